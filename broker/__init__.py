@@ -1,0 +1,1 @@
+"""The daemon: listeners, connections, the table of APIs and their handlers, metrics and health."""

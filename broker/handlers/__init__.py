@@ -1,0 +1,1 @@
+"""One module per family of APIs, found through the table in ``broker.api``."""

@@ -1,0 +1,1 @@
+"""The log cleaner's room: compaction by key, in the background (storage only, no asyncio)."""
