@@ -1,0 +1,68 @@
+"""What a handler may use: the broker's rooms, and who is asking.
+
+Every room is owned by the event loop (style: state on the loop has no locks). Handlers get a
+``RequestContext`` and the newest request entity, and return the newest response entity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.fetch_sessions import FetchSessions
+    from broker.io import IoThreads
+    from broker.settings import BrokerSettings
+    from broker.topics import TopicRegistry
+    from broker.waiting import Waiting
+    from storage.clock import Clock
+    from storage.manager import LogManager
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who this broker is to its clients: constant from start to stop."""
+
+    cluster_id: str
+    node_id: int
+    rack: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Rooms:
+    """The parts of the broker that handlers work with; built once in ``broker.server``.
+
+    ``advertised`` maps a listener's name to the host and port that its clients are told.
+    """
+
+    settings: BrokerSettings
+    clock: Clock
+    logs: LogManager
+    topics: TopicRegistry
+    io: IoThreads
+    waiting: Waiting
+    sessions: FetchSessions
+    identity: Identity
+    advertised: dict[str, tuple[str, int]]
+
+
+@dataclass(slots=True, kw_only=True)
+class RequestContext:
+    """One request: what was asked, in which version, by whom, through which listener.
+
+    ``version`` is the negotiated one although entities are of the newest; ``peer`` is the
+    client's address as log lines print it.
+    """
+
+    rooms: Rooms
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    listener: str
+    peer: str
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """Return host and port of the listener that the request came in on."""
+        return self.rooms.advertised[self.listener]
