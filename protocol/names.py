@@ -1,0 +1,90 @@
+"""Which names and ids are legal: topics, client software, and UUIDs in Kafka's text form.
+
+The rules are those of Kafka's ``Topic``, ``Uuid`` and ``ApiVersionsRequest`` classes.
+"""
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Final
+from uuid import UUID, uuid4
+
+from protocol.errors import InvalidTopic
+
+MAX_TOPIC_NAME_LENGTH: Final = 249
+CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+)
+
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
+_RESERVED_IDS = frozenset({UUID(int=0), UUID(int=1)})
+
+
+def check_topic_name(name: str) -> None:
+    """Refuse a name that no topic can have.
+
+    Raises:
+        InvalidTopic: empty, ``.`` or ``..``, longer than 249, or with a character that is not
+            a letter, a digit, ``.``, ``_`` or ``-`` of ASCII.
+    """
+    if not name:
+        raise InvalidTopic("a topic name must not be empty")
+    if name in {".", ".."}:
+        raise InvalidTopic(f"{name!r} cannot be a topic name, it means a directory")
+    if len(name) > MAX_TOPIC_NAME_LENGTH:
+        raise InvalidTopic(
+            f"a topic name has at most {MAX_TOPIC_NAME_LENGTH} characters, "
+            f"{name[:20]!r}... has {len(name)}"
+        )
+    if not _TOPIC_NAME.fullmatch(name):
+        raise InvalidTopic(
+            f"{name!r} cannot be a topic name, use letters, digits, '.', '_' and '-' of ASCII only"
+        )
+
+
+def collides(name: str, other: str) -> bool:
+    """Tell whether two topic names differ at most in ``.`` against ``_``, as metric names do."""
+    return name.replace(".", "_") == other.replace(".", "_")
+
+
+def is_internal(topic: str) -> bool:
+    """Tell whether the broker keeps its own state in this topic."""
+    return topic in INTERNAL_TOPICS
+
+
+def is_software_name(text: str) -> bool:
+    """Tell whether ApiVersions allows this as the name or version of a client's software."""
+    return _SOFTWARE_NAME.fullmatch(text) is not None
+
+
+def uuid_text(value: UUID) -> str:
+    """Return the 22 characters that Kafka prints and stores for an id: base64url, no padding."""
+    return urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def parse_uuid(text: str) -> UUID:
+    """Return the id that `uuid_text` wrote.
+
+    Raises:
+        ValueError: the text is not 22 characters of base64url.
+    """
+    try:
+        value = UUID(bytes=urlsafe_b64decode(text + "=="))
+    except ValueError:
+        value = None
+    if value is None or uuid_text(value) != text:
+        raise ValueError(f"{text!r} is not an id: 22 characters of base64url are")
+    return value
+
+
+def random_id() -> UUID:
+    """Return a new id for a topic, a cluster or a directory.
+
+    It is never one that Kafka reserves, and its text never begins with ``-``, which command lines
+    would take for an option.
+    """
+    while True:
+        value = uuid4()
+        if value not in _RESERVED_IDS and not uuid_text(value).startswith("-"):
+            return value

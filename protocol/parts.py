@@ -1,0 +1,39 @@
+"""A response as bytes and ranges of files, so that fetched records need not pass through Python.
+
+Whoever sends writes the bytes and gives the ranges to sendfile, in order.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+
+class HasFileno(Protocol):
+    """An open file, as far as sending needs one."""
+
+    def fileno(self) -> int:
+        """Return the descriptor; it stays valid as long as the object lives."""
+
+
+@dataclass(slots=True, eq=False)  # not frozen: that trebles the cost of making one for each fetch
+class FileSlice:
+    """``size`` bytes of ``file`` from ``position`` on.
+
+    The slice keeps the file object alive, and so its descriptor open, until it has been sent;
+    renaming or unlinking the file meanwhile is harmless.
+    """
+
+    file: HasFileno
+    position: int
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+
+Parts: TypeAlias = list[bytes | FileSlice]
+"""A whole response frame with its size prefix, in the order it goes out."""
+
+
+def size_of(parts: Parts) -> int:
+    """Return the bytes that the parts are on the wire."""
+    return sum(map(len, parts))
