@@ -1,0 +1,168 @@
+"""What a setting is: `key()` declares one as a dataclass field, `Setting` is what is known of it.
+
+One attribute of `TopicConfig` or `ServerConfig` is one setting; Kafka's name is the attribute with
+dots. Parsing, checks, descriptions and documents all come from the metadata that `key()` attaches.
+"""
+
+from collections.abc import Callable
+from dataclasses import Field, dataclass, field, fields
+from enum import IntEnum
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+class Kind(IntEnum):
+    """The types of Kafka's settings, by the codes that DescribeConfigs answers."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Check(NamedTuple):
+    """A rule for one value: whether it holds, and the words after "must be"."""
+
+    holds: Callable[[Any], bool]
+    words: str
+
+
+def at_least(low: float) -> Check:
+    """Accept numbers from `low`, inclusive."""
+    return Check(lambda value: value >= low, f"at least {low}")
+
+
+def between(low: float, high: float) -> Check:
+    """Accept numbers from `low` to `high`, both inclusive."""
+    return Check(lambda value: low <= value <= high, f"from {low} to {high}")
+
+
+def between_or(low: int, high: int, other: int) -> Check:
+    """Accept numbers from `low` to `high`, both inclusive, and `other`."""
+    return Check(
+        lambda value: value == other or low <= value <= high, f"from {low} to {high}, or {other}"
+    )
+
+
+def one_of(*words: str) -> Check:
+    """Accept exactly these words."""
+    return Check(lambda value: value in words, f"one of {', '.join(words)}")
+
+
+def some_of(*words: str) -> Check:
+    """Accept lists of these words, none of them twice."""
+    return Check(
+        lambda value: set(value) <= set(words) and len(set(value)) == len(value),
+        f"a list of {', '.join(words)}, each at most once",
+    )
+
+
+NOT_EMPTY = Check(bool, "given and not empty")
+UNLIMITED_OR_POSITIVE = Check(lambda value: value != 0, "-1 (no limit) or at least 1")
+
+
+class Traits(NamedTuple):
+    """What `key()` keeps of a setting beside its default; see `key` for the meanings."""
+
+    documentation: str
+    kind: Kind
+    check: Check | None
+    advice: Check | None
+    server: tuple[str, ...]
+    server_check: Check | None
+    dynamic: bool
+    ours: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One setting of the table, named as Kafka names it."""
+
+    name: str
+    attribute: str
+    kind: Kind
+    default: Any
+    documentation: str
+    check: Check | None = None
+    advice: Check | None = None
+    synonyms: tuple[str, ...] = ()
+    synonym_check: Check | None = None
+    dynamic: bool = False
+    ours: bool = False
+
+
+def key(  # noqa: PLR0913 - a declaration names what it needs, once per setting
+    default: T,
+    documentation: str,
+    *,
+    kind: Kind | None = None,
+    check: Check | None = None,
+    advice: Check | None = None,
+    server: str | tuple[str, ...] = (),
+    server_check: Check | None = None,
+    dynamic: bool = False,
+    ours: bool = False,
+) -> T:
+    """Declare one setting as a dataclass field.
+
+    Args:
+        default: the value where nothing is set; its type gives the kind unless `kind` does.
+        documentation: what it does, with the unit where the name has none.
+        kind: needed for 64-bit integers and where the default is None.
+        check: refuse other values.
+        advice: take other values, with a warning.
+        server: other broker settings that give the value when this one is not set, the first wins.
+        server_check: the check of those settings where it differs from `check`.
+        dynamic: the running broker applies a change at once.
+        ours: Kafka has no such setting.
+    """
+    traits = Traits(
+        documentation,
+        kind if kind is not None else _kind_of(default),
+        check,
+        advice,
+        (server,) if isinstance(server, str) else server,
+        server_check or check,
+        dynamic,
+        ours,
+    )
+    return field(default=default, metadata={"traits": traits})
+
+
+def _kind_of(default: object) -> Kind:
+    """Return the kind that values like `default` have."""
+    if isinstance(default, bool):
+        return Kind.BOOLEAN
+    if isinstance(default, tuple):
+        return Kind.LIST
+    return {int: Kind.INT, float: Kind.DOUBLE, str: Kind.STRING}[type(default)]
+
+
+def settings_of(config: Any) -> dict[str, Setting]:
+    """Return the settings that a dataclass declares by `key()`, by Kafka's name."""
+    found = (_setting(each) for each in fields(config) if "traits" in each.metadata)
+    return {setting.name: setting for setting in found}
+
+
+def _setting(declared: Field[Any]) -> Setting:
+    traits: Traits = declared.metadata["traits"]
+    return Setting(
+        name=declared.name.replace("_", "."),
+        attribute=declared.name,
+        kind=traits.kind,
+        default=declared.default,
+        documentation=traits.documentation,
+        check=traits.check,
+        advice=traits.advice,
+        synonyms=traits.server,
+        synonym_check=traits.server_check,
+        dynamic=traits.dynamic,
+        ours=traits.ours,
+    )

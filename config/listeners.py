@@ -1,0 +1,154 @@
+"""Listeners: where the broker binds and what it tells clients to connect to.
+
+Kafka's classes: EndPoint, ListenerName, SocketServerConfigs. Only PLAINTEXT is served so far.
+"""
+
+import re
+import socket
+from collections.abc import Container, Iterable, Mapping
+from functools import cache
+from typing import NamedTuple
+
+_ENDPOINT = re.compile(r"([^:/]+)://\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_WILDCARDS = ("0.0.0.0", "::", "::0", "0:0:0:0:0:0:0:0")  # noqa: S104 - refused, not bound
+_HIGHEST_PORT = 65535
+
+
+class Listener(NamedTuple):
+    """One address: of a socket to bind (an empty host is every interface), or to advertise."""
+
+    name: str
+    host: str
+    port: int
+    protocol: str
+
+    def __str__(self) -> str:
+        """Return the address as it stands in the settings."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def protocol_map(text: str) -> dict[str, str]:
+    """Return the security protocol of each listener name.
+
+    Raises:
+        ValueError: an entry is not NAME:PROTOCOL, or a name comes twice.
+    """
+    protocols: dict[str, str] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, protocol = (part.strip().upper() for part in entry.partition(":"))
+        if not name or not colon or protocol not in _PROTOCOLS:
+            raise ValueError(
+                f"has the entry {entry}; write NAME:PROTOCOL with one of {', '.join(_PROTOCOLS)}"
+            )
+        if name in protocols:
+            raise ValueError(f"names the listener {name} twice")
+        protocols[name] = protocol
+    return protocols
+
+
+def parse_listeners(
+    texts: Iterable[str], protocols: Mapping[str, str], unmapped: Container[str] = ()
+) -> tuple[Listener, ...]:
+    """Return the listeners of a list like PLAINTEXT://127.0.0.1:9092,LAN://[::1]:9093.
+
+    Names in `unmapped` need no security protocol and count as PLAINTEXT.
+
+    Raises:
+        ValueError: one is not NAME://host:port, has no protocol, needs security, or comes twice.
+    """
+    listeners: dict[str, Listener] = {}
+    for text in texts:
+        match = _ENDPOINT.fullmatch(text)
+        if match is None or int(match[3]) > _HIGHEST_PORT:
+            raise ValueError(f"has the entry {text}; write NAME://host:port, an IPv6 host in []")
+        name = match[1].upper()
+        if name in listeners:
+            raise ValueError(f"names the listener {name} twice; give each a name of its own")
+        if name not in protocols and name not in unmapped:
+            raise ValueError(
+                f"names the listener {name}, which listener.security.protocol.map does not have; "
+                f"add {name}:PLAINTEXT to it"
+            )
+        listeners[name] = Listener(name, match[2], int(match[3]), protocols.get(name, "PLAINTEXT"))
+    return tuple(listeners.values())
+
+
+def check_bindable(listeners: Iterable[Listener]) -> None:
+    """Refuse listeners that this broker cannot open.
+
+    Raises:
+        ValueError: one asks for TLS or SASL, or two want the same port of the same interface.
+    """
+    taken: list[Listener] = []
+    for listener in listeners:
+        if listener.protocol != "PLAINTEXT":
+            raise ValueError(
+                f"has the listener {listener.name} with the protocol {listener.protocol}, but only "
+                "PLAINTEXT is served so far; map it to PLAINTEXT or remove it"
+            )
+        for other in taken:
+            if listener.port == other.port != 0 and _overlap(listener.host, other.host):
+                raise ValueError(f"has {other} and {listener} on one port; give each its own")
+        taken.append(listener)
+
+
+def _overlap(one: str, other: str) -> bool:
+    return one == other or not one or not other or one in _WILDCARDS or other in _WILDCARDS
+
+
+def advertise(bound: Iterable[Listener], given: Iterable[Listener]) -> tuple[Listener, ...]:
+    """Return what clients of each bound listener are told to connect to.
+
+    A listener that is not given is advertised as it is bound; an empty host becomes this machine's
+    name. Port 0 stays and means the port that was bound.
+
+    Raises:
+        ValueError: a given name is not bound, or a host is one that no client can connect to.
+    """
+    told = {listener.name: listener for listener in given}
+    bound = tuple(bound)
+    strangers = told.keys() - {listener.name for listener in bound}
+    if strangers:
+        raise ValueError(f"names {min(strangers)}, which is not in listeners; add it there")
+    return tuple(_routable(told.get(listener.name, listener)) for listener in bound)
+
+
+def _routable(listener: Listener) -> Listener:
+    if listener.host in _WILDCARDS:
+        raise ValueError(
+            f"would tell clients to connect to {listener}, an address that no client can reach; "
+            f"set advertised.listeners={listener.name}://HOST:PORT as clients see this machine"
+        )
+    return listener if listener.host else listener._replace(host=host_name())
+
+
+@cache
+def host_name() -> str:
+    """Return this machine's name as other machines would look it up. May ask the resolver.
+
+    Raises:
+        ValueError: the name does not resolve, so that advertising it would strand every client.
+    """
+    name = socket.gethostname()
+    try:
+        found = socket.getaddrinfo(name, None, flags=socket.AI_CANONNAME)
+    except OSError as error:
+        raise ValueError(
+            f"would advertise this machine's name {name}, which does not resolve ({error}); "
+            "set advertised.listeners to an address that clients reach"
+        ) from error
+    return found[0][3] or name
+
+
+def parse_host_port(text: str) -> tuple[str, int]:
+    """Return host and port of `127.0.0.1:9464`, `[::1]:9464` or `:9464`.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    match = _ENDPOINT.fullmatch(f"HTTP://{text}")
+    if match is None or int(match[3]) > _HIGHEST_PORT:
+        raise ValueError(f"is {text}; write host:port, an IPv6 host in []")
+    return match[2], int(match[3])

@@ -1,0 +1,218 @@
+"""Every broker setting that the code obeys, but for the ones that give topic defaults.
+
+Those are declared once, beside the topic setting they stand for (`config.topic`); their effective
+values are `ServerConfig.topic_defaults`. Kafka's classes: ServerConfigs, ServerLogConfigs,
+SocketServerConfigs, CleanerConfig.
+"""
+
+from dataclasses import dataclass, field
+
+from config.keys import NOT_EMPTY, Kind, at_least, key
+from config.listeners import Listener, advertise, parse_host_port, parse_listeners, protocol_map
+from config.topic import DAY_MS, FOREVER, TopicConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """The settings of the broker; without arguments, what it starts with when nothing is set."""
+
+    node_id: int = key(
+        1,
+        "The id of this broker in every answer. Part of meta.properties: it does not change later.",
+        check=at_least(0),
+        server="broker.id",
+    )
+    broker_rack: str | None = key(
+        None, "The rack that Metadata answers for this broker.", kind=Kind.STRING
+    )
+    listeners: tuple[str, ...] = key(
+        ("PLAINTEXT://127.0.0.1:9092",),
+        "Where to listen, as NAME://host:port. An empty host is every interface, port 0 any free "
+        "port. Kafka's default is PLAINTEXT://:9092; ours stays on this machine until told.",
+        check=NOT_EMPTY,
+    )
+    advertised_listeners: tuple[str, ...] = key(
+        (),
+        "What clients are told to connect to, by listener name. A listener that is not given here "
+        "is advertised as it is bound; an empty host becomes the machine's name.",
+    )
+    listener_security_protocol_map: str = key(
+        "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+        "The security protocol of each listener name, as NAME:PROTOCOL. Only PLAINTEXT is served.",
+    )
+    controller_listener_names: tuple[str, ...] = key(
+        (),
+        "Listeners that a Kafka controller would open. There is none here: they are not opened.",
+    )
+    http_listener: str = key(
+        "127.0.0.1:9464",
+        "Where /metrics, /healthz, /readyz and the control channel are served, as host:port.",
+        check=NOT_EMPTY,
+        ours=True,
+    )
+    graceful_shutdown_timeout_ms: int = key(
+        25_000,
+        "How long a stop may take: requests in flight, flushing, checkpoints. After it the broker "
+        "ends without the clean-shutdown mark, and the next start recovers.",
+        kind=Kind.LONG,
+        check=at_least(0),
+        ours=True,
+    )
+    log_dirs: tuple[str, ...] = key(
+        ("siltstone-data",),
+        "The data folders. A new partition goes to the one that has the fewest.",
+        check=NOT_EMPTY,
+        server="log.dir",
+    )
+    num_partitions: int = key(
+        1, "How many partitions a topic gets when nobody says.", check=at_least(1)
+    )
+    default_replication_factor: int = key(
+        1, "The replication factor of topics when nobody says; one node can only hold 1."
+    )
+    auto_create_topics_enable: bool = key(
+        True, "Whether asking for the metadata of a topic that is not there creates it."
+    )
+    delete_topic_enable: bool = key(True, "Whether topics can be deleted.")
+    socket_request_max_bytes: int = key(
+        104_857_600,
+        "The largest request; a larger one closes its connection.",
+        check=at_least(1),
+    )
+    queued_max_request_bytes: int = key(
+        -1,
+        "How many bytes of requests may be in memory over all connections. -1: no limit.",
+        kind=Kind.LONG,
+    )
+    connections_max_idle_ms: int = key(
+        600_000,
+        "Close a connection that was silent this long and is owed no answer.",
+        kind=Kind.LONG,
+    )
+    max_connections: int = key(
+        (1 << 31) - 1, "How many connections may be open at once.", check=at_least(0), dynamic=True
+    )
+    fetch_max_bytes: int = key(
+        57_671_680,
+        "The most that one fetch answers, whatever the client asks.",
+        check=at_least(1024),
+    )
+    max_incremental_fetch_session_cache_slots: int = key(
+        1000, "How many fetch sessions (KIP-227) are remembered.", check=at_least(0)
+    )
+    max_request_partition_size_limit: int = key(
+        2000, "The most partitions in one DescribeTopicPartitions answer.", check=at_least(1)
+    )
+    num_io_threads: int = key(
+        8,
+        "Threads that wait for the disk and run codecs; the event loop does everything else.",
+        check=at_least(1),
+    )
+    num_recovery_threads_per_data_dir: int = key(
+        2, "Threads per data folder that open and close partitions.", check=at_least(1)
+    )
+    log_retention_check_interval_ms: int = key(
+        300_000, "How often retention looks for old segments.", kind=Kind.LONG, check=at_least(1)
+    )
+    log_initial_task_delay_ms: int = key(
+        30_000,
+        "How long after the start retention, flushing and checkpoints run for the first time.",
+        kind=Kind.LONG,
+        check=at_least(0),
+    )
+    log_flush_scheduler_interval_ms: int = key(
+        FOREVER, "How often flush.ms is looked at, and its last default.", kind=Kind.LONG
+    )
+    log_flush_offset_checkpoint_interval_ms: int = key(
+        60_000, "How often recovery points are written.", check=at_least(0)
+    )
+    log_flush_start_offset_checkpoint_interval_ms: int = key(
+        60_000, "How often log start offsets are written.", check=at_least(0)
+    )
+    replica_high_watermark_checkpoint_interval_ms: int = key(
+        5000, "How often high watermarks are written.", kind=Kind.LONG
+    )
+    producer_id_expiration_ms: int = key(
+        DAY_MS,
+        "Forget the sequence numbers of an idempotent producer that wrote nothing for so long.",
+        check=at_least(1),
+    )
+    producer_id_expiration_check_interval_ms: int = key(
+        600_000, "How often such producers are looked for.", check=at_least(1)
+    )
+    log_cleaner_enable: bool = key(
+        True,
+        "Whether compacted topics are cleaned. false also stops their retention by time and size.",
+    )
+    log_cleaner_threads: int = key(1, "Cleaner threads.", check=at_least(0), dynamic=True)
+    log_cleaner_dedupe_buffer_size: int = key(
+        134_217_728,
+        "Memory for the cleaner's offset maps, all threads together, in bytes; more than 1 MiB for "
+        "each thread.",
+        kind=Kind.LONG,
+        dynamic=True,
+    )
+    log_cleaner_io_buffer_load_factor: float = key(
+        0.9, "How full an offset map may get, as a share of it.", dynamic=True
+    )
+    log_cleaner_io_buffer_size: int = key(
+        524_288,
+        "Memory for the cleaner's reads and writes, all threads together, in bytes.",
+        check=at_least(0),
+        dynamic=True,
+    )
+    log_cleaner_io_max_bytes_per_second: float = key(
+        1.7976931348623157e308,
+        "The most that all cleaner threads together read and write per second.",
+        dynamic=True,
+    )
+    log_cleaner_backoff_ms: int = key(
+        15_000,
+        "How long a cleaner thread sleeps when no log needs it.",
+        kind=Kind.LONG,
+        check=at_least(0),
+        dynamic=True,
+    )
+    topic_defaults: TopicConfig = field(default_factory=TopicConfig)
+
+    @property
+    def message_max_bytes(self) -> int:
+        """The largest record batch where a topic does not say otherwise."""
+        return self.topic_defaults.max_message_bytes
+
+    @property
+    def bound_listeners(self) -> tuple[Listener, ...]:
+        """The sockets to open, in the order given; controllers' are left out.
+
+        Raises:
+            ValueError: an entry is malformed or has no security protocol.
+        """
+        protocols = protocol_map(self.listener_security_protocol_map)
+        controllers = {name.upper() for name in self.controller_listener_names}
+        return tuple(
+            listener
+            for listener in parse_listeners(self.listeners, protocols, controllers)
+            if listener.name not in controllers
+        )
+
+    @property
+    def advertised(self) -> tuple[Listener, ...]:
+        """What clients of each bound listener connect to, in the same order.
+
+        Port 0 stands for the port that was bound.
+
+        Raises:
+            ValueError: an entry is malformed, not bound, or an address that no client can reach.
+        """
+        protocols = protocol_map(self.listener_security_protocol_map)
+        given = parse_listeners(self.advertised_listeners, protocols)
+        return advertise(self.bound_listeners, given)
+
+    @property
+    def http_address(self) -> tuple[str, int]:
+        """Host and port of the HTTP listener; an empty host is every interface.
+
+        Raises:
+            ValueError: it is not host:port.
+        """
+        return parse_host_port(self.http_listener)
