@@ -1,0 +1,114 @@
+"""Checkpoint files: a version line, a count line, one entry per line (Kafka: ``CheckpointFile``).
+
+    0
+    2
+    user-profiles 0 1500
+    user-profiles 1 0
+
+They are replaced as a whole and atomically. An empty file reads as no entries: Kafka creates them
+so.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from storage import files
+from storage.topic_partition import TopicPartition
+
+VERSION = 0
+
+_logger = logging.getLogger(__name__)
+
+
+class MalformedCheckpoint(Exception):  # noqa: N818  # what is wrong, in Kafka's word for the file
+    """A checkpoint, or another small text file of ours, is not what its format says."""
+
+
+def read_entries(path: Path, fields: int) -> list[list[str]]:
+    """Return the entries of a checkpoint as lists of ``fields`` words; a missing file has none.
+
+    Raises:
+        MalformedCheckpoint: Version, count or a line is wrong.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError as error:
+        raise MalformedCheckpoint(f"{path} is not text: {error}") from error
+    if not text:
+        return []
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    version = _number(path, lines, 0, "version")
+    if version != VERSION:
+        raise MalformedCheckpoint(f"{path} line 1: version {version} is not {VERSION}")
+    count = _number(path, lines, 1, "count of entries")
+    entries = [line.split() for line in lines[2:]]
+    for number, entry in enumerate(entries, start=3):
+        if len(entry) != fields:
+            raise MalformedCheckpoint(f"{path} line {number}: not {fields} words")
+    if len(entries) != count:
+        raise MalformedCheckpoint(f"{path}: {len(entries)} entries where line 2 says {count}")
+    return entries
+
+
+def write_entries(path: Path, entries: Iterable[str]) -> None:
+    """Replace a checkpoint. Blocks."""
+    lines = list(entries)
+    text = "\n".join([str(VERSION), str(len(lines)), *lines]) + "\n"
+    files.replace_file(path, text.encode())
+
+
+class OffsetCheckpoint:
+    """One offset per partition in a file of a log directory (Kafka: ``OffsetCheckpointFile``)."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, directory: Path, name: str = files.RECOVERY_POINTS) -> None:
+        self.path = directory / name
+
+    def read(self) -> dict[TopicPartition, int]:
+        """Return the offsets; none if the file is missing or empty.
+
+        Raises:
+            MalformedCheckpoint: The file cannot be understood.
+        """
+        offsets = {}
+        for number, entry in enumerate(read_entries(self.path, 3), start=3):
+            topic, partition, offset = entry
+            try:
+                offsets[TopicPartition(topic, int(partition))] = int(offset)
+            except ValueError as error:
+                raise MalformedCheckpoint(f"{self.path} line {number}: {error}") from error
+        return offsets
+
+    def read_or_empty(self) -> dict[TopicPartition, int]:
+        """Return the offsets, none with a warning if the file cannot be understood.
+
+        Without recovery points every log is recovered whole; without start offsets each begins at
+        its first segment. Both are safe.
+        """
+        try:
+            return self.read()
+        except MalformedCheckpoint as error:
+            _logger.warning(
+                "checkpoint is unreadable and counts as empty file=%s error=%s", self.path, error
+            )
+            return {}
+
+    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace the file by these offsets. Blocks."""
+        write_entries(
+            self.path,
+            [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()],
+        )
+
+
+def _number(path: Path, lines: list[str], index: int, what: str) -> int:
+    try:
+        return int(lines[index])
+    except (IndexError, ValueError) as error:
+        raise MalformedCheckpoint(f"{path} line {index + 1}: no {what}") from error

@@ -1,0 +1,29 @@
+"""``.kafka_cleanshutdown``: there is one only between a clean stop and the next start.
+
+Its existence says that every log of the directory was flushed and closed; its content says nothing
+to us (Kafka: ``CleanShutdownFileHandler``).
+"""
+
+from pathlib import Path
+
+from storage import files
+
+_CONTENT = b'{"version":0,"brokerEpoch":-1}'
+
+
+def mark(log_directory: Path) -> None:
+    """Say that the directory was closed cleanly. Blocks."""
+    files.replace_file(log_directory / files.CLEAN_SHUTDOWN, _CONTENT)
+
+
+def take(log_directory: Path) -> bool:
+    """Tell whether the last stop was clean, and delete the mark. Blocks.
+
+    Call it before loading any log: a crash while loading must count as unclean (KAFKA-10471).
+    """
+    path = log_directory / files.CLEAN_SHUTDOWN
+    if not path.exists():
+        return False
+    files.unlink(path)
+    files.fsync_directory(log_directory)
+    return True

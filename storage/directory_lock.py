@@ -1,0 +1,78 @@
+"""The ``.lock`` file that keeps a second broker, ours or Apache Kafka's, out of a log directory.
+
+Java's channel lock is a POSIX record lock on Linux, so this is one too: a ``flock`` would not
+exclude a Java process. A record lock does not exclude its own process, hence the set of what this
+process holds; and it goes when the process closes *any* descriptor of the file, hence nothing else
+here opens ``.lock``.
+"""
+
+import fcntl
+import os
+import struct
+from pathlib import Path
+
+from storage import files
+
+_FLOCK = struct.Struct("hhqqi4x")  # l_type, l_whence, l_start, l_len, l_pid on 64-bit Linux
+_held: set[Path] = set()
+
+
+class DirectoryLocked(Exception):  # noqa: N818  # a state of the directory, said in one word
+    """Another process, or another broker in this one, works in the log directory."""
+
+
+class DirectoryLock:
+    """The lock of one log directory, held from `acquire` to `release` or the end of the process."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / files.LOCK
+        self._key = self._path.resolve()
+        self._fd = -1
+
+    def acquire(self) -> None:
+        """Take the lock, creating the file.
+
+        Raises:
+            DirectoryLocked: Somebody has it.
+            OSError: The directory is missing or cannot be written.
+        """
+        if self._key in _held:
+            raise DirectoryLocked(self._refusal(os.getpid()))
+        fd = files.open_file(self._path, write=True)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = _holder(fd)
+            os.close(fd)
+            if not isinstance(error, BlockingIOError | PermissionError):
+                raise
+            raise DirectoryLocked(self._refusal(holder)) from error
+        self._fd = fd
+        _held.add(self._key)
+
+    def release(self) -> None:
+        """Delete the file and let the lock go. Idempotent."""
+        if self._fd < 0:
+            return
+        files.unlink(self._path)
+        os.close(self._fd)
+        self._fd = -1
+        _held.discard(self._key)
+
+    def _refusal(self, holder: int) -> str:
+        who = f"process {holder}" if holder else "another process"
+        return (
+            f"log directory {self._path.parent} is locked by {who}; "
+            "stop it or choose another log.dirs"
+        )
+
+
+def _holder(fd: int) -> int:
+    """Return the process that holds the lock, 0 if that cannot be told (another namespace)."""
+    question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        answer = fcntl.fcntl(fd, fcntl.F_GETLK, question)
+    except OSError:
+        return 0
+    kind, _, _, _, pid = _FLOCK.unpack(answer)
+    return int(pid) if kind != fcntl.F_UNLCK else 0

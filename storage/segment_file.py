@@ -1,0 +1,87 @@
+"""Open files that live as long as someone refers to them, and the bound on how many stay open for reading."""
+
+import os
+from collections import OrderedDict
+from collections.abc import Hashable
+from pathlib import Path
+from threading import Lock
+
+from storage import files
+
+DEFAULT_OPEN_FILES = 512
+
+
+class SegmentFile:
+    """One open file. The descriptor is closed when the last reference goes.
+
+    A `protocol.parts.FileSlice` holds such a reference: a range queued for sendfile outlives the
+    deletion of its segment or the cleaner's swap.
+    """
+
+    __slots__ = ("__weakref__", "_fd")
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def fileno(self) -> int:
+        """Return the descriptor; it is valid as long as this object lives."""
+        return self._fd
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+
+class OpenFiles:
+    """The files of closed segments that were read last, at most ``limit`` of them, shared by all
+    logs.
+
+    Forgetting a file drops this object's reference only; a slice that is on its way out keeps it
+    open. Keys name a segment object and not a path: a path may come to mean another segment's file
+    (the cleaner's swap). Any thread may call.
+    """
+
+    def __init__(self, limit: int = DEFAULT_OPEN_FILES) -> None:
+        self._limit = limit
+        self._lock = Lock()
+        self._files: OrderedDict[Hashable, SegmentFile] = OrderedDict()  # guarded by: _lock
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def get(self, key: Hashable) -> SegmentFile | None:
+        """Return the file of a key, if it is open."""
+        with self._lock:
+            file = self._files.get(key)
+            if file is not None:
+                self._files.move_to_end(key)
+            return file
+
+    def open(self, key: Hashable, path: Path) -> SegmentFile:
+        """Open a file for reading and keep it under a key.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+        """
+        file = SegmentFile(files.open_file(path))
+        self.put(key, file)
+        return file
+
+    def put(self, key: Hashable, file: SegmentFile) -> None:
+        """Keep an open file, forgetting the one that was not read for the longest time."""
+        forgotten = []
+        with self._lock:
+            forgotten.append(self._files.pop(key, None))
+            self._files[key] = file
+            while len(self._files) > self._limit:
+                forgotten.append(self._files.popitem(last=False)[1])
+        forgotten.clear()  # closes outside the lock
+
+    def forget(self, key: Hashable) -> None:
+        """Drop the file of a key."""
+        with self._lock:
+            file = self._files.pop(key, None)
+        del file  # closes outside the lock
+
+
+OPEN_FILES = OpenFiles()
+"""What every segment uses unless it is told otherwise."""
