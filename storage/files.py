@@ -9,6 +9,7 @@ import errno
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -51,7 +52,7 @@ class SegmentName(NamedTuple):
 
 
 def segment_file_name(base_offset: int, kind: str = LOG, suffix: str = "") -> str:
-    """Return the name of a segment's file or of a snapshot, such as ``00000000000000000042.log.swap``."""
+    """Return the name of a segment's file or of a snapshot: ``00000000000000000042.log.swap``."""
     return f"{base_offset:020d}{kind}{suffix}"
 
 
@@ -75,7 +76,7 @@ def create_folder(path: Path) -> None:
 
 
 def create_file(path: Path) -> int:
-    """Create an empty file, cutting what was there, and return its descriptor for reading and writing."""
+    """Create an empty file, cutting what was there; return a descriptor to read and write it."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
 
 
@@ -119,8 +120,8 @@ def fsync_directory(path: Path) -> None:
 
 
 def rename(old: Path, new: Path) -> None:
-    """Rename a file or folder, replacing a file of the new name; the caller fsyncs the directory."""
-    os.rename(old, new)
+    """Rename a file or folder, replacing a file of that name; the caller fsyncs the directory."""
+    old.rename(new)
 
 
 def unlink(path: Path) -> None:
@@ -129,7 +130,7 @@ def unlink(path: Path) -> None:
 
 
 def remove_folder(path: Path) -> None:
-    """Delete a folder with all that is in it and make that durable; one that is gone already is fine."""
+    """Delete a folder with all that is in it, durably; one that is gone already is fine."""
     try:
         shutil.rmtree(path)
     except FileNotFoundError:
@@ -139,12 +140,10 @@ def remove_folder(path: Path) -> None:
 
 
 def mark_deleted(path: Path) -> Path:
-    """Rename a file so that the next start deletes it, and return its new name; a missing one is fine."""
+    """Rename a file so that the next start deletes it; return its new name; missing is fine."""
     marked = path.with_name(path.name + DELETED)
-    try:
+    with suppress(FileNotFoundError):  # whoever deleted it first did what was wanted
         rename(path, marked)
-    except FileNotFoundError:
-        pass  # whoever deleted it first did what was wanted
     return marked
 
 

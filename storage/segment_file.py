@@ -1,4 +1,4 @@
-"""Open files that live as long as someone refers to them, and the bound on how many stay open for reading."""
+"""Open files that live as long as someone refers to them, and a bound on those kept to read."""
 
 import os
 from collections import OrderedDict
@@ -32,8 +32,7 @@ class SegmentFile:
 
 
 class OpenFiles:
-    """The files of closed segments that were read last, at most ``limit`` of them, shared by all
-    logs.
+    """The files of closed segments that were read last, ``limit`` at most, shared by all logs.
 
     Forgetting a file drops this object's reference only; a slice that is on its way out keeps it
     open. Keys name a segment object and not a path: a path may come to mean another segment's file

@@ -1,4 +1,4 @@
-"""The name of a partition, which is also the name of its folder (Kafka: ``TopicPartition``, ``LocalLog``)."""
+"""The name of a partition, which is also that of its folder (Kafka: ``TopicPartition``)."""
 
 import re
 from enum import StrEnum
