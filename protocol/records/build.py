@@ -1,0 +1,148 @@
+"""Writes batches, magic 2: rebuilt and recompressed ones, markers, and what tests need."""
+
+import struct
+from itertools import chain
+from typing import TYPE_CHECKING, TypedDict
+
+from protocol.records import compression
+from protocol.records.batch import (
+    ATTRIBUTES_POSITION,
+    CONTROL,
+    CRC_POSITION,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+)
+from protocol.records.crc import crc32c
+from protocol.records.record import Record, write_varint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from typing_extensions import Buffer, Unpack
+
+ABORT = 0
+COMMIT = 1
+
+_CRC = struct.Struct(">I")
+_MARKER_KEY = struct.Struct(">hh")
+_MARKER_VALUE = struct.Struct(">hi")
+
+
+class BatchFields(TypedDict, total=False):
+    """Header fields that a builder may set; what is left out is -1, none or computed."""
+
+    leader_epoch: int
+    flags: int
+    """Attribute bits besides the codec: LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON."""
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+def build_batch(
+    records: "Iterable[Record]",
+    *,
+    base_offset: int = 0,
+    codec: int = compression.NONE,
+    level: int | None = None,
+    **fields: "Unpack[BatchFields]",
+) -> bytearray:
+    """Return one whole batch of `records`, whose offsets are absolute.
+
+    Computed unless given: the last offset delta from the last record, the base timestamp from the
+    first, the max timestamp from all. No records make the empty batch that the cleaner leaves.
+    """
+    rows = list(records)
+    if rows:
+        fields.setdefault("last_offset_delta", rows[-1].offset - base_offset)
+        fields.setdefault("base_timestamp", rows[0].timestamp)
+        fields.setdefault("max_timestamp", max(row.timestamp for row in rows))
+    base_timestamp = fields.get("base_timestamp", NO_TIMESTAMP)
+    payload = bytearray()
+    for row in rows:
+        _write_record(payload, row, base_offset, base_timestamp)
+    packed = compression.compress(codec, payload, level) if rows else b""
+    return frame_batch(
+        packed, len(rows), base_offset=base_offset, codec=codec if rows else 0, **fields
+    )
+
+
+def frame_batch(
+    payload: "Buffer",
+    count: int,
+    *,
+    base_offset: int = 0,
+    codec: int = compression.NONE,
+    **fields: "Unpack[BatchFields]",
+) -> bytearray:
+    """Return a batch around a payload that is already packed by `codec`."""
+    view = memoryview(payload)
+    batch = bytearray(HEADER_SIZE + len(view))
+    HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        len(batch) - LOG_OVERHEAD,
+        fields.get("leader_epoch", NO_LEADER_EPOCH),
+        MAGIC,
+        0,
+        codec | fields.get("flags", 0),
+        fields.get("last_offset_delta", count - 1),
+        fields.get("base_timestamp", NO_TIMESTAMP),
+        fields.get("max_timestamp", NO_TIMESTAMP),
+        fields.get("producer_id", NO_PRODUCER_ID),
+        fields.get("producer_epoch", NO_PRODUCER_EPOCH),
+        fields.get("base_sequence", NO_SEQUENCE),
+        count,
+    )
+    batch[HEADER_SIZE:] = view
+    with memoryview(batch) as whole:
+        _CRC.pack_into(batch, CRC_POSITION, crc32c(whole[ATTRIBUTES_POSITION:]))
+    return batch
+
+
+def build_marker(
+    offset: int,
+    timestamp: int,
+    kind: int,
+    coordinator_epoch: int,
+    **fields: "Unpack[BatchFields]",
+) -> bytearray:
+    """Return the control batch that ends a transaction; `kind` is ABORT or COMMIT (KIP-98)."""
+    record = Record(
+        offset, timestamp, _MARKER_KEY.pack(0, kind), _MARKER_VALUE.pack(0, coordinator_epoch)
+    )
+    fields["flags"] = TRANSACTIONAL | CONTROL
+    return build_batch([record], base_offset=offset, **fields)
+
+
+def _write_record(output: bytearray, record: Record, base_offset: int, base_timestamp: int) -> None:
+    body = bytearray(1)
+    write_varint(body, record.timestamp - base_timestamp)
+    write_varint(body, record.offset - base_offset)
+    for field in (record.key, record.value):
+        _write_bytes(body, field)
+    write_varint(body, len(record.headers))
+    for field in chain.from_iterable(record.headers):
+        _write_bytes(body, field)
+    write_varint(output, len(body))
+    output += body
+
+
+def _write_bytes(output: bytearray, field: bytes | None) -> None:
+    if field is None:
+        output.append(1)
+        return
+    write_varint(output, len(field))
+    output += field

@@ -1,0 +1,143 @@
+"""Records of a batch, magic 2 (Kafka's DefaultRecord, ByteUtils), and zig-zag varints.
+
+A record is: length, attributes (int8), timestamp delta, offset delta, key, value, headers; lengths
+and deltas are zig-zag varints of 5 bytes at most, the timestamp delta of 10; -1 is a null. What
+reads here is strict: whatever does not parse exactly raises InvalidRecord, never IndexError. This
+is the readable reader for tools and rare paths; the hot path checks with `kernels`.
+"""
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from protocol.errors import CorruptMessage, InvalidRecord
+from protocol.records import compression
+from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from typing_extensions import Buffer
+
+VARINT_BYTES: Final = 5
+VARLONG_BYTES: Final = 10
+
+Headers = tuple[tuple[bytes, bytes | None], ...]
+
+
+class Record(NamedTuple):
+    """One record as a reader sees it: absolute offset and time; header keys are UTF-8 bytes."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+def write_varint(output: bytearray, number: int) -> None:
+    """Append a zig-zag varint, or varlong: their bytes are the same."""
+    rest = number << 1 if number >= 0 else ~(number << 1)
+    while rest > 0x7F:
+        output.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    output.append(rest)
+
+
+def read_varint(
+    data: "bytes | memoryview", position: int, end: int, most: int = VARINT_BYTES
+) -> tuple[int, int]:
+    """Return the number at `position` and the position after it; `most` bytes at most.
+
+    Raises:
+        InvalidRecord: it runs past `end` or `most` bytes, or has more than 32 (64) bits.
+    """
+    rest = shift = 0
+    for at in range(position, min(end, position + most)):
+        byte = data[at]
+        rest |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if rest >> (32 if most == VARINT_BYTES else 64):
+                break
+            return (rest >> 1) ^ -(rest & 1), at + 1
+        shift += 7
+    raise InvalidRecord(f"a record has a broken number at byte {position} of its batch's records")
+
+
+def iterate_records(
+    batch: "Buffer", cap: int = compression.MAX_DECOMPRESSED_BYTES
+) -> "Iterator[Record]":
+    """Yield the records of one whole batch; a compressed one is opened up to `cap` bytes.
+
+    The CRC is not checked. The yielded keys and values are copies.
+
+    Raises:
+        CorruptMessage: the bytes are no batch of magic 2, or the codec finds junk.
+        InvalidRecord: a record does not parse, records are missing or bytes are left over.
+    """
+    view = memoryview(batch)
+    if len(view) < HEADER_SIZE:
+        raise CorruptMessage(f"a batch of {len(view)} bytes is shorter than its header")
+    header = BatchHeader.read(view)
+    if header.magic != MAGIC or not HEADER_SIZE <= header.size <= len(view):
+        raise CorruptMessage(
+            f"the batch at offset {header.base_offset} has magic {header.magic} and says to be"
+            f" {header.size} bytes long; {len(view)} bytes are there"
+        )
+    payload = view[HEADER_SIZE : header.length + LOG_OVERHEAD]
+    data = compression.decompress(header.codec, payload, cap) if header.codec else payload
+    if header.count < 0:
+        raise InvalidRecord(f"the batch says that it has {header.count} records")
+    position = 0
+    for _ in range(header.count):
+        record, position = _read_record(data, position, header)
+        yield record
+    if position != len(data):
+        raise InvalidRecord(
+            f"{len(data) - position} bytes are left after the {header.count} records of the batch"
+        )
+
+
+def _read_record(
+    data: "bytes | memoryview", position: int, header: BatchHeader
+) -> tuple[Record, int]:
+    """Return the record at `position` and the position after it."""
+    size, position = read_varint(data, position, len(data))
+    end = position + size
+    if size < 1 or end > len(data):
+        raise InvalidRecord(
+            f"a record says to be {size} bytes long; {len(data) - position} are there"
+        )
+    timestamp_delta, position = read_varint(data, position + 1, end, VARLONG_BYTES)
+    offset_delta, position = read_varint(data, position, end)
+    key, position = _read_bytes(data, position, end)
+    value, position = _read_bytes(data, position, end)
+    headers, position = _read_headers(data, position, end)
+    if position != end:
+        raise InvalidRecord(f"{end - position} bytes are left inside a record")
+    if header.is_log_append_time:
+        timestamp = header.max_timestamp
+    else:
+        timestamp = header.base_timestamp + timestamp_delta
+    return Record(header.base_offset + offset_delta, timestamp, key, value, headers), end
+
+
+def _read_headers(data: "bytes | memoryview", position: int, end: int) -> tuple[Headers, int]:
+    count, position = read_varint(data, position, end)
+    if not 0 <= count <= end - position:
+        raise InvalidRecord(f"a record says that it has {count} headers")
+    headers = []
+    for _ in range(count):
+        key, position = _read_bytes(data, position, end)
+        if key is None:
+            raise InvalidRecord("a record has a header without a key")
+        value, position = _read_bytes(data, position, end)
+        headers.append((key, value))
+    return tuple(headers), position
+
+
+def _read_bytes(data: "bytes | memoryview", position: int, end: int) -> tuple[bytes | None, int]:
+    size, position = read_varint(data, position, end)
+    if size == -1:
+        return None, position
+    if not 0 <= size <= end - position:
+        raise InvalidRecord(f"a field of {size} bytes does not fit into its record")
+    return bytes(data[position : position + size]), position + size
