@@ -1,0 +1,76 @@
+"""Rules between settings: what one value allows another (Kafka's KafkaConfig and LogConfig)."""
+
+from config.listeners import check_bindable
+from config.server import ServerConfig
+from config.topic import TopicConfig
+
+_LEAST_MAP_BYTES = 1 << 20
+
+
+def contradictions(topic: TopicConfig, server: ServerConfig | None = None) -> list[str]:
+    """Return what a topic's settings, and the broker's if given, make impossible together."""
+    faults = []
+    if topic.min_compaction_lag_ms > topic.max_compaction_lag_ms:
+        faults.append(
+            f"min.compaction.lag.ms is {topic.min_compaction_lag_ms} and max.compaction.lag.ms is "
+            f"{topic.max_compaction_lag_ms}; the first must not be larger"
+        )
+    if server is not None:
+        faults += _cleaner_faults(server)
+    return faults
+
+
+def _cleaner_faults(server: ServerConfig) -> list[str]:
+    threads = server.log_cleaner_threads
+    memory = server.log_cleaner_dedupe_buffer_size
+    if not server.log_cleaner_enable or not threads or memory // threads > _LEAST_MAP_BYTES:
+        return []
+    fault = (
+        f"log.cleaner.dedupe.buffer.size is {memory} for log.cleaner.threads {threads}; each "
+        f"thread needs more than {_LEAST_MAP_BYTES} bytes: raise the one or lower the other"
+    )
+    return [fault]
+
+
+def start_faults(server: ServerConfig) -> list[tuple[str, str]]:
+    """Return what keeps a broker from starting, each with the setting to look at."""
+    faults = [("listeners", fault) for fault in _binding_faults(server)]
+    if not faults:
+        faults += [("advertised.listeners", fault) for fault in _advertising_faults(server)]
+    try:
+        _ = server.http_address
+    except ValueError as error:
+        faults.append(("http.listener", f"http.listener {error}"))
+    if len(set(server.log_dirs)) != len(server.log_dirs):
+        faults.append(("log.dirs", "log.dirs names a folder twice; each data folder needs its own"))
+    return faults
+
+
+def _binding_faults(server: ServerConfig) -> list[str]:
+    try:
+        bound = server.bound_listeners
+        check_bindable(bound)
+    except ValueError as error:
+        return [f"listeners {error}"]
+    return [] if bound else ["listeners has only listeners of a controller; add one for clients"]
+
+
+def _advertising_faults(server: ServerConfig) -> list[str]:
+    name = "advertised.listeners" if server.advertised_listeners else "listeners"
+    try:
+        _ = server.advertised
+    except ValueError as error:
+        return [f"{name} {error}"]
+    return []
+
+
+def resize_faults(old: ServerConfig, new: ServerConfig) -> list[str]:
+    """Return why the running cleaner cannot change its number of threads like that."""
+    before, after = old.log_cleaner_threads, new.log_cleaner_threads
+    if before == after or (after >= 1 and before / 2 <= after <= before * 2):
+        return []
+    fault = (
+        f"log.cleaner.threads would go from {before} to {after}; while the broker runs it can at "
+        "most be halved or doubled, and must be at least 1"
+    )
+    return [fault]

@@ -1,0 +1,15 @@
+"""What is wrong with settings, all of it at once."""
+
+from collections.abc import Iterable
+
+
+class ConfigError(Exception):
+    """Settings that cannot be taken: every fault in `faults`, a sentence each."""
+
+    def __init__(self, faults: Iterable[str]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("; ".join(self.faults))
+
+
+class NotAlterableError(ConfigError):
+    """Settings that only a restart changes were to be changed while the broker runs."""

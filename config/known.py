@@ -1,0 +1,78 @@
+"""Settings that Apache Kafka 4.3.1 knows, from `known.tsv`; most of them have no meaning here.
+
+The table holds facts: level, name, type, default (null is none), whether Kafka alters it while it
+runs (cluster: also as the default of all brokers; broker: for one broker only), and status
+(current; internal: no documented setting; removed: was one before 4.0). What `config.table`
+declares is obeyed and wins over a row here. The file is read when a name first asks for it.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from config.keys import Kind
+
+_LISTENER_PREFIX = "listener.name."
+_PLUGIN_PREFIXES = ("config.providers.", "rsm.config.", "rlmm.config.")
+_LOCAL = {
+    "local.retention.bytes": "log.local.retention.bytes",
+    "local.retention.ms": "log.local.retention.ms",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
+}
+
+
+class Known(NamedTuple):
+    """One setting of Apache Kafka; `default` is text as DescribeConfigs prints it."""
+
+    name: str
+    kind: Kind
+    default: str | None
+    alterable: str
+    status: str
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether the value is a secret, or may be one."""
+        return self.kind in (Kind.PASSWORD, Kind.UNKNOWN)
+
+
+@cache
+def known_settings(level: str) -> dict[str, Known]:
+    """Return Kafka's settings of a level, topic or broker, by name."""
+    text = Path(__file__).with_name("known.tsv").read_text("utf-8")
+    rows = (line.split("\t") for line in text.splitlines()[1:])
+    return {
+        name: Known(name, Kind[kind], None if default == "null" else default, alterable, status)
+        for row_level, name, kind, default, alterable, status in rows
+        if row_level == level
+    }
+
+
+def known_topic(name: str) -> Known | None:
+    """Return Kafka's topic setting of that name."""
+    return known_settings("topic").get(name)
+
+
+def known_broker(name: str) -> Known | None:
+    """Return Kafka's broker setting of that name, given for one listener or for a plug-in included.
+
+    `listener.name.NAME.X` and `listener.name.NAME.MECHANISM.X` are known where X is; the settings
+    of a plug-in are known by their prefix, and taken for secrets.
+    """
+    settings = known_settings("broker")
+    if name in settings:
+        return settings[name]
+    if name.startswith(_PLUGIN_PREFIXES):
+        return Known(name, Kind.UNKNOWN, None, "-", "current")
+    if not name.startswith(_LISTENER_PREFIX):
+        return None
+    listener, _, rest = name.removeprefix(_LISTENER_PREFIX).partition(".")
+    base = settings.get(rest) or settings.get(rest.partition(".")[2])
+    if base is None or not listener:
+        return None
+    return base._replace(name=name, default=None)
+
+
+def broker_synonym(topic_setting: str) -> str | None:
+    """Return the broker setting that gives the default of a topic setting without meaning here."""
+    return _LOCAL.get(topic_setting)

@@ -1,0 +1,209 @@
+"""Where the values of settings come from, and which of them counts.
+
+For a topic: its own value, then the broker's through the synonyms of `config.table`. For the
+broker: dynamic for this broker, dynamic for all, `--set`, environment, file, default. The first
+three of the static ones are merged when they are loaded: Kafka describes them as one.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from config.checks import contradictions, resize_faults
+from config.errors import ConfigError, NotAlterableError
+from config.keys import Setting
+from config.naming import unknown_broker_setting, unknown_topic_setting
+from config.server import ServerConfig
+from config.table import BROKER, SERVER, TOPIC, topic_value
+from config.topic import TopicConfig
+from config.values import read
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+class Source(IntEnum):
+    """Where a value comes from, by the codes that DescribeConfigs answers."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT = 3
+    STATIC = 4
+    DEFAULT = 5
+
+
+class Given(NamedTuple):
+    """A value from the file, the environment or the command line, and where it stood."""
+
+    value: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layers:
+    """All values that were given, as text, and the effective settings they make.
+
+    A value: a change makes another one. The effective settings are made once, with it.
+
+    Raises:
+        ConfigError: a value does not parse or is out of range.
+    """
+
+    static: Mapping[str, Given] = field(default_factory=dict)
+    cluster: Mapping[str, str] = field(default_factory=dict)
+    broker: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    _values: Mapping[str, str] = field(init=False, repr=False, compare=False)
+    _server: ServerConfig = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        static = {name: given.value for name, given in self.static.items()}
+        object.__setattr__(self, "_values", static | dict(self.cluster) | dict(self.broker))
+        object.__setattr__(self, "_server", self._make_server())
+
+    def server(self) -> ServerConfig:
+        """Return the effective settings of the broker; cheap."""
+        return self._server
+
+    def topic(self, overrides: Mapping[str, str] = _NONE) -> TopicConfig:
+        """Return the effective settings of a topic with these values of its own; cheap.
+
+        Names that are not obeyed are passed over: what was stored once must not stop a start.
+
+        Raises:
+            ConfigError: a value does not parse or is out of range.
+        """
+        base = self._server.topic_defaults
+        if not overrides:
+            return base
+        faults: list[str] = []
+        values = {}
+        for name, text in overrides.items():
+            if name in TOPIC:
+                values[TOPIC[name].attribute] = checked(TOPIC[name], text, "", faults)
+        if faults:
+            raise ConfigError(faults)
+        return replace(base, **values)
+
+    def with_dynamic(
+        self,
+        *,
+        cluster: Mapping[str, str] | None = None,
+        broker: Mapping[str, str] | None = None,
+    ) -> "Layers":
+        """Return these layers with other dynamic values; None keeps what there is.
+
+        Raises:
+            ConfigError: a value does not parse or is out of range.
+        """
+        return replace(
+            self,
+            cluster=self.cluster if cluster is None else dict(cluster),
+            broker=self.broker if broker is None else dict(broker),
+        )
+
+    def value(self, name: str) -> str | None:
+        """Return the text that counts for a broker setting, None where nothing is given."""
+        return self._values.get(name)
+
+    def where(self, name: str) -> str:
+        """Return the place of the value that counts for a broker setting, in words."""
+        if name in self.broker:
+            return "dynamic for this broker"
+        if name in self.cluster:
+            return "dynamic for all brokers"
+        return self.static[name].where if name in self.static else "default"
+
+    def check_topic(self, overrides: Mapping[str, str]) -> tuple[str, ...]:
+        """Check all values of a topic together and return warnings about them.
+
+        Raises:
+            ConfigError: with every fault: unknown names, bad values, contradictions.
+        """
+        faults: list[str] = []
+        warnings: list[str] = []
+        for name, text in overrides.items():
+            if name in TOPIC:
+                value = checked(TOPIC[name], text, "", faults)
+                warnings += advice(TOPIC[name], value, text)
+            else:
+                unknown_topic_setting(name, text, faults, warnings)
+        if not faults:
+            faults += contradictions(self.topic(overrides))
+        if faults:
+            raise ConfigError(faults)
+        return tuple(warnings)
+
+    def check_dynamic(self, values: Mapping[str, str], *, cluster: bool = False) -> tuple[str, ...]:
+        """Check all dynamic values of this broker, or of all, and return warnings about them.
+
+        Raises:
+            NotAlterableError: with every fault, where one is that a setting needs a restart or
+                cannot be set for all brokers.
+            ConfigError: with every fault: unknown names, bad values, contradictions.
+        """
+        faults: list[str] = []
+        fixed: list[str] = []
+        warnings: list[str] = []
+        for name, text in values.items():
+            setting = BROKER.get(name)
+            if setting is None:
+                known = unknown_broker_setting(name, text, "", faults, warnings)
+                if known is not None and known.alterable == "-":
+                    fixed.append(f"{name} cannot be altered while the broker runs")
+                elif known is not None and known.alterable == "broker" and cluster:
+                    fixed.append(f"{name} can only be altered for one broker; name its id")
+            elif not setting.dynamic:
+                fixed.append(f"{name} cannot be altered while the broker runs; restart it with it")
+            else:
+                warnings += advice(setting, checked(setting, text, "", faults), text)
+        if fixed:
+            raise NotAlterableError(fixed + faults)
+        if not faults:
+            changed = self.with_dynamic(**{"cluster" if cluster else "broker": values})
+            faults += contradictions(changed.server().topic_defaults, changed.server())
+            faults += resize_faults(self._server, changed.server())
+        if faults:
+            raise ConfigError(faults)
+        return tuple(warnings)
+
+    def _make_server(self) -> ServerConfig:
+        faults: list[str] = []
+        topic: dict[str, Any] = {}
+        for setting in TOPIC.values():
+            name = self._first(setting.synonyms)
+            if name is not None:
+                value = self._read(name, faults)
+                topic[setting.attribute] = topic_value(name, value)
+        server: dict[str, Any] = {}
+        for setting in SERVER.values():
+            name = self._first((setting.name, *setting.synonyms))
+            if name is not None:
+                server[setting.attribute] = self._read(name, faults)
+        if faults:
+            raise ConfigError(dict.fromkeys(faults))
+        return ServerConfig(**server, topic_defaults=TopicConfig(**topic))
+
+    def _first(self, names: Iterable[str]) -> str | None:
+        return next((name for name in names if name in self._values), None)
+
+    def _read(self, name: str, faults: list[str]) -> Any:
+        return checked(BROKER[name], self._values[name], self.where(name), faults)
+
+
+def checked(setting: Setting, text: str, where: str, faults: list[str]) -> Any:
+    """Return the value that a text means, or the default after adding a fault."""
+    try:
+        return read(setting, text)
+    except ValueError as error:
+        place = f"{where}: " if where else ""
+        faults.append(f"{place}{setting.name} is {text or 'empty'}; it must be {error}")
+        return setting.default
+
+
+def advice(setting: Setting, value: Any, text: str) -> list[str]:
+    """Return what a person should know about a value that is taken nevertheless."""
+    if setting.advice is None or value is None or setting.advice.holds(value):
+        return []
+    return [f"{setting.name} is {text}; Apache Kafka wants {setting.advice.words}"]

@@ -1,0 +1,89 @@
+"""The settings a broker starts with, from file, environment and command line.
+
+Nothing stops at the first fault: what is wrong in any of the three is reported together.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from config.checks import contradictions, start_faults
+from config.errors import ConfigError
+from config.layers import Given, Layers, advice, checked
+from config.naming import unknown_broker_setting
+from config.sources import Entry, environment_entries, set_entries
+from config.table import BROKER, SERVER, TOPIC
+
+_CHECKED_TOGETHER = frozenset(
+    name for name in BROKER if "listener" in name or name.startswith("log.cleaner.")
+)
+
+
+def load(path: Path | None, environ: Mapping[str, str], sets: Sequence[str]) -> Layers:
+    """Return the layers that the file, the environment over it and `--set` over both make.
+
+    Reads the file, and may ask the resolver for this machine's name if that is to be advertised.
+
+    Raises:
+        ConfigError: with every fault, each with its place.
+    """
+    faults: list[str] = []
+    entries = [
+        *(_file_entries(path, faults) if path is not None else ()),
+        *environment_entries(environ, faults),
+        *set_entries(sets, faults),
+    ]
+    warnings: list[str] = []
+    faulty = {entry.name for entry in entries if _is_faulty(entry, faults, warnings)}
+    given = {
+        entry.name: Given(entry.text, entry.where) for entry in entries if entry.name not in faulty
+    }
+    faults += _disagreeing_ids(given)
+    layers = Layers(static=given, warnings=(*warnings, *_shadowed(given)))
+    if faulty.isdisjoint(_CHECKED_TOGETHER):
+        faults += _start_faults(layers)
+    if faults:
+        raise ConfigError(faults)
+    return layers
+
+
+def _file_entries(path: Path, faults: list[str]) -> list[Entry]:
+    from config.file import file_entries  # noqa: PLC0415 - brings YAML, which few starts need
+
+    return file_entries(path, faults)
+
+
+def _is_faulty(entry: Entry, faults: list[str], warnings: list[str]) -> bool:
+    before = len(faults)
+    setting = BROKER.get(entry.name)
+    if setting is None:
+        unknown_broker_setting(entry.name, entry.text, entry.where, faults, warnings)
+    else:
+        value = checked(setting, entry.text, entry.where, faults)
+        warnings += (f"{entry.where}: {words}" for words in advice(setting, value, entry.text))
+    return len(faults) > before
+
+
+def _start_faults(layers: Layers) -> list[str]:
+    server = layers.server()
+    faults = contradictions(server.topic_defaults, server)
+    for name, fault in start_faults(server):
+        where = layers.where(name)
+        faults.append(fault if where == "default" else f"{where}: {fault}")
+    return faults
+
+
+def _disagreeing_ids(given: Mapping[str, Given]) -> Iterable[str]:
+    ids = [given[name] for name in ("node.id", "broker.id") if name in given]
+    if len({int(each.value) for each in ids}) > 1:
+        yield f"{ids[1].where}: broker.id is not what node.id says ({ids[0].where}); remove one"
+
+
+def _shadowed(given: Mapping[str, Given]) -> Iterable[str]:
+    """Yield a warning for each value that another name of the same setting makes void."""
+    chains = [setting.synonyms for setting in TOPIC.values()]
+    chains += [(setting.name, *setting.synonyms) for setting in SERVER.values()]
+    for chain in chains:
+        first, *others = [name for name in chain if name in given] or [""]
+        for name in others:
+            if name not in SERVER:
+                yield f"{given[name].where}: {name} has no effect, because {first} is set too"

@@ -1,0 +1,67 @@
+"""Names that are not in the typed table: known to Kafka, of the other level, or misspelt."""
+
+from collections.abc import Iterable
+
+from config.known import Known, known_broker, known_settings, known_topic
+from config.table import BROKER, TOPIC
+from config.values import parse
+
+
+def unknown_topic_setting(name: str, text: str, faults: list[str], warnings: list[str]) -> None:
+    """Judge a topic setting that is not obeyed: a fault if Kafka does not know it either."""
+    known = known_topic(name)
+    if known is None:
+        faults.append(f"{name} is not a topic setting; {_hint_for_topic(name)}")
+    elif name == "remote.storage.enable" and text.strip().lower() == "true":
+        faults.append(f"{name} is true, but there is no tiered storage here; remove it")
+    else:
+        _keep(known, text, "", faults, warnings)
+
+
+def unknown_broker_setting(
+    name: str, text: str, where: str, faults: list[str], warnings: list[str]
+) -> Known | None:
+    """Judge a broker setting that is not obeyed: a fault if Kafka does not know it either."""
+    place = f"{where}: " if where else ""
+    known = known_broker(name)
+    if known is None:
+        faults.append(f"{place}{name} is not a setting; {_hint_for_broker(name)}")
+        return None
+    _keep(known, text, place, faults, warnings)
+    return known
+
+
+def _keep(known: Known, text: str, place: str, faults: list[str], warnings: list[str]) -> None:
+    try:
+        parse(known.kind, text)
+    except ValueError as error:
+        faults.append(f"{place}{known.name} is {text or 'empty'}; it must be {error}")
+        return
+    gone = "was a setting of Apache Kafka before 4.0" if known.status == "removed" else ""
+    warnings.append(
+        f"{place}{known.name} {gone or 'is a setting of Apache Kafka'}; it is kept but has no "
+        "meaning here"
+    )
+
+
+def _hint_for_topic(name: str) -> str:
+    twin = next((topic.name for topic in TOPIC.values() if name in topic.synonyms), None)
+    if twin is not None:
+        return f"for one topic it is called {twin}"
+    return did_you_mean(name, (*TOPIC, *known_settings("topic")))
+
+
+def _hint_for_broker(name: str) -> str:
+    if name in TOPIC:
+        return f"for all topics it is called {TOPIC[name].synonyms[0]}"
+    return did_you_mean(name, (*BROKER, *known_settings("broker")))
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return a question with the nearest of the names, or where to find them."""
+    from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only faults need it
+
+    nearest = get_close_matches(name, dict.fromkeys(names), n=1)
+    if nearest:
+        return f"did you mean {nearest[0]}?"
+    return "see docs/configuration.md for the names there are"

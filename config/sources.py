@@ -1,0 +1,66 @@
+"""Settings from the environment and from `--set`, as text with the place they stood in."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from config.known import known_settings
+from config.naming import did_you_mean
+from config.table import BROKER
+
+PREFIX = "SILTSTONE_"
+RESERVED = frozenset(
+    PREFIX + name for name in ("CONFIG", "KERNELS", "LOG_FORMAT", "LOG_LEVEL", "TOKEN", "URL")
+)
+"""Variables that are no settings: they are for the commands, the build and the tests."""
+
+_ORCHESTRATOR = (PREFIX + "SERVICE_", PREFIX + "PORT")
+"""What Kubernetes and container links put in for a service that is called siltstone."""
+
+
+class Entry(NamedTuple):
+    """One name and its text as somebody wrote them, and where."""
+
+    name: str
+    text: str
+    where: str
+
+
+def environment_entries(environ: Mapping[str, str], faults: list[str]) -> list[Entry]:
+    """Return the settings among the variables, in the order of their names."""
+    ours = sorted(
+        name
+        for name in environ
+        if name.startswith(PREFIX) and name not in RESERVED and not name.startswith(_ORCHESTRATOR)
+    )
+    names = variables() if ours else {}
+    entries = []
+    for variable in ours:
+        if variable in names:
+            entries.append(Entry(names[variable], environ[variable], variable))
+        else:
+            faults.append(f"{variable} is not a setting; {_hint(variable, names)}")
+    return entries
+
+
+def variables() -> dict[str, str]:
+    """Return the setting that each variable stands for; no two settings share one."""
+    names = (*BROKER, *known_settings("broker"))
+    return {PREFIX + name.replace(".", "_").upper(): name for name in names}
+
+
+def _hint(variable: str, names: Iterable[str]) -> str:
+    if variable.startswith(PREFIX + "LISTENER_NAME_"):
+        return "put settings of one listener in the file, or give them by --set"
+    return did_you_mean(variable, names)
+
+
+def set_entries(sets: Iterable[str], faults: list[str]) -> list[Entry]:
+    """Return the settings of `--set NAME=VALUE`, the last one last."""
+    entries = []
+    for text in sets:
+        name, equals, value = text.partition("=")
+        if equals and name.strip():
+            entries.append(Entry(name.strip(), value, "--set"))
+        else:
+            faults.append(f"--set {text}: write --set NAME=VALUE")
+    return entries

@@ -1,0 +1,83 @@
+"""The settings of both levels by Kafka's names, the broker synonyms of topic settings included.
+
+A topic setting names its broker synonyms in the order in which the first one that is set wins; the
+last of them carries the default. Names that end in hours or minutes are converted (Kafka's
+ServerTopicConfigSynonyms).
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from config.keys import Kind, Setting, settings_of
+from config.server import ServerConfig
+from config.topic import TopicConfig
+
+_UNITS = {"hours": 3_600_000, "minutes": 60_000}
+
+
+def unit(name: str) -> int:
+    """Return how many units of the topic setting one unit of a broker synonym is."""
+    return _UNITS.get(name.rpartition(".")[2], 1)
+
+
+def topic_value(name: str, value: Any) -> Any:
+    """Return what the value of a broker synonym means for the topic setting.
+
+    Kafka takes every negative duration for "no limit", whatever its unit.
+    """
+    if name.endswith((".ms", ".hours", ".minutes")):
+        return max(-1, value * unit(name))
+    return value
+
+
+def _topic_synonyms(setting: Setting) -> Iterator[Setting]:
+    last = setting.synonyms[-1]
+    for name in setting.synonyms:
+        scale = unit(name)
+        words = f"Where a topic does not set {setting.name}. {setting.documentation}"
+        yield Setting(
+            name=name,
+            attribute="",
+            kind=setting.kind if scale == 1 else Kind.INT,
+            default=_scaled(setting.default, scale) if name == last else None,
+            documentation=words if scale == 1 else f"{words} In {name.rpartition('.')[2]}.",
+            check=setting.synonym_check,
+            advice=setting.advice,
+            synonyms=setting.synonyms,
+            dynamic=name == setting.synonyms[0],
+        )
+
+
+def _scaled(default: Any, scale: int) -> Any:
+    return default if scale == 1 else default // scale
+
+
+def _other_names(setting: Setting) -> Iterator[Setting]:
+    for name in setting.synonyms:
+        yield Setting(
+            name=name,
+            attribute=setting.attribute,
+            kind=setting.kind,
+            default=setting.default,
+            documentation=f"Another name of {setting.name}, which wins where both are set.",
+            check=setting.check,
+        )
+
+
+TOPIC: dict[str, Setting] = settings_of(TopicConfig)
+SERVER: dict[str, Setting] = settings_of(ServerConfig)
+OTHER_NAMES: dict[str, Setting] = {
+    other.name: other for setting in SERVER.values() for other in _other_names(setting)
+}
+SYNONYMS: dict[str, Setting] = {
+    synonym.name: synonym
+    for setting in TOPIC.values()
+    for synonym in _topic_synonyms(setting)
+    if synonym.name not in SERVER
+}
+BROKER: dict[str, Setting] = SERVER | OTHER_NAMES | SYNONYMS
+
+
+def synonyms_of(name: str) -> tuple[str, ...]:
+    """Return the broker settings that DescribeConfigs consults for a broker setting."""
+    return SYNONYMS[name].synonyms if name in SYNONYMS else (name,)
