@@ -1,0 +1,72 @@
+"""The table of APIs: the server on one screen (versions as Apache Kafka 4.3.1 serves them).
+
+Dispatch, the ApiVersions answer, metric labels and ``docs/compatibility.md`` are derived from it.
+A handler is named by module and function in ``broker.handlers`` and imported when it is first
+called, since kio's schema modules together take a second to import.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One row: Kafka's key and name, the versions served, and who serves them.
+
+    ``advertised_from`` is the lowest version that ApiVersions names when it is lower than the
+    lowest served: librdkafka takes a Produce range without version 0 for a broker without
+    compression, so Apache Kafka names 0 and refuses it (apache/kafka#18727).
+    """
+
+    key: int
+    name: str
+    versions: range
+    handler: str
+    advertised_from: int | None = None
+
+    @property
+    def advertised(self) -> tuple[int, int]:
+        """Return the lowest and highest version that ApiVersions names."""
+        lowest = self.versions[0] if self.advertised_from is None else self.advertised_from
+        return lowest, self.versions[-1]
+
+    def load(self) -> Callable[..., Any]:
+        """Import and return the handler."""
+        module, function = self.handler.split(".")
+        loaded: Callable[..., Any] = getattr(import_module(f"broker.handlers.{module}"), function)
+        return loaded
+
+
+APIS = (
+    Api(0, "Produce", range(3, 14), "produce.handle", advertised_from=0),
+    Api(1, "Fetch", range(4, 19), "fetch.handle"),
+    Api(2, "ListOffsets", range(1, 12), "list_offsets.handle"),
+    Api(3, "Metadata", range(14), "metadata.handle"),
+    Api(18, "ApiVersions", range(5), "api_versions.handle"),
+    Api(19, "CreateTopics", range(2, 8), "topics.create"),
+    Api(20, "DeleteTopics", range(1, 7), "topics.delete"),
+    Api(21, "DeleteRecords", range(3), "records.delete"),
+    Api(22, "InitProducerId", range(6), "producers.init_producer_id"),
+    Api(23, "OffsetForLeaderEpoch", range(2, 5), "leader_epochs.handle"),
+    Api(32, "DescribeConfigs", range(1, 5), "configs.describe"),
+    Api(33, "AlterConfigs", range(3), "configs.alter"),
+    Api(35, "DescribeLogDirs", range(1, 6), "log_dirs.describe"),
+    Api(37, "CreatePartitions", range(4), "topics.create_partitions"),
+    Api(43, "ElectLeaders", range(3), "elections.elect_leaders"),
+    Api(44, "IncrementalAlterConfigs", range(2), "configs.alter_incrementally"),
+    Api(45, "AlterPartitionReassignments", range(2), "elections.alter_reassignments"),
+    Api(46, "ListPartitionReassignments", range(1), "elections.list_reassignments"),
+    Api(55, "DescribeQuorum", range(3), "quorum.describe"),
+    Api(60, "DescribeCluster", range(3), "cluster.describe"),
+    Api(74, "ListConfigResources", range(2), "configs.list_resources"),
+    Api(75, "DescribeTopicPartitions", range(1), "metadata.describe_topic_partitions"),
+)
+
+BY_KEY = {api.key: api for api in APIS}

@@ -1,0 +1,288 @@
+"""A plain TCP connection of the loop's own: receive into given memory, send bytes and file ranges.
+
+uvloop's transports hide their socket and copy nothing, so ``os.sendfile`` needs a socket of our
+own; with ``add_reader``/``add_writer`` it ties with a hand-written epoll loop (measured). A range
+above ``INLINE_BYTES`` goes by sendfile, a smaller one is read and joined with its neighbours in
+one ``sendmsg``, which costs less there. Pages that are not in memory are brought in on an io
+thread first: a cold read must stall one client, not all of them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections import deque
+from typing import TYPE_CHECKING
+
+from protocol.parts import FileSlice
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Sequence
+
+    from broker.io import IoThreads
+
+INLINE_BYTES = 64 * 1024
+TURN_BYTES = 1024 * 1024
+_SCRATCH = memoryview(bytearray(4 * INLINE_BYTES))
+_MAX_BUFFERS = 64
+_WOULD_BLOCK = -1
+_BYTE = memoryview(bytearray(1))
+
+
+class _Residency:
+    """Whether the kernel can say that a page is not in memory (tmpfs and some others cannot)."""
+
+    flags = os.RWF_NOWAIT
+
+
+def _read_resident(file: int, into: memoryview, position: int) -> int:
+    """Read without waiting for the disk; return bytes read, or -1 if a page is not in memory."""
+    try:
+        return os.preadv(file, [into], position, _Residency.flags)
+    except BlockingIOError:
+        return _WOULD_BLOCK
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP or not _Residency.flags:
+            raise
+        _Residency.flags = 0
+        return os.preadv(file, [into], position)
+
+
+def warm(file: int, position: int, size: int) -> None:
+    """Bring a file range into the page cache; waits for the disk, so io threads only.
+
+    Raises:
+        OSError: The disk fails, or the file is shorter than the range says.
+    """
+    os.posix_fadvise(file, position, size, os.POSIX_FADV_WILLNEED)
+    end = position + size
+    while position < end:
+        got = len(os.pread(file, min(INLINE_BYTES * 4, end - position), position))
+        if not got:
+            raise OSError(errno.EIO, f"file ends before position {end}")
+        position += got
+
+
+class PlainChannel:
+    """One client's socket (loop only).
+
+    Invariants: what is queued leaves in order; at most ``TURN_BYTES`` of file data leave in one
+    turn of the loop, so that no reader starves the others; a queued ``FileSlice`` keeps its file
+    open. ``on_drained`` is called when the queue has become empty again, ``on_lost`` with a reason
+    when the peer or a file fails.
+    """
+
+    __slots__ = (
+        "_cold",
+        "_io",
+        "_loop",
+        "_on_drained",
+        "_on_lost",
+        "_queue",
+        "_socket",
+        "_warming",
+        "_writing",
+        "bytes_out",
+        "fileno",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        io: IoThreads,
+        on_drained: Callable[[], None],
+        on_lost: Callable[[str], None],
+    ) -> None:
+        self._loop = loop
+        self._socket = sock
+        self._io = io
+        self._on_drained = on_drained
+        self._on_lost = on_lost
+        self._queue: deque[bytes | memoryview | FileSlice] = deque()
+        self._writing = False
+        self._cold = False
+        self._warming: FileSlice | None = None
+        self.bytes_out = 0
+        self.fileno = sock.fileno()
+
+    @property
+    def is_drained(self) -> bool:
+        """Return whether everything handed to ``send`` has left."""
+        return not self._queue
+
+    def recv_into(self, view: memoryview) -> int:
+        """Receive once; return the byte count, 0 at the end of the stream, -1 if none is there."""
+        try:
+            return self._socket.recv_into(view)
+        except (BlockingIOError, InterruptedError):
+            return _WOULD_BLOCK
+        except OSError:
+            return 0
+
+    def is_ended(self) -> bool:
+        """Return whether the peer has closed, without taking any of its bytes."""
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            return True
+
+    def send(self, parts: Sequence[bytes | memoryview | FileSlice]) -> None:
+        """Send or queue ``parts`` in order; the channel owns them afterwards."""
+        if not self._queue and len(parts) == 1 and type(parts[0]) is bytes:
+            whole = parts[0]
+            try:
+                sent = self._socket.send(whole)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError as error:
+                self._on_lost(error.strerror or str(error))
+                return
+            self.bytes_out += sent
+            if sent == len(whole):
+                return
+            self._queue.append(memoryview(whole)[sent:])
+            self._watch()
+            return
+        self._queue.extend(parts)
+        if not self._writing and not self._cold:
+            self._flush()
+
+    def close(self) -> None:
+        """Stop watching and close the socket; safe to call again."""
+        if self._writing:
+            self._loop.remove_writer(self.fileno)
+            self._writing = False
+        self._queue.clear()
+        self._socket.close()
+
+    def _watch(self) -> None:
+        if not self._writing:
+            self._loop.add_writer(self.fileno, self._on_writable)
+            self._writing = True
+
+    def _on_writable(self) -> None:
+        self._flush()
+        if not self._queue and self._writing:
+            self._loop.remove_writer(self.fileno)
+            self._writing = False
+            self._on_drained()
+
+    def _flush(self) -> None:
+        """Send what the socket takes, at most one turn's worth; watch for more room if needed."""
+        budget = TURN_BYTES
+        queue = self._queue
+        try:
+            while queue and budget > 0:
+                head = queue[0]
+                if type(head) is FileSlice and head.size > INLINE_BYTES:
+                    sent = self._send_file(head, budget)
+                else:
+                    sent = self._send_joined()
+                if sent < 0:
+                    break
+                budget -= sent
+                self.bytes_out += sent
+        except OSError as error:
+            self._on_lost(error.strerror or str(error))
+            return
+        if queue and not self._cold:
+            self._watch()
+
+    def _send_file(self, head: FileSlice, budget: int) -> int:
+        """Send a piece of one file range; return its size or -1 when the socket is full."""
+        count = min(head.size, budget)
+        file = head.file.fileno()
+        last = head.position + count - 1
+        if (
+            _read_resident(file, _BYTE, head.position) == _WOULD_BLOCK
+            or _read_resident(file, _BYTE, last) == _WOULD_BLOCK
+        ):
+            return self._warm(head, count)
+        try:
+            sent = os.sendfile(self.fileno, file, head.position, count)
+        except (BlockingIOError, InterruptedError):
+            return _WOULD_BLOCK
+        if not sent:
+            raise OSError(errno.EIO, f"file ends before position {last + 1}")
+        if sent == head.size:
+            self._queue.popleft()
+        else:
+            self._queue[0] = FileSlice(head.file, head.position + sent, head.size - sent)
+        return sent
+
+    def _send_joined(self) -> int:
+        """Send the leading bytes and small ranges in one call; return bytes sent, -1 if full."""
+        buffers: list[bytes | memoryview] = []
+        total = filled = 0
+        flags = 0
+        for part in self._queue:
+            if len(buffers) == _MAX_BUFFERS or total >= TURN_BYTES:
+                break
+            if type(part) is FileSlice:
+                if part.size > INLINE_BYTES or filled + part.size > len(_SCRATCH):
+                    flags = socket.MSG_MORE
+                    break
+                view = _SCRATCH[filled : filled + part.size]
+                got = _read_resident(part.file.fileno(), view, part.position)
+                if got != part.size:
+                    if got == 0:
+                        raise OSError(errno.EIO, f"file ends before position {part.position}")
+                    if buffers:
+                        break
+                    return self._warm(part, part.size)
+                filled += got
+                buffers.append(view)
+            else:
+                buffers.append(part)
+            total += len(buffers[-1])
+        try:
+            sent = self._socket.sendmsg(buffers, (), flags)
+        except (BlockingIOError, InterruptedError):
+            return _WOULD_BLOCK
+        self._drop(sent)
+        return sent if sent == total else _WOULD_BLOCK
+
+    def _drop(self, sent: int) -> None:
+        """Remove ``sent`` bytes from the head of the queue."""
+        queue = self._queue
+        while sent:
+            head = queue[0]
+            size = len(head)
+            if sent >= size:
+                queue.popleft()
+                sent -= size
+                continue
+            if type(head) is FileSlice:
+                queue[0] = FileSlice(head.file, head.position + sent, size - sent)
+            else:
+                queue[0] = memoryview(head)[sent:]
+            return
+
+    def _warm(self, part: FileSlice, count: int) -> int:
+        """Fetch cold pages on an io thread; sending goes on when they are there."""
+        if self._writing:
+            self._loop.remove_writer(self.fileno)
+            self._writing = False
+        self._cold = True
+        future = self._io.run(warm, part.file.fileno(), part.position, count)
+        self._warming = part
+        future.add_done_callback(self._on_warm)
+        return _WOULD_BLOCK
+
+    def _on_warm(self, done: asyncio.Future[None]) -> None:
+        self._cold = False
+        self._warming = None
+        if done.cancelled() or not self._queue:
+            return
+        error = done.exception()
+        if error is not None:
+            self._on_lost(str(error))
+            return
+        self._flush()
+        if not self._queue:
+            self._on_drained()

@@ -1,0 +1,328 @@
+"""One client connection: frames in, answers out in the order the requests came.
+
+Each wake-up receives once, serves every complete frame and sends the answers together. A request
+that must wait (a long poll, an fsync) is a coroutine: until it has answered, nothing behind it is
+served, which is Kafka's order for free. A client that does not read its answers is not read from
+either, so a connection holds at most one receive buffer and one turn of answers.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from broker.buffers import LARGE, SHARED_BYTES, LargeBuffer
+from broker.channel import PlainChannel
+from protocol.errors import ProtocolError
+from protocol.framing import SIZE_PREFIX, next_frame
+
+if TYPE_CHECKING:
+    import asyncio
+    import socket
+    from collections.abc import Sequence
+
+    from broker.context import Rooms
+    from broker.dispatch import Answer, Waiting
+    from broker.listener import Listener
+    from protocol.parts import FileSlice
+
+log = logging.getLogger(__name__)
+
+# One client that pipelines thousands of small requests gives the others their turn after these.
+_FRAMES_PER_TURN = 64
+
+
+class Connection:
+    """The life of one accepted socket (loop only).
+
+    Exactly one of these holds at any time: reading (the loop watches the socket), serving (a
+    coroutine owes an answer), draining (answers are queued), or waiting for memory. Received
+    bytes that cannot be served yet stand in ``_tail``, at most one receive buffer of them.
+    """
+
+    __slots__ = (
+        "_buffers",
+        "_channel",
+        "_closing",
+        "_dispatch",
+        "_expects_large",
+        "_frame",
+        "_frame_filled",
+        "_loop",
+        "_reading",
+        "_tail",
+        "_task",
+        "client_id",
+        "is_closed",
+        "last_active",
+        "listener",
+        "peer",
+        "rooms",
+    )
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, peer: str, listener: Listener
+    ) -> None:
+        self.rooms: Rooms = listener.rooms
+        self.listener = listener
+        self.peer = peer
+        self.client_id: str | None = None
+        self.is_closed = False
+        self.last_active = loop.time()
+        self._loop = loop
+        self._buffers = listener.buffers
+        self._dispatch = listener.dispatcher.dispatch
+        self._channel = PlainChannel(loop, sock, listener.rooms.io, self._advance, self.close)
+        self._tail = b""
+        self._frame: LargeBuffer | None = None
+        self._frame_filled = 0
+        self._expects_large = False
+        self._task: asyncio.Task[None] | None = None
+        self._closing = False
+        self._reading = True
+        loop.add_reader(self._channel.fileno, self._on_readable)
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether no answer is owed and nothing is half received."""
+        return self._task is None and self._channel.is_drained and self._frame is None
+
+    @property
+    def is_stalled(self) -> bool:
+        """Return whether a large frame has begun and not arrived whole."""
+        return self._frame is not None and self._task is None
+
+    def close(self, reason: str | None = None) -> None:
+        """Close at once; ``reason`` is logged when it is a fault of the peer or of a file."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if self._reading:
+            self._loop.remove_reader(self._channel.fileno)
+            self._reading = False
+        self._channel.close()
+        if self._task is not None:
+            self._task.cancel()
+        elif self._frame is not None:
+            self._release_frame()
+        self._tail = b""
+        self.listener.forget(self)
+        if reason is not None:
+            log.info("connection closed peer=%s reason=%s", self.peer, reason)
+
+    def drain(self) -> None:
+        """Take no further request; close as soon as the answers owed have left."""
+        self._closing = True
+        if self._task is None and self._channel.is_drained:
+            self.close()
+
+    def _on_readable(self) -> None:
+        self.last_active = self._loop.time()
+        if self._task is not None or not self._channel.is_drained:
+            self._mute()
+            return
+        if len(self._tail) > LARGE:
+            self._advance()
+            return
+        try:
+            if self._frame is not None:
+                self._receive_large(self._frame)
+            elif self._expects_large and not self._tail:
+                self._receive_prefix()
+            else:
+                self._receive()
+        except ProtocolError as error:
+            self._refuse(error)
+
+    def _mute(self) -> None:
+        """Stop watching: an answer is owed first. A peer that has gone away is noticed now."""
+        if self._channel.is_ended():
+            self.close()
+            return
+        self._loop.remove_reader(self._channel.fileno)
+        self._reading = False
+
+    def _receive(self) -> None:
+        """Receive into the shared buffer, behind what is left from last time."""
+        shared = self._buffers.shared
+        tail = self._tail
+        kept = len(tail)
+        if kept:
+            shared[:kept] = tail
+            self._tail = b""
+        received = self._channel.recv_into(shared[kept:])
+        if received <= 0:
+            self._tail = tail
+            if received == 0:
+                self.close()
+            return
+        self._serve(kept + received)
+
+    def _receive_prefix(self) -> None:
+        """Look at the size first: a large frame goes straight to its own buffer, uncopied."""
+        prefix = self._buffers.shared[:SIZE_PREFIX]
+        received = self._channel.recv_into(prefix)
+        if received <= 0:
+            if received == 0:
+                self.close()
+            return
+        if received == SIZE_PREFIX:
+            limit = self.listener.max_frame_bytes
+            size = next_frame(prefix, 0, SIZE_PREFIX, limit) - SIZE_PREFIX
+            if size > LARGE:
+                frame = self._begin_large(size, prefix[:0])
+                if frame is not None:
+                    self._receive_large(frame)
+                else:
+                    self._tail = bytes(prefix)
+                return
+            self._expects_large = False
+        self._tail = bytes(prefix[:received])
+        self._receive()
+
+    def _receive_large(self, frame: LargeBuffer) -> None:
+        received = self._channel.recv_into(frame.view[self._frame_filled :])
+        if received <= 0:
+            if received == 0:
+                self.close()
+            return
+        self._frame_filled += received
+        if self._frame_filled < frame.size:
+            return
+        reply = self._dispatch(self, frame.view, 0, frame.size)
+        if reply is None or type(reply) is bytes or type(reply) is list:
+            self._release_frame()
+            if reply is not None:
+                self._send(reply if type(reply) is list else [reply])
+        else:
+            self._await(reply)
+
+    def _begin_large(self, size: int, arrived: memoryview) -> LargeBuffer | None:
+        """Move to a buffer of the frame's own; return None if there is no room yet."""
+        frame = self._buffers.take(size, self._advance)
+        if frame is None:
+            if self._reading:
+                self._loop.remove_reader(self._channel.fileno)
+                self._reading = False
+            return None
+        frame.view[: len(arrived)] = arrived
+        self._frame = frame
+        self._frame_filled = len(arrived)
+        self._expects_large = True
+        return frame
+
+    def _release_frame(self) -> None:
+        frame = self._frame
+        if frame is not None:
+            self._frame = None
+            self._buffers.give(frame)
+
+    def _serve(self, filled: int) -> None:
+        """Serve the complete frames of the shared buffer and send the answers together.
+
+        It ends early at a request that must wait, at file ranges, and when others are due.
+        """
+        shared = self._buffers.shared
+        limit = self.listener.max_frame_bytes
+        answers: list[bytes] = []
+        reply: Answer | Waiting = None
+        position = size = 0
+        try:
+            end = next_frame(shared, 0, filled, limit)
+            while end <= filled and len(answers) < _FRAMES_PER_TURN and size < SHARED_BYTES:
+                reply = self._dispatch(self, shared, position + SIZE_PREFIX, end)
+                position = end
+                if type(reply) is bytes:
+                    answers.append(reply)
+                    size += len(reply)
+                elif reply is not None:
+                    break
+                end = next_frame(shared, position, filled, limit)
+        except ProtocolError:
+            self._send_joined(answers)
+            raise
+        if position < filled:
+            self._keep(shared[position:filled], end - position)
+        if type(reply) is list:
+            self._send([*answers, *reply])
+        else:
+            self._send_joined(answers)
+            if reply is not None and type(reply) is not bytes:
+                self._await(reply)
+                return
+        if position < end <= filled and self._channel.is_drained:
+            self._loop.call_soon(self._advance)
+
+    def _keep(self, rest: memoryview, frame_size: int) -> None:
+        """Keep what was received and not served; it begins a frame of ``frame_size`` bytes."""
+        body = frame_size - SIZE_PREFIX
+        is_begun = body > LARGE and len(rest) < frame_size
+        if not is_begun or self._begin_large(body, rest[SIZE_PREFIX:]) is None:
+            self._tail = bytes(rest)
+
+    def _send_joined(self, answers: list[bytes]) -> None:
+        if answers:
+            self._send(answers if len(answers) == 1 else [b"".join(answers)])
+
+    def _send(self, parts: Sequence[bytes | FileSlice]) -> None:
+        if not self.is_closed:
+            self._channel.send(parts)
+
+    def _await(self, reply: Waiting) -> None:
+        if self.is_closed:
+            reply.close()
+            self._release_frame()
+            return
+        self._task = self.listener.start_task(self._finish(reply))
+
+    async def _finish(self, reply: Waiting) -> None:
+        """Wait for a request that could not be answered at once, then go on with the next."""
+        answer: Answer = None
+        try:
+            answer = await reply
+        except ProtocolError as error:
+            self._task = None
+            self._refuse(error)
+            return
+        finally:
+            self._task = None
+            self._release_frame()
+        if answer is not None:
+            self._send(answer if type(answer) is list else [answer])
+        self._advance()
+
+    def _advance(self) -> None:
+        """Go on when an answer has left or memory is free: kept bytes first, then the socket."""
+        if self.is_closed or self._task is not None or not self._channel.is_drained:
+            return
+        if self._closing:
+            self.close()
+            return
+        self.last_active = self._loop.time()
+        if self._tail and self._frame is None:
+            tail = self._tail
+            self._tail = b""
+            self._buffers.shared[: len(tail)] = tail
+            try:
+                self._serve(len(tail))
+            except ProtocolError as error:
+                self._refuse(error)
+                return
+            if self.is_closed or self._task is not None:
+                return
+        if not self._reading and not self._must_wait():
+            self._loop.add_reader(self._channel.fileno, self._on_readable)
+            self._reading = True
+
+    def _must_wait(self) -> bool:
+        """Return whether the frame that comes next has no memory yet."""
+        tail = self._tail
+        if self._frame is not None or not tail:
+            return False
+        kept = memoryview(tail)
+        return next_frame(kept, 0, len(tail), self.listener.max_frame_bytes) - SIZE_PREFIX > LARGE
+
+    def _refuse(self, error: ProtocolError) -> None:
+        """Close on bytes that are no Kafka request; one line says whose and why."""
+        log.warning("connection refused peer=%s %s", self.peer, error)
+        self.close()

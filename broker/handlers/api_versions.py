@@ -1,0 +1,83 @@
+"""ApiVersions (18), versions 0-4: what this broker serves, straight from the table.
+
+v1 throttle time · v3 client software name and version (KIP-511), features (KIP-584) · v4 features
+whose lowest level is 0. A request of a newer version is answered in version 0, with the range of
+this API alone, so that any client can read it and ask again.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kio.schema.api_versions.v4.response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from kio.schema.errors import ErrorCode
+
+from broker.api import APIS, BY_KEY
+from protocol.names import is_software_name
+
+if TYPE_CHECKING:
+    from kio.schema.api_versions.v4.request import ApiVersionsRequest
+
+    from broker.context import RequestContext
+
+_KEY = 18
+_FIRST_WITH_SOFTWARE = 3
+
+# The levels of Apache Kafka 4.3; features of groups and transactions come with them.
+METADATA_VERSION_LEVELS = (7, 29)
+
+_SUPPORTED = (
+    SupportedFeatureKey(
+        name="metadata.version",
+        min_version=METADATA_VERSION_LEVELS[0],
+        max_version=METADATA_VERSION_LEVELS[1],
+    ),
+)
+_FINALIZED = (
+    FinalizedFeatureKey(
+        name="metadata.version",
+        max_version_level=METADATA_VERSION_LEVELS[1],
+        min_version_level=METADATA_VERSION_LEVELS[1],
+    ),
+)
+_KEYS = tuple(
+    ApiVersion(api_key=api.key, min_version=lowest, max_version=highest)
+    for api in APIS
+    for lowest, highest in [api.advertised]
+)
+_NO_THROTTLE = timedelta(0)
+
+
+def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    """Return the table; a client whose software name is no name is told so."""
+    if context.version >= _FIRST_WITH_SOFTWARE and not (
+        is_software_name(request.client_software_name)
+        and is_software_name(request.client_software_version)
+    ):
+        return ApiVersionsResponse(
+            error_code=ErrorCode.invalid_request, api_keys=(), throttle_time=_NO_THROTTLE
+        )
+    return ApiVersionsResponse(
+        error_code=ErrorCode.none,
+        api_keys=_KEYS,
+        throttle_time=_NO_THROTTLE,
+        supported_features=_SUPPORTED,
+        finalized_features_epoch=1,
+        finalized_features=_FINALIZED,
+    )
+
+
+def refuse_version() -> ApiVersionsResponse:
+    """Return the answer to a version that is not served; it is written as version 0."""
+    lowest, highest = BY_KEY[_KEY].advertised
+    return ApiVersionsResponse(
+        error_code=ErrorCode.unsupported_version,
+        api_keys=(ApiVersion(api_key=_KEY, min_version=lowest, max_version=highest),),
+        throttle_time=_NO_THROTTLE,
+    )

@@ -1,0 +1,239 @@
+"""Fetch (1), versions 4-18: whole stored batches from an offset on, as ranges of files.
+
+v7 sessions (KIP-227) · v9 leader epochs (KIP-320) · v11 rack (KIP-392) · v12 diverging epochs
+(KIP-595), compact encoding · v13 topic ids (KIP-516) · v15 replica state (KIP-903) · v16 node
+endpoints (KIP-951) · v17 directory ids · v18 high watermark hint. A follower's fetch is refused:
+there are no replicas here.
+
+Differs from Kafka: only whole batches are ever sent, never a cut one at the end of a partition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.errors import (
+    FencedLeaderEpoch,
+    KafkaError,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    UnknownLeaderEpoch,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from protocol.fetch import FetchPartition, FetchRequest, PartitionFetched, encode, parse
+
+if TYPE_CHECKING:
+    from broker.connection import Connection
+    from broker.context import Rooms
+    from broker.dispatch import Answer, Waiting
+    from broker.fetch_sessions import FetchPlan, TopicKey
+    from storage.log import Log
+
+_READ_COMMITTED = 1
+_FIRST_BY_ID = 13
+_FIRST_WITH_LEADER = 16
+_LEADER_ERRORS = frozenset({FencedLeaderEpoch.code.value, NotLeaderOrFollower.code.value})
+
+
+def handle(
+    connection: Connection,
+    version: int,
+    correlation_id: int,
+    buffer: memoryview,
+    position: int,
+    end: int,
+) -> Answer | Waiting:
+    """Answer at once when there is enough to send, else return a coroutine that waits."""
+    request = parse(version, buffer, position, end)
+    rooms = connection.rooms
+    fetch = _Fetch(connection, version, correlation_id, request)
+    try:
+        plan = rooms.sessions.plan(request, by_id=version >= _FIRST_BY_ID)
+    except KafkaError as error:
+        return encode(version, correlation_id, error.code.value, 0, [])
+    fetch.plan = plan
+    size, answer_now = fetch.read()
+    if answer_now or size >= fetch.min_bytes or request.max_wait_ms <= 0 or not plan.partitions:
+        return fetch.encode()
+    return fetch.wait()
+
+
+class _Fetch:
+    """One request while it is served: read once, or wait and read again."""
+
+    __slots__ = (
+        "connection",
+        "correlation_id",
+        "fetched",
+        "max_bytes",
+        "min_bytes",
+        "plan",
+        "request",
+        "rooms",
+        "version",
+    )
+
+    plan: FetchPlan
+
+    def __init__(
+        self, connection: Connection, version: int, correlation_id: int, request: FetchRequest
+    ) -> None:
+        self.connection = connection
+        self.rooms: Rooms = connection.rooms
+        self.version = version
+        self.correlation_id = correlation_id
+        self.request = request
+        self.max_bytes = min(request.max_bytes, self.rooms.settings.server.fetch_max_bytes)
+        self.min_bytes = min(request.min_bytes, self.max_bytes)
+        self.fetched: list[tuple[TopicKey, PartitionFetched]] = []
+
+    def read(self) -> tuple[int, bool]:
+        """Read every partition; return bytes found and whether an answer may not wait.
+
+        The first partition with data gives at least one batch, whatever the limits say, so that a
+        consumer always makes progress (KIP-74).
+        """
+        remaining = self.max_bytes
+        total = 0
+        urgent = False
+        fetched: list[tuple[TopicKey, PartitionFetched]] = []
+        for key, wanted in self.plan.partitions:
+            limit = min(wanted.max_bytes, remaining)
+            try:
+                result = self._read_partition(key, wanted, limit, at_least_one=not total)
+            except KafkaError as error:
+                result = self._refuse(key, wanted, error)
+                urgent = True
+            else:
+                size = len(result.records)
+                total += size
+                remaining = remaining - size if remaining > size else 0
+                if result.diverging is not None:
+                    urgent = True
+            fetched.append((key, result))
+        self.fetched = fetched
+        return total, urgent
+
+    async def wait(self) -> Answer:
+        """Park until ``min_bytes`` are there or ``max_wait_ms`` has passed, then read again."""
+        logs = {}
+        for key, wanted in self.plan.partitions:
+            log = self._find_log(key, wanted.partition)
+            if log is not None:
+                logs[log] = wanted
+        seconds = self.request.max_wait_ms / 1000
+        await self.rooms.waiting.wait(logs, lambda: self._is_enough(logs), seconds)
+        self.read()
+        return self.encode()
+
+    def encode(self) -> Answer:
+        """Close the books of the session and write the frame."""
+        session_id, named = self.rooms.sessions.conclude(self.plan, self.fetched)
+        topics: list[tuple[TopicKey, list[PartitionFetched]]] = []
+        for key, result in named:
+            if topics and topics[-1][0] == key:
+                topics[-1][1].append(result)
+            else:
+                topics.append((key, [result]))
+        node = None
+        if self.version >= _FIRST_WITH_LEADER and any(
+            result.error_code in _LEADER_ERRORS for _, result in named
+        ):
+            host, port = self.rooms.advertised[self.connection.listener.name]
+            node = (self.rooms.identity.node_id, host, port)
+        return encode(self.version, self.correlation_id, 0, session_id, topics, node=node)
+
+    def _is_enough(self, logs: dict[Log, FetchPartition]) -> bool:
+        committed = self.request.isolation_level == _READ_COMMITTED
+        total = 0
+        for log, wanted in logs.items():
+            upto = log.last_stable_offset if committed else log.high_watermark
+            total += min(log.available_bytes(wanted.fetch_offset, upto), wanted.max_bytes)
+            if total >= self.min_bytes:
+                return True
+        return False
+
+    def _find_log(self, key: TopicKey, partition: int) -> Log | None:
+        topics = self.rooms.topics
+        if type(key) is str:
+            return topics.logs.get((key, partition))
+        topic = topics.by_id.get(key)  # type: ignore[arg-type]  # not a str: the 16 bytes of an id
+        return None if topic is None else topics.logs.get((topic.name, partition))
+
+    def _read_partition(
+        self, key: TopicKey, wanted: FetchPartition, limit: int, *, at_least_one: bool
+    ) -> PartitionFetched:
+        log = self._find_log(key, wanted.partition)
+        if log is None:
+            if type(key) is bytes and key not in self.rooms.topics.by_id:
+                raise UnknownTopicId
+            raise UnknownTopicOrPartition
+        if self.request.replica_id >= 0:
+            raise NotLeaderOrFollower
+        epoch = wanted.current_leader_epoch
+        if epoch >= 0 and epoch != log.leader_epoch:
+            raise FencedLeaderEpoch if epoch < log.leader_epoch else UnknownLeaderEpoch
+        offset = wanted.fetch_offset
+        high_watermark = log.high_watermark
+        stable_offset = log.last_stable_offset
+        if wanted.last_fetched_epoch >= 0:
+            diverging = _find_divergence(log, wanted)
+            if diverging is not None:
+                return PartitionFetched(
+                    wanted.partition,
+                    0,
+                    high_watermark,
+                    stable_offset,
+                    log.log_start_offset,
+                    None,
+                    b"",
+                    diverging,
+                )
+        committed = self.request.isolation_level == _READ_COMMITTED
+        read = log.read(offset, limit, stable_offset if committed else high_watermark, at_least_one)
+        if read is None:
+            return PartitionFetched(
+                wanted.partition,
+                0,
+                high_watermark,
+                stable_offset,
+                log.log_start_offset,
+                [] if committed else None,
+                b"",
+            )
+        log.bytes_out += read.slice.size
+        return PartitionFetched(
+            wanted.partition,
+            0,
+            high_watermark,
+            stable_offset,
+            log.log_start_offset,
+            log.aborted_transactions(offset, read.next_offset) if committed else None,
+            read.slice,
+        )
+
+    def _refuse(self, key: TopicKey, wanted: FetchPartition, error: KafkaError) -> PartitionFetched:
+        code = error.code.value
+        leader = None
+        if code in _LEADER_ERRORS and self.version >= _FIRST_WITH_LEADER:
+            log = self._find_log(key, wanted.partition)
+            if log is not None:
+                leader = (self.rooms.identity.node_id, log.leader_epoch)
+        return PartitionFetched(
+            wanted.partition, code, -1, -1, -1, None, b"", current_leader=leader
+        )
+
+
+def _find_divergence(log: Log, wanted: FetchPartition) -> tuple[int, int] | None:
+    """Return (epoch, end offset) where the client's log and ours part, or None (KIP-595).
+
+    Raises:
+        OffsetOutOfRange: We do not know that epoch, or the offset is below the log's start.
+    """
+    epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0 or wanted.fetch_offset < log.log_start_offset:
+        raise OffsetOutOfRange
+    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+        return epoch, end_offset
+    return None

@@ -1,0 +1,140 @@
+"""Sending: bytes and file ranges leave in order, whatever the socket takes and the disk holds."""
+
+import asyncio
+import os
+import random
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker import channel as channel_module
+from broker.channel import PlainChannel
+from broker.io import IoThreads
+from protocol.parts import FileSlice, Parts
+
+
+class OpenFile:
+    """A file that a slice keeps open."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY)
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._descriptor
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+
+@pytest.fixture
+def io() -> Iterator[IoThreads]:
+    """One thread for cold reads."""
+    threads = IoThreads(1)
+    yield threads
+    threads.close()
+
+
+@pytest.fixture
+def content(tmp_path: Path) -> tuple[FileSlice, bytes]:
+    """A file of 3 MiB, as a slice and as bytes."""
+    data = random.Random(7).randbytes(3 << 20)
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    return FileSlice(OpenFile(path), 0, len(data)), data
+
+
+async def _receive(client: socket.socket, size: int) -> bytes:
+    loop = asyncio.get_running_loop()
+    received = bytearray()
+    while len(received) < size:
+        more = await loop.sock_recv(client, 1 << 20)
+        if not more:
+            break
+        received += more
+    return bytes(received)
+
+
+async def _exchange(io: IoThreads, parts: Parts, expected: bytes) -> list[str]:
+    """Send ``parts`` through a channel and return why it was lost, if it was."""
+    client, server = socket.socketpair()
+    client.setblocking(False)
+    server.setblocking(False)
+    lost: list[str] = []
+    drained = asyncio.Event()
+    channel = PlainChannel(asyncio.get_running_loop(), server, io, drained.set, lost.append)
+    channel.send(parts)
+    received = await _receive(client, len(expected))
+    if not channel.is_drained:
+        await asyncio.wait_for(drained.wait(), 5)
+    channel.close()
+    client.close()
+
+    assert received == expected
+    return lost
+
+
+async def test_a_large_range_goes_out_between_bytes(
+    io: IoThreads, content: tuple[FileSlice, bytes]
+) -> None:
+    """A fetch response: head, file range, tail, larger than any socket buffer."""
+    whole, data = content
+
+    assert not await _exchange(io, [b"head", whole, b"tail"], b"head" + data + b"tail")
+
+
+async def test_small_ranges_are_joined(io: IoThreads, content: tuple[FileSlice, bytes]) -> None:
+    """Two hundred small ranges and their heads arrive in order."""
+    whole, data = content
+    parts: Parts = []
+    expected = b""
+    for number in range(200):
+        piece = FileSlice(whole.file, number * 7_000, 5_000)
+        parts += [b"%03d" % number, piece]
+        expected += b"%03d" % number + data[piece.position : piece.position + piece.size]
+
+    assert not await _exchange(io, parts, expected)
+
+
+async def test_cold_pages_are_fetched_on_a_thread(
+    io: IoThreads, content: tuple[FileSlice, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that is not in memory makes the channel wait for an io thread, not the loop."""
+    whole, data = content
+    real = channel_module._read_resident
+    cold = {"left": 3}
+
+    def read(file: int, into: memoryview, position: int) -> int:
+        if cold["left"]:
+            cold["left"] -= 1
+            return -1
+        return real(file, into, position)
+
+    monkeypatch.setattr(channel_module, "_read_resident", read)
+    small = FileSlice(whole.file, 100, 50)
+
+    assert not await _exchange(io, [b"x", whole, small], b"x" + data + data[100:150])
+    assert cold["left"] == 0
+
+
+@pytest.mark.parametrize("size", [1_000, 1 << 20])
+async def test_a_file_that_is_too_short_loses_the_connection(
+    io: IoThreads, tmp_path: Path, size: int
+) -> None:
+    """A truncated file must not look like a slow one."""
+    path = tmp_path / "short"
+    path.write_bytes(bytes(10))
+    os.truncate(path, 10)
+    client, server = socket.socketpair()
+    server.setblocking(False)
+    lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    channel = PlainChannel(asyncio.get_running_loop(), server, io, lambda: None, lost.set_result)
+    file = OpenFile(path)
+    channel.send([FileSlice(file, 0, size)])
+    reason = await asyncio.wait_for(lost, 5)
+    channel.close()
+    client.close()
+
+    assert "file ends" in reason

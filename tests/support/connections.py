@@ -1,0 +1,72 @@
+"""A connection without a network: one end of a socket pair, and a dispatcher that a test writes."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Any
+
+from broker.buffers import Buffers
+from broker.connection import Connection
+from broker.io import IoThreads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+
+class Line:
+    """Stands in for a listener: what ``Connection`` needs of one, and the client's socket."""
+
+    def __init__(
+        self, dispatch: Callable[[Connection, memoryview, int, int], Any], *, limit: int = 1 << 24
+    ) -> None:
+        self.rooms: Any = self
+        self.io = IoThreads(1)
+        self.buffers = Buffers()
+        self.dispatcher: Any = self
+        self.dispatch = dispatch
+        self.max_frame_bytes = limit
+        self.name = "PLAINTEXT"
+        self.forgotten: list[Connection] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self.started = asyncio.Event()
+        self.client, server = socket.socketpair()
+        self.client.setblocking(False)
+        server.setblocking(False)
+        self.connection = Connection(asyncio.get_running_loop(), server, "peer", self)  # type: ignore[arg-type]
+
+    def forget(self, connection: Connection) -> None:
+        """Note that the connection has closed."""
+        self.forgotten.append(connection)
+
+    def start_task(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run what a request waits for."""
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self.tasks.append(task)
+        self.started.set()
+        return task
+
+    async def send(self, data: bytes) -> None:
+        """Send as a client does."""
+        await asyncio.get_running_loop().sock_sendall(self.client, data)
+
+    async def receive(self, size: int) -> bytes:
+        """Receive exactly ``size`` bytes, or fewer if the broker closes."""
+        data = b""
+        while len(data) < size:
+            more = await asyncio.get_running_loop().sock_recv(self.client, size - len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def close(self) -> None:
+        """End both sides."""
+        self.connection.close()
+        self.client.close()
+        self.io.close()
+
+
+def frame(body: bytes) -> bytes:
+    """Return ``body`` behind its size."""
+    return len(body).to_bytes(4, "big") + body
