@@ -1,0 +1,72 @@
+"""The clients that the generic tests go through, and topics of their own for them."""
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.broker import SiltstoneProcess
+from tests.support.clients.aiokafka_client import Aiokafka
+from tests.support.clients.client import Client
+from tests.support.clients.confluent import Confluent
+from tests.support.clients.kafka_python import KafkaPython
+from tests.support.daemon import until
+from tests.support.kafka import KafkaBroker
+
+type_of = {each.name: each for each in (KafkaPython, Confluent, Aiokafka)}
+numbers = itertools.count()
+
+NewTopic = Callable[..., str]
+
+
+@pytest.fixture(params=sorted(type_of))
+def client(request: pytest.FixtureRequest, broker: SiltstoneProcess | KafkaBroker) -> Client:
+    """Each client library in turn."""
+    made: Client = type_of[request.param](broker.bootstrap)
+    return made
+
+
+@pytest.fixture
+def topic_name(request: pytest.FixtureRequest) -> str:
+    """A name that no other test uses."""
+    function = request.node.name.partition("[")[0]
+    return f"{function}-{next(numbers)}"
+
+
+@pytest.fixture
+def new_topic(broker: SiltstoneProcess | KafkaBroker, topic_name: str) -> NewTopic:
+    """A function that makes the test's topic and returns its name once it can be used.
+
+    Ours can be used at once; Apache Kafka announces a topic a moment after CreateTopics answers.
+    """
+    maker = Confluent(broker.bootstrap)
+
+    def make(partitions: int = 1, **configs: str) -> str:
+        dotted = {name.replace("_", "."): value for name, value in configs.items()}
+        maker.create(topic_name, partitions, dotted)
+        settle(broker, topic_name, partitions)
+        return topic_name
+
+    return make
+
+
+def settle(broker: SiltstoneProcess | KafkaBroker, topic: str, partitions: int) -> None:
+    """Give Apache Kafka, and only it, the time to announce partitions."""
+    if isinstance(broker, SiltstoneProcess):
+        return
+    looker = Confluent(broker.bootstrap)
+    for _ in until(10):
+        if topic in looker.topics() and len(looker.partitions(topic)) == partitions:
+            return
+    raise TimeoutError(f"{topic} has not {partitions} partitions")
+
+
+def settle_gone(broker: SiltstoneProcess | KafkaBroker, topic: str) -> None:
+    """Give Apache Kafka, and only it, the time to forget a topic."""
+    if isinstance(broker, SiltstoneProcess):
+        return
+    looker = Confluent(broker.bootstrap)
+    for _ in until(10):
+        if topic not in looker.topics():
+            return
+    raise TimeoutError(f"{topic} is still there")

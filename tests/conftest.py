@@ -1,0 +1,98 @@
+"""Fixtures that several folders of tests share, and what a run says at its end."""
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import missing
+from tests.support.broker import SiltstoneProcess
+from tests.support.kafka import KafkaBroker, KafkaJars, KafkaTools
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a run take Apache Kafka in our place: a client test that it fails is a wrong test."""
+    parser.addoption(
+        "--broker",
+        choices=("siltstone", "kafka"),
+        default="siltstone",
+        help="the broker that the client tests talk to (default: siltstone)",
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Apply CI's rule to each test."""
+    report = yield
+    missing.fail_skips_in_ci(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Apply CI's rule to a module that skips itself."""
+    report = yield
+    missing.fail_skips_in_ci(report)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """End with what was not tested here and what to install for it."""
+    lines = list(missing.summary(terminalreporter.stats.get("skipped", [])))
+    if lines:
+        terminalreporter.section("not tested on this machine")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def kafka_jars() -> KafkaJars:
+    """Kafka's jars in the cache, or a skip that says what is missing."""
+    try:
+        return KafkaJars.find()
+    except LookupError as lack:
+        pytest.skip(str(lack))
+
+
+@pytest.fixture(scope="session")
+def kafka_tools(kafka_jars: KafkaJars) -> KafkaTools:
+    """Kafka's command-line tools."""
+    return KafkaTools(kafka_jars)
+
+
+@pytest.fixture
+def kafka_broker(kafka_jars: KafkaJars, tmp_path: Path) -> Iterator[KafkaBroker]:
+    """An Apache Kafka of this test alone, not yet started."""
+    broker = KafkaBroker(kafka_jars, tmp_path / "kafka")
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def siltstone(tmp_path: Path) -> Iterator[SiltstoneProcess]:
+    """A broker process of this test alone, not yet started."""
+    broker = SiltstoneProcess(tmp_path / "siltstone")
+    yield broker
+    broker.close()
+
+
+@pytest.fixture(scope="session")
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SiltstoneProcess | KafkaBroker]:
+    """One running broker for every test that only needs topics of its own."""
+    root = tmp_path_factory.mktemp("broker")
+    running: SiltstoneProcess | KafkaBroker
+    if request.config.getoption("--broker") == "kafka":
+        running = KafkaBroker(request.getfixturevalue("kafka_jars"), root)
+    else:
+        running = SiltstoneProcess(root)
+    running.start()
+    yield running
+    try:
+        code = running.stop()
+    finally:
+        running.close()
+
+    assert code == 0
+    assert "Traceback" not in running.daemon.printed()

@@ -1,0 +1,83 @@
+"""`siltstone serve` as a real process on a free port, with its data in a folder of the test."""
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.support.daemon import Daemon
+
+ADDRESS = r"listening listener={} address=(\S+)"
+READY = r"(^|\s)ready(\s|$)"
+
+
+def siltstone() -> str:
+    """Return the path of the console script that the tests run.
+
+    Raises:
+        FileNotFoundError: the package is not installed in this environment.
+    """
+    beside = Path(sys.executable).parent / "siltstone"
+    found = str(beside) if beside.exists() else shutil.which("siltstone")
+    if found is None:
+        raise FileNotFoundError("siltstone is not installed here; run make setup")
+    return found
+
+
+class SiltstoneProcess:
+    """One broker folder and the process that serves it.
+
+    The first start takes free ports; a later start on the same object takes them again,
+    so that clients find the broker where it was.
+    """
+
+    def __init__(self, root: Path, settings: Mapping[str, str] | None = None) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self.folder = root / "data"
+        self.daemon = Daemon(root / "siltstone.log")
+        self.settings = dict(settings or {})
+        self.listener = "127.0.0.1:0"
+        self.http = "127.0.0.1:0"
+
+    @property
+    def bootstrap(self) -> str:
+        """The address that clients are given."""
+        return self.listener
+
+    def command(self, *arguments: str) -> list[str]:
+        """Return `siltstone ARGUMENTS` with the settings of this broker."""
+        settings = {
+            "listeners": f"PLAINTEXT://{self.listener}",
+            "http.listener": self.http,
+            "log.dirs": str(self.folder),
+            **self.settings,
+        }
+        sets = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+        return [siltstone(), *arguments, *sets]
+
+    def start(self, timeout: float = 30) -> "SiltstoneProcess":
+        """Start it and return when it says that it is ready."""
+        self.daemon.launch(self.command("serve"), environ={**os.environ, "PYTHONUNBUFFERED": "1"})
+        self.daemon.wait_for(READY, timeout)
+        self.listener = self.daemon.wait_for(ADDRESS.format("PLAINTEXT"))[1]
+        self.http = self.daemon.wait_for(ADDRESS.format("http"))[1]
+        return self
+
+    def stop(self, timeout: float = 30) -> int:
+        """SIGTERM; return the exit code."""
+        return self.daemon.terminate(timeout)
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is flushed, nothing is marked clean."""
+        self.daemon.kill()
+
+    def restart(self) -> "SiltstoneProcess":
+        """Stop cleanly and start again on the same folder and port."""
+        self.stop()
+        return self.start()
+
+    def close(self) -> None:
+        """End it if it still runs."""
+        if self.daemon.running:
+            self.kill()

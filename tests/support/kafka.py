@@ -1,0 +1,222 @@
+"""Apache Kafka from its Maven jars: the tools that people run, and the broker, our oracle."""
+
+import hashlib
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.support.daemon import Daemon
+
+ROOT = Path(__file__).parents[2]
+TOOLS = "org.apache.kafka.tools"
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+READY = r"Kafka Server started"
+FAST = ("-Xmx256m", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+LOGGING = """\
+appender.out.type = Console
+appender.out.name = out
+appender.out.target = SYSTEM_ERR
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %p %c{1} %m%n
+rootLogger.level = warn
+rootLogger.appenderRef.out.ref = out
+logger.server.name = kafka.server.KafkaRaftServer
+logger.server.level = info
+"""
+
+
+def cache_folder() -> Path:
+    """Return the folder for what is fetched or made once: $SILTSTONE_CACHE, else .cache here."""
+    return Path(os.environ.get("SILTSTONE_CACHE") or ROOT / ".cache")
+
+
+class KafkaJars:
+    """The folder of jars, and beside it one archive of loaded classes for each kind of JVM.
+
+    An archive (class data sharing) halves the start of a tool. The first run of a kind writes it at
+    exit; a JVM that does not fit it ignores it.
+    """
+
+    def __init__(self, folder: Path, java: str) -> None:
+        self.folder = folder
+        self.java = java
+        identity = Path(java).resolve().as_posix() + (folder / ".pom.sha256").read_text()
+        self._suffix = hashlib.sha256(identity.encode()).hexdigest()[:12]
+        logging = folder / "log4j2.properties"
+        if not logging.exists():
+            logging.write_text(LOGGING)
+
+    @classmethod
+    def find(cls) -> "KafkaJars":
+        """Copy the jars if they are not there yet.
+
+        Raises:
+            LookupError: a JDK or Maven is missing; the message begins with which.
+        """
+        java = shutil.which("java")
+        if java is None:
+            raise LookupError("java: no JDK on the PATH")
+        script = Path(__file__).parents[1] / "kafka" / "jars.sh"
+        done = subprocess.run([script], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise LookupError(f"mvn: {done.stderr.strip()}")
+        return cls(cache_folder() / "kafka-jars", java)
+
+    def command(self, kind: str, main: str, *arguments: str) -> list[str]:
+        """Return the command that runs a class, with the class archive of its kind."""
+        archive = self.folder / f"{kind}-{self._suffix}.jsa"
+        if archive.exists():
+            sharing = [f"-XX:SharedArchiveFile={archive}"]
+        else:
+            sharing = [f"-XX:ArchiveClassesAtExit={self._partial(archive)}"]
+        return [
+            self.java,
+            *FAST,
+            "-Xlog:disable",
+            *sharing,
+            f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
+            "-cp",
+            f"{self.folder}/*",
+            main,
+            *arguments,
+        ]
+
+    def keep_archive(self, kind: str) -> None:
+        """Put the archive that a finished JVM wrote where the next one finds it."""
+        archive = self.folder / f"{kind}-{self._suffix}.jsa"
+        partial = self._partial(archive)
+        if partial.exists():
+            partial.replace(archive)
+
+    @staticmethod
+    def _partial(archive: Path) -> Path:
+        return archive.with_suffix(f".{os.getpid()}.partial")
+
+
+class KafkaTools:
+    """Kafka's command-line tools, one JVM each, as the scripts in its bin folder start them."""
+
+    def __init__(self, jars: KafkaJars) -> None:
+        self.jars = jars
+
+    def try_run(
+        self, tool: str, *arguments: str, stdin: str = "", timeout: float = 50
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run a tool, named as `TopicCommand` or in full, and return how it went."""
+        main = tool if tool.startswith(("kafka.", "org.")) else f"{TOOLS}.{tool}"
+        done = subprocess.run(
+            self.jars.command("tool", main, *arguments),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        self.jars.keep_archive("tool")
+        return done
+
+    def run(self, tool: str, *arguments: str, stdin: str = "", timeout: float = 50) -> str:
+        """Run a tool that must succeed and return its standard output.
+
+        Raises:
+            RuntimeError: its exit code was not 0.
+        """
+        done = self.try_run(tool, *arguments, stdin=stdin, timeout=timeout)
+        if done.returncode:
+            said = done.stdout + done.stderr
+            raise RuntimeError(f"{tool} {arguments} ended {done.returncode}: {said}")
+        return done.stdout
+
+
+class KafkaBroker:
+    """Apache Kafka, one node of both roles, offering what SiltstoneProcess offers."""
+
+    def __init__(
+        self, jars: KafkaJars, root: Path, settings: Mapping[str, str] | None = None
+    ) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self.jars = jars
+        self.root = root
+        self.folder = root / "data"
+        self.daemon = Daemon(root / "kafka.log")
+        port, controller = _free_ports(2)
+        self.bootstrap = f"127.0.0.1:{port}"
+        self.settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str(self.folder),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "log.cleaner.dedupe.buffer.size": "4194304",
+            **(settings or {}),
+        }
+
+    def start(self, timeout: float = 40) -> "KafkaBroker":
+        """Format an empty folder, start, and return when it says that it serves."""
+        properties = self.root / "server.properties"
+        properties.write_text("".join(f"{name}={value}\n" for name, value in self.settings.items()))
+        if not (self.folder / "meta.properties").exists():
+            self._run_to_end(
+                "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)
+            )
+        self.daemon.launch(self.jars.command("broker", "kafka.Kafka", str(properties)))
+        self.daemon.wait_for(READY, timeout)
+        return self
+
+    def stop(self, timeout: float = 40) -> int:
+        """SIGTERM; return 0 if it ended by that signal's handler, as Kafka's own script reckons."""
+        code = self.daemon.terminate(timeout)
+        self.jars.keep_archive("broker")
+        return 0 if code == 128 + 15 else code
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is flushed, nothing is marked clean."""
+        self.daemon.kill()
+
+    def restart(self) -> "KafkaBroker":
+        """Stop cleanly and start again on the same folder and port."""
+        self.stop()
+        return self.start()
+
+    def close(self) -> None:
+        """End it if it still runs; gently where the class archive is still to be written."""
+        if not self.daemon.running:
+            return
+        if any("ArchiveClassesAtExit" in word for word in self._arguments()):
+            self.stop()
+        else:
+            self.kill()
+
+    def _arguments(self) -> Sequence[str]:
+        arguments = self.daemon.process.args if self.daemon.process else []
+        return [str(word) for word in arguments] if isinstance(arguments, list) else []
+
+    def _run_to_end(self, main: str, *arguments: str) -> None:
+        done = subprocess.run(
+            self.jars.command("tool", main, *arguments), capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"{main} {arguments}: {done.stdout}{done.stderr}")
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
