@@ -1,0 +1,191 @@
+"""The command ``siltstone``: serve, config, check, health, dump-log, version.
+
+Exit codes: 0 fine, 1 a fault (each in a sentence on stderr), 2 wrong usage. Parts are imported by
+the command that needs them, so that each starts as fast as it can.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from config.layers import Layers
+
+_PACKAGES = ("config", "protocol", "storage", "cleaner")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    stranger = _find_stranger()
+    if stranger is not None:
+        return _fail(stranger)
+    options = _parser().parse_args(arguments)
+    try:
+        exit_code: int = options.run(options)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has had enough (`siltstone config | head`).
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return exit_code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="siltstone", description="A Kafka broker on one machine, over Kafka's own files."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    serve = commands.add_parser("serve", help="run the broker in the foreground until SIGTERM")
+    _add_settings(serve)
+    serve.add_argument("--log-format", choices=("console", "json"), default="console")
+    serve.add_argument(
+        "--log-level", choices=("debug", "info", "warning", "error"), default="info"
+    )
+    serve.set_defaults(run=_serve)
+
+    show = commands.add_parser("config", help="print every effective setting and its source")
+    _add_settings(show)
+    show.set_defaults(run=_config)
+
+    check = commands.add_parser("check", help="report every fault of the settings; start nothing")
+    _add_settings(check)
+    check.set_defaults(run=_check)
+
+    health = commands.add_parser("health", help="ask a running broker whether it is ready")
+    _add_settings(health)
+    health.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS")
+    health.set_defaults(run=_health)
+
+    dump = commands.add_parser("dump-log", help="print segment, index and checkpoint files")
+    dump.add_argument("arguments", nargs=argparse.REMAINDER, metavar="…", help="see dump-log -h")
+    dump.set_defaults(run=_dump_log)
+
+    commands.add_parser(
+        "version", help="print the version and whether the kernels are compiled"
+    ).set_defaults(run=_version)
+    return parser
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        default=os.environ.get("SILTSTONE_CONFIG"),
+        help="server.yaml (default: the environment's SILTSTONE_CONFIG, else no file)",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        dest="sets",
+        help="a setting over file and environment, such as log.segment.bytes=1048576; repeatable",
+    )
+
+
+def _load(options: argparse.Namespace) -> Layers | None:
+    """Return the settings, or None after every fault has been printed."""
+    from config.errors import ConfigError  # noqa: PLC0415
+    from config.load import load  # noqa: PLC0415
+
+    path = None if options.config is None else Path(options.config)
+    try:
+        return load(path, os.environ, options.sets)
+    except ConfigError as error:
+        for fault in error.faults:
+            print(fault, file=sys.stderr)
+        return None
+
+
+def _serve(options: argparse.Namespace) -> int:
+    layers = _load(options)
+    if layers is None:
+        return 2
+    from broker import logs  # noqa: PLC0415
+    from broker.run import StartError, run  # noqa: PLC0415
+
+    logs.configure(options.log_format, options.log_level)
+    try:
+        return run(layers)
+    except StartError as error:
+        return _fail(str(error))
+
+
+def _config(options: argparse.Namespace) -> int:
+    layers = _load(options)
+    if layers is None:
+        return 2
+    from config.show import show  # noqa: PLC0415
+
+    for line in show(layers):
+        print(line)
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    layers = _load(options)
+    if layers is None:
+        return 1
+    for warning in layers.warnings:
+        print(warning, file=sys.stderr)
+    print("the settings are fine")
+    return 0
+
+
+def _health(options: argparse.Namespace) -> int:
+    layers = _load(options)
+    if layers is None:
+        return 2
+    from broker.health_command import run_health  # noqa: PLC0415
+
+    return run_health(layers.server().http_address, options.timeout)
+
+
+def _dump_log(options: argparse.Namespace) -> int:
+    from storage.dump import main as dump  # noqa: PLC0415
+
+    return dump(options.arguments)
+
+
+def _version(_options: argparse.Namespace) -> int:
+    from protocol.records import kernels  # noqa: PLC0415
+
+    print(f"siltstone {version('siltstone')}, kernels {'compiled' if kernels.COMPILED else 'off'}")
+    return 0
+
+
+def _find_stranger() -> str | None:
+    """Return what is wrong if another distribution's package stands in for one of ours.
+
+    Our packages have common names; whatever else is installed beside us may own one of them.
+    """
+    home = Path(__file__).resolve().parent.parent
+    for name in _PACKAGES:
+        found = find_spec(name)
+        origin = None if found is None else found.origin
+        if origin is None or Path(origin).resolve().parent.parent != home:
+            return (
+                f"the package {name} comes from {origin or 'nowhere'}, not from {home}; install "
+                "siltstone in an environment of its own, for example: uv tool install siltstone"
+            )
+    return None
+
+
+def _fail(sentence: str) -> int:
+    print(f"siltstone: {sentence}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
