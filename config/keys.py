@@ -5,7 +5,7 @@ dots. Parsing, checks, descriptions and documents all come from the metadata tha
 """
 
 from collections.abc import Callable
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import field, fields
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeVar
 
@@ -68,22 +68,8 @@ NOT_EMPTY = Check(bool, "given and not empty")
 UNLIMITED_OR_POSITIVE = Check(lambda value: value != 0, "-1 (no limit) or at least 1")
 
 
-class Traits(NamedTuple):
-    """What `key()` keeps of a setting beside its default; see `key` for the meanings."""
-
-    documentation: str
-    kind: Kind
-    check: Check | None
-    advice: Check | None
-    server: tuple[str, ...]
-    server_check: Check | None
-    dynamic: bool
-    ours: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """One setting of the table, named as Kafka names it."""
+class Setting(NamedTuple):
+    """One setting of the table, named as Kafka names it; see `key` for the meanings."""
 
     name: str
     attribute: str
@@ -123,17 +109,20 @@ def key(  # noqa: PLR0913 - a declaration names what it needs, once per setting
         dynamic: the running broker applies a change at once.
         ours: Kafka has no such setting.
     """
-    traits = Traits(
-        documentation,
-        kind if kind is not None else _kind_of(default),
-        check,
-        advice,
-        (server,) if isinstance(server, str) else server,
-        server_check or check,
-        dynamic,
-        ours,
+    setting = Setting(
+        name="",
+        attribute="",
+        kind=kind if kind is not None else _kind_of(default),
+        default=default,
+        documentation=documentation,
+        check=check,
+        advice=advice,
+        synonyms=(server,) if isinstance(server, str) else server,
+        synonym_check=server_check or check,
+        dynamic=dynamic,
+        ours=ours,
     )
-    return field(default=default, metadata={"traits": traits})
+    return field(default=default, metadata={"setting": setting})
 
 
 def _kind_of(default: object) -> Kind:
@@ -147,22 +136,10 @@ def _kind_of(default: object) -> Kind:
 
 def settings_of(config: Any) -> dict[str, Setting]:
     """Return the settings that a dataclass declares by `key()`, by Kafka's name."""
-    found = (_setting(each) for each in fields(config) if "traits" in each.metadata)
-    return {setting.name: setting for setting in found}
-
-
-def _setting(declared: Field[Any]) -> Setting:
-    traits: Traits = declared.metadata["traits"]
-    return Setting(
-        name=declared.name.replace("_", "."),
-        attribute=declared.name,
-        kind=traits.kind,
-        default=declared.default,
-        documentation=traits.documentation,
-        check=traits.check,
-        advice=traits.advice,
-        synonyms=traits.server,
-        synonym_check=traits.server_check,
-        dynamic=traits.dynamic,
-        ours=traits.ours,
-    )
+    settings = {}
+    for declared in fields(config):
+        setting: Setting | None = declared.metadata.get("setting")
+        if setting is not None:
+            name = declared.name.replace("_", ".")
+            settings[name] = setting._replace(name=name, attribute=declared.name)
+    return settings

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from config.checks import contradictions, resize_faults
 from config.errors import ConfigError, NotAlterableError
 from config.keys import Setting
-from config.naming import unknown_broker_setting, unknown_topic_setting
+from config.naming import unknown_broker_setting, unknown_topic_setting, why_fixed
 from config.server import ServerConfig
 from config.table import BROKER, SERVER, TOPIC, topic_value
 from config.topic import TopicConfig
@@ -40,11 +40,12 @@ class Given(NamedTuple):
     where: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layers:
     """All values that were given, as text, and the effective settings they make.
 
-    A value: a change makes another one. The effective settings are made once, with it.
+    A change makes another one, and each is only equal to itself, so that what is derived from one
+    can be cached by it. The effective settings are made once, with it.
 
     Raises:
         ConfigError: a value does not parse or is out of range.
@@ -54,8 +55,8 @@ class Layers:
     cluster: Mapping[str, str] = field(default_factory=dict)
     broker: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    _values: Mapping[str, str] = field(init=False, repr=False, compare=False)
-    _server: ServerConfig = field(init=False, repr=False, compare=False)
+    _values: Mapping[str, str] = field(init=False, repr=False)
+    _server: ServerConfig = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         static = {name: given.value for name, given in self.static.items()}
@@ -150,14 +151,11 @@ class Layers:
             setting = BROKER.get(name)
             if setting is None:
                 known = unknown_broker_setting(name, text, "", faults, warnings)
-                if known is not None and known.alterable == "-":
-                    fixed.append(f"{name} cannot be altered while the broker runs")
-                elif known is not None and known.alterable == "broker" and cluster:
-                    fixed.append(f"{name} can only be altered for one broker; name its id")
-            elif not setting.dynamic:
-                fixed.append(f"{name} cannot be altered while the broker runs; restart it with it")
-            else:
+                fixed += () if known is None else why_fixed(known, cluster=cluster)
+            elif setting.dynamic:
                 warnings += advice(setting, checked(setting, text, "", faults), text)
+            else:
+                fixed.append(f"{name} cannot be altered while the broker runs; restart it with it")
         if fixed:
             raise NotAlterableError(fixed + faults)
         if not faults:

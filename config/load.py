@@ -38,7 +38,8 @@ def load(path: Path | None, environ: Mapping[str, str], sets: Sequence[str]) -> 
         entry.name: Given(entry.text, entry.where) for entry in entries if entry.name not in faulty
     }
     faults += _disagreeing_ids(given)
-    layers = Layers(static=given, warnings=(*warnings, *_shadowed(given)))
+    warnings += _shadowed(given)
+    layers = Layers(static=_other_names(given) | given, warnings=tuple(warnings))
     if faulty.isdisjoint(_CHECKED_TOGETHER):
         faults += _start_faults(layers)
     if faults:
@@ -76,6 +77,16 @@ def _disagreeing_ids(given: Mapping[str, Given]) -> Iterable[str]:
     ids = [given[name] for name in ("node.id", "broker.id") if name in given]
     if len({int(each.value) for each in ids}) > 1:
         yield f"{ids[1].where}: broker.id is not what node.id says ({ids[0].where}); remove one"
+
+
+def _other_names(given: Mapping[str, Given]) -> dict[str, Given]:
+    """Return what is given by another name, under the name it is described by."""
+    return {
+        setting.name: given[other]
+        for setting in SERVER.values()
+        for other in setting.synonyms
+        if other in given
+    }
 
 
 def _shadowed(given: Mapping[str, Given]) -> Iterable[str]:

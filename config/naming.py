@@ -31,6 +31,17 @@ def unknown_broker_setting(
     return known
 
 
+def why_fixed(known: Known, *, cluster: bool) -> list[str]:
+    """Return why Kafka would not alter a setting while it runs, for all brokers or for one."""
+    if known.alterable == "-":
+        return [f"{known.name} cannot be altered while the broker runs"]
+    if known.name.startswith("ssl."):
+        return [f"{known.name} can only be altered for a listener, as listener.name.NAME.…"]
+    if known.alterable == "broker" and cluster:
+        return [f"{known.name} can only be altered for one broker; name its id"]
+    return []
+
+
 def _keep(known: Known, text: str, place: str, faults: list[str], warnings: list[str]) -> None:
     try:
         parse(known.kind, text)

@@ -31,10 +31,11 @@ class ServerConfig:
         "port. Kafka's default is PLAINTEXT://:9092; ours stays on this machine until told.",
         check=NOT_EMPTY,
     )
-    advertised_listeners: tuple[str, ...] = key(
-        (),
+    advertised_listeners: tuple[str, ...] | None = key(
+        None,
         "What clients are told to connect to, by listener name. A listener that is not given here "
         "is advertised as it is bound; an empty host becomes the machine's name.",
+        kind=Kind.LIST,
     )
     listener_security_protocol_map: str = key(
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
@@ -205,7 +206,7 @@ class ServerConfig:
             ValueError: an entry is malformed, not bound, or an address that no client can reach.
         """
         protocols = protocol_map(self.listener_security_protocol_map)
-        given = parse_listeners(self.advertised_listeners, protocols)
+        given = parse_listeners(self.advertised_listeners or (), protocols)
         return advertise(self.bound_listeners, given)
 
     @property

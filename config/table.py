@@ -78,6 +78,14 @@ SYNONYMS: dict[str, Setting] = {
 BROKER: dict[str, Setting] = SERVER | OTHER_NAMES | SYNONYMS
 
 
+def names_of(setting: Setting) -> tuple[str, ...]:
+    """Return all names of a broker setting, the one that wins first."""
+    if not setting.attribute:
+        return (setting.name,)
+    main = SERVER[setting.attribute.replace("_", ".")]
+    return (main.name, *main.synonyms)
+
+
 def synonyms_of(name: str) -> tuple[str, ...]:
     """Return the broker settings that DescribeConfigs consults for a broker setting."""
     return SYNONYMS[name].synonyms if name in SYNONYMS else (name,)

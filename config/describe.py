@@ -1,0 +1,217 @@
+"""Settings as rows: for DescribeConfigs, `siltstone config` and the documents.
+
+Kafka's ConfigHelper decides which synonyms a row shows: first the topic's own value, then of each
+layer the broker settings that give its default, without those before the one that bears the name.
+So `retention.ms` shows no `log.retention.hours` while `log.retention.ms` is not set.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import dropwhile
+from typing import NamedTuple
+
+from config.keys import Kind, Setting
+from config.known import Known, broker_synonym, known_broker, known_settings, known_topic
+from config.layers import Layers, Source
+from config.table import BROKER, TOPIC, names_of, synonyms_of
+from config.values import parse, text_of
+
+_KEPT = "A setting of Apache Kafka that is kept here and has no effect."
+
+
+class Synonym(NamedTuple):
+    """One place that could give a value, in the order in which they win."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+class ConfigRow(NamedTuple):
+    """One setting as DescribeConfigs answers it, and the place of its value in words."""
+
+    name: str
+    value: str | None
+    type: Kind
+    default: str | None
+    source: Source
+    read_only: bool
+    sensitive: bool
+    synonyms: tuple[Synonym, ...]
+    documentation: str
+    where: str
+
+
+def describe_topic(layers: Layers, overrides: Mapping[str, str]) -> list[ConfigRow]:
+    """Return every setting of a topic by name, those without meaning here included.
+
+    Raises:
+        ConfigError: one of the topic's own values does not parse.
+    """
+    config = layers.topic(overrides)
+    rows = dict(_topic_defaults(layers))
+    for name, text in overrides.items():
+        if name in TOPIC:
+            value = text_of(TOPIC[name].kind, getattr(config, TOPIC[name].attribute))
+            rows[name] = _overridden(rows[name], value)
+        elif (known := known_topic(name)) is not None:
+            row = rows.get(name) or _known_topic_row(layers, known)
+            rows[name] = _overridden(row, text.strip())
+    return [rows[name] for name in sorted(rows)]
+
+
+@lru_cache(maxsize=2)
+def _topic_defaults(layers: Layers) -> dict[str, ConfigRow]:
+    """Return the rows of a topic that sets nothing; thousands of topics share them."""
+    config = layers.topic()
+    rows = {}
+    for name, setting in TOPIC.items():
+        value = text_of(setting.kind, getattr(config, setting.attribute))
+        synonyms = _broker_synonyms(layers, setting.synonyms[0])
+        where = _where(layers, setting.synonyms)
+        rows[name] = _row(setting, value, synonyms, where, read_only=False)
+    for name, known in known_settings("topic").items():
+        if name not in TOPIC and known.status == "current":
+            rows[name] = _known_topic_row(layers, known)
+    return rows
+
+
+def _overridden(row: ConfigRow, value: str | None) -> ConfigRow:
+    synonyms = (Synonym(row.name, value, Source.TOPIC), *row.synonyms)
+    return row._replace(value=value, synonyms=synonyms, source=Source.TOPIC, where="topic")
+
+
+def describe_broker(layers: Layers) -> list[ConfigRow]:
+    """Return every setting of the broker by name, and what was given without meaning here."""
+    rows = []
+    for name, setting in BROKER.items():
+        value = _broker_value(layers, setting)
+        synonyms = _broker_synonyms(layers, name)
+        where = _where(layers, names_of(setting))
+        rows.append(_row(setting, value, synonyms, where, read_only=not setting.dynamic))
+    for name in {*layers.static, *layers.cluster, *layers.broker} - BROKER.keys():
+        known = known_broker(name)
+        if known is not None:
+            rows.append(_known_broker_row(layers, known))
+    return sorted(rows)
+
+
+def describe_cluster_default(layers: Layers) -> list[ConfigRow]:
+    """Return the settings that were given for all brokers while they run, by name."""
+    only = Layers(cluster=layers.cluster)
+    rows = []
+    for row in describe_broker(only):
+        if row.name in layers.cluster:
+            synonyms = tuple(s for s in row.synonyms if s.source is Source.DYNAMIC_DEFAULT)
+            rows.append(row._replace(synonyms=synonyms))
+    return rows
+
+
+def _row(
+    setting: Setting,
+    value: str | None,
+    synonyms: tuple[Synonym, ...],
+    where: str,
+    *,
+    read_only: bool,
+) -> ConfigRow:
+    return ConfigRow(
+        name=setting.name,
+        value=value,
+        type=setting.kind,
+        default=text_of(setting.kind, setting.default),
+        source=_source(synonyms),
+        read_only=read_only,
+        sensitive=False,
+        synonyms=synonyms,
+        documentation=setting.documentation,
+        where=where,
+    )
+
+
+def _known_topic_row(layers: Layers, known: Known) -> ConfigRow:
+    synonym = broker_synonym(known.name)
+    synonyms = () if synonym is None else _broker_synonyms(layers, synonym)
+    value = synonyms[0].value if synonyms else known.default
+    where = _where(layers, () if synonym is None else (synonym,))
+    return _known_row(known, value, synonyms, where, read_only=False)
+
+
+def _known_broker_row(layers: Layers, known: Known) -> ConfigRow:
+    synonyms = _broker_synonyms(layers, known.name)
+    read_only = known.alterable == "-"
+    value = layers.value(known.name)
+    return _known_row(known, value, synonyms, layers.where(known.name), read_only=read_only)
+
+
+def _known_row(
+    known: Known,
+    value: str | None,
+    synonyms: tuple[Synonym, ...],
+    where: str,
+    *,
+    read_only: bool,
+) -> ConfigRow:
+    return ConfigRow(
+        name=known.name,
+        value=None if known.is_sensitive else value,
+        type=known.kind,
+        default=known.default,
+        source=_source(synonyms),
+        read_only=read_only,
+        sensitive=known.is_sensitive,
+        synonyms=synonyms,
+        documentation=_KEPT,
+        where=where,
+    )
+
+
+def _broker_synonyms(layers: Layers, name: str) -> tuple[Synonym, ...]:
+    found = _all_synonyms(layers, synonyms_of(name))
+    return tuple(dropwhile(lambda synonym: synonym.name != name, found))
+
+
+def _all_synonyms(layers: Layers, names: tuple[str, ...]) -> Iterator[Synonym]:
+    for source, values in (
+        (Source.DYNAMIC_BROKER, layers.broker),
+        (Source.DYNAMIC_DEFAULT, layers.cluster),
+    ):
+        for name in names:
+            if name in values:
+                yield Synonym(name, _unless_secret(name, values[name]), source)
+    for name in names:
+        if name in layers.static:
+            yield Synonym(name, _unless_secret(name, layers.static[name].value), Source.STATIC)
+    for name in names:
+        default = _default(name)
+        if default is not None:
+            yield Synonym(name, default, Source.DEFAULT)
+
+
+def _unless_secret(name: str, text: str) -> str | None:
+    known = None if name in BROKER else known_broker(name)
+    return None if known is not None and known.is_sensitive else text
+
+
+def _default(name: str) -> str | None:
+    if name in BROKER:
+        return text_of(BROKER[name].kind, BROKER[name].default)
+    known = known_broker(name)
+    return None if known is None or known.is_sensitive else known.default
+
+
+def _broker_value(layers: Layers, setting: Setting) -> str | None:
+    if setting.attribute:
+        return text_of(setting.kind, getattr(layers.server(), setting.attribute))
+    text = layers.value(setting.name)
+    value = setting.default if text is None else parse(setting.kind, text)
+    return text_of(setting.kind, value)
+
+
+def _source(synonyms: tuple[Synonym, ...]) -> Source:
+    return synonyms[0].source if synonyms else Source.DEFAULT
+
+
+def _where(layers: Layers, names: Iterable[str]) -> str:
+    given = next((name for name in names if layers.value(name) is not None), None)
+    return "default" if given is None else layers.where(given)
