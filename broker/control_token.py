@@ -1,0 +1,61 @@
+"""The token of the control channel: a file that only the broker's own user reads.
+
+It is kept over restarts, so that a command which waits for a restart can go on. A file that others
+could read or have written is replaced, since its token is no secret any more.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOKEN_FILE = ".siltstone-control-token"  # noqa: S105 - where it is, not what it is
+_TOKEN_BYTES = 32
+_MOST_FILE_BYTES = 256
+
+
+def ensure_token(directory: Path) -> str:
+    """Return the token of a log directory; make one if there is none that can be trusted.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    path = directory / TOKEN_FILE
+    token = _read_trusted(path)
+    if token is not None:
+        return token
+    path.unlink(missing_ok=True)
+    token = secrets.token_hex(_TOKEN_BYTES)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(file, "w", encoding="ascii") as stream:
+        stream.write(f"{token}\n")
+    return token
+
+
+def read_token(directory: Path) -> str:
+    """Return the token for a command that talks to the broker which serves this directory.
+
+    Raises:
+        OSError: there is none, or it belongs to another user.
+    """
+    return (directory / TOKEN_FILE).read_text(encoding="ascii").strip()
+
+
+def _read_trusted(path: Path) -> str | None:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None  # missing, a link or another user's: made anew by the caller
+    with os.fdopen(file, "rb") as stream:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            return None
+        if stat.S_IMODE(status.st_mode) & 0o077:
+            return None
+        text = stream.read(_MOST_FILE_BYTES).decode("ascii", "replace").strip()
+    return text if len(text) == 2 * _TOKEN_BYTES else None

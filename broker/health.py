@@ -1,0 +1,131 @@
+"""Liveness: the loop turns and the disks write (``/healthz``).
+
+Whoever gets an answer at all knows that the loop turns; how late its timers fire says how well.
+A disk is tried with a few bytes and an fsync on an io thread, at most one at a time, so that a
+disk that hangs costs one thread and a sentence instead of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+from broker.http import text
+from broker.request_stats import Histogram
+from storage import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from broker.http import HttpRequest, HttpResponse
+    from broker.io import IoThreads
+    from storage.clock import Clock
+
+TICK_SECONDS = 0.1
+DISK_SECONDS = 5.0
+DISK_CACHE_SECONDS = 5.0
+HEALTH_FILE = ".siltstone-health"
+_TICKS_REMEMBERED = 600
+
+
+class LoopWatch:
+    """Measures how late the event loop fires a timer, ten times a second (loop only)."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.lag = Histogram()
+        self._clock = clock
+        self._recent = [0.0] * _TICKS_REMEMBERED
+        self._ticks = 0
+
+    @property
+    def worst_recent(self) -> float:
+        """The greatest lag of about the last minute, in seconds."""
+        return max(self._recent)
+
+    def record(self, lag: float) -> None:
+        """Count one lag in seconds; a timer that fired early was on time."""
+        lag = max(0.0, lag)
+        self.lag.observe(lag)
+        self._recent[self._ticks % _TICKS_REMEMBERED] = lag
+        self._ticks += 1
+
+    async def run(self) -> None:
+        """Tick until cancelled."""
+        while True:
+            before = self._clock.monotonic()
+            await asyncio.sleep(TICK_SECONDS)
+            self.record(self._clock.monotonic() - before - TICK_SECONDS)
+
+
+class DiskCheck:
+    """Whether one log directory takes bytes; the answer is kept for some seconds (loop only).
+
+    Invariant: at most one try is under way. One that outlasts the limit is reported as a fault by
+    everybody who asks until the kernel lets go of it.
+    """
+
+    def __init__(
+        self, directory: Path, io: IoThreads, clock: Clock, limit_seconds: float = DISK_SECONDS
+    ) -> None:
+        self.directory = directory
+        self._io = io
+        self._clock = clock
+        self._limit_seconds = limit_seconds
+        self._try: asyncio.Future[None] | None = None
+        self._began = 0.0
+
+    async def find_fault(self) -> str | None:
+        """Return what is wrong with the disk in a sentence, or None."""
+        if self._try is None or self._is_stale(self._try):
+            self._began = self._clock.monotonic()
+            self._try = asyncio.ensure_future(self._io.run(write_and_sync, self.directory))
+        done, _ = await asyncio.wait({self._try}, timeout=self._limit_seconds)
+        if not done:
+            return (
+                f"{self.directory} did not take a few bytes within {self._limit_seconds:g} s; "
+                "look at the disk below it"
+            )
+        if self._try.cancelled():
+            return f"{self.directory} was not tried: the broker is stopping"
+        error = self._try.exception()
+        return None if error is None else f"{self.directory} cannot be written: {error}"
+
+    def _is_stale(self, last: asyncio.Future[None]) -> bool:
+        return last.done() and self._clock.monotonic() - self._began >= DISK_CACHE_SECONDS
+
+
+def write_and_sync(directory: Path) -> None:
+    """Write a few bytes into a file of our own and wait for the disk. Blocks.
+
+    Raises:
+        OSError: the disk is full, read-only or broken.
+    """
+    file = files.create_file(directory / HEALTH_FILE)
+    try:
+        files.write_all(file, b"siltstone\n", 0)
+        files.fsync(file)
+    finally:
+        os.close(file)
+
+
+class Health:
+    """The ``/healthz`` page."""
+
+    def __init__(self, loop_watch: LoopWatch, disks: Iterable[DiskCheck]) -> None:
+        self._loop_watch = loop_watch
+        self._disks = tuple(disks)
+
+    async def answer(self, _request: HttpRequest) -> HttpResponse:
+        """Answer 200 if every disk writes, else 503 with a sentence for each that does not."""
+        found = await asyncio.gather(*(disk.find_fault() for disk in self._disks))
+        faults = [fault for fault in found if fault is not None]
+        if faults:
+            return text(503, "\n".join(faults))
+        worst_ms = self._loop_watch.worst_recent * 1000
+        return text(
+            200,
+            f"healthy: {len(self._disks)} log directories write, "
+            f"the event loop was at most {worst_ms:.1f} ms late in the last minute",
+        )

@@ -1,0 +1,61 @@
+"""Where metrics read their values: the counters that the broker's parts keep for themselves.
+
+Reading happens on the loop, at a scrape, and takes no lock: each value is one integer. What has no
+counter of its own is a function, so that a test can stand in for a broker with a few lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from broker.request_stats import Histogram, RequestStats
+    from broker.topics import TopicRegistry
+
+
+class ListenerCounts(NamedTuple):
+    """Connections of one listener: open now, accepted since the start."""
+
+    listener: str
+    open: int
+    accepted: int
+
+
+class SessionCounts(NamedTuple):
+    """Incremental fetch sessions: how many, their partitions, how many were evicted."""
+
+    sessions: int
+    partitions: int
+    evicted: int
+
+
+class FlushCounts(NamedTuple):
+    """Flushes of logs: how many and how many seconds they took together."""
+
+    flushes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricSources:
+    """Everything that ``broker.metrics`` reads; built once in ``broker.server``.
+
+    ``offline_directories`` maps each log directory to whether it is offline.
+    """
+
+    version: str
+    kernels: str
+    started: float
+    topics: TopicRegistry
+    requests: RequestStats
+    loop_lag: Histogram
+    listeners: Callable[[], Iterable[ListenerCounts]]
+    sessions: Callable[[], SessionCounts]
+    waiting_fetches: Callable[[], int]
+    flushes: Callable[[], FlushCounts]
+    offline_directories: Callable[[], Mapping[str, bool]]
+    dead_threads: Callable[[], Sequence[str]]
+    ready: Callable[[], bool]

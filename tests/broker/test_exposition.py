@@ -1,0 +1,169 @@
+"""The metrics page: prometheus_client reads our text, and no slice of it holds the loop."""
+
+import json
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from broker.exposition import BrokerCollector, Scrapes
+from broker.http import HttpRequest
+from broker.metric_sources import FlushCounts, ListenerCounts, MetricSources, SessionCounts
+from broker.metrics import METRICS
+from broker.request_stats import Histogram, RequestStats
+from storage.clock import Clock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from broker.topics import TopicRegistry
+
+REQUEST = HttpRequest(method="GET", path="/metrics")
+HIDDEN = "siltstone probe 00"
+
+
+def fake_log(number: int) -> SimpleNamespace:
+    """Stand for a Log: the counters that are read."""
+    return SimpleNamespace(
+        bytes_in=number * 100,
+        bytes_out=number * 10,
+        records_in=number,
+        batches_in=1,
+        size=number * 1000,
+        log_start_offset=number,
+        log_end_offset=2**60 + number,
+        segments=(None,) * 2,
+        directory=SimpleNamespace(failure=None if number < 3 else "broken"),
+    )
+
+
+def make_sources(topics: dict[str, int]) -> MetricSources:
+    """Return sources over topics with so many partitions each, and one hidden log."""
+    logs = {(name, p): fake_log(p + 1) for name, count in topics.items() for p in range(count)}
+    logs[HIDDEN, 0] = fake_log(7)
+    requests = RequestStats([(0, "Produce"), (1, "Fetch")])
+    requests.by_key[0].observe(0.0003)
+    requests.by_key[0].observe(60.0)
+    requests.by_key[0].failed(0)
+    requests.by_key[0].failed(9999)
+    registry = SimpleNamespace(logs=logs, topics=dict.fromkeys(topics))
+    return MetricSources(
+        version="1.0",
+        kernels="compiled",
+        started=1_700_000_000.5,
+        topics=cast("TopicRegistry", registry),
+        requests=requests,
+        loop_lag=Histogram(),
+        listeners=lambda: [ListenerCounts("PLAINTEXT", 3, 10)],
+        sessions=lambda: SessionCounts(1, 2, 3),
+        waiting_fetches=lambda: 4,
+        flushes=lambda: FlushCounts(2, 0.5),
+        offline_directories=lambda: {'/data "one"\\': True, "/two": False},
+        dead_threads=list,
+        ready=lambda: True,
+    )
+
+
+async def scrape(sources: MetricSources) -> str:
+    """Return the text of a scrape."""
+    response = await Scrapes(sources, Clock()).answer(REQUEST)
+    body = cast("AsyncIterator[bytes]", response.body)
+    return b"".join([piece async for piece in body]).decode()
+
+
+def values(families: Any) -> dict[tuple[str, str], float]:
+    """Return every sample by name and labels, but for what changes from one read to the next."""
+    return {
+        (sample.name, json.dumps(sample.labels, sort_keys=True)): sample.value
+        for family in families
+        for sample in family.samples
+        if not sample.name.startswith(("python_", "process_"))
+    }
+
+
+async def test_text_says_what_the_collector_says() -> None:
+    """prometheus_client parses our text into the samples of its own families."""
+    sources = make_sources({"orders": 3, "a.b_c-d": 1})
+    registry = CollectorRegistry()
+    registry.register(BrokerCollector(sources))
+
+    text = await scrape(sources)
+
+    assert values(text_string_to_metric_families(text)) == values(registry.collect())
+
+
+async def test_every_metric_is_declared_once() -> None:
+    """Each family has its HELP and TYPE, the interpreter's own included."""
+    text = await scrape(make_sources({"orders": 1}))
+    helps = [line.split()[2] for line in text.splitlines() if line.startswith("# HELP")]
+
+    assert len(helps) == len(set(helps))
+    assert {metric.series for metric in METRICS} < set(helps)
+    assert "python_info" in helps
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'kafka_server_brokertopicmetrics_bytesin_total{topic="orders"} 600',
+        'kafka_server_brokertopicmetrics_messagesin_total{topic="orders"} 6',
+        'kafka_log_log_size{topic="orders",partition="2"} 3000',
+        'kafka_log_log_logendoffset{topic="orders",partition="0"} 1152921504606846977',
+        "kafka_server_replicamanager_partitioncount 3",
+        "kafka_controller_kafkacontroller_offlinepartitionscount 1",
+        'kafka_network_requestmetrics_requests_total{request="Produce"} 2',
+        'kafka_network_requestmetrics_errors_total{request="Produce",error="NONE"} 1',
+        'kafka_network_requestmetrics_errors_total{request="Produce",error="9999"} 1',
+        'kafka_network_requestmetrics_totaltimems_bucket{request="Produce",le="0.25"} 0',
+        'kafka_network_requestmetrics_totaltimems_bucket{request="Produce",le="0.5"} 1',
+        'kafka_network_requestmetrics_totaltimems_bucket{request="Produce",le="+Inf"} 2',
+        'kafka_network_requestmetrics_totaltimems_count{request="Produce"} 2',
+        "kafka_log_logflushstats_logflushrateandtimems_sum 500.0",
+        'kafka_log_logmanager_logdirectoryoffline{logdirectory="/data \\"one\\"\\\\"} 1',
+    ],
+)
+async def test_line_is_what_a_dashboard_expects(line: str) -> None:
+    """Names, labels and units are Kafka's; offsets keep all their digits."""
+    text = await scrape(make_sources({"orders": 3}))
+
+    assert line in text.splitlines()
+
+
+async def test_hidden_log_is_not_told() -> None:
+    """The probe's log is in no topic and in no metric."""
+    assert HIDDEN not in await scrape(make_sources({"orders": 1}))
+
+
+async def test_topic_deleted_during_a_scrape_does_no_harm() -> None:
+    """A scrape reads on over the logs it has seen."""
+    sources = make_sources({"orders": 3000})
+    pieces = cast("AsyncIterator[bytes]", (await Scrapes(sources, Clock()).answer(REQUEST)).body)
+    await anext(pieces)
+    await anext(pieces)
+    cast("dict[Any, Any]", sources.topics.logs).clear()
+
+    assert (b"".join([piece async for piece in pieces])).endswith(b"\n")
+
+
+async def test_no_slice_of_a_scrape_holds_the_loop() -> None:
+    """With 5,000 partitions the work between two pauses stays a small multiple of a millisecond.
+
+    Processor time is measured, since other processes of the machine take turns too.
+    """
+    sources = make_sources({"wide": 4000, **{f"topic-{n}": 1 for n in range(1000)}})
+    await scrape(make_sources({}))
+    scrapes = Scrapes(sources, Clock())
+    turns: list[float] = []
+
+    pieces = cast("AsyncIterator[bytes]", (await scrapes.answer(REQUEST)).body)
+    began = time.thread_time()
+    async for _ in pieces:
+        turns.append(time.thread_time() - began)
+        began = time.thread_time()
+
+    assert len(turns) > 10
+    assert sorted(turns)[-3] < 0.003
+    assert max(turns) < 0.01
