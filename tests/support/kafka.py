@@ -37,7 +37,7 @@ class KafkaJars:
     """The folder of jars, and beside it one archive of loaded classes for each kind of JVM.
 
     An archive (class data sharing) halves the start of a tool. The first run of a kind writes it at
-    exit; a JVM that does not fit it ignores it.
+    exit; a JVM that does not fit it ignores it. The kind "once" has none.
     """
 
     def __init__(self, folder: Path, java: str) -> None:
@@ -67,11 +67,7 @@ class KafkaJars:
 
     def command(self, kind: str, main: str, *arguments: str) -> list[str]:
         """Return the command that runs a class, with the class archive of its kind."""
-        archive = self.folder / f"{kind}-{self._suffix}.jsa"
-        if archive.exists():
-            sharing = [f"-XX:SharedArchiveFile={archive}"]
-        else:
-            sharing = [f"-XX:ArchiveClassesAtExit={self._partial(archive)}"]
+        sharing = self._sharing(kind)
         return [
             self.java,
             *FAST,
@@ -83,6 +79,14 @@ class KafkaJars:
             main,
             *arguments,
         ]
+
+    def _sharing(self, kind: str) -> list[str]:
+        if kind == "once":
+            return []
+        archive = self.folder / f"{kind}-{self._suffix}.jsa"
+        if archive.exists():
+            return [f"-XX:SharedArchiveFile={archive}"]
+        return [f"-XX:ArchiveClassesAtExit={self._partial(archive)}"]
 
     def keep_archive(self, kind: str) -> None:
         """Put the archive that a finished JVM wrote where the next one finds it."""
@@ -206,7 +210,7 @@ class KafkaBroker:
 
     def _run_to_end(self, main: str, *arguments: str) -> None:
         done = subprocess.run(
-            self.jars.command("tool", main, *arguments), capture_output=True, text=True, check=False
+            self.jars.command("once", main, *arguments), capture_output=True, text=True, check=False
         )
         if done.returncode:
             raise RuntimeError(f"{main} {arguments}: {done.stdout}{done.stderr}")

@@ -1,0 +1,201 @@
+"""Kafka's own administration tools, as people type them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.clients.conftest import NewTopic, settle, settle_gone
+from tests.support.broker import SiltstoneProcess
+from tests.support.clients.confluent import Confluent
+from tests.support.kafka import KafkaBroker, KafkaTools
+from tests.support.messages import START, by_time, sample, stored
+
+pytestmark = [pytest.mark.client, pytest.mark.java]
+
+Broker = SiltstoneProcess | KafkaBroker
+CONFIGS = "kafka.admin.ConfigCommand"
+SERVED = {
+    "Produce": (0, 13), "Fetch": (4, 18), "ListOffsets": (1, 11), "Metadata": (0, 13),
+    "ApiVersions": (0, 4), "CreateTopics": (2, 7), "DeleteTopics": (1, 6),
+    "DeleteRecords": (0, 2), "InitProducerId": (0, 5), "OffsetForLeaderEpoch": (2, 4),
+    "DescribeConfigs": (1, 4), "AlterConfigs": (0, 2), "DescribeLogDirs": (1, 5),
+    "CreatePartitions": (0, 3), "ElectLeaders": (0, 2), "IncrementalAlterConfigs": (0, 1),
+    "AlterPartitionReassignments": (0, 1), "ListPartitionReassignments": (0, 0),
+    "DescribeQuorum": (0, 2), "DescribeCluster": (0, 2), "ListConfigResources": (0, 1),
+    "DescribeTopicPartitions": (0, 0),
+}  # fmt: skip
+
+
+def test_topics_tool_creates_describes_grows_lists_and_deletes(
+    broker: Broker, kafka_tools: KafkaTools, topic_name: str
+) -> None:
+    """The life of a topic through kafka-topics."""
+    at = ("--bootstrap-server", broker.bootstrap, "--topic", topic_name)
+
+    created = kafka_tools.run(
+        "TopicCommand", "--create", *at, "--partitions", "2", "--config", "retention.ms=5000000"
+    )
+    settle(broker, topic_name, 2)
+    described = kafka_tools.run("TopicCommand", "--describe", *at)
+
+    assert f"Created topic {topic_name}." in created
+    assert "PartitionCount: 2" in described
+    assert "ReplicationFactor: 1" in described
+    assert "retention.ms=5000000" in described
+    assert re.findall(r"Partition: (\d+)\s+Leader: (\d+)\s+Replicas: \2\s+Isr: \2", described) == [
+        ("0", "1"),
+        ("1", "1"),
+    ]
+
+    kafka_tools.run("TopicCommand", "--alter", *at, "--partitions", "3")
+    settle(broker, topic_name, 3)
+    listed = kafka_tools.run("TopicCommand", "--list", *at[:2]).split()
+
+    assert "PartitionCount: 3" in kafka_tools.run("TopicCommand", "--describe", *at)
+    assert topic_name in listed
+
+    kafka_tools.run("TopicCommand", "--delete", *at)
+    settle_gone(broker, topic_name)
+
+    assert topic_name not in kafka_tools.run("TopicCommand", "--list", *at[:2]).split()
+
+
+def test_topics_tool_says_why_it_cannot_create(
+    broker: Broker, kafka_tools: KafkaTools, new_topic: NewTopic
+) -> None:
+    """A second creation and a bad setting end with Kafka's sentence, not a time-out."""
+    topic = new_topic()
+    at = ("--create", "--bootstrap-server", broker.bootstrap, "--topic")
+
+    second = kafka_tools.try_run("TopicCommand", *at, topic)
+    faulty = kafka_tools.try_run("TopicCommand", *at, f"{topic}-b", "--config", "retention.ms=-7")
+
+    assert second.returncode == 1
+    assert "already exists" in second.stdout + second.stderr
+    assert faulty.returncode == 1
+    assert "retention.ms" in faulty.stdout + faulty.stderr
+
+
+def test_configs_tool_changes_and_describes_a_topic(
+    broker: Broker, kafka_tools: KafkaTools, new_topic: NewTopic
+) -> None:
+    """kafka-configs sets, shows with its source, and removes a topic's setting."""
+    topic = new_topic()
+    entity = (
+        "--bootstrap-server", broker.bootstrap, "--entity-type", "topics", "--entity-name", topic,
+    )  # fmt: skip
+
+    kafka_tools.run(CONFIGS, "--alter", *entity, "--add-config", "segment.ms=7000000")
+    changed = kafka_tools.run(CONFIGS, "--describe", *entity)
+    everything = kafka_tools.run(CONFIGS, "--describe", "--all", *entity)
+    kafka_tools.run(CONFIGS, "--alter", *entity, "--delete-config", "segment.ms")
+    removed = kafka_tools.run(CONFIGS, "--describe", *entity)
+
+    line = "segment.ms=7000000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:segment.ms=7000000}"
+    assert line in changed
+    assert "cleanup.policy=delete sensitive=false" in everything
+    assert "DEFAULT_CONFIG:log.cleanup.policy=delete" in everything
+    assert "segment.ms=7000000" not in removed
+
+
+def test_configs_tool_changes_the_broker(broker: Broker, kafka_tools: KafkaTools) -> None:
+    """A dynamic broker setting is shown before its default, and again gone when removed."""
+    entity = (
+        "--bootstrap-server", broker.bootstrap, "--entity-type", "brokers", "--entity-name", "1",
+    )  # fmt: skip
+    name = "log.segment.delete.delay.ms"
+
+    kafka_tools.run(CONFIGS, "--alter", *entity, "--add-config", f"{name}=5000")
+    changed = kafka_tools.run(CONFIGS, "--describe", *entity)
+    kafka_tools.run(CONFIGS, "--alter", *entity, "--delete-config", name)
+    removed = kafka_tools.run(CONFIGS, "--describe", *entity)
+
+    assert (
+        f"{name}=5000 sensitive=false synonyms="
+        f"{{DYNAMIC_BROKER_CONFIG:{name}=5000, DEFAULT_CONFIG:{name}=60000}}"
+    ) in changed
+    assert f"{name}=5000" not in removed
+
+
+def test_offsets_tool_knows_start_end_and_times(
+    broker: Broker, kafka_tools: KafkaTools, new_topic: NewTopic
+) -> None:
+    """kafka-get-offsets answers latest, earliest, max-timestamp and a time exactly."""
+    topic = new_topic(partitions=2)
+    messages = sample(20)
+    Confluent(broker.bootstrap).produce(topic, messages)
+    found = by_time(stored(messages), START + 50_000)
+    newest = max(stored(messages), key=lambda each: each.message.timestamp)
+    at = ("--bootstrap-server", broker.bootstrap, "--topic", topic, "--time")
+    assert found is not None
+
+    assert kafka_tools.run("GetOffsetShell", *at, "latest").split() == [
+        f"{topic}:0:20",
+        f"{topic}:1:0",
+    ]
+    assert kafka_tools.run("GetOffsetShell", *at, "earliest").split() == [
+        f"{topic}:0:0",
+        f"{topic}:1:0",
+    ]
+    assert f"{topic}:0:{newest.offset}" in kafka_tools.run("GetOffsetShell", *at, "max-timestamp")
+    timed = kafka_tools.run("GetOffsetShell", *at, str(START + 50_000)).split()
+    assert f"{topic}:0:{found.offset}" in timed
+
+
+def test_delete_records_tool_moves_the_first_offset(
+    broker: Broker, kafka_tools: KafkaTools, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """kafka-delete-records reports the new first offset, and readers start there."""
+    topic = new_topic()
+    messages = sample(20)
+    client = Confluent(broker.bootstrap)
+    client.produce(topic, messages)
+    wanted = {"partitions": [{"topic": topic, "partition": 0, "offset": 7}], "version": 1}
+    (tmp_path / "delete.json").write_text(json.dumps(wanted))
+
+    said = kafka_tools.run(
+        "DeleteRecordsCommand", "--bootstrap-server", broker.bootstrap,
+        "--offset-json-file", str(tmp_path / "delete.json"),
+    )  # fmt: skip
+
+    assert f"partition: {topic}-0\tlow_watermark: 7" in said
+    assert client.bounds(topic) == (7, 20)
+    assert client.read(topic, 7, 13) == stored(messages)[7:]
+
+
+def test_log_dirs_tool_reports_the_bytes_on_disk(
+    broker: Broker, kafka_tools: KafkaTools, new_topic: NewTopic
+) -> None:
+    """kafka-log-dirs reports the folder and each partition's size to the byte."""
+    topic = new_topic(partitions=2)
+    Confluent(broker.bootstrap).produce(topic, sample(20))
+
+    said = kafka_tools.run(
+        "LogDirsCommand", "--describe", "--bootstrap-server", broker.bootstrap,
+        "--topic-list", topic,
+    )  # fmt: skip
+
+    (described,) = json.loads(said.splitlines()[-1])["brokers"]
+    (folder,) = described["logDirs"]
+    sizes = {each["partition"]: each["size"] for each in folder["partitions"]}
+    written = sum(each.stat().st_size for each in (broker.folder / f"{topic}-0").glob("*.log"))
+    assert folder["error"] is None
+    assert folder["logDir"] == str(broker.folder)
+    assert sizes == {f"{topic}-0": written, f"{topic}-1": 0}
+    assert written > 2000
+
+
+def test_api_versions_tool_finds_kafkas_ranges(broker: Broker, kafka_tools: KafkaTools) -> None:
+    """Every API that is served is announced with the versions of Apache Kafka 4.3.1."""
+    said = kafka_tools.run("BrokerApiVersionsCommand", "--bootstrap-server", broker.bootstrap)
+
+    ranges = {
+        name: (int(low), int(high or low))
+        for name, low, high in re.findall(r"(\w+)\(\d+\): (\d+)(?: to (\d+))? \[usable", said)
+    }
+    assert said.startswith(f"{broker.bootstrap} (id: 1 rack: null")
+    assert {name: ranges.get(name) for name in SERVED} == SERVED
+    if isinstance(broker, SiltstoneProcess):
+        assert ranges.keys() == SERVED.keys()
