@@ -38,7 +38,7 @@ class DirectoryLock:
         """
         if self._key in _held:
             raise DirectoryLocked(self._refusal(os.getpid()))
-        fd = files.open_file(self._path, write=True)
+        fd = files.open_file(self._path, create=True)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

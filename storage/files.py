@@ -80,10 +80,10 @@ def create_file(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
 
 
-def open_file(path: Path, *, write: bool = False) -> int:
-    """Return a descriptor of a file; to write creates one that is missing."""
-    mode = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
-    return os.open(path, mode | os.O_CLOEXEC, _FILE_MODE)
+def open_file(path: Path, *, write: bool = False, create: bool = False) -> int:
+    """Return a descriptor of a file, creating a missing one if so asked."""
+    mode = os.O_RDWR if write or create else os.O_RDONLY
+    return os.open(path, mode | os.O_CLOEXEC | (os.O_CREAT if create else 0), _FILE_MODE)
 
 
 def write_all(fd: int, data: bytes | bytearray | memoryview, position: int) -> None:
@@ -147,17 +147,23 @@ def mark_deleted(path: Path) -> Path:
     return marked
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Give a file new content, so that a crash leaves the old one or the new one, whole. Blocks."""
+def replace_file(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Give a file new content, so that a crash leaves the old one or the new one, whole. Blocks.
+
+    If it need not be ``durable`` nothing is fsynced: a power failure may leave an empty file, so
+    that is for files whose reader checks them and can do without.
+    """
     temporary = path.with_name(path.name + TEMPORARY)
     fd = create_file(temporary)
     try:
         write_all(fd, data, 0)
-        fsync(fd)
+        if durable:
+            fsync(fd)
     finally:
         os.close(fd)
     rename(temporary, path)
-    fsync_directory(path.parent)
+    if durable:
+        fsync_directory(path.parent)
 
 
 class translate_os_errors:  # noqa: N801  # reads as what it does in a with statement

@@ -1,0 +1,390 @@
+"""What keeps a retry from being written twice (Kafka: ``ProducerStateManager``, KIP-98).
+
+Per producer id and partition: the last five batches, the epochs and the open transaction. The rules
+are those of storage.md §9.
+"""
+
+import logging
+from bisect import insort
+from collections.abc import Collection
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from protocol.errors import (
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequence,
+    TransactionCoordinatorFenced,
+)
+from protocol.records.batch import TRANSACTIONAL, BatchHeader
+from storage import files, producer_snapshot
+from storage.markers import Marker, MarkerKind, read_marker
+from storage.producer_entry import SEQUENCES, AppendedBatch, ProducerEntry
+from storage.producer_snapshot import CorruptSnapshot, Snapshot
+from storage.topic_partition import TopicPartition
+from storage.transaction_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+DAY_MS: Final = 86_400_000
+NO_OFFSET: Final = -1
+
+_logger = logging.getLogger(__name__)
+_new_tuple = tuple.__new__
+
+
+class Origin(Enum):
+    """Who appends: it decides which rules a batch has to meet."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    """Markers and committed offsets: epochs count, sequences do not."""
+    REPLICATION = "replication"
+    """What is in the log already: every rule was checked when it was written."""
+
+
+class ProducerBatch(Protocol):
+    """What has to be known of a batch; a `BatchHeader` and a ``ValidatedBatch`` know it."""
+
+    @property
+    def producer_id(self) -> int:
+        """Return the producer id, at least 0 where it matters here."""
+
+    @property
+    def producer_epoch(self) -> int:
+        """Return the producer epoch."""
+
+    @property
+    def base_sequence(self) -> int:
+        """Return the sequence of the first record."""
+
+    @property
+    def last_offset_delta(self) -> int:
+        """Return how many offsets the batch spans, less one."""
+
+    @property
+    def attributes(self) -> int:
+        """Return the attribute bits."""
+
+    @property
+    def max_timestamp(self) -> int:
+        """Return the largest timestamp, ms."""
+
+
+class ProducerStateManager:
+    """The producers of one partition, their open transactions and their snapshot files.
+
+    `check` and `check_marker` change nothing; `update` and `update_marker` follow when the batch is
+    in the log (KAFKA-6683), so a failed write leaves no trace. One owner at a time (``Log.lock``).
+
+    Transactions open in the order of their first offsets, so the first of ``_open`` is the
+    earliest. As the high watermark follows the log end offset, a transaction is decided as soon as
+    its marker is written.
+
+    The state is that of all batches below ``map_end_offset``. A crash loses it; the newest snapshot
+    and the batches after it bring it back.
+    """
+
+    __slots__ = (
+        "_directory",
+        "_expiration_ms",
+        "_open",
+        "_snapshots",
+        "_topic_partition",
+        "first_unstable_offset",
+        "map_end_offset",
+        "producers",
+    )
+
+    def __init__(
+        self,
+        directory: Path,
+        topic_partition: TopicPartition,
+        *,
+        expiration_ms: int = DAY_MS,
+    ) -> None:
+        self._directory = directory
+        self._topic_partition = topic_partition
+        self._expiration_ms = expiration_ms
+        self.producers: dict[int, ProducerEntry] = {}
+        self._open: dict[int, int] = {}  # producer id -> first offset, the earliest first
+        self.first_unstable_offset: int | None = None
+        self.map_end_offset = 0
+        self._snapshots: list[int] = []  # offsets, ascending: the folder is not listed (KAFKA-9393)
+
+    def check(self, batch: ProducerBatch, origin: Origin = Origin.CLIENT) -> AppendedBatch | None:
+        """Check a data batch that has a producer id against what its producer wrote before.
+
+        Returns:
+            The batch that this one repeats, if it is one of the last five: it must not be written,
+            and the answer is that of the first time. None: write it.
+
+        Raises:
+            InvalidProducerEpoch: A newer epoch has written.
+            OutOfOrderSequence: Batches are missing before it, or it is older than the last five.
+            InvalidTxnState: It is outside of the transaction that its producer has open.
+        """
+        entry = self.producers.get(batch.producer_id)
+        if entry is None or origin is Origin.REPLICATION:
+            return None  # of a producer that is not known any sequence may come first
+        if batch.producer_epoch != entry.epoch:
+            self._check_new_epoch(entry, batch, origin)
+        elif batch.base_sequence != entry.next_sequence and origin is Origin.CLIENT:
+            first = batch.base_sequence
+            last = (first + batch.last_offset_delta) % SEQUENCES
+            duplicate = entry.find_duplicate(first, last)
+            if duplicate is None:
+                raise self._out_of_order(entry, batch)
+            return duplicate
+        if entry.transaction_first_offset >= 0 and not batch.attributes & TRANSACTIONAL:
+            raise InvalidTxnState(
+                f"producer {batch.producer_id} has a transaction open in {self._topic_partition} "
+                "and sent a batch outside of it; commit or abort first"
+            )
+        return None
+
+    def update(self, batch: ProducerBatch, base_offset: int) -> None:
+        """Take note of a data batch that was written at ``base_offset``."""
+        producer_id = batch.producer_id
+        epoch = batch.producer_epoch
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerEntry(epoch)
+        elif entry.epoch != epoch:
+            entry.begin_epoch(epoch)
+        first = batch.base_sequence
+        delta = batch.last_offset_delta
+        last = (first + delta) % SEQUENCES if first >= 0 else -1
+        appended = (first, last, base_offset, base_offset + delta, batch.max_timestamp)
+        entry.add(_new_tuple(AppendedBatch, appended))
+        if batch.attributes & TRANSACTIONAL and entry.transaction_first_offset < 0:
+            self._begin_transaction(producer_id, entry, base_offset)
+
+    def check_marker(
+        self, batch: ProducerBatch, marker: Marker, origin: Origin = Origin.COORDINATOR
+    ) -> None:
+        """Check the marker that ends a transaction.
+
+        Raises:
+            InvalidProducerEpoch: A newer epoch of the producer has written.
+            TransactionCoordinatorFenced: A newer coordinator has written.
+        """
+        entry = self.producers.get(batch.producer_id)
+        if entry is None or origin is Origin.REPLICATION:
+            return
+        if batch.producer_epoch < entry.epoch:
+            raise self._fenced(entry, batch)
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                f"coordinator epoch {marker.coordinator_epoch} is older than "
+                f"{entry.coordinator_epoch}, which wrote to {self._topic_partition} for producer "
+                f"{batch.producer_id}"
+            )
+
+    def update_marker(
+        self, batch: ProducerBatch, marker: Marker, offset: int
+    ) -> AbortedTransaction | None:
+        """Take note of a marker that was written at ``offset``.
+
+        Returns:
+            The entry for the transaction index of the marker's segment, if data was aborted.
+        """
+        producer_id = batch.producer_id
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerEntry(batch.producer_epoch)
+        entry.begin_epoch(batch.producer_epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = batch.max_timestamp
+        first_offset = entry.transaction_first_offset
+        if first_offset < 0:
+            return None
+        entry.transaction_first_offset = NO_OFFSET
+        del self._open[producer_id]
+        self._note_first_unstable()
+        if marker.kind is not MarkerKind.ABORT:
+            return None
+        stable = self.first_unstable_offset
+        return AbortedTransaction(
+            producer_id, first_offset, offset, offset + 1 if stable is None else stable
+        )
+
+    def replay(self, header: BatchHeader, batch: "Buffer") -> AbortedTransaction | None:
+        """Take note of a batch found in the log, by the rules for what was checked already."""
+        aborted = None
+        if header.producer_id >= 0:
+            if header.is_control:
+                marker = read_marker(batch)  # None: the cleaner has removed the whole transaction
+                if marker is not None:
+                    aborted = self.update_marker(header, marker, header.last_offset)
+            else:
+                self.update(header, header.base_offset)
+        self.map_end_offset = header.next_offset
+        return aborted
+
+    def remove_expired(self, now_ms: int) -> int:
+        """Forget the producers that were silent for too long, and return how many.
+
+        Silence is measured by the timestamps of their batches, as in Kafka: who writes old data may
+        be forgotten at once. A producer with an open transaction stays.
+        """
+        expired = [
+            producer_id
+            for producer_id, entry in self.producers.items()
+            if self._is_expired(entry, now_ms)
+        ]
+        for producer_id in expired:
+            del self.producers[producer_id]
+        return len(expired)
+
+    @property
+    def snapshots(self) -> tuple[int, ...]:
+        """Return the offsets of the snapshot files, ascending."""
+        return tuple(self._snapshots)
+
+    def scan_snapshots(self) -> None:
+        """Look which snapshot files the folder has; later changes are followed in memory."""
+        names = [files.parse_name(path.name) for path in self._directory.iterdir()]
+        self._snapshots = sorted(
+            name.base_offset
+            for name in names
+            if name and name.kind == files.SNAPSHOT and not name.suffix
+        )
+
+    def load(self, log_start_offset: int, end_offset: int, now_ms: int) -> int:
+        """Take the state from the newest usable snapshot, and return the offset to replay from.
+
+        Snapshots above ``end_offset``, or at or below ``log_start_offset``, are deleted, and so is
+        one that cannot be read. Producers that have expired are left out.
+        """
+        for offset in self.snapshots:
+            if offset > end_offset or offset <= log_start_offset:
+                self._delete_snapshot(offset)
+        while self._snapshots:
+            offset = self._snapshots[-1]
+            producers = self._read_snapshot(offset)
+            if producers is not None:
+                self._install(producers, offset, now_ms)
+                return offset
+            self._delete_snapshot(offset)
+        self._install({}, log_start_offset, now_ms)
+        return log_start_offset
+
+    def truncate_fully(self, offset: int) -> None:
+        """Forget everything, snapshots included; the log begins anew at ``offset``."""
+        for snapshot in self.snapshots:
+            self._delete_snapshot(snapshot)
+        self._install({}, offset, 0)
+
+    def capture(self, offset: int | None = None) -> Snapshot | None:
+        """Return a snapshot to be written, None if there is one at this offset already.
+
+        ``offset`` becomes the map's end offset; it is the log end offset on a roll and on close.
+        Only memory is touched: write it outside of the lock.
+        """
+        if offset is not None:
+            self.map_end_offset = offset
+        end = self.map_end_offset
+        if self._snapshots and self._snapshots[-1] >= end:
+            return None
+        insort(self._snapshots, end)
+        data = producer_snapshot.encode(self.producers.items())
+        return Snapshot(path=self._snapshot_path(end), offset=end, data=data)
+
+    def take_snapshot(self, offset: int | None = None) -> None:
+        """Write a snapshot now, unless there is one. Blocks."""
+        snapshot = self.capture(offset)
+        if snapshot is not None:
+            snapshot.write()
+
+    def remove_stray_snapshots(self, segment_bases: Collection[int]) -> None:
+        """Delete the snapshots that are not at the base of a segment; one above all stays."""
+        newest = self._snapshots[-1] if self._snapshots else NO_OFFSET
+        above_all = newest > max(segment_bases, default=NO_OFFSET)
+        for offset in self.snapshots:
+            if offset not in segment_bases and not (above_all and offset == newest):
+                self._delete_snapshot(offset)
+
+    def delete_snapshots_before(self, offset: int) -> None:
+        """Delete the snapshots below ``offset``."""
+        for snapshot in self.snapshots:
+            if snapshot < offset:
+                self._delete_snapshot(snapshot)
+
+    def mark_snapshot_deleted(self, offset: int) -> Path | None:
+        """Rename a snapshot to ``.deleted`` and return the new name; None if there is none."""
+        if offset not in self._snapshots:
+            return None
+        self._snapshots.remove(offset)
+        return files.mark_deleted(self._snapshot_path(offset))
+
+    def relocate(self, directory: Path) -> None:
+        """Follow the folder that was renamed."""
+        self._directory = directory
+
+    def _read_snapshot(self, offset: int) -> dict[int, ProducerEntry] | None:
+        path = self._snapshot_path(offset)
+        try:
+            return producer_snapshot.decode(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except CorruptSnapshot as error:
+            _logger.warning("producer snapshot is unusable and goes file=%s error=%s", path, error)
+            return None
+
+    def _install(self, producers: dict[int, ProducerEntry], offset: int, now_ms: int) -> None:
+        self.producers = {
+            producer_id: entry
+            for producer_id, entry in producers.items()
+            if not self._is_expired(entry, now_ms)
+        }
+        transactions = [
+            (entry.transaction_first_offset, producer_id)
+            for producer_id, entry in self.producers.items()
+            if entry.transaction_first_offset >= 0
+        ]
+        self._open = {producer_id: first for first, producer_id in sorted(transactions)}
+        self._note_first_unstable()
+        self.map_end_offset = offset
+
+    def _begin_transaction(self, producer_id: int, entry: ProducerEntry, offset: int) -> None:
+        entry.transaction_first_offset = offset
+        self._open[producer_id] = offset
+        self._note_first_unstable()
+
+    def _note_first_unstable(self) -> None:
+        self.first_unstable_offset = next(iter(self._open.values()), None)
+
+    def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
+        silent_ms = now_ms - entry.last_timestamp
+        return entry.transaction_first_offset < 0 and silent_ms >= self._expiration_ms
+
+    def _snapshot_path(self, offset: int) -> Path:
+        return self._directory / files.segment_file_name(offset, files.SNAPSHOT)
+
+    def _delete_snapshot(self, offset: int) -> None:
+        self._snapshots.remove(offset)
+        files.unlink(self._snapshot_path(offset))
+
+    def _check_new_epoch(self, entry: ProducerEntry, batch: ProducerBatch, origin: Origin) -> None:
+        if batch.producer_epoch < entry.epoch:
+            raise self._fenced(entry, batch)
+        if batch.base_sequence != 0 and origin is Origin.CLIENT:
+            raise OutOfOrderSequence(
+                f"producer {batch.producer_id} begins epoch {batch.producer_epoch} in "
+                f"{self._topic_partition} with sequence {batch.base_sequence} instead of 0"
+            )
+
+    def _out_of_order(self, entry: ProducerEntry, batch: ProducerBatch) -> OutOfOrderSequence:
+        return OutOfOrderSequence(
+            f"producer {batch.producer_id} sent sequence {batch.base_sequence} to "
+            f"{self._topic_partition} where {entry.next_sequence} follows"
+        )
+
+    def _fenced(self, entry: ProducerEntry, batch: ProducerBatch) -> InvalidProducerEpoch:
+        return InvalidProducerEpoch(
+            f"epoch {batch.producer_epoch} of producer {batch.producer_id} is older than "
+            f"{entry.epoch}, which wrote to {self._topic_partition}"
+        )

@@ -1,0 +1,286 @@
+"""Reading a segment: by offset, by position, by time (Kafka: ``LogSegment``). Nothing writes."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+from protocol.errors import CorruptMessage
+from protocol.parts import FileSlice
+from protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader
+from protocol.records.record import iterate_records
+from storage import batch_walk, files, transaction_index
+from storage.batch_walk import Located
+from storage.index import (
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    ActiveIndexes,
+    OffsetEntry,
+    OffsetIndex,
+    TimeIndex,
+    offset_index_damage,
+    time_index_damage,
+)
+from storage.index_entries import Entries, FileEntries, MemoryEntries
+from storage.segment_file import OPEN_FILES, OpenFiles, SegmentFile
+from storage.segment_files import SegmentFiles
+from storage.transaction_index import AbortedLookup, AbortedTransaction
+
+UNKNOWN: Final = -2
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by its time."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class ReadableSegment(SegmentFiles):
+    """Batches from ``base_offset`` on, back to back, with sparse indexes to find them.
+
+    What is below ``size`` does not change, so a reader needs no lock; every method reads no
+    further. At rest nothing is open or in memory: files are opened through `OpenFiles`, and lookups
+    read the few index entries they compare. A segment that is written has its ``.log`` open and its
+    indexes in memory.
+    """
+
+    __slots__ = (
+        "_active",
+        "_file",
+        "_first_timestamp",
+        "_has_aborted",
+        "_max_timestamp",
+        "_offset_of_max_timestamp",
+        "size",
+    )
+
+    def __init__(
+        self,
+        directory: Path,
+        base_offset: int,
+        *,
+        size: int = 0,
+        suffix: str = "",
+        open_files: OpenFiles = OPEN_FILES,
+    ) -> None:
+        super().__init__(directory, base_offset, suffix, open_files)
+        self.size = size
+        self._file: SegmentFile | None = None  # the .log, while it is written
+        self._active: ActiveIndexes | None = None  # likewise
+        self._first_timestamp = UNKNOWN  # of the first batch
+        self._max_timestamp = UNKNOWN
+        self._offset_of_max_timestamp = base_offset
+        self._has_aborted: bool | None = None  # None: not looked yet
+
+    @classmethod
+    def open(cls, directory: Path, base_offset: int, *, suffix: str = "") -> Self:
+        """Open a segment for reading only.
+
+        Raises:
+            FileNotFoundError: There is no ``.log``.
+        """
+        segment = cls(directory, base_offset, suffix=suffix)
+        segment.size = segment.log_path.stat().st_size
+        return segment
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.log_path}, size={self.size})"
+
+    @property
+    def max_timestamp(self) -> int:
+        """Return the largest timestamp of the records, -1 if none has one."""
+        if self._max_timestamp == UNKNOWN:
+            self._load_max_timestamp()
+        return self._max_timestamp
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """Return the last offset of the first batch that has the largest timestamp."""
+        if self._max_timestamp == UNKNOWN:
+            self._load_max_timestamp()
+        return self._offset_of_max_timestamp
+
+    @property
+    def largest_timestamp(self) -> int:
+        """Return the time that retention goes by: the modification time if no record has one."""
+        timestamp = self.max_timestamp
+        return timestamp if timestamp >= 0 else self.modified_ms
+
+    @property
+    def first_batch_timestamp(self) -> int:
+        """Return the max timestamp of the first batch, -1 if it has none or there is no batch."""
+        if self.size < HEADER_SIZE:
+            return NO_TIMESTAMP
+        if self._first_timestamp == UNKNOWN:
+            self._first_timestamp = BatchHeader.read(self.read(0, HEADER_SIZE)).max_timestamp
+        return self._first_timestamp
+
+    def file(self) -> SegmentFile:
+        """Return the ``.log``, open; it stays so as long as the caller keeps the object."""
+        file = self._file
+        return file if file is not None else self.open_to_read(files.LOG)
+
+    def slice(self, position: int, end: int) -> FileSlice:
+        """Return a range of the ``.log`` that outlives the segment's deletion."""
+        return FileSlice(self.file(), position, end - position)
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to ``size`` bytes. Blocks if they are not in the page cache."""
+        file = self.file()
+        return os.pread(file.fileno(), min(size, self.size - position), position)
+
+    def locate(self, offset: int, position: int = 0) -> Located | None:
+        """Return the first batch whose last offset is at or above ``offset``, if there is one.
+
+        ``position``, if the caller knows one, is the start of a batch at or before it: the index is
+        then left alone. An offset in a gap that compaction left finds the next batch.
+
+        Raises:
+            CorruptMessage: The log is damaged there.
+        """
+        file = self.file()
+        start = position or self.offset_index().floor(offset).position
+        return batch_walk.find_batch(file.fileno(), start, self.size, offset)
+
+    def cut(self, position: int, max_bytes: int, limit: int, *, at_least_one: bool) -> int:
+        """Return where the whole batches from ``position`` on end that fit into ``max_bytes``.
+
+        ``position`` is the start of a batch and ``limit``, at most ``size``, the end of one: the
+        end of what may be read. The first batch counts as fitting under ``at_least_one``; without,
+        the answer may be ``position``.
+        """
+        target = position + max_bytes
+        if target >= limit:
+            return limit
+        fd = self.file().fileno()
+        start = max(position, self.offset_index().floor_position(target).position)
+        end = batch_walk.last_boundary(fd, start, target)
+        if end == position and at_least_one:
+            for first in self.batches(position, limit):
+                return position + first.header.size
+        return end
+
+    def batches(self, position: int = 0, end: int | None = None) -> Iterator[Located]:
+        """Yield the batches between two positions, ``position`` being the start of one."""
+        file = self.file()
+        yield from batch_walk.iterate_batches(
+            file.fileno(), position, self.size if end is None else end
+        )
+
+    def next_offset(self) -> int:
+        """Return the offset after the last batch, ``base_offset`` if there is none."""
+        last = self.offset_index().last()
+        next_offset = self.base_offset
+        for batch in self.batches(last.position if last else 0):
+            next_offset = batch.header.next_offset
+        return next_offset
+
+    def upper_offset(self, position: int) -> int | None:
+        """Return an offset that no batch before ``position`` reaches, None if the index has none.
+
+        It is good enough for the list of aborted transactions, which may hold too many.
+        """
+        entry = self.offset_index().ceiling_position(position)
+        return entry.offset if entry else None
+
+    def find_timestamp(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
+        """Return the first record by offset that is at or after both a time and an offset.
+
+        Opens the batches that can hold it. May block.
+        """
+        before = self.time_index().floor(timestamp)
+        offset = max(before.offset if before else self.base_offset, start_offset)
+        position = self.offset_index().floor(offset).position
+        for batch in self.batches(position):
+            header = batch.header
+            if header.max_timestamp < timestamp or header.last_offset < start_offset:
+                continue
+            for record in iterate_records(self.read(batch.position, header.size)):
+                if record.timestamp >= timestamp and record.offset >= start_offset:
+                    return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+        return None
+
+    def aborted_transactions(self, fetch_offset: int, upper_offset: int) -> AbortedLookup:
+        """Return the aborted transactions between two offsets whose markers are in this segment."""
+        if self._has_aborted is None:
+            self._has_aborted = self.path(files.TRANSACTION_INDEX).exists()
+        if not self._has_aborted:
+            return AbortedLookup([], is_complete=False)
+        return transaction_index.find_aborted(
+            self.all_aborted_transactions(), fetch_offset, upper_offset
+        )
+
+    def all_aborted_transactions(self) -> list[AbortedTransaction]:
+        """Return the whole transaction index."""
+        return transaction_index.read(self.path(files.TRANSACTION_INDEX))
+
+    def offset_index(self) -> OffsetIndex:
+        """Return the offset index, wherever its entries are."""
+        active = self._active
+        if active is not None:
+            return active.offset_index()
+        return OffsetIndex(self.base_offset, self._entries(files.INDEX, OFFSET_ENTRY.size))
+
+    def time_index(self) -> TimeIndex:
+        """Return the time index, wherever its entries are."""
+        active = self._active
+        if active is not None:
+            return active.time_index()
+        return TimeIndex(self.base_offset, self._entries(files.TIME_INDEX, TIME_ENTRY.size))
+
+    def find_damage(self) -> str | None:
+        """Return what is wrong with an index at first sight, None if nothing is (storage.md §3.6).
+
+        Kafka has not looked since KAFKA-7283; it costs a few reads per segment. A damaged index,
+        and a time index that is missing, is to be rebuilt by `LogSegment.recover`.
+        """
+        for kind, entry_size in (
+            (files.INDEX, OFFSET_ENTRY.size),
+            (files.TIME_INDEX, TIME_ENTRY.size),
+        ):
+            try:
+                length = self.path(kind).stat().st_size
+            except FileNotFoundError:
+                return f"{kind} is missing"
+            if length % entry_size:
+                return f"{kind}: its length {length} is no multiple of {entry_size}"
+        damage = offset_index_damage(self.offset_index(), self.size)
+        if damage is None and (last := self.offset_index().last()) is not None:
+            damage = self._entry_damage(last)
+        if damage:
+            return f"{files.INDEX}: {damage}"
+        damage = self._time_damage()
+        if damage:
+            return f"{files.TIME_INDEX}: {damage}"
+        damage = transaction_index.find_damage(self.path(files.TRANSACTION_INDEX), self.base_offset)
+        return f"{files.TRANSACTION_INDEX}: {damage}" if damage else None
+
+    def _entry_damage(self, entry: OffsetEntry) -> str | None:
+        """Compare an entry with its batch; Kafka's own may be of several batches (KAFKA-806)."""
+        try:
+            batch = next(self.batches(entry.position), None)
+        except CorruptMessage as error:
+            return str(error)
+        if batch is None or not self.base_offset <= batch.header.last_offset <= entry.offset:
+            return f"there is no batch of offset {entry.offset} at {entry.position}"
+        return None
+
+    def _time_damage(self) -> str | None:
+        times = self.time_index()
+        if not times and self.first_batch_timestamp >= 0:
+            return "it is empty but the first batch has a timestamp"
+        return time_index_damage(times)
+
+    def _load_max_timestamp(self) -> None:
+        """Take the last entry of the time index: roll, close and recovery put it there."""
+        last = self.time_index().last()
+        self._offset_of_max_timestamp = last.offset if last else self.base_offset
+        self._max_timestamp = last.timestamp if last else NO_TIMESTAMP
+
+    def _entries(self, kind: str, size: int) -> Entries:
+        try:
+            return FileEntries(size, self.open_to_read(kind))
+        except FileNotFoundError:
+            return MemoryEntries(size)  # everything is found from the segment's start

@@ -1,0 +1,406 @@
+"""A segment of a log, as its owner sees it (Kafka: ``LogSegment``).
+
+What is only read of it is in `storage.readable_segment`, its names in `storage.segment_files`.
+"""
+
+import os
+import random
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from config.topic import TopicConfig
+from protocol.records.batch import NO_TIMESTAMP, BatchHeader
+from storage import files, transaction_index
+from storage.epochs import LeaderEpochs
+from storage.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY, TIME_ENTRY, ActiveIndexes
+from storage.producer_state import ProducerStateManager
+from storage.readable_segment import UNKNOWN, ReadableSegment
+from storage.segment_file import OPEN_FILES, OpenFiles, SegmentFile
+from storage.segment_scan import Scan, scan_log
+from storage.transaction_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_pwrite = os.pwrite
+
+
+class LogSegment(ReadableSegment):
+    """A segment that can be appended to.
+
+    It is *active* from its first append until it is sealed and flushed, or closed: one open file,
+    and indexes in memory, which a crash may lose (`storage.index.ActiveIndexes` says why).
+    Otherwise it is at rest, and an append makes it active again.
+
+    Bytes below ``size`` change only by `truncate_to` and `recover`. ``size`` grows after the bytes
+    are written. Everything that changes belongs to one owner at a time (``Log.lock``), except
+    `flush`, which may run in another thread beside appends, one flush at a time.
+    """
+
+    __slots__ = (
+        "_aborted_unsynced",
+        "_fd",
+        "_index_full",
+        "_jitter_ms",
+        "_names_unsynced",
+        "_roll_after_ms",
+        "_sealed",
+        "_since_index",
+        "config",
+        "created_ms",
+    )
+
+    def __init__(
+        self,
+        directory: Path,
+        base_offset: int,
+        config: TopicConfig,
+        *,
+        now_ms: int,
+        suffix: str = "",
+        open_files: OpenFiles = OPEN_FILES,
+    ) -> None:
+        super().__init__(directory, base_offset, suffix=suffix, open_files=open_files)
+        self.created_ms = now_ms
+        self._fd = -1  # of _file, or -1: at rest
+        self._since_index = 0  # bytes since the last index entry
+        self._index_full = False
+        self._sealed = False
+        self._names_unsynced = False
+        self._aborted_unsynced = False
+        most = min(config.segment_jitter_ms, config.segment_ms)
+        self._jitter_ms = random.randrange(most) if most > 0 else 0  # noqa: S311  # spreads rolls
+        self.reconfigure(config)
+
+    @classmethod
+    def create(
+        cls,
+        directory: Path,
+        base_offset: int,
+        config: TopicConfig,
+        *,
+        now_ms: int,
+        suffix: str = "",
+        open_files: OpenFiles = OPEN_FILES,
+    ) -> Self:
+        """Create the files of an empty segment, replacing leftovers of the same names."""
+        segment = cls(
+            directory, base_offset, config, now_ms=now_ms, suffix=suffix, open_files=open_files
+        )
+        segment.unlink()
+        for kind in (files.LOG, files.INDEX, files.TIME_INDEX):
+            os.close(files.create_file(segment.path(kind)))
+        segment._max_timestamp = NO_TIMESTAMP
+        segment._has_aborted = False
+        segment._names_unsynced = True
+        return segment
+
+    @classmethod
+    def load(
+        cls,
+        directory: Path,
+        base_offset: int,
+        config: TopicConfig,
+        *,
+        now_ms: int,
+        suffix: str = "",
+        open_files: OpenFiles = OPEN_FILES,
+    ) -> Self:
+        """Open a segment that exists; nothing but the size of its ``.log`` is read.
+
+        Raises:
+            FileNotFoundError: There is no ``.log``.
+        """
+        segment = cls(
+            directory, base_offset, config, now_ms=now_ms, suffix=suffix, open_files=open_files
+        )
+        segment.size = segment.log_path.stat().st_size
+        return segment
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        """Obey changed settings from the next append on; the jitter stays what it was drawn."""
+        self.config = config
+        longest = config.segment_ms
+        if config.is_compacted:
+            longest = min(longest, config.max_compaction_lag_ms)
+        self._roll_after_ms = longest - self._jitter_ms
+        self._note_full()
+
+    def should_roll(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
+        """Tell whether a batch has to go into a new segment (storage.md §4).
+
+        Time is that of the records: how far the batch is from the first one of the segment. Only if
+        that one has none, it is the age of this object. An empty segment rolls only for an offset
+        that it cannot express (KAFKA-6388).
+        """
+        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            return True
+        held = self.size
+        if not held:
+            return False
+        if held + size > self.config.segment_bytes or self._index_full:
+            return True
+        first = self._first_timestamp
+        if first == UNKNOWN:
+            first = self.first_batch_timestamp
+        waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        return waited > self._roll_after_ms
+
+    def append(self, buffer: "Buffer", size: int, last_offset: int, max_timestamp: int) -> int:
+        """Write one batch of ``size`` bytes, stamped already, and return its position.
+
+        An index entry is added when more than ``index.interval.bytes`` went by since the last one.
+        It names the batch's last offset and its start; the first batch never has one.
+
+        Raises:
+            OSError: Nothing of the batch counts as written.
+        """
+        position = self.size
+        fd = self._fd
+        if fd < 0:
+            fd = self._activate()
+        written = _pwrite(fd, buffer, position)
+        if written != size:
+            self._write_rest(buffer, written)
+        if max_timestamp > self._max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._offset_of_max_timestamp = last_offset
+        if self._since_index > self.config.index_interval_bytes:
+            self._add_index_entries(last_offset, position)
+        self._since_index += size
+        if not position:
+            self._first_timestamp = max_timestamp
+        self.size = position + size
+        return position
+
+    def append_aborted(self, transaction: AbortedTransaction) -> None:
+        """Add an entry to the transaction index; its marker is in this segment already."""
+        transaction_index.append(self.path(files.TRANSACTION_INDEX), [transaction])
+        if not self._has_aborted:
+            self._names_unsynced = True
+        self._has_aborted = True
+        self._aborted_unsynced = True
+
+    def seal(self) -> None:
+        """Stop being the active segment: the last time entry, in memory. `flush` does the rest."""
+        active = self._active
+        if active is not None:
+            active.add_time(self._max_timestamp, self._offset_of_max_timestamp)
+        self._sealed = True
+
+    def flush(self) -> None:
+        """Put everything up to the size at the call on the disk. Blocks.
+
+        The directory is fsynced when the names in it are new (KAFKA-3968). A sealed segment then
+        gives its memory back, and its descriptor to those kept for reading. Files that were deleted
+        or whose folder was renamed meanwhile need no flush (KAFKA-15391).
+        """
+        sealed = self._sealed
+        with suppress(FileNotFoundError):
+            file = self.file()
+            files.fsync(file.fileno())
+            self._write_indexes(fsync=True)
+            if self._aborted_unsynced:
+                self._aborted_unsynced = False
+                self._fsync_by_name(files.TRANSACTION_INDEX)
+            if self._names_unsynced:
+                self._names_unsynced = False
+                files.fsync_directory(self.directory)
+            if sealed and self._file is file:
+                self._open_files.put((self, files.LOG), file)
+        if sealed:
+            self._rest()
+
+    def close(self) -> None:
+        """Write the indexes with the last time entry, and let the files go. Idempotent.
+
+        Nothing is fsynced: a clean stop is `seal` and `flush`, which is durable.
+        """
+        self.seal()
+        self._write_indexes()
+        self._rest()
+
+    def delete(self) -> None:
+        """Unlink the files under whatever suffix they have. Slices on their way out go on."""
+        self._sealed = True
+        self._active = None
+        self._rest()
+        self.unlink()
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut the first batch that reaches ``offset``, and all after it; return the bytes cut.
+
+        Blocks. Nobody may be sending from there. The files are not fsynced.
+        """
+        found = self.locate(offset)
+        if found is None:
+            return 0
+        self._activate()
+        cut = self.size - found.position
+        self._cut_log(found.position)
+        active = self._active
+        if active is not None:
+            active.truncate(found.header.base_offset)
+        aborted = self.all_aborted_transactions()
+        kept = [entry for entry in aborted if entry.last_offset < offset]
+        if len(kept) != len(aborted):
+            transaction_index.rewrite(self.path(files.TRANSACTION_INDEX), kept)
+            self._has_aborted = None
+        self._since_index = 0
+        self._restore_maximum()
+        self._write_indexes(cut=True)
+        self._note_full()
+        return cut
+
+    def recover(
+        self,
+        producers: ProducerStateManager | None = None,
+        epochs: LeaderEpochs | None = None,
+    ) -> int:
+        """Check every batch, cut the log before the first bad one, rebuild the indexes. Blocks.
+
+        With ``producers``, standing at ``base_offset``, their state moves to the segment's end and
+        the transaction index is rebuilt too. ``epochs`` get new leader epochs in memory; call their
+        `flush` after the last segment. Returns the bytes cut. Nothing is fsynced.
+        """
+        aborted: list[AbortedTransaction] = []
+
+        def observe(header: BatchHeader, batch: memoryview) -> None:
+            if epochs is not None and header.leader_epoch > epochs.latest:
+                epochs.assign(header.leader_epoch, header.base_offset, write=False)
+            if producers is not None:
+                entry = producers.replay(header, batch)
+                if entry is not None:
+                    aborted.append(entry)
+
+        file = SegmentFile(files.open_file(self.log_path, write=True))
+        scan = scan_log(
+            file.fileno(), self.size, self.base_offset, self.config.index_interval_bytes, observe
+        )
+        self._adopt(scan, file)
+        cut = self.size - scan.end
+        if cut:
+            self._cut_log(scan.end)
+        if producers is not None:
+            producers.map_end_offset = scan.next_offset
+            transaction_index.rewrite(self.path(files.TRANSACTION_INDEX), aborted)
+            self._has_aborted = bool(aborted)
+            self._aborted_unsynced = bool(aborted)
+        self.close()
+        return cut
+
+    def _adopt(self, scan: Scan, file: SegmentFile) -> None:
+        """Become active with what a scan has found; the index files are emptied."""
+        for kind in (files.INDEX, files.TIME_INDEX):
+            os.close(files.create_file(self.path(kind)))
+        self._names_unsynced = True
+        self._active = scan.indexes
+        self._max_timestamp = scan.max_timestamp
+        self._offset_of_max_timestamp = scan.offset_of_max_timestamp
+        self._first_timestamp = scan.first_timestamp
+        self._since_index = scan.since_index
+        self._sealed = False
+        self._file = file
+        self._fd = file.fileno()
+        self._note_full()
+
+    def _activate(self) -> int:
+        """Open the ``.log`` to write and bring the indexes into memory, if that is not so yet."""
+        if self._fd >= 0:
+            return self._fd
+        file = SegmentFile(files.open_file(self.log_path, write=True))
+        if self._active is None:
+            offsets = self._read_index(files.INDEX, OFFSET_ENTRY.size)
+            times = self._read_index(files.TIME_INDEX, TIME_ENTRY.size)
+            self._active = ActiveIndexes(self.base_offset, offsets, times)
+        if self._max_timestamp == UNKNOWN:
+            self._load_max_timestamp()
+        self._since_index = 0
+        self._sealed = False
+        self._note_full()
+        self._file = file
+        self._fd = file.fileno()
+        return self._fd
+
+    def _read_index(self, kind: str, entry_size: int) -> bytes:
+        """Return the whole entries of an index file, creating one that is missing."""
+        try:
+            data = self.path(kind).read_bytes()
+        except FileNotFoundError:
+            os.close(files.create_file(self.path(kind)))
+            self._names_unsynced = True
+            return b""
+        return data[: len(data) - len(data) % entry_size]
+
+    def _write_rest(self, buffer: "Buffer", written: int) -> None:
+        """Write what the kernel left over; if that fails, leave no half batch behind."""
+        try:
+            files.write_all(self._fd, memoryview(buffer)[written:], self.size + written)
+        except OSError:
+            with suppress(OSError):
+                files.truncate(self._fd, self.size)
+            raise
+
+    def _add_index_entries(self, last_offset: int, position: int) -> None:
+        active = self._active
+        if active is not None:
+            active.add(last_offset, position)
+            active.add_time(self._max_timestamp, self._offset_of_max_timestamp)
+            self._since_index = 0
+            self._note_full()
+
+    def _note_full(self) -> None:
+        active = self._active
+        self._index_full = active is not None and active.is_full(self.config.segment_index_bytes)
+
+    def _write_indexes(self, *, fsync: bool = False, cut: bool = False) -> None:
+        """Write the entries that the files lack; ``cut`` what they have too much."""
+        active = self._active
+        if active is None:
+            return
+        for kind, entries in ((files.INDEX, active.offsets), (files.TIME_INDEX, active.times)):
+            data = entries.unwritten()
+            if not data and not cut:
+                continue
+            fd = files.open_file(self.path(kind), write=True)
+            try:
+                files.write_all(fd, data, entries.written)
+                entries.written += len(data)
+                if cut:
+                    files.truncate(fd, entries.written)
+                if fsync:
+                    files.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def _fsync_by_name(self, kind: str) -> None:
+        fd = files.open_file(self.path(kind))
+        try:
+            files.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _cut_log(self, size: int) -> None:
+        files.truncate(self._fd, size)
+        self.size = size
+        if not size:
+            self._first_timestamp = UNKNOWN
+
+    def _restore_maximum(self) -> None:
+        """Find the largest timestamp again: the last time entry, and the batches after it."""
+        self._load_max_timestamp()
+        position = 0
+        if self._max_timestamp >= 0:
+            position = self.offset_index().floor(self._offset_of_max_timestamp).position
+        for batch in self.batches(position):
+            if batch.header.max_timestamp > self._max_timestamp:
+                self._max_timestamp = batch.header.max_timestamp
+                self._offset_of_max_timestamp = batch.header.last_offset
+
+    def _rest(self) -> None:
+        """Let descriptor and memory go."""
+        self._fd = -1
+        self._file = None
+        self._active = None
+        self._index_full = False

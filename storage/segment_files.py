@@ -1,0 +1,94 @@
+"""The four files of a segment: where they are, opening them to read, renaming and deleting them."""
+
+import logging
+from pathlib import Path
+
+from storage import files
+from storage.segment_file import OpenFiles, SegmentFile
+
+_logger = logging.getLogger(__name__)
+
+_ATTEMPTS = 3
+
+
+class SegmentFiles:
+    """What the files of a segment have in common: folder, base offset and suffix.
+
+    Files may be renamed while others read. A reader that misses a file under the old name finds it
+    under the new one, and a file that is open stays readable whatever its name.
+    """
+
+    __slots__ = ("_moving_to", "_open_files", "base_offset", "directory", "suffix")
+
+    def __init__(
+        self, directory: Path, base_offset: int, suffix: str, open_files: OpenFiles
+    ) -> None:
+        self.directory = directory
+        self.base_offset = base_offset
+        self.suffix = suffix
+        self._moving_to = suffix  # differs from suffix only while the files are being renamed
+        self._open_files = open_files
+
+    @property
+    def log_path(self) -> Path:
+        """Return where the ``.log`` is."""
+        return self.path(files.LOG)
+
+    @property
+    def modified_ms(self) -> int:
+        """Return when the ``.log`` was last written, in ms since the epoch."""
+        return self.log_path.stat().st_mtime_ns // 1_000_000
+
+    def path(self, kind: str) -> Path:
+        """Return where the file of a kind, such as `files.INDEX`, is or would be."""
+        return self.directory / files.segment_file_name(self.base_offset, kind, self.suffix)
+
+    def open_to_read(self, kind: str) -> SegmentFile:
+        """Return a file, from those that are open if it is there.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+        """
+        file = self._open_files.get((self, kind))
+        if file is not None:
+            return file
+        for attempt in range(_ATTEMPTS):
+            for suffix in (self.suffix, self._moving_to):
+                path = self.directory / files.segment_file_name(self.base_offset, kind, suffix)
+                try:
+                    return self._open_files.open((self, kind), path)
+                except FileNotFoundError:
+                    if attempt == _ATTEMPTS - 1:
+                        raise
+        raise AssertionError  # the last attempt returned or raised
+
+    def change_suffix(self, suffix: str) -> None:
+        """Rename the files that exist, the ``.log`` first; the caller fsyncs the directory.
+
+        The order is what start-up relies on: no ``.log`` with the suffix of an unfinished swap
+        means that its data is in place (storage.md §7.7).
+        """
+        self._moving_to = suffix
+        for kind in files.SEGMENT_KINDS:
+            old = self.path(kind)
+            new = self.directory / files.segment_file_name(self.base_offset, kind, suffix)
+            try:
+                files.rename(old, new)
+            except FileNotFoundError:
+                if kind == files.LOG:
+                    _logger.warning("segment is gone before it was renamed file=%s", old)
+        self.suffix = suffix
+
+    def relocate(self, directory: Path) -> None:
+        """Follow the folder that was renamed."""
+        self.directory = directory
+
+    def unlink(self) -> None:
+        """Delete the files; those that are gone already are fine. Slices on their way out go on."""
+        for kind in files.SEGMENT_KINDS:
+            self.forget(kind)
+            files.unlink(self.path(kind))
+
+    def forget(self, kind: str) -> None:
+        """Keep a file open no longer than somebody reads it."""
+        self._open_files.forget((self, kind))

@@ -1,0 +1,106 @@
+"""The aborted transactions of a segment in marker order (Kafka: ``TransactionIndex``).
+
+    position  bytes  field
+           0      2  version, 0
+           2      8  producer id
+          10      8  first offset of the transaction's data
+          18      8  last offset: that of the abort marker
+          26      8  last stable offset once the marker was written
+
+The entry is in the segment that holds the marker. There is no file until the first abort. Entries
+are few, so a lookup reads them all.
+"""
+
+import os
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage import files
+
+ENTRY: Final = struct.Struct(">hqqqq")
+VERSION: Final = 0
+
+
+class AbortedTransaction(NamedTuple):
+    """One aborted transaction; both offsets are inclusive."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class AbortedLookup(NamedTuple):
+    """What a fetch has to know; ``is_complete``: no later segment can add to it."""
+
+    transactions: list[AbortedTransaction]
+    is_complete: bool
+
+
+def encode(transaction: AbortedTransaction) -> bytes:
+    """Return the bytes of an entry."""
+    return ENTRY.pack(VERSION, *transaction)
+
+
+def read(path: Path) -> list[AbortedTransaction]:
+    """Return all entries of a file; a missing file has none, a torn last entry does not count."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    whole = len(data) - len(data) % ENTRY.size
+    return [AbortedTransaction(*entry[1:]) for entry in ENTRY.iter_unpack(data[:whole])]
+
+
+def append(path: Path, transactions: Iterable[AbortedTransaction]) -> None:
+    """Add entries at the end of a file, creating it. Does not fsync."""
+    fd = files.open_file(path, create=True)
+    try:
+        size = os.fstat(fd).st_size
+        files.write_all(fd, b"".join(map(encode, transactions)), size - size % ENTRY.size)
+    finally:
+        os.close(fd)
+
+
+def rewrite(path: Path, transactions: list[AbortedTransaction]) -> None:
+    """Give a file exactly these entries; none of them, no file."""
+    if not transactions:
+        files.unlink(path)
+        return
+    os.close(files.create_file(path))
+    append(path, transactions)
+
+
+def find_aborted(
+    transactions: Iterable[AbortedTransaction], fetch_offset: int, upper_offset: int
+) -> AbortedLookup:
+    """Return those that overlap ``fetch_offset`` (inclusive) to ``upper_offset`` (exclusive).
+
+    An entry whose last stable offset is at or above ``upper_offset`` ends the search: every later
+    abort began at or above it.
+    """
+    found = []
+    for transaction in transactions:
+        if transaction.last_offset >= fetch_offset and transaction.first_offset < upper_offset:
+            found.append(transaction)
+        if transaction.last_stable_offset >= upper_offset:
+            return AbortedLookup(found, is_complete=True)
+    return AbortedLookup(found, is_complete=False)
+
+
+def find_damage(path: Path, base_offset: int) -> str | None:
+    """Return what is wrong with a file, None if nothing is or there is none."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    if len(data) % ENTRY.size:
+        return f"its length {len(data)} is no multiple of {ENTRY.size}"
+    for number, (version, _, _, last_offset, _) in enumerate(ENTRY.iter_unpack(data)):
+        if version > VERSION:
+            return f"entry {number} has version {version}"
+        if last_offset < base_offset:
+            return f"entry {number} ends at {last_offset}, below the segment"
+    return None
