@@ -36,7 +36,7 @@ def start_faults(server: ServerConfig) -> list[tuple[str, str]]:
     """Return what keeps a broker from starting, each with the setting to look at."""
     faults = [("listeners", fault) for fault in _binding_faults(server)]
     if not faults:
-        faults += [("advertised.listeners", fault) for fault in _advertising_faults(server)]
+        faults += _advertising_faults(server)
     try:
         _ = server.http_address
     except ValueError as error:
@@ -55,12 +55,12 @@ def _binding_faults(server: ServerConfig) -> list[str]:
     return [] if bound else ["listeners has only listeners of a controller; add one for clients"]
 
 
-def _advertising_faults(server: ServerConfig) -> list[str]:
+def _advertising_faults(server: ServerConfig) -> list[tuple[str, str]]:
     name = "advertised.listeners" if server.advertised_listeners else "listeners"
     try:
         _ = server.advertised
     except ValueError as error:
-        return [f"{name} {error}"]
+        return [(name, f"{name} {error}")]
     return []
 
 

@@ -172,8 +172,7 @@ class Layers:
         for setting in TOPIC.values():
             name = self._first(setting.synonyms)
             if name is not None:
-                value = self._read(name, faults)
-                topic[setting.attribute] = topic_value(name, value)
+                topic[setting.attribute] = topic_value(name, self._read(name, faults))
         server: dict[str, Any] = {}
         for setting in SERVER.values():
             name = self._first((setting.name, *setting.synonyms))

@@ -25,7 +25,7 @@ def topic_value(name: str, value: Any) -> Any:
 
     Kafka takes every negative duration for "no limit", whatever its unit.
     """
-    if name.endswith((".ms", ".hours", ".minutes")):
+    if value is not None and name.endswith((".ms", ".hours", ".minutes")):
         return max(-1, value * unit(name))
     return value
 

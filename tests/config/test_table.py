@@ -1,0 +1,97 @@
+"""The table against what Apache Kafka 4.3.1 has."""
+
+from config.keys import Kind
+from config.known import known_settings
+from config.sources import variables
+from config.table import BROKER, SYNONYMS, TOPIC, topic_value
+from config.topic import TopicConfig
+from config.values import text_of
+
+OUR_OWN_DEFAULTS = {
+    "broker.id",  # the id is 1 where Kafka wants one given
+    "controller.listener.names",  # Kafka wants it given
+    "listener.security.protocol.map",  # the same map in another order
+    "listeners",  # loopback until told otherwise
+    "log.dir",  # under the working directory
+    "log.dirs",  # likewise
+    "node.id",
+}
+
+
+def test_topic_defaults_are_kafkas() -> None:
+    """Every topic setting that is obeyed is one of Kafka's, with its type and default."""
+    known = known_settings("topic")
+
+    for name, setting in TOPIC.items():
+        assert setting.kind is known[name].kind, name
+        assert text_of(setting.kind, setting.default) == known[name].default, name
+
+
+def test_broker_defaults_are_kafkas_but_for_a_few() -> None:
+    """Every broker setting is Kafka's with its type and default, ours, or on a short list."""
+    known = known_settings("broker")
+
+    for name, setting in BROKER.items():
+        if setting.ours:
+            assert name not in known
+        elif name not in OUR_OWN_DEFAULTS:
+            assert setting.kind is known[name].kind, name
+            assert text_of(setting.kind, setting.default) == known[name].default, name
+
+
+def test_nothing_is_altered_live_that_kafka_does_not_alter() -> None:
+    """A setting is alterable only if Kafka's is, for all brokers."""
+    known = known_settings("broker")
+
+    for name, setting in BROKER.items():
+        if setting.dynamic:
+            assert known[name].alterable == "cluster", name
+
+
+def test_every_topic_setting_has_a_broker_synonym() -> None:
+    """Each topic setting gets its default from the broker, the first name can be altered live."""
+    for setting in TOPIC.values():
+        assert setting.synonyms
+        assert BROKER[setting.synonyms[0]].dynamic
+
+
+def test_only_the_last_synonym_has_the_default() -> None:
+    """log.retention.hours is 168 and log.retention.ms is not set, as in Kafka."""
+    assert SYNONYMS["log.retention.hours"].default == 168
+    assert SYNONYMS["log.retention.hours"].kind is Kind.INT
+    assert SYNONYMS["log.retention.minutes"].default is None
+    assert SYNONYMS["log.retention.ms"].default is None
+    assert SYNONYMS["log.roll.jitter.hours"].default == 0
+
+
+def test_durations_are_converted_and_negative_ones_mean_none() -> None:
+    """Hours and minutes become milliseconds; any negative duration is no limit."""
+    assert topic_value("log.retention.hours", 2) == 7_200_000
+    assert topic_value("log.retention.minutes", 3) == 180_000
+    assert topic_value("log.retention.hours", -5) == -1
+    assert topic_value("log.retention.bytes", -5) == -5
+
+
+def test_each_setting_has_a_variable_of_its_own() -> None:
+    """No two settings, obeyed or kept, share an environment variable."""
+    names = set(BROKER) | set(known_settings("broker"))
+
+    assert set(variables().values()) == names
+
+
+def test_every_setting_is_documented() -> None:
+    """Each setting says in a sentence what it does."""
+    for setting in (*TOPIC.values(), *BROKER.values()):
+        assert setting.documentation.endswith("."), setting.name
+
+
+def test_policy_and_clock_are_asked_by_name() -> None:
+    """The questions that hot paths ask have properties."""
+    both = TopicConfig(cleanup_policy=("compact", "delete"), message_timestamp_type="LogAppendTime")
+
+    assert both.is_compacted
+    assert both.is_deleted
+    assert both.is_log_append_time
+    assert not TopicConfig().is_compacted
+    assert TopicConfig().is_deleted
+    assert not TopicConfig().is_log_append_time
