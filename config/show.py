@@ -1,0 +1,18 @@
+"""What `siltstone config` prints: every effective value of the broker, and where it comes from."""
+
+from collections.abc import Iterator
+
+from config.describe import ConfigRow, describe_broker
+from config.layers import Layers
+
+
+def show(layers: Layers) -> Iterator[str]:
+    """Yield a line for each setting, by name; secrets are left out."""
+    for row in describe_broker(layers):
+        yield f"{row.name} = {_shown(row)}  ({row.where})"
+
+
+def _shown(row: ConfigRow) -> str:
+    if row.sensitive:
+        return "(hidden)"
+    return "(none)" if row.value is None else row.value
