@@ -1,0 +1,91 @@
+# The front door. Each target sets up .venv by itself and does nothing twice.
+#
+#   make run          the broker, in the foreground
+#   make test         every test; what this machine lacks is listed at the end
+#   make check        format, lint and types
+#   make bench        the hot paths in figures
+#   make crash        a longer crash campaign: make crash KILLS=2000 SEED=7
+#   make docs         write the generated documents and the sample server.yaml
+#   make image-check  build the container image without an engine and run it
+#   make jars         Apache Kafka's jars from Maven, for the tests that need them
+#   make lock         uv.lock and the requirements.lock files, after a change of dependencies
+#   make clean        take away what these targets made
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+BIN := .venv/bin
+CODE := broker protocol storage cleaner config
+KERNELS_IN := $(filter %.py %.pxd %.h,$(wildcard $(foreach folder,$(CODE) protocol/records,$(folder)/_[kn]*)))
+ARGS ?=
+
+# CI must not pass on slow fallbacks; elsewhere a machine without a C compiler still works.
+ifeq ($(CI),true)
+export KERNELS ?= require
+endif
+
+.PHONY: help run setup test check bench crash docs image-check jars lock clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+.venv/.environment: pyproject.toml uv.lock requirements.lock
+	@if command -v uv >/dev/null; then \
+	  uv sync --quiet --locked --extra test --no-install-project --python '$(PYTHON)'; \
+	else \
+	  $(PYTHON) -m venv .venv; \
+	  $(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock; \
+	fi
+	@touch $@
+
+.venv/.installed: .venv/.environment hatch_build.py $(KERNELS_IN)
+	@if command -v uv >/dev/null; then \
+	  uv pip install --quiet --python $(BIN)/python --no-deps --reinstall-package siltstone --editable .; \
+	else \
+	  $(BIN)/python -m pip install --quiet --no-deps --force-reinstall --editable .; \
+	fi
+	@touch $@
+
+setup: .venv/.installed
+
+run: setup
+	@exec $(BIN)/siltstone serve $(ARGS)
+
+test: setup
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy .
+
+bench: setup
+	@$(BIN)/python -m bench $(ARGS)
+
+KILLS ?= 1000
+crash: setup
+	@CRASH_KILLS=$(KILLS) CRASH_SEED=$(SEED) $(BIN)/python -m pytest tests/crash --timeout 0 $(ARGS)
+
+docs: setup
+	@$(BIN)/python -m config.documents
+
+image-check:
+	@docker/check
+
+jars:
+	@tests/kafka/jars.sh
+
+lock:
+	@uv lock
+	@uv export --quiet --locked --extra test --no-emit-project --no-header --no-annotate \
+	  --output-file requirements.lock
+	@uv export --quiet --locked --no-emit-project --no-header --no-annotate \
+	  --output-file docker/requirements.lock
+
+clean:
+	@rm -rf .venv .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find $(CODE) tests bench examples -name __pycache__ -prune -exec rm -rf {} +
+	@find $(CODE) \( -name '_kernels*.so' -o -name '_kernels.c' \) -delete

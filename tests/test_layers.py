@@ -1,0 +1,93 @@
+"""The layers: who may import whom, read from every file's imports."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("broker", "cleaner", "storage", "protocol", "config")
+
+MAY_IMPORT = {
+    "broker": {"broker", "cleaner", "storage", "protocol", "config"},
+    "cleaner": {"cleaner", "storage", "protocol.records", "protocol.errors", "config"},
+    "storage": {
+        "storage", "protocol.records", "protocol.errors", "protocol.parts", "protocol.names", "config",
+    },
+    "protocol": {"protocol"},
+    "config": {"config"},
+}  # fmt: skip
+NEVER = {
+    "broker": set(),
+    "cleaner": {"asyncio", "uvloop", "prometheus_client"},
+    "storage": {"asyncio", "uvloop", "prometheus_client"},
+    "protocol": {
+        "asyncio", "uvloop", "prometheus_client", "socket", "ssl", "select", "selectors",
+        "threading", "concurrent", "logging", "time", "tempfile", "mmap",
+    },
+    "config": {"asyncio", "uvloop", "prometheus_client", "kio"},
+}  # fmt: skip
+CLOCKS = {("time", "time"), ("time", "monotonic"), ("time", "time_ns"), ("time", "monotonic_ns")}
+
+
+class Import(NamedTuple):
+    """One imported module and where it is imported."""
+
+    module: str
+    where: str
+
+
+def sources(package: str) -> list[Path]:
+    """Return every Python file of a package."""
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def imports(package: str) -> Iterator[Import]:
+    """Yield every import of a package; `from a import b` is a.b where that is a module."""
+    for path in sources(package):
+        for node in ast.walk(ast.parse(path.read_text(), path.name)):
+            where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.Import):
+                for name in node.names:
+                    yield Import(name.name, where)
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{where}: a relative import"
+                for name in node.names:
+                    yield Import(f"{node.module}.{name.name}", where)
+
+
+def within(module: str, allowed: set[str]) -> bool:
+    """Tell whether a module is one of the allowed or inside one."""
+    return any(module == name or module.startswith(f"{name}.") for name in allowed)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_arrows_point_down(package: str) -> None:
+    """A package imports of ours only what the architecture draws below it."""
+    ours = [each for each in imports(package) if each.module.partition(".")[0] in PACKAGES]
+
+    assert [each for each in ours if not within(each.module, MAY_IMPORT[package])] == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_lower_layers_stay_free_of_the_world(package: str) -> None:
+    """The loop stays in broker, metrics stay in broker, and protocol has no I/O at all."""
+    assert [each for each in imports(package) if within(each.module, NEVER[package])] == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_nobody_looks_at_the_clock(package: str) -> None:
+    """Time is a value that is handed in: only storage/clock.py asks the system for it."""
+    looks = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sources(package)
+        if path != ROOT / "storage" / "clock.py"
+        for node in ast.walk(ast.parse(path.read_text(), path.name))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and (node.value.id, node.attr) in CLOCKS
+    ]
+
+    assert looks == []

@@ -1,0 +1,154 @@
+"""What is built and shipped, and that the three lists of dependencies are one."""
+
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = {"broker", "protocol", "storage", "cleaner", "config"}
+LOCKS = {"requirements.lock": ["test"], "docker/requirements.lock": []}
+BUILD = """
+import sys
+from hatchling.build import build_sdist, build_wheel
+build_wheel(sys.argv[1])
+build_sdist(sys.argv[1])
+"""
+
+
+def normal(name: str) -> str:
+    """Return a distribution's name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the source archive of what git knows or would add here, built once."""
+    folder = tmp_path_factory.mktemp("dist")
+    tree = tmp_path_factory.mktemp("tree")
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            (tree / name).write_bytes((ROOT / name).read_bytes())
+    subprocess.run(
+        [sys.executable, "-c", BUILD, str(folder)],
+        cwd=tree,
+        check=True,
+        env={"KERNELS": "off", "PATH": "/usr/bin:/bin"},
+    )
+    return folder
+
+
+def test_wheel_holds_our_packages_and_nothing_else(built: Path) -> None:
+    """The top-level names of the wheel are the five packages and its metadata."""
+    (wheel,) = built.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+
+    tops = {name.partition("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == PACKAGES
+    assert "config/server.yaml" in names
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+
+
+def test_wheel_announces_the_console_script(built: Path) -> None:
+    """Installing the wheel gives the command `siltstone`."""
+    (wheel,) = built.glob("*.whl")
+    archive = zipfile.ZipFile(wheel)
+    (entries,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
+
+    assert "siltstone = broker.__main__:main" in archive.read(entries).decode()
+
+
+def test_source_archive_can_build_the_kernels(built: Path) -> None:
+    """The source archive holds the build hook and the kernels' sources, and nothing built."""
+    (archive,) = built.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        names = {name.partition("/")[2] for name in opened.getnames()}
+
+    assert {"pyproject.toml", "hatch_build.py", "LICENSE", "README.md"} <= names
+    assert {"protocol/records/_kernels.py", "protocol/records/_kernels.pxd"} <= names
+    assert not [name for name in names if name.endswith((".so", ".c"))]
+
+
+def test_uv_lock_follows_pyproject() -> None:
+    """uv.lock was made from the dependencies that pyproject.toml names."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = {(*_split(text), "") for text in project["dependencies"]} | {
+        (*_split(text), extra)
+        for extra, texts in project["optional-dependencies"].items()
+        for text in texts
+    }
+
+    locked = {
+        (
+            normal(each["name"]),
+            each.get("specifier", ""),
+            _extra(each.get("marker", "")),
+        )
+        for each in _locked()["siltstone"]["metadata"]["requires-dist"]
+    }
+
+    assert locked == wanted
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_requirements_are_exported_from_uv_lock(name: str) -> None:
+    """What pip installs has the versions and the hashes that uv would install."""
+    packages = _locked()
+    wanted = {}
+    for dependency in _reachable(packages, LOCKS[name]):
+        locked = packages[dependency]
+        files = [*locked.get("wheels", []), *([locked["sdist"]] if "sdist" in locked else [])]
+        wanted[dependency] = (locked["version"], {each["hash"] for each in files})
+
+    lines = (ROOT / name).read_text().replace("\\\n", "").splitlines()
+    found = {}
+    for line in filter(None, lines):
+        requirement, *hashes = line.split(" --hash=")
+        package, version = requirement.partition(";")[0].strip().split("==")
+        found[package] = (version, {each.strip() for each in hashes})
+
+    assert found == wanted
+
+
+def _split(requirement: str) -> tuple[str, str]:
+    match = re.match(r"([\w.-]+)(.*)", requirement)
+    assert match is not None
+    return normal(match[1]), ",".join(sorted(match[2].split(","), reverse=True))
+
+
+def _extra(marker: str) -> str:
+    match = re.search(r"extra == '(\w+)'", marker)
+    return match[1] if match else ""
+
+
+def _locked() -> dict[str, dict[str, Any]]:
+    lock = tomllib.loads((ROOT / "uv.lock").read_text())
+    return {each["name"]: each for each in lock["package"]}
+
+
+def _reachable(packages: dict[str, dict[str, Any]], extras: list[str]) -> set[str]:
+    own = packages["siltstone"]
+    waiting = [*own["dependencies"]]
+    for extra in extras:
+        waiting += own["optional-dependencies"][extra]
+    found: set[str] = set()
+    while waiting:
+        name = waiting.pop()["name"]
+        if name not in found:
+            found.add(name)
+            waiting += packages[name].get("dependencies", [])
+    return found
