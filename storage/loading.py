@@ -1,0 +1,117 @@
+"""Finding and opening the partition folders of the log directories when the broker starts."""
+
+import logging
+import os
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from storage.log_directory import LogDirectory, LogDirError
+from storage.recovery import LoadedPartition, PartitionFolder, load_partition
+from storage.topic_partition import FolderState, TopicPartition, parse_folder
+
+_KRAFT_METADATA = TopicPartition("__cluster_metadata", 0)
+_NOT_OURS = frozenset({"remote-log-index-cache", "lost+found"})
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFolder:
+    """A folder that by its name holds a partition."""
+
+    topic_partition: TopicPartition
+    directory: LogDirectory
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFolders:
+    """What lies in the log directories: partitions, and folders whose deletion was begun."""
+
+    live: dict[TopicPartition, FoundFolder] = field(default_factory=dict)
+    doomed: list[Path] = field(default_factory=list)
+
+
+def find_folders(directories: Sequence[LogDirectory]) -> FoundFolders:
+    """List the partition folders; what is not one is left alone with a line in the log. Blocks.
+
+    Kafka refuses to start beside a folder whose name it does not understand; we have no reason to.
+
+    Raises:
+        LogDirError: A directory can not be listed, or two of them hold the same partition.
+    """
+    found = FoundFolders()
+    for directory in directories:
+        try:
+            with os.scandir(directory.path) as entries:
+                names = sorted(entry.name for entry in entries if entry.is_dir())
+        except OSError as error:
+            raise LogDirError(
+                f"log directory {directory.path} can not be listed ({error}); check the disk"
+            ) from error
+        for name in names:
+            _note(found, directory, name)
+    return found
+
+
+def _note(found: FoundFolders, directory: LogDirectory, name: str) -> None:
+    """Sort one folder in by its name."""
+    path = directory.path / name
+    try:
+        topic_partition, state = parse_folder(name)
+    except ValueError:
+        if name not in _NOT_OURS:
+            _logger.warning("folder is left alone: it is no partition's folder=%s", path)
+        return
+    if state is FolderState.DELETE:
+        found.doomed.append(path)
+    elif state is not FolderState.LIVE:
+        _logger.warning("folder is left alone: its name ends in %s folder=%s", state, path)
+    elif topic_partition != _KRAFT_METADATA:
+        other = found.live.get(topic_partition)
+        if other is not None:
+            raise LogDirError(
+                f"partition {topic_partition} is in two log directories, {other.path} and {path}; "
+                "move one of them away"
+            )
+        found.live[topic_partition] = FoundFolder(topic_partition, directory, path)
+
+
+def load_folders(
+    folders: Sequence[PartitionFolder], *, threads: int, now_ms: int
+) -> list[LoadedPartition]:
+    """Open partitions, ``threads`` of each directory at a time. Blocks.
+
+    The threads pay off after a crash, when they are in the kernel's and the disk's hands; a clean
+    start is Python's work and needs one.
+
+    Raises:
+        LogDirError: A partition can not be opened.
+    """
+    per_directory: dict[Path, list[PartitionFolder]] = {}
+    for folder in folders:
+        per_directory.setdefault(folder.directory.path, []).append(folder)
+    loaded: list[Future[LoadedPartition]] = []
+    pools = []
+    for path, group in per_directory.items():
+        workers = 1 if group[0].directory.was_clean else threads
+        pool = ThreadPoolExecutor(workers, thread_name_prefix=f"recovery-{path.name}")
+        pools.append(pool)
+        loaded += [pool.submit(_load, folder, now_ms) for folder in group]
+    try:
+        return [future.result() for future in loaded]
+    finally:
+        for pool in pools:
+            pool.shutdown(cancel_futures=True)
+
+
+def _load(folder: PartitionFolder, now_ms: int) -> LoadedPartition:
+    try:
+        return load_partition(folder, now_ms)
+    except OSError as error:
+        raise LogDirError(
+            f"partition folder {folder.path} can not be opened ({error}); check the disk and the "
+            "rights, or move the folder away"
+        ) from error

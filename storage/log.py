@@ -1,0 +1,411 @@
+"""One partition: segments that grow at one end and are read anywhere (Kafka: ``UnifiedLog``).
+
+Appends run on the event loop and end in the page cache; whatever waits for the disk is handed to
+the background thread or called from an io thread. What retention deletes is decided in
+`storage.retention`, opening after a crash is `storage.recovery`, lookups by time are
+`storage.timestamp_lookup`.
+"""
+
+import logging
+import threading
+from struct import Struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from protocol.errors import OffsetOutOfRange, PolicyViolation
+from protocol.records.batch import CONTROL
+from storage import files
+from storage.log_reader import LogReader
+from storage.log_view import find_index
+from storage.markers import read_marker
+from storage.partition_metadata import PartitionMetadata
+from storage.producer_state import Origin
+from storage.readable_log import ReadableLog
+from storage.retention import find_doomed
+from storage.segment import LogSegment
+
+if TYPE_CHECKING:
+    import uuid
+    from pathlib import Path
+
+    from config.topic import TopicConfig
+    from storage.log_services import LogServices
+    from storage.recovery import LoadedPartition
+    from storage.validation import ValidatedBatch
+
+_logger = logging.getLogger(__name__)
+
+HIGH_WATERMARK = -1
+"""The offset by which DeleteRecords means all there is."""
+
+WRITE_BACK_BYTES = 16 << 20
+"""Appended bytes after which the kernel is asked to start writing them (performance.md §2)."""
+
+_STAMP = Struct(">qii")  # base offset, length, partition leader epoch: none is covered by the CRC
+_LENGTH_OVERHEAD = 12
+
+
+class AppendResult(NamedTuple):
+    """Where a batch went; a duplicate: where it went the first time.
+
+    ``flush_due`` asks the caller to await `Log.flush` on an io thread before it answers.
+    """
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool
+    flush_due: bool
+
+
+class Log(ReadableLog):
+    """A partition's segments, offsets, producers and leader epochs.
+
+    The event loop is the only one that appends, rolls, retains and changes settings; ``lock`` is
+    for the few others that touch the same memory, and nobody holds it while waiting for the disk.
+    A crash loses at most what was not fsynced: recovery begins at the recovery point, which moves
+    only after an fsync, and cuts a torn end. Recovery point <= log end offset.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_flush_lock",
+        "_services",
+        "_unwritten",
+        "batches_in",
+        "bytes_in",
+        "bytes_out",
+        "config",
+        "last_flush_ms",
+        "lock",
+        "path",
+        "records_in",
+        "recovery_point",
+        "size",
+        "waiters",
+    )
+
+    def __init__(self, loaded: "LoadedPartition", services: "LogServices") -> None:
+        super().__init__(loaded)
+        self._services = services
+        self.path = loaded.folder.path  # changes when the folder is renamed for deletion
+        self.config = loaded.folder.config  # loop only; a new value replaces it
+        self.lock = threading.Lock()
+        self._flush_lock = threading.Lock()  # held across fsync; the loop never takes it
+        self.recovery_point = loaded.recovery_point  # guarded by: lock; read by anyone
+        self.size = sum(segment.size for segment in loaded.segments)  # likewise
+        self.last_flush_ms = services.clock.now_ms()
+        self._unwritten = 0  # bytes since write-back was last started
+        self.bytes_in = 0
+        self.records_in = 0
+        self.batches_in = 0
+        self.bytes_out = 0  # whoever sends a read adds to it
+        self.waiters: list[Any] = []  # loop only, owned by broker.waiting
+
+    def append(self, batch: "ValidatedBatch", origin: Origin = Origin.CLIENT) -> AppendResult:
+        """Stamp a validated batch with its offsets and write it, as far as the page cache.
+
+        The order is Kafka's: roll, producer check, write, end offset, producer state. If the
+        write fails the segment is cut back, the directory goes offline and the log is as it was.
+
+        Raises:
+            OutOfOrderSequence: Or another refusal of `ProducerStateManager.check`.
+            KafkaStorageError: The directory failed, now or before.
+        """
+        size = batch.size
+        with self.lock:
+            if self._closed or self.directory.failure is not None:
+                raise self._refusal()
+            base_offset = self.log_end_offset
+            last_offset = base_offset + batch.last_offset_delta
+            segments = self._view[1]
+            segment = segments[-1]
+            try:
+                now_ms = self._services.clock.now_ms()
+                if segment.should_roll(size, batch.max_timestamp, last_offset, now_ms):
+                    segment = self._roll()
+                    segments = self._view[1]
+                if batch.producer_id >= 0:
+                    repeated = self._check_producer(batch, origin)
+                    if repeated is not None:
+                        return repeated
+                buffer = batch.buffer
+                _STAMP.pack_into(buffer, 0, base_offset, size - _LENGTH_OVERHEAD, self.leader_epoch)
+                segment.append(buffer, size, last_offset, batch.max_timestamp)
+            except OSError as error:
+                raise self.directory.fail(error) from error
+            end_offset = last_offset + 1
+            self._view = (end_offset, segments, segment.size)
+            self.log_end_offset = end_offset
+            if batch.producer_id >= 0:
+                self._note_producer(batch, base_offset, segment)
+            self.size += size
+            self.bytes_in += size
+            self.records_in += batch.count
+            self.batches_in += 1
+            self._unwritten += size
+            if self._unwritten >= WRITE_BACK_BYTES:
+                self._start_write_back(segment)
+            return AppendResult(
+                base_offset,
+                last_offset,
+                batch.log_append_time_ms,
+                self.log_start_offset,
+                False,
+                end_offset - self.recovery_point >= self.config.flush_messages,
+            )
+
+    def _check_producer(self, batch: "ValidatedBatch", origin: Origin) -> AppendResult | None:
+        """Return the answer to a batch that was sent again; refuse one that may not be written."""
+        if batch.attributes & CONTROL:
+            marker = read_marker(batch.buffer)
+            if marker is not None:
+                self.producers.check_marker(batch, marker, origin)
+            return None
+        first = self.producers.check(batch, origin)
+        if first is None:
+            return None
+        return AppendResult(
+            first.first_offset,
+            first.last_offset,
+            first.timestamp,
+            self.log_start_offset,
+            duplicate=True,
+            flush_due=False,
+        )
+
+    def _note_producer(
+        self, batch: "ValidatedBatch", base_offset: int, segment: LogSegment
+    ) -> None:
+        """Take a written batch into the producer state, an aborted transaction into its index."""
+        if not batch.attributes & CONTROL:
+            self.producers.update(batch, base_offset)
+            return
+        marker = read_marker(batch.buffer)
+        if marker is None:
+            return
+        aborted = self.producers.update_marker(batch, marker, base_offset)
+        if aborted is not None:
+            with self._translated():
+                segment.append_aborted(aborted)
+
+    def roll(self) -> None:
+        """Start a new segment at the log end offset, unless the active one is empty."""
+        with self.lock:
+            if self._view[1][-1].size:
+                self._roll()
+
+    def _roll(self) -> LogSegment:
+        """Start a new active segment; the caller holds the lock.
+
+        The old one's last index entries, its fsync and the producer snapshot are the background's
+        work; only after them does the recovery point move, so a crash in between finds all of it
+        again.
+        """
+        end_offset, segments, _ = self._view
+        active = segments[-1]
+        segment = LogSegment.create(
+            self.path, end_offset, self.config, now_ms=self._services.clock.now_ms()
+        )
+        active.seal()
+        snapshot = self.producers.capture(end_offset)
+        self._view = (end_offset, (*segments, segment), 0)
+        self._unwritten = 0
+
+        def finish() -> None:
+            if snapshot is not None and not self._closed:
+                with self._translated():
+                    snapshot.write(fsync=True)
+            self.flush(end_offset)
+
+        self._services.background.submit("flush of a rolled segment", finish)
+        return segment
+
+    def _start_write_back(self, segment: LogSegment) -> None:
+        position = max(0, segment.size - self._unwritten)
+        self._services.background.write_back(segment.file(), position, self._unwritten)
+        self._unwritten = 0
+
+    def delete_records(self, offset: int) -> int:
+        """Raise the log start offset and return it; `HIGH_WATERMARK` means all there is.
+
+        Whole segments below go with the next retention. A stop that is not clean can lose it, as
+        Kafka's can: it is durable with the next checkpoint of log start offsets.
+
+        Raises:
+            PolicyViolation: The topic's ``cleanup.policy`` has no ``delete``.
+            OffsetOutOfRange: The offset is negative or above the high watermark.
+        """
+        if not self.config.is_deleted:
+            raise PolicyViolation(
+                f"records of {self.topic_partition} can not be deleted: its cleanup.policy has no "
+                "delete"
+            )
+        with self.lock:
+            if self._closed or self.directory.failure is not None:
+                raise self._refusal()
+            end_offset = self.log_end_offset
+            start_offset = end_offset if offset == HIGH_WATERMARK else offset
+            if not 0 <= start_offset <= end_offset:
+                raise OffsetOutOfRange(
+                    f"records of {self.topic_partition} below {offset} can not be deleted: "
+                    f"its high watermark is {end_offset}"
+                )
+            if start_offset > self.log_start_offset:
+                self._start_at(start_offset)
+            return self.log_start_offset
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Delete the oldest segments that retention dooms, and return how many.
+
+        If all go, the log rolls first, so that an empty segment at the log end offset stays. The
+        files get their suffix in the background and are unlinked after ``file.delete.delay.ms``;
+        a start in between finds them by the suffix, or loads them once more and deletes them
+        again.
+        """
+        if self._closed or self.directory.failure is not None:
+            return 0
+        try:
+            doomed = find_doomed(
+                self.segments,
+                self.config,
+                now_ms=now_ms,
+                log_start_offset=self.log_start_offset,
+            )
+            if not doomed:
+                return 0
+            count = sum(each.segments for each in doomed)
+            with self.lock:
+                if count == len(self.segments):
+                    self._roll()
+                gone = self._drop(count)
+        except OSError as error:
+            raise self.directory.fail(error) from error
+        _logger.info(
+            "segments deleted partition=%s count=%d bytes=%d log_start_offset=%d reason=%r",
+            self.topic_partition,
+            count,
+            sum(segment.size for segment in gone),
+            self.log_start_offset,
+            ", ".join(each.reason for each in doomed),
+        )
+        return count
+
+    def _drop(self, count: int) -> tuple[LogSegment, ...]:
+        """Take the oldest segments out of the view; the caller holds the lock."""
+        end_offset, segments, end_position = self._view
+        gone, kept = segments[:count], segments[count:]
+        if kept[0].base_offset > self.log_start_offset:
+            self._start_at(kept[0].base_offset)
+        self._view = (end_offset, kept, end_position)
+        self._reader = LogReader()
+        self.size -= sum(segment.size for segment in gone)
+        snapshots = [self.producers.mark_snapshot_deleted(each.base_offset) for each in gone]
+        delay_ms = self.config.file_delete_delay_ms
+
+        def unlink() -> None:
+            with self._translated():
+                for segment in gone:
+                    segment.unlink()
+                for path in snapshots:
+                    if path is not None:
+                        files.unlink(path)
+
+        def rename() -> None:
+            with self._translated():
+                for segment in gone:
+                    segment.change_suffix(files.DELETED)
+            self._services.deletions.schedule(delay_ms, unlink)
+
+        self._services.background.submit("renaming of deleted segments", rename)
+        return gone
+
+    def _start_at(self, offset: int) -> None:
+        """Raise the log start offset; the caller holds the lock."""
+        self.log_start_offset = offset
+        self.recovery_point = max(self.recovery_point, offset)
+
+        def trim() -> None:
+            with self._translated():
+                self.epochs.truncate_start(offset)
+
+        self._services.background.submit("trimming of leader epochs", trim)
+
+    def flush(self, upto: int | None = None) -> None:
+        """Wait until all below ``upto`` (exclusive; all there is) is on the disk. Blocks.
+
+        The recovery point moves afterwards. May be called by several threads at a time.
+        """
+        if self.directory.failure is not None:
+            raise self._refusal()
+        with self._flush_lock:
+            end_offset, segments, _ = self._view
+            target = end_offset if upto is None else min(upto, end_offset)
+            if target <= self.recovery_point:
+                return
+            first = find_index(segments, self.recovery_point)
+            with self._translated():
+                for segment in segments[first:]:
+                    if segment.base_offset < target:
+                        segment.flush()
+            with self.lock:
+                self.recovery_point = max(self.recovery_point, target)
+            self.last_flush_ms = self._services.clock.now_ms()
+
+    def assign_topic_id(self, topic_id: "uuid.UUID") -> None:
+        """Write the topic's id into ``partition.metadata``. Blocks."""
+        with self._translated():
+            PartitionMetadata(topic_id=topic_id).write(self.path)
+        self.topic_id = topic_id
+
+    def reconfigure(self, config: "TopicConfig") -> None:
+        """Obey other settings from the next append on."""
+        with self.lock:
+            self.config = config
+            for segment in self._view[1]:
+                segment.reconfigure(config)
+
+    def remove_expired_producers(self, now_ms: int) -> int:
+        """Forget the producers that have been silent for too long, and return how many."""
+        with self.lock:
+            return self.producers.remove_expired(now_ms)
+
+    def close(self) -> None:
+        """Refuse everything from now on, and flush. Blocks; idempotent.
+
+        Raises:
+            KafkaStorageError: The directory failed; the stop was not clean for it.
+        """
+        with self.lock:
+            if self._closed:
+                return
+            self._closed = True
+            end_offset, segments, _ = self._view
+            snapshot = None
+            if end_offset > self.log_start_offset:
+                snapshot = self.producers.capture(end_offset)
+        if self.directory.failure is not None:
+            raise self._refusal()
+        with self._translated():
+            if end_offset > self.recovery_point:
+                segments[-1].seal()
+            self.flush()
+            if snapshot is not None:
+                snapshot.write(fsync=True)
+            for segment in segments:
+                segment.close()
+
+    def abandon(self, path: "Path") -> None:
+        """Refuse everything from now on: the folder is about to be renamed for deletion."""
+        with self.lock:
+            self._closed = True
+            self.path = path
+            for segment in self._view[1]:
+                segment.relocate(path)
+            self.epochs.relocate(path)
+            self.producers.relocate(path)
+
+    def write_epochs(self) -> None:
+        """Write the leader epochs into their file. Blocks."""
+        with self._translated():
+            self.epochs.flush()

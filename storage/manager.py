@@ -1,0 +1,280 @@
+"""All logs of the broker and the directories they lie in (Kafka: ``LogManager``).
+
+Start: lock the directories, read whose they are, take the clean-shutdown marks, open every
+partition. Stop in the order that makes the marks true: logs, checkpoints, marks, locks
+(storage.md §7.2-7.3).
+"""
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from config.server import ServerConfig
+from config.topic import TopicConfig
+from protocol.errors import KafkaStorageError
+from protocol.names import random_id
+from storage import clean_shutdown, files, loading, log_checkpoints
+from storage.background import Background
+from storage.clock import Clock
+from storage.deletion import DelayedDeletions
+from storage.log import Log
+from storage.log_checkpoints import LogCheckpoints
+from storage.log_directory import LogDirectory, open_directories
+from storage.log_services import LogServices
+from storage.recovery import PartitionFolder, create_partition
+from storage.topic_partition import FolderState, TopicPartition, folder_name
+
+_logger = logging.getLogger(__name__)
+
+
+class LogManager:
+    """Owner of every `Log`, of the directories and their files, and of the background thread.
+
+    The event loop reads ``logs``; `create` and `delete` run on io threads, so whoever iterates
+    takes `all_logs`. Unlike Kafka, a broker does not start while one of its directories is
+    missing or faulty: it could not tell a lost partition from a new one, and would give its
+    offsets out again.
+    """
+
+    def __init__(
+        self,
+        directories: Sequence[Path],
+        server: ServerConfig,
+        config_for: Callable[[str], TopicConfig],
+        clock: Clock,
+    ) -> None:
+        self.logs: dict[TopicPartition, Log] = {}
+        self.directories: tuple[LogDirectory, ...] = ()  # constant after load
+        self.cluster_id = ""  # likewise
+        self.background = Background()
+        self.deletions = DelayedDeletions(clock, self.background)
+        self._services = LogServices(
+            clock=clock, background=self.background, deletions=self.deletions
+        )
+        self._paths = tuple(directories)
+        self._server = server
+        self._config_for = config_for
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._placed: dict[Path, int] = {}  # partitions per directory; guarded by: _lock
+        self._checkpoints: dict[Path, LogCheckpoints] = {}  # constant after load
+        self._loaded = False
+
+    def load(self) -> None:
+        """Open the directories and every partition in them. Blocks.
+
+        Raises:
+            LogDirError: A directory or a partition can not be opened, with what to do.
+        """
+        started = self._clock.monotonic()
+        self.directories, self.cluster_id = open_directories(
+            self._paths, self._server.node_id, self._clock.now_ms()
+        )
+        self.background.start()
+        found = loading.find_folders(self.directories)
+        folders: list[PartitionFolder] = []
+        for directory in self.directories:
+            checkpoints = LogCheckpoints(directory.path)
+            self._checkpoints[directory.path] = checkpoints
+            recovery_points = checkpoints.read_recovery_points()
+            log_starts = checkpoints.read_log_starts()
+            here = [each for each in found.live.values() if each.directory is directory]
+            self._placed[directory.path] = len(here)
+            folders += [
+                self._describe(
+                    each.topic_partition,
+                    directory,
+                    recovery_points.get(each.topic_partition, 0),
+                    log_starts.get(each.topic_partition, 0),
+                )
+                for each in here
+            ]
+        for loaded in loading.load_folders(
+            folders,
+            threads=self._server.num_recovery_threads_per_data_dir,
+            now_ms=self._clock.now_ms(),
+        ):
+            self.logs[loaded.folder.topic_partition] = Log(loaded, self._services)
+        for path in found.doomed:
+            self._schedule_removal(path)
+        self._loaded = True
+        _logger.info(
+            "logs are open directories=%d partitions=%d clean=%s seconds=%.2f",
+            len(self.directories),
+            len(self.logs),
+            all(directory.was_clean for directory in self.directories),
+            self._clock.monotonic() - started,
+        )
+
+    def all_logs(self) -> list[Log]:
+        """Return the logs at this moment, for whoever iterates."""
+        return list(self.logs.values())
+
+    def topic_ids(self) -> dict[str, set[uuid.UUID]]:
+        """Return the ids in the folders of each topic; more than one is for a person to solve.
+
+        A topic that the catalogue does not know is adopted from here; `UNKNOWN_TOPIC_ID` stands
+        for a folder without a valid ``partition.metadata``.
+        """
+        ids: dict[str, set[uuid.UUID]] = {}
+        for log in self.all_logs():
+            ids.setdefault(log.topic_partition.topic, set()).add(log.topic_id)
+        return ids
+
+    def create(
+        self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: TopicConfig
+    ) -> Log:
+        """Create a partition in the directory that has the fewest. Blocks: io thread.
+
+        Raises:
+            KafkaStorageError: No directory works, or the chosen one failed just now.
+        """
+        directory = self._place()
+        folder = replace(self._describe(topic_partition, directory), config=config)
+        if folder.path.exists():
+            raise KafkaStorageError(
+                f"partition {topic_partition} can not be created: {folder.path} exists; "
+                "move it away"
+            )
+        try:
+            loaded = create_partition(folder, topic_id, self._clock.now_ms())
+        except OSError as error:
+            raise directory.fail(error) from error
+        log = Log(loaded, self._services)
+        self.background.submit("leader epochs", log.write_epochs)
+        self.logs[topic_partition] = log
+        return log
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Take a partition away: its folder is renamed now and removed after the delay. Blocks.
+
+        The delay is ``file.delete.delay.ms`` of the broker's defaults. A start in between removes
+        it then.
+
+        Raises:
+            KafkaStorageError: The folder can not be renamed.
+        """
+        log = self.logs.pop(topic_partition)
+        old = log.path
+        new = old.with_name(folder_name(topic_partition, FolderState.DELETE, random_id()))
+        log.abandon(new)
+        with self._lock:
+            self._placed[log.directory.path] -= 1
+        try:
+            files.rename(old, new)
+            files.fsync_directory(old.parent)
+        except OSError as error:
+            raise log.directory.fail(error) from error
+        self._schedule_removal(new)
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_starts()
+
+    def checkpoint_recovery_points(self) -> None:
+        """Have the recovery points written where they have moved; picks them now, on the loop."""
+        for directory, logs in self._by_directory():
+            write = self._checkpoints[directory.path].write_recovery_points
+            self._write_later(directory, partial(write, log_checkpoints.recovery_points(logs)))
+
+    def checkpoint_log_starts(self) -> None:
+        """Have the log start offsets written where they have moved."""
+        for directory, logs in self._by_directory():
+            write = self._checkpoints[directory.path].write_log_starts
+            self._write_later(directory, partial(write, log_checkpoints.log_starts(logs)))
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Have the high watermarks written where they have moved."""
+        for directory, logs in self._by_directory():
+            write = self._checkpoints[directory.path].write_high_watermarks
+            self._write_later(directory, partial(write, log_checkpoints.high_watermarks(logs)))
+
+    def close(self, *, clean: bool = True) -> None:
+        """Close every log, write the checkpoints and the marks. Blocks; idempotent.
+
+        A directory that failed, one of whose logs failed to close, or that was never loaded, gets
+        no mark, so the next start recovers it; so does every one if not ``clean``.
+        """
+        failed = self._close_logs() if clean and self._loaded else set(self.directories)
+        drained = self.background.close()
+        for directory, logs in self._by_directory():
+            if directory in failed or directory.failure is not None or not drained:
+                continue
+            checkpoints = self._checkpoints[directory.path]
+            try:
+                checkpoints.write_recovery_points(log_checkpoints.recovery_points(logs))
+                checkpoints.write_log_starts(log_checkpoints.log_starts(logs))
+                checkpoints.write_high_watermarks(log_checkpoints.high_watermarks(logs))
+                clean_shutdown.mark(directory.path)
+            except OSError as error:
+                directory.fail(error)
+        for directory in self.directories:
+            directory.release()
+        self.directories = ()
+        self.logs = {}
+
+    def _close_logs(self) -> set[LogDirectory]:
+        """Close all logs, several at a time; return the directories where one failed."""
+        failed: set[LogDirectory] = set()
+
+        def close(log: Log) -> None:
+            try:
+                log.close()
+            except KafkaStorageError:
+                failed.add(log.directory)
+
+        workers = self._server.num_recovery_threads_per_data_dir * max(1, len(self.directories))
+        with ThreadPoolExecutor(workers, thread_name_prefix="closing") as pool:
+            for future in [pool.submit(close, log) for log in self.all_logs()]:
+                future.result()
+        return failed
+
+    def _by_directory(self) -> Iterator[tuple[LogDirectory, list[Log]]]:
+        logs = self.all_logs()
+        for directory in self.directories:
+            yield directory, [log for log in logs if log.directory is directory]
+
+    def _write_later(self, directory: LogDirectory, write: Callable[[], None]) -> None:
+        def work() -> None:
+            if directory.failure is not None:
+                return
+            try:
+                write()
+            except OSError as error:
+                raise directory.fail(error) from error
+
+        self.background.submit("checkpoint", work)
+
+    def _schedule_removal(self, path: Path) -> None:
+        delay_ms = self._server.topic_defaults.file_delete_delay_ms
+        self.deletions.schedule(delay_ms, partial(files.remove_folder, path))
+
+    def _place(self) -> LogDirectory:
+        """Choose the directory for a new partition: of those that work, the one with the fewest."""
+        with self._lock:
+            working = [each for each in self.directories if each.failure is None]
+            if not working:
+                raise KafkaStorageError("no log directory works: check the disks and restart")
+            directory = min(working, key=lambda each: self._placed[each.path])
+            self._placed[directory.path] += 1
+            return directory
+
+    def _describe(
+        self,
+        topic_partition: TopicPartition,
+        directory: LogDirectory,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+    ) -> PartitionFolder:
+        return PartitionFolder(
+            topic_partition=topic_partition,
+            directory=directory,
+            path=directory.path / folder_name(topic_partition),
+            config=self._config_for(topic_partition.topic),
+            producer_expiration_ms=self._server.producer_id_expiration_ms,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+        )

@@ -1,0 +1,163 @@
+"""A partition as its readers see it: offsets, ranges of files, lookups (storage.md §5).
+
+Nothing here takes a lock or changes the log.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from protocol.errors import KafkaError, NotLeaderOrFollower, OffsetOutOfRange
+from storage import timestamp_lookup
+from storage.log_reader import LogRead, LogReader
+from storage.log_view import LogView, find_index
+from storage.segment import LogSegment
+from storage.timestamp_lookup import TimestampedOffset
+
+if TYPE_CHECKING:
+    from storage.recovery import LoadedPartition
+
+
+class ReadableLog:
+    """The offsets and segments of one partition.
+
+    Invariants: log start offset <= last stable offset <= high watermark = log end offset (one
+    replica); segment bases strictly increase; the first base <= log start offset.
+
+    A reader of any thread takes ``_view`` once. What it holds stays valid, whatever is appended
+    or deleted meanwhile; an append shows after its bytes are written.
+    """
+
+    __slots__ = (
+        "_closed",
+        "_reader",
+        "_view",
+        "directory",
+        "epochs",
+        "leader_epoch",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(self, loaded: "LoadedPartition") -> None:
+        self.topic_partition = loaded.folder.topic_partition
+        self.topic_id = loaded.topic_id
+        self.directory = loaded.folder.directory
+        self.epochs = loaded.epochs
+        self.producers = loaded.producers
+        self.leader_epoch = loaded.epochs.latest  # constant: see storage.recovery.FIRST_EPOCH
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self._view: LogView = (loaded.log_end_offset, loaded.segments, loaded.segments[-1].size)
+        self._reader = LogReader()  # a new one when segments go
+        self._closed = False
+
+    @property
+    def segments(self) -> tuple[LogSegment, ...]:
+        """Return the segments from the oldest to the active one."""
+        return self._view[1]
+
+    @property
+    def high_watermark(self) -> int:
+        """Return the offset below which everybody may read; the log end offset on one replica."""
+        return self.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Return the first offset of the earliest open transaction, else the high watermark."""
+        first = self.producers.first_unstable_offset
+        if first is None:
+            return self.log_end_offset
+        return max(first, self.log_start_offset)
+
+    def read(
+        self, offset: int, max_bytes: int, upto: int, *, at_least_one: bool = True
+    ) -> LogRead | None:
+        """Return whole batches from the one that holds ``offset`` or follows it; None: nothing yet.
+
+        ``upto`` is exclusive: the high watermark, or the last stable offset for read_committed.
+        The first batch may exceed ``max_bytes`` if ``at_least_one``. The range may begin with
+        records below ``offset``; it ends with its segment at the latest.
+
+        Raises:
+            OffsetOutOfRange: ``offset`` is below the log start offset or above the log end offset.
+            KafkaStorageError: The directory failed, now or before.
+        """
+        if self._closed or self.directory.failure is not None:
+            raise self._refusal()
+        view = self._view
+        if not self.log_start_offset <= offset <= view[0]:
+            raise OffsetOutOfRange(
+                f"offset {offset} of {self.topic_partition} is outside "
+                f"{self.log_start_offset}..{view[0]}"
+            )
+        try:
+            return self._reader.read(view, offset, max_bytes, upto, at_least_one)
+        except OSError as error:
+            raise self.directory.fail(error) from error
+
+    def available_bytes(self, offset: int, upto: int) -> int:
+        """Return the bytes that a read of ``offset`` could come to, over all segments."""
+        if self._closed or self.directory.failure is not None:
+            raise self._refusal()
+        try:
+            return self._reader.available_bytes(self._view, offset, upto)
+        except OSError as error:
+            raise self.directory.fail(error) from error
+
+    def aborted_transactions(self, offset: int, next_offset: int) -> list[tuple[int, int]]:
+        """Return producer id and first offset of each aborted transaction in a range.
+
+        ``offset`` is inclusive; ``next_offset`` is exclusive, that of the `LogRead`. A
+        transaction too many is harmless to a consumer, one that is missing is not (storage.md
+        §5.4).
+        """
+        segments = self._view[1]
+        aborted: list[tuple[int, int]] = []
+        for segment in segments[find_index(segments, offset) :]:
+            found, complete = segment.aborted_transactions(offset, next_offset)
+            aborted += [(each.producer_id, each.first_offset) for each in found]
+            if complete:
+                break
+        return aborted
+
+    def find_offset_by_timestamp(self, timestamp: int, upto: int) -> TimestampedOffset | None:
+        """Return the first record below ``upto`` from this time on. Blocks: io thread."""
+        with self._translated():
+            found = timestamp_lookup.find_at_or_after(self._view, timestamp, self.log_start_offset)
+        return found if found is not None and found.offset < upto else None
+
+    def find_max_timestamp(self, upto: int) -> TimestampedOffset | None:
+        """Return the first record of the greatest timestamp, if below ``upto``. Blocks."""
+        with self._translated():
+            found = timestamp_lookup.find_max(self._view)
+        return found if found is not None and found.offset < upto else None
+
+    def epoch_of(self, offset: int) -> int:
+        """Return the leader epoch in which an offset was written; -1 if unknown."""
+        return self.epochs.epoch_of(offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """Return the last epoch up to ``epoch`` and the offset after it; (-1, -1): undefined."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def _refusal(self) -> KafkaError:
+        if self.directory.failure is not None:
+            return self.directory.offline_error()
+        return NotLeaderOrFollower(
+            f"{self.topic_partition} is not here: deleted, or the broker stops"
+        )
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Take the directory offline on an OSError, unless the folder was only renamed."""
+        try:
+            yield
+        except FileNotFoundError as error:  # KAFKA-15391
+            if not self._closed:
+                raise self.directory.fail(error) from error
+        except OSError as error:
+            raise self.directory.fail(error) from error

@@ -1,0 +1,323 @@
+"""Opening a partition folder after any stop (storage.md §7.4-7.7; Kafka: ``LogLoader``).
+
+The steps and their order are Kafka's: settle what the cleaner left, load the segments, scan those
+above the recovery point if the stop was not clean, cut at the first damaged batch and drop what
+follows. Every step can be interrupted and repeated, and only a prefix of what was written is ever
+kept.
+"""
+
+import logging
+import uuid
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from config.topic import TopicConfig
+from storage import files, leftovers
+from storage.checkpoint import MalformedCheckpoint
+from storage.epochs import LeaderEpochs
+from storage.log_directory import LogDirectory
+from storage.log_view import find_index
+from storage.partition_metadata import PartitionMetadata
+from storage.producer_state import ProducerStateManager
+from storage.segment import LogSegment
+from storage.topic_partition import TopicPartition
+
+UNKNOWN_TOPIC_ID = uuid.UUID(int=0)
+"""The topic id of a folder without a valid ``partition.metadata`` (Kafka's ``ZERO_UUID``)."""
+
+FIRST_EPOCH = 0
+"""The leader epoch of a new partition. Nothing raises it: the only replica is never fenced."""
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFolder:
+    """A folder to open, and what the log directory knows of it."""
+
+    topic_partition: TopicPartition
+    directory: LogDirectory
+    path: Path
+    config: TopicConfig
+    producer_expiration_ms: int
+    recovery_point: int = 0
+    log_start_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedPartition:
+    """What a `storage.log.Log` is built from."""
+
+    folder: PartitionFolder
+    topic_id: uuid.UUID
+    segments: tuple[LogSegment, ...]
+    epochs: LeaderEpochs
+    producers: ProducerStateManager
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+
+
+def create_partition(folder: PartitionFolder, topic_id: uuid.UUID, now_ms: int) -> LoadedPartition:
+    """Create a partition's folder with its id, before any record of it. Blocks.
+
+    The leader epoch is in memory only; the caller has it written. Without its file recovery takes
+    it from the batches.
+
+    Raises:
+        OSError: The folder can not be written.
+    """
+    files.create_folder(folder.path)
+    PartitionMetadata(topic_id=topic_id).write(folder.path)
+    epochs = LeaderEpochs(folder.path)
+    epochs.assign(FIRST_EPOCH, 0, write=False)
+    segment = LogSegment.create(folder.path, 0, folder.config, now_ms=now_ms)
+    return LoadedPartition(
+        folder=folder,
+        topic_id=topic_id,
+        segments=(segment,),
+        epochs=epochs,
+        producers=_new_producers(folder),
+        log_start_offset=0,
+        log_end_offset=0,
+        recovery_point=0,
+    )
+
+
+def load_partition(folder: PartitionFolder, now_ms: int) -> LoadedPartition:
+    """Open a partition folder; how much is scanned depends on ``directory.was_clean``. Blocks.
+
+    Raises:
+        OSError: The folder can not be read or repaired.
+    """
+    return _Loading(folder, now_ms).run()
+
+
+@dataclass(slots=True)
+class _Loading:
+    """The state of one load; the methods are its steps, in the order in which `run` calls them."""
+
+    folder: PartitionFolder
+    now_ms: int
+    names: set[str] = field(default_factory=set)
+    segments: list[LogSegment] = field(default_factory=list)
+    damage: dict[int, str] = field(default_factory=dict)  # by index of the segment
+    epochs: LeaderEpochs = field(init=False)
+    producers: ProducerStateManager | None = None  # as the last scan left them
+    bytes_cut: int = 0
+
+    def run(self) -> LoadedPartition:
+        folder = self.folder
+        self.names = leftovers.settle(folder.path, folder.config)
+        self.epochs = self._load_epochs()
+        self._load_segments()
+        self._rebuild_damaged()
+        self._scan_unflushed()
+        end_offset = self.segments[-1].next_offset() if self.segments else 0
+        if not self.segments or end_offset < folder.log_start_offset:
+            end_offset = max(end_offset, folder.log_start_offset)
+            self._start_over(end_offset)
+        log_start_offset = max(folder.log_start_offset, self.segments[0].base_offset)
+        self._settle_epochs(log_start_offset, end_offset)
+        producers = self._settle_producers(log_start_offset, end_offset)
+        is_clean = folder.directory.was_clean and not self.bytes_cut
+        return LoadedPartition(
+            folder=folder,
+            topic_id=_read_topic_id(folder.path),
+            segments=tuple(self.segments),
+            epochs=self.epochs,
+            producers=producers,
+            log_start_offset=log_start_offset,
+            log_end_offset=end_offset,
+            recovery_point=end_offset if is_clean else min(folder.recovery_point, end_offset),
+        )
+
+    def _load_epochs(self) -> LeaderEpochs:
+        try:
+            return LeaderEpochs.load(self.folder.path)
+        except MalformedCheckpoint as error:
+            _logger.warning("leader epochs are taken from the batches error=%s", error)
+            return LeaderEpochs(self.folder.path)
+
+    def _load_segments(self) -> None:
+        """Open the segments in the order of their offsets, and note which have to be scanned.
+
+        Kafka scans a segment without offset index and leaves a missing time index empty; we scan
+        for both, and look at the end of the last segment, where the next append goes.
+        """
+        kinds: dict[int, set[str]] = {}
+        for name in self.names:
+            parsed = files.parse_name(name)
+            if parsed is not None and parsed.kind != files.SNAPSHOT:
+                kinds.setdefault(parsed.base_offset, set()).add(parsed.kind)
+        path, config = self.folder.path, self.folder.config
+        for base_offset in sorted(kinds):
+            present = kinds[base_offset]
+            if files.LOG not in present:
+                for kind in present:
+                    files.unlink(path / files.segment_file_name(base_offset, kind))
+                continue
+            segment = LogSegment.load(path, base_offset, config, now_ms=self.now_ms)
+            missing = {files.INDEX, files.TIME_INDEX} - present
+            if missing:
+                self.damage[len(self.segments)] = f"{min(missing)} is missing"
+            elif files.TRANSACTION_INDEX in present:
+                self._look_at(len(self.segments), segment)
+            self.segments.append(segment)
+        if self.segments and len(self.segments) - 1 not in self.damage:
+            self._look_at(len(self.segments) - 1, self.segments[-1])
+
+    def _look_at(self, index: int, segment: LogSegment) -> None:
+        damage = segment.find_damage()
+        if damage is not None:
+            self.damage[index] = damage
+
+    def _rebuild_damaged(self) -> None:
+        """Scan damaged segments below the recovery point; what follows stays (§7.4 step 6)."""
+        first_unflushed = self._first_unflushed()
+        for index, damage in sorted(self.damage.items()):
+            if index >= first_unflushed:
+                continue
+            segment = self.segments[index]
+            _logger.warning("segment is scanned file=%s reason=%r", segment.log_path, damage)
+            producers = self._producers_at(segment.base_offset)
+            self._note_cut(segment, segment.recover(producers, self.epochs))
+
+    def _scan_unflushed(self) -> None:
+        """Scan from the recovery point on; the first damage ends the log (§7.4 step 7)."""
+        first = self._first_unflushed()
+        if first == len(self.segments):
+            return
+        producers = self._producers_at(self.segments[first].base_offset)
+        for index in range(first, len(self.segments)):
+            segment = self.segments[index]
+            bytes_cut = segment.recover(producers, self.epochs)
+            self._note_cut(segment, bytes_cut)
+            if bytes_cut:
+                self._drop_from(index + 1)
+                break
+            if index + 1 < len(self.segments):
+                _write_snapshot(producers, self.segments[index + 1].base_offset)
+        self.producers = producers
+
+    def _first_unflushed(self) -> int:
+        """Return the index of the segment with the recovery point; the end after a clean stop."""
+        if self.folder.directory.was_clean:
+            return len(self.segments)
+        bases = [segment.base_offset for segment in self.segments]
+        return max(0, bisect_right(bases, self.folder.recovery_point) - 1)
+
+    def _note_cut(self, segment: LogSegment, bytes_cut: int) -> None:
+        self.bytes_cut += bytes_cut
+        if bytes_cut:
+            _logger.warning(
+                "damaged end of a segment is cut file=%s bytes=%d size=%d",
+                segment.log_path,
+                bytes_cut,
+                segment.size,
+            )
+
+    def _drop_from(self, index: int) -> None:
+        """Delete the segments from ``index`` on: they follow bytes that are lost."""
+        for segment in self.segments[index:]:
+            _logger.warning(
+                "segment after a damaged one is deleted file=%s bytes=%d",
+                segment.log_path,
+                segment.size,
+            )
+            segment.unlink()
+        del self.segments[index:]
+
+    def _start_over(self, offset: int) -> None:
+        """Begin anew at ``offset``: the log is empty, or ends below its log start offset."""
+        self._drop_from(0)
+        self.epochs.clear()
+        self.producers = _new_producers(self.folder)
+        self.producers.scan_snapshots()
+        self.producers.truncate_fully(offset)
+        self.segments = [
+            LogSegment.create(self.folder.path, offset, self.folder.config, now_ms=self.now_ms)
+        ]
+
+    def _settle_epochs(self, log_start_offset: int, end_offset: int) -> None:
+        """Keep the epochs that the log still has, and have one for the next append.
+
+        One that begins at the log end offset stays, where Kafka drops it and adds it again when the
+        partition gets its leader: the file of an empty partition is not written at each start.
+        """
+        before = self.epochs.entries
+        if not before:
+            self._read_epochs()
+        self.epochs.truncate_end(end_offset + 1, write=False)
+        self.epochs.truncate_start(log_start_offset, write=False)
+        if not self.epochs.entries:
+            self.epochs.assign(FIRST_EPOCH, end_offset, write=False)
+        if self.epochs.entries != before:
+            self.epochs.flush()
+
+    def _read_epochs(self) -> None:
+        """Take the epochs from the batches: their file is lost."""
+        for segment in self.segments:
+            for _, header in segment.batches():
+                self.epochs.assign(max(0, header.leader_epoch), header.base_offset, write=False)
+
+    def _settle_producers(self, log_start_offset: int, end_offset: int) -> ProducerStateManager:
+        """Return the producers at the log end offset, with a snapshot of them."""
+        producers = self.producers
+        if producers is None:
+            producers = self._producers_at(end_offset, log_start_offset)
+        producers.remove_stray_snapshots({segment.base_offset for segment in self.segments})
+        if end_offset > log_start_offset:
+            _write_snapshot(producers, end_offset)
+        producers.map_end_offset = end_offset
+        return producers
+
+    def _producers_at(self, offset: int, log_start_offset: int = 0) -> ProducerStateManager:
+        """Return the producers below ``offset``, from a snapshot and the batches after it."""
+        producers = _new_producers(self.folder)
+        producers.scan_snapshots(self.names)
+        start = producers.load(
+            max(log_start_offset, self.folder.log_start_offset), offset, self.now_ms
+        )
+        for segment in self.segments[find_index(self.segments, start) :]:
+            if segment.base_offset >= offset or start >= offset:
+                break
+            _replay(producers, segment, start, offset)
+        return producers
+
+
+def _replay(producers: ProducerStateManager, segment: LogSegment, start: int, end: int) -> None:
+    """Feed a segment's batches from ``start`` to ``end``, exclusive, to ``producers``."""
+    located = segment.locate(start)
+    if located is None:
+        return
+    for position, header in segment.batches(located.position):
+        if header.base_offset >= end:
+            break
+        if header.producer_id >= 0:
+            batch = segment.read(position, header.size) if header.is_control else b""
+            producers.replay(header, batch)
+
+
+def _write_snapshot(producers: ProducerStateManager, offset: int) -> None:
+    """Write a snapshot without fsync: one that is lost or torn costs a replay."""
+    snapshot = producers.capture(offset)
+    if snapshot is not None:
+        snapshot.write(fsync=False)
+
+
+def _new_producers(folder: PartitionFolder) -> ProducerStateManager:
+    return ProducerStateManager(
+        folder.path, folder.topic_partition, expiration_ms=folder.producer_expiration_ms
+    )
+
+
+def _read_topic_id(path: Path) -> uuid.UUID:
+    """Return the id in ``partition.metadata``, `UNKNOWN_TOPIC_ID` if there is no valid one."""
+    try:
+        metadata = PartitionMetadata.read(path)
+    except MalformedCheckpoint as error:
+        _logger.warning("partition has no valid topic id error=%s", error)
+        return UNKNOWN_TOPIC_ID
+    return UNKNOWN_TOPIC_ID if metadata is None else metadata.topic_id

@@ -1,0 +1,89 @@
+"""Which segments of a log may go: decisions, no files (Kafka: ``UnifiedLog.deletableSegments``).
+
+Each rule walks from the oldest segment and stops at the first one that has to stay, so what goes
+is always a prefix of the log. The active segment is a candidate like any other for size and time:
+a quiet topic becomes empty after ``retention.ms``, its log rolling just before (storage.md §6).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from config.topic import TopicConfig
+
+
+class Segment(Protocol):
+    """What retention asks of a segment; a ``LogSegment`` answers."""
+
+    @property
+    def base_offset(self) -> int:
+        """Return the segment's base offset."""
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of its ``.log``."""
+
+    @property
+    def largest_timestamp(self) -> int:
+        """Return its greatest record timestamp, or its modification time if it has none, in ms."""
+
+
+class Doomed(NamedTuple):
+    """The next number of the oldest segments go, by the rule that ``reason`` names."""
+
+    segments: int
+    reason: str
+
+
+def find_doomed(
+    segments: Sequence[Segment],
+    config: TopicConfig,
+    *,
+    now_ms: int,
+    log_start_offset: int,
+) -> list[Doomed]:
+    """Return what each rule deletes, one after the other; the counts add up from the oldest.
+
+    The order is Kafka's: log start offset (KAFKA-12177), then size, then time. Without ``delete``
+    in the policy only the log start offset counts. On one replica the high watermark is the log
+    end offset, so every segment but an empty last one is below it (KAFKA-5634).
+    """
+    doomed = [Doomed(_below(segments, log_start_offset), f"log start offset {log_start_offset}")]
+    if config.is_deleted:
+        rest = segments[doomed[0].segments :]
+        if not rest[-1].size:
+            rest = rest[:-1]
+        over_size = _over_size(rest, config.retention_bytes)
+        doomed.append(Doomed(over_size, f"retention.bytes={config.retention_bytes}"))
+        over_age = _over_age(rest[over_size:], config.retention_ms, now_ms)
+        doomed.append(Doomed(over_age, f"retention.ms={config.retention_ms}"))
+    return [each for each in doomed if each.segments]
+
+
+def _below(segments: Sequence[Segment], log_start_offset: int) -> int:
+    """Count the segments that end at or below the log start offset; never the last one."""
+    count = 0
+    while count + 1 < len(segments) and segments[count + 1].base_offset <= log_start_offset:
+        count += 1
+    return count
+
+
+def _over_size(segments: Sequence[Segment], retention_bytes: int) -> int:
+    """Count the segments without which ``retention_bytes`` are still left; negative: none."""
+    if retention_bytes < 0:
+        return 0
+    excess = sum(segment.size for segment in segments) - retention_bytes
+    count = 0
+    while count < len(segments) and excess >= segments[count].size:
+        excess -= segments[count].size
+        count += 1
+    return count
+
+
+def _over_age(segments: Sequence[Segment], retention_ms: int, now_ms: int) -> int:
+    """Count the segments with no record younger than ``retention_ms``; negative: none."""
+    if retention_ms < 0:
+        return 0
+    count = 0
+    while count < len(segments) and now_ms - segments[count].largest_timestamp > retention_ms:
+        count += 1
+    return count
