@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from storage.manager import LogManager
+
     from broker.fetch_sessions import FetchSessions
     from broker.io import IoThreads
+    from broker.producer_ids import ProducerIds
     from broker.settings import BrokerSettings
     from broker.topics import TopicRegistry
     from broker.waiting import Waiting
     from storage.clock import Clock
-    from storage.manager import LogManager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,7 @@ class Rooms:
     clock: Clock
     logs: LogManager
     topics: TopicRegistry
+    producer_ids: ProducerIds
     io: IoThreads
     waiting: Waiting
     sessions: FetchSessions
