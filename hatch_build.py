@@ -1,0 +1,128 @@
+"""Compiles the kernels when the project is built or installed.
+
+KERNELS=auto (default) goes on in plain Python, with a warning, where there is no Cython or no
+compiler; off does not try; require fails. An editable install gets the extensions beside their
+sources, a wheel gets them inside and becomes platform-specific. `python hatch_build.py` puts them
+into the checkout at hand.
+"""
+
+import os
+import sys
+import sysconfig
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+except ModuleNotFoundError:  # run as a script in an environment that only has Cython
+    BuildHookInterface = object  # type: ignore[assignment,misc]
+
+ROOT = Path(__file__).parent
+KERNELS = ("protocol/records/_kernels.py", "protocol/records/_segment_kernels.py")
+DEPENDS = (
+    "protocol/records/_kernels.pxd",
+    "protocol/records/_segment_kernels.pxd",
+    "protocol/records/_native.pxd",
+    "protocol/records/_native.h",
+)
+DIRECTIVES = {
+    "annotation_typing": False,  # the types of C stand in the .pxd
+    "boundscheck": False,
+    "initializedcheck": False,
+    "language_level": 3,
+    "wraparound": False,
+}
+
+
+def compile_kernels(target: Path) -> list[Path]:
+    """Compile every kernel below `target`, laid out as the source is; return the files' paths."""
+    from Cython.Build import cythonize  # noqa: PLC0415 - may be missing
+    from setuptools import (  # type: ignore[import-untyped,unused-ignore]  # noqa: PLC0415 - as above
+        Distribution,
+        Extension,
+    )
+
+    extensions = [
+        Extension(
+            source.removesuffix(".py").replace("/", "."),
+            [source],
+            include_dirs=[str(Path(source).parent)],
+            extra_compile_args=["-O3", "-g0"],
+            depends=list(DEPENDS),
+        )
+        for source in KERNELS
+    ]
+    with tempfile.TemporaryDirectory() as scratch:
+        modules = cythonize(  # type: ignore[no-untyped-call,unused-ignore]
+            extensions, build_dir=scratch, compiler_directives=DIRECTIVES, quiet=True
+        )
+        command = Distribution({"ext_modules": modules}).get_command_obj("build_ext")
+        command.build_lib = str(target)
+        command.build_temp = scratch
+        command.ensure_finalized()
+        command.run()
+        return [Path(output) for output in command.get_outputs()]
+
+
+def build(target: Path) -> list[Path]:
+    """Compile as the variable KERNELS says; nothing is returned where it stays plain Python."""
+    mode = os.environ.get("KERNELS", "auto")
+    if mode not in {"auto", "off", "require"}:
+        raise SystemExit(f"KERNELS={mode} is not known; use auto, off or require")
+    if mode == "off":
+        return []
+    before = Path.cwd()
+    os.chdir(ROOT)
+    try:
+        return compile_kernels(target)
+    except (Exception, SystemExit) as error:
+        if mode == "require":
+            raise
+        warnings.warn(f"kernels stay plain Python, and slow: {error}", stacklevel=2)
+        return []
+    finally:
+        os.chdir(before)
+
+
+def build_in_place() -> list[Path]:
+    """Put the extensions beside their sources; processes that run keep the old ones."""
+    placed = []
+    with tempfile.TemporaryDirectory(dir=ROOT, prefix=".kernels-") as scratch:
+        for output in build(Path(scratch)):
+            place = ROOT / output.relative_to(scratch)
+            output.replace(place)
+            placed.append(place)
+    return placed
+
+
+class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Hatchling's hook: fills a wheel, or the checkout of an editable install."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile before the files of the wheel are gathered."""
+        if self.target_name != "wheel":
+            return
+        if version == "editable":
+            build_in_place()
+            return
+        self._scratch = tempfile.TemporaryDirectory()
+        outputs = build(Path(self._scratch.name))
+        for output in outputs:
+            inside = output.relative_to(self._scratch.name)
+            build_data["force_include"][str(output)] = inside.as_posix()
+        if outputs:
+            build_data["pure_python"] = False
+            build_data["infer_tag"] = True
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002 - hatchling's signature
+        """Drop what was compiled for the wheel."""
+        scratch = getattr(self, "_scratch", None)
+        if scratch is not None:
+            scratch.cleanup()
+
+
+if __name__ == "__main__":
+    for built in build_in_place():
+        sys.stdout.write(f"{built.relative_to(ROOT)} ({sysconfig.get_platform()})\n")

@@ -1,0 +1,203 @@
+/* CRC-32C, big-endian loads and buffer access for _kernels.py; see _native.pxd.
+ *
+ * CRC-32C, reflected polynomial 0x82F63B78. Where the CPU has SSE4.2 and PCLMULQDQ (asked at
+ * import), three independent chains hide the three cycles of the crc32 instruction; their results
+ * meet by carry-less multiplication with x^(8n-33) mod P, which the crc32 of the product reduces.
+ * Everywhere else: slicing-by-8, eight table look-ups for eight bytes.
+ */
+#ifndef SILTSTONE_NATIVE_H
+#define SILTSTONE_NATIVE_H
+
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define SILTSTONE_HAS_CRC_INSTRUCTION 1
+#include <nmmintrin.h>
+#include <wmmintrin.h>
+#endif
+
+#define acquire(buffer, region) PyObject_GetBuffer((buffer), &(region), PyBUF_SIMPLE)
+#define release(region) PyBuffer_Release(&(region))
+#define acquire_writable(buffer, region) PyObject_GetBuffer((buffer), &(region), PyBUF_WRITABLE)
+
+#define POLYNOMIAL UINT32_C(0x82F63B78)
+
+typedef uint32_t (*crc_function)(uint32_t, const uint8_t *, size_t);
+
+static uint32_t crc_table[8][256];
+
+static inline Py_buffer nothing(void) {
+    Py_buffer region = {0};
+    return region;
+}
+
+static inline void copy(uint8_t *output, Py_ssize_t at, const uint8_t *data, Py_ssize_t start,
+                        Py_ssize_t end) {
+    memcpy(output + at, data + start, (size_t)(end - start));
+}
+
+static inline uint64_t read_uint64(const uint8_t *data, Py_ssize_t position) {
+    uint64_t number;
+    memcpy(&number, data + position, sizeof number);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    number = __builtin_bswap64(number);
+#endif
+    return number;
+}
+
+static inline uint32_t read_uint32(const uint8_t *data, Py_ssize_t position) {
+    uint32_t number;
+    memcpy(&number, data + position, sizeof number);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    number = __builtin_bswap32(number);
+#endif
+    return number;
+}
+
+static inline int64_t read_int64(const uint8_t *data, Py_ssize_t position) {
+    return (int64_t)read_uint64(data, position);
+}
+
+static inline int32_t read_int32(const uint8_t *data, Py_ssize_t position) {
+    return (int32_t)read_uint32(data, position);
+}
+
+static inline int16_t read_int16(const uint8_t *data, Py_ssize_t position) {
+    return (int16_t)(((uint16_t)data[position] << 8) | data[position + 1]);
+}
+
+static uint32_t crc_software(uint32_t crc, const uint8_t *data, size_t size) {
+    while (size >= 8) {
+        uint32_t low = crc ^ ((uint32_t)data[0] | (uint32_t)data[1] << 8 |
+                              (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24);
+        crc = crc_table[7][low & 0xFF] ^ crc_table[6][low >> 8 & 0xFF] ^
+              crc_table[5][low >> 16 & 0xFF] ^ crc_table[4][low >> 24] ^
+              crc_table[3][data[4]] ^ crc_table[2][data[5]] ^
+              crc_table[1][data[6]] ^ crc_table[0][data[7]];
+        data += 8;
+        size -= 8;
+    }
+    while (size--) {
+        crc = crc >> 8 ^ crc_table[0][(crc ^ *data++) & 0xFF];
+    }
+    return crc;
+}
+
+static crc_function crc_chosen = crc_software;
+
+#ifdef SILTSTONE_HAS_CRC_INSTRUCTION
+
+/* Lane lengths in bytes: multiples of 8, for buffers of three lanes and more. */
+enum { LONG_LANE = 4096, SHORT_LANE = 256, TINY_LANE = 40, LANES = 3 };
+
+static uint32_t fold_long[2], fold_short[2], fold_tiny[2];
+
+/* The product of two polynomials mod P; bit 31 is x^0. */
+static uint32_t crc_multiply(uint32_t a, uint32_t b) {
+    uint32_t product = 0;
+    for (int bit = 31; bit >= 0; bit--) {
+        if (a >> bit & 1) {
+            product ^= b;
+        }
+        b = b & 1 ? b >> 1 ^ POLYNOMIAL : b >> 1;
+    }
+    return product;
+}
+
+/* x^n mod P. */
+static uint32_t crc_power(unsigned n) {
+    uint32_t result = UINT32_C(1) << 31;
+    uint32_t square = UINT32_C(1) << 30;
+    for (; n; n >>= 1) {
+        if (n & 1) {
+            result = crc_multiply(result, square);
+        }
+        square = crc_multiply(square, square);
+    }
+    return result;
+}
+
+static inline uint64_t crc_word(const uint8_t *data) {
+    uint64_t word;
+    memcpy(&word, data, sizeof word);
+    return word;
+}
+
+__attribute__((target("sse4.2,pclmul"))) static inline uint64_t crc_lanes(
+    uint64_t crc, const uint8_t *data, size_t lane, const uint32_t *fold) {
+    uint64_t second = 0, third = 0;
+    for (size_t at = 0; at < lane; at += 8) {
+        crc = _mm_crc32_u64(crc, crc_word(data + at));
+        second = _mm_crc32_u64(second, crc_word(data + lane + at));
+        third = _mm_crc32_u64(third, crc_word(data + 2 * lane + at));
+    }
+    __m128i moved = _mm_xor_si128(
+        _mm_clmulepi64_si128(_mm_cvtsi64_si128((long long)crc), _mm_cvtsi32_si128((int)fold[1]), 0),
+        _mm_clmulepi64_si128(_mm_cvtsi64_si128((long long)second), _mm_cvtsi32_si128((int)fold[0]), 0));
+    return _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(moved)) ^ third;
+}
+
+__attribute__((target("sse4.2,pclmul"))) static uint32_t crc_hardware(
+    uint32_t start, const uint8_t *data, size_t size) {
+    uint64_t crc = start;
+    for (; size >= LANES * LONG_LANE; data += LANES * LONG_LANE, size -= LANES * LONG_LANE) {
+        crc = crc_lanes(crc, data, LONG_LANE, fold_long);
+    }
+    for (; size >= LANES * SHORT_LANE; data += LANES * SHORT_LANE, size -= LANES * SHORT_LANE) {
+        crc = crc_lanes(crc, data, SHORT_LANE, fold_short);
+    }
+    for (; size >= LANES * TINY_LANE; data += LANES * TINY_LANE, size -= LANES * TINY_LANE) {
+        crc = crc_lanes(crc, data, TINY_LANE, fold_tiny);
+    }
+    for (; size >= 8; data += 8, size -= 8) {
+        crc = _mm_crc32_u64(crc, crc_word(data));
+    }
+    for (; size; data++, size--) {
+        crc = _mm_crc32_u8((uint32_t)crc, *data);
+    }
+    return (uint32_t)crc;
+}
+
+static void crc_fold(uint32_t *fold, unsigned lane) {
+    fold[0] = crc_power(8 * lane - 33);
+    fold[1] = crc_power(16 * lane - 33);
+}
+
+#endif
+
+/* Build the tables and choose; once, when the module is imported. */
+static void prepare(void) {
+    for (unsigned byte = 0; byte < 256; byte++) {
+        uint32_t crc = byte;
+        for (int bit = 0; bit < 8; bit++) {
+            crc = crc & 1 ? crc >> 1 ^ POLYNOMIAL : crc >> 1;
+        }
+        crc_table[0][byte] = crc;
+    }
+    for (int slice = 1; slice < 8; slice++) {
+        for (unsigned byte = 0; byte < 256; byte++) {
+            uint32_t crc = crc_table[slice - 1][byte];
+            crc_table[slice][byte] = crc >> 8 ^ crc_table[0][crc & 0xFF];
+        }
+    }
+#ifdef SILTSTONE_HAS_CRC_INSTRUCTION
+    if (__builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul")) {
+        crc_fold(fold_long, LONG_LANE);
+        crc_fold(fold_short, SHORT_LANE);
+        crc_fold(fold_tiny, TINY_LANE);
+        crc_chosen = crc_hardware;
+    }
+#endif
+}
+
+static inline uint32_t checksum(const uint8_t *data, Py_ssize_t start, Py_ssize_t end) {
+    return ~crc_chosen(UINT32_C(0xFFFFFFFF), data + start, (size_t)(end - start));
+}
+
+static inline uint32_t checksum_software(const uint8_t *data, Py_ssize_t start, Py_ssize_t end) {
+    return ~crc_software(UINT32_C(0xFFFFFFFF), data + start, (size_t)(end - start));
+}
+
+#endif

@@ -1,0 +1,102 @@
+"""What `_kernels.py` stands on when it runs uncompiled: the same names as `_native.pxd` declares.
+
+Also a stand-in for the two words of the `cython` module that it says, so that nothing at run time
+depends on Cython.
+"""
+
+import struct
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Final
+
+from protocol.records.crc import crc32c
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+compiled: Final = False
+nogil: Final = nullcontext()
+
+INT64_MAX: Final = (1 << 63) - 1
+INT64_MIN: Final = -(1 << 63)
+
+_INT64: Final = struct.Struct(">q")
+_INT32: Final = struct.Struct(">i")
+_INT16: Final = struct.Struct(">h")
+_UINT32: Final = struct.Struct(">I")
+
+
+class Region:
+    """Somebody's bytes, or int64 numbers, held between acquire and release; len counts bytes."""
+
+    __slots__ = ("buf", "len")
+
+    buf: memoryview
+    len: int
+
+
+no_region = no_numbers = no_target = Region
+
+
+def acquire(buffer: "Buffer", region: Region) -> None:
+    """Hold the bytes of `buffer` in `region`."""
+    region.buf = memoryview(buffer).cast("B")
+    region.len = region.buf.nbytes
+
+
+def acquire_numbers(buffer: "Buffer", numbers: Region) -> None:
+    """Hold an array of int64 in `numbers`."""
+    numbers.buf = memoryview(buffer)
+    numbers.len = numbers.buf.nbytes
+
+
+acquire_target = acquire
+
+
+def release(region: Region) -> None:
+    """Let go of the buffer."""
+    region.buf.release()
+
+
+release_numbers = release_target = release
+
+
+def prepare() -> None:
+    """Build tables; there are none here."""
+
+
+def checksum(data: memoryview, start: int, end: int) -> int:
+    """Return the CRC-32C of a range."""
+    with data[start:end] as part:
+        return crc32c(part)
+
+
+checksum_software = checksum
+
+
+def copy(output: memoryview, at: int, data: memoryview, start: int, end: int) -> None:
+    """Copy a range to `at`."""
+    output[at : at + end - start] = data[start:end]
+
+
+def read_int64(data: memoryview, position: int) -> int:
+    """Read a big-endian signed number."""
+    number: int = _INT64.unpack_from(data, position)[0]
+    return number
+
+
+def read_int32(data: memoryview, position: int) -> int:
+    """Read a big-endian signed number."""
+    number: int = _INT32.unpack_from(data, position)[0]
+    return number
+
+
+def read_int16(data: memoryview, position: int) -> int:
+    """Read a big-endian signed number."""
+    number: int = _INT16.unpack_from(data, position)[0]
+    return number
+
+
+def read_uint32(data: memoryview, position: int) -> int:
+    """Read a big-endian unsigned number."""
+    number: int = _UINT32.unpack_from(data, position)[0]
+    return number
