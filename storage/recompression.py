@@ -1,0 +1,96 @@
+"""Gives a batch the codec that its topic asks for (Kafka's LogValidator, `compression.type`)."""
+
+from typing import TYPE_CHECKING
+
+from protocol.errors import InvalidRecord, RecordTooLarge
+from protocol.records import compression
+from protocol.records.batch import TRANSACTIONAL
+from protocol.records.build import frame_batch
+from protocol.records.kernels import rewrite_records
+from protocol.records.record import VARLONG_BYTES, read_varint
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from config.topic import TopicConfig
+    from protocol.records.batch import BatchHeader
+
+_CODECS = {
+    "uncompressed": compression.NONE,
+    "gzip": compression.GZIP,
+    "snappy": compression.SNAPPY,
+    "lz4": compression.LZ4,
+    "zstd": compression.ZSTD,
+}
+
+
+def find_codec(codec: int, config: "TopicConfig") -> int:
+    """Return the codec that a batch sent with `codec` is stored with."""
+    return _CODECS.get(config.compression_type, codec)
+
+
+def rebuild(
+    header: "BatchHeader",
+    data: "bytes | memoryview",
+    config: "TopicConfig",
+    *,
+    flags: int,
+    is_uneven: bool,
+) -> bytearray:
+    """Return a new batch of checked records, packed as the topic wants; producer fields are kept.
+
+    `is_uneven` asks for deltas and record attributes to be written anew (Kafka's tolerance for
+    clients that number compressed records wrongly).
+
+    Raises:
+        RecordTooLarge: it came out above max.message.bytes.
+        InvalidRecord: two timestamps lie further apart than a delta can say.
+    """
+    base_timestamp = header.base_timestamp
+    rows: Buffer = data
+    if is_uneven:
+        rows = _renumber(data, header.count)
+        base_timestamp += _read_first_delta(data)
+    codec = find_codec(header.codec, config)
+    batch = frame_batch(
+        compression.compress(codec, rows, _level(codec, config)),
+        header.count,
+        codec=codec,
+        flags=header.attributes & TRANSACTIONAL | flags,
+        base_timestamp=base_timestamp,
+        max_timestamp=header.max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+    )
+    if len(batch) > config.max_message_bytes:
+        raise RecordTooLarge(
+            f"recompressed with {compression.NAMES[codec]} the batch has {len(batch)} bytes;"
+            f" max.message.bytes is {config.max_message_bytes}"
+        )
+    return batch
+
+
+def _renumber(data: "bytes | memoryview", count: int) -> bytearray:
+    size = rewrite_records(data, 0, len(data), count, bytearray())
+    if size < 0:
+        raise InvalidRecord("the timestamps of the batch lie too far apart")
+    rows = bytearray(size)
+    rewrite_records(data, 0, len(data), count, rows)
+    return rows
+
+
+def _read_first_delta(data: "bytes | memoryview") -> int:
+    _size, position = read_varint(data, 0, len(data))
+    delta, _position = read_varint(data, position + 1, len(data), VARLONG_BYTES)
+    return delta
+
+
+def _level(codec: int, config: "TopicConfig") -> int | None:
+    if codec == compression.GZIP:
+        return config.compression_gzip_level
+    if codec == compression.LZ4:
+        return config.compression_lz4_level
+    if codec == compression.ZSTD:
+        return config.compression_zstd_level
+    return None
