@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from protocol.errors import CorruptMessage
-from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_POSITION, BatchHeader
+from protocol.records import kernels
+from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
 
 LOOKUP_CHUNK: Final = 8192
 """What a lookup reads at once: the usual distance of two index entries and the batch after it."""
 SCAN_CHUNK: Final = 64 * 1024
 
-_STEP: Final = struct.Struct(">qi11xi")  # base offset, length, last offset delta
+_HEAD: Final = struct.Struct(">qi4xb")  # base offset, length, magic
 
 
 class Located(NamedTuple):
@@ -24,6 +25,13 @@ class Located(NamedTuple):
 
     position: int
     header: BatchHeader
+
+
+class Cut(NamedTuple):
+    """The end of a range of whole batches, and the base offset of the batch that follows."""
+
+    end: int
+    next_offset: int
 
 
 def find_batch(fd: int, position: int, end: int, offset: int) -> Located | None:
@@ -36,43 +44,39 @@ def find_batch(fd: int, position: int, end: int, offset: int) -> Located | None:
     """
     while end - position >= HEADER_SIZE:
         chunk = os.pread(fd, min(LOOKUP_CHUNK, end - position), position)
-        at, last = 0, len(chunk) - HEADER_SIZE
-        if last < 0:
+        if len(chunk) < HEADER_SIZE:
             return None
-        while at <= last:
-            base_offset, length, delta = _STEP.unpack_from(chunk, at)
-            _check(chunk, at, length, position)
-            after = position + at + length + LOG_OVERHEAD
-            if after > end:
+        found = kernels.find_batch(chunk, 0, len(chunk), offset)
+        at = found if found >= 0 else ~found
+        if found >= 0 or at == 0:
+            size = _size_at(chunk, at, position)
+            if position + at + size > end:
                 return None
-            if base_offset + delta >= offset:
-                return Located(position + at, BatchHeader.read(chunk, at))
-            at += length + LOG_OVERHEAD
+            return Located(position + at, BatchHeader.read(chunk, at))
         position += at
     return None
 
 
-def last_boundary(fd: int, position: int, target: int) -> int:
+def cut(fd: int, position: int, target: int, limit: int) -> Cut:
     """Return the end of the last batch that ends at or before ``target``.
 
-    ``position`` is the start of a batch, and the answer if none ends so early.
+    ``position`` is the start of a batch, and the answer if none ends so early. ``limit``, above
+    ``target``, is the end of one.
 
     Raises:
         CorruptMessage: There is no batch where one has to begin.
     """
-    while target - position >= HEADER_SIZE:
-        chunk = os.pread(fd, min(LOOKUP_CHUNK, target - position), position)
-        at, last = 0, len(chunk) - HEADER_SIZE
-        if last < 0:
-            break
-        while at <= last:
-            _, length, _ = _STEP.unpack_from(chunk, at)
-            _check(chunk, at, length, position)
-            if position + at + length + LOG_OVERHEAD > target:
-                return position + at
-            at += length + LOG_OVERHEAD
-        position += at
-    return position
+    while True:
+        chunk = os.pread(fd, min(LOOKUP_CHUNK, limit - position), position)
+        at = kernels.find_end(chunk, 0, target - position)
+        if len(chunk) - at < HEADER_SIZE:
+            position += at
+            at = 0
+            chunk = os.pread(fd, HEADER_SIZE, position)
+        size = _size_at(chunk, at, position)
+        if position + at + size > target:
+            return Cut(position + at, _HEAD.unpack_from(chunk, at)[0])
+        position += at + size
 
 
 def iterate_batches(
@@ -89,18 +93,21 @@ def iterate_batches(
         if last < 0:
             return
         while at <= last:
-            header = BatchHeader.read(chunk, at)
-            _check(chunk, at, header.length, position)
-            if position + at + header.size > end:
+            size = _size_at(chunk, at, position)
+            if position + at + size > end:
                 return
-            yield Located(position + at, header)
-            at += header.size
+            yield Located(position + at, BatchHeader.read(chunk, at))
+            at += size
         position += at
 
 
-def _check(chunk: bytes, at: int, length: int, position: int) -> None:
-    if length < HEADER_SIZE - LOG_OVERHEAD or chunk[at + MAGIC_POSITION] != MAGIC:
+def _size_at(chunk: bytes, at: int, position: int) -> int:
+    """Return the size of the batch at ``at``; ``position`` is that of the chunk."""
+    if len(chunk) - at < HEADER_SIZE:
+        raise CorruptMessage(f"the log ends inside the batch at position {position + at}")
+    _, length, magic = _HEAD.unpack_from(chunk, at)
+    if length < HEADER_SIZE - LOG_OVERHEAD or magic != MAGIC:
         raise CorruptMessage(
-            f"no batch of magic {MAGIC} at position {position + at}: "
-            f"length {length}, magic {chunk[at + MAGIC_POSITION]}"
+            f"no batch of magic {MAGIC} at position {position + at}: length {length}, magic {magic}"
         )
+    return int(length) + LOG_OVERHEAD

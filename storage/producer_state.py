@@ -6,7 +6,7 @@ are those of storage.md §9.
 
 import logging
 from bisect import insort
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -244,12 +244,16 @@ class ProducerStateManager:
         """Return the offsets of the snapshot files, ascending."""
         return tuple(self._snapshots)
 
-    def scan_snapshots(self) -> None:
-        """Look which snapshot files the folder has; later changes are followed in memory."""
-        names = [files.parse_name(path.name) for path in self._directory.iterdir()]
+    def scan_snapshots(self, names: Iterable[str] | None = None) -> None:
+        """Note which snapshot files the folder has; later changes are followed in memory.
+
+        ``names`` are those of all files in it, if the caller has listed it already.
+        """
+        if names is None:
+            names = [path.name for path in self._directory.iterdir()]
         self._snapshots = sorted(
             name.base_offset
-            for name in names
+            for name in map(files.parse_name, names)
             if name and name.kind == files.SNAPSHOT and not name.suffix
         )
 

@@ -3,14 +3,14 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 from protocol.errors import CorruptMessage
 from protocol.parts import FileSlice
 from protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader
 from protocol.records.record import iterate_records
 from storage import batch_walk, files, transaction_index
-from storage.batch_walk import Located
+from storage.batch_walk import Cut, Located
 from storage.index import (
     OFFSET_ENTRY,
     TIME_ENTRY,
@@ -74,17 +74,6 @@ class ReadableSegment(SegmentFiles):
         self._offset_of_max_timestamp = base_offset
         self._has_aborted: bool | None = None  # None: not looked yet
 
-    @classmethod
-    def open(cls, directory: Path, base_offset: int, *, suffix: str = "") -> Self:
-        """Open a segment for reading only.
-
-        Raises:
-            FileNotFoundError: There is no ``.log``.
-        """
-        segment = cls(directory, base_offset, suffix=suffix)
-        segment.size = segment.log_path.stat().st_size
-        return segment
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.log_path}, size={self.size})"
 
@@ -144,23 +133,24 @@ class ReadableSegment(SegmentFiles):
         start = position or self.offset_index().floor(offset).position
         return batch_walk.find_batch(file.fileno(), start, self.size, offset)
 
-    def cut(self, position: int, max_bytes: int, limit: int, *, at_least_one: bool) -> int:
+    def cut(self, position: int, max_bytes: int, limit: int, *, at_least_one: bool) -> Cut:
         """Return where the whole batches from ``position`` on end that fit into ``max_bytes``.
 
-        ``position`` is the start of a batch and ``limit``, at most ``size``, the end of one: the
-        end of what may be read. The first batch counts as fitting under ``at_least_one``; without,
-        the answer may be ``position``.
+        ``position`` is the start of a batch. ``limit``, at most ``size``, is the end of one: of
+        what may be read. The first batch counts as fitting under ``at_least_one``; without, the
+        answer may be ``position``.
+
+        Raises:
+            CorruptMessage: The log is damaged there.
         """
-        target = position + max_bytes
-        if target >= limit:
-            return limit
-        fd = self.file().fileno()
+        target = min(position + max_bytes, limit - 1)
         start = max(position, self.offset_index().floor_position(target).position)
-        end = batch_walk.last_boundary(fd, start, target)
-        if end == position and at_least_one:
-            for first in self.batches(position, limit):
-                return position + first.header.size
-        return end
+        found = batch_walk.cut(self.file().fileno(), start, target, limit)
+        one_more = found.end == position if at_least_one else False
+        if one_more or limit <= position + max_bytes:
+            batch = next(self.batches(found.end, limit))
+            return Cut(found.end + batch.header.size, batch.header.next_offset)
+        return found
 
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[Located]:
         """Yield the batches between two positions, ``position`` being the start of one."""
@@ -284,3 +274,14 @@ class ReadableSegment(SegmentFiles):
             return FileEntries(size, self.open_to_read(kind))
         except FileNotFoundError:
             return MemoryEntries(size)  # everything is found from the segment's start
+
+
+def open_segment(directory: Path, base_offset: int, *, suffix: str = "") -> ReadableSegment:
+    """Open a segment for reading only.
+
+    Raises:
+        FileNotFoundError: There is no ``.log``.
+    """
+    segment = ReadableSegment(directory, base_offset, suffix=suffix)
+    segment.size = segment.log_path.stat().st_size
+    return segment

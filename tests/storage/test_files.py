@@ -1,0 +1,129 @@
+"""Names of files, and the order in which changes reach the disk."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import KafkaStorageError
+from storage import files
+
+
+@pytest.fixture
+def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Record what happens to the disk, in order."""
+    events: list[str] = []
+    really_fsync, really_rename = os.fsync, Path.rename
+
+    def fsync(fd: int) -> None:
+        events.append(f"fsync {Path(f'/proc/self/fd/{fd}').readlink().name}")
+        really_fsync(fd)
+
+    def rename(old: Path, new: Path) -> Path:
+        events.append(f"rename {old.name} {Path(new).name}")
+        return really_rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "rename", rename)
+    return events
+
+
+def test_file_is_replaced_in_the_order_that_survives_a_crash(
+    tmp_path: Path, order: list[str]
+) -> None:
+    """Temporary file, fsync, rename, fsync of the folder: old or new, never half (KAFKA-16541)."""
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+
+    files.replace_file(path, b"new")
+
+    assert path.read_bytes() == b"new"
+    assert order == ["fsync x.tmp", "rename x.tmp x", f"fsync {tmp_path.name}"]
+    assert [each.name for each in tmp_path.iterdir()] == ["x"]
+
+
+def test_new_folder_is_made_durable(tmp_path: Path, order: list[str]) -> None:
+    """The name of a new folder is fsynced in its parent (KAFKA-3968)."""
+    files.create_folder(tmp_path / "orders-0")
+
+    assert order == [f"fsync {tmp_path.name}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "parsed"),
+    [
+        ("00000000000000000042.log", (42, ".log", "")),
+        ("00000000000000000000.timeindex.swap", (0, ".timeindex", ".swap")),
+        ("00000000000000000007.snapshot.deleted", (7, ".snapshot", ".deleted")),
+        ("00000000000000000007.txnindex.cleaned", (7, ".txnindex", ".cleaned")),
+        ("5.index", (5, ".index", "")),
+        ("00000000000000000042.checkpoint", None),
+        ("00000000000000000042.log.other", None),
+        ("x.log", None),
+        ("leader-epoch-checkpoint", None),
+        (".lock", None),
+    ],
+)
+def test_names_tell_offset_kind_and_suffix(name: str, parsed: tuple[int, str, str] | None) -> None:
+    """The offset is the digits before the first dot; what is not ours has no meaning."""
+    assert files.parse_name(name) == parsed
+
+
+def test_segment_name_is_padded_to_twenty_digits() -> None:
+    """Names sort as their offsets do."""
+    assert files.segment_file_name(1500, files.INDEX, files.SWAP) == (
+        "00000000000000001500.index.swap"
+    )
+
+
+def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel may take a part of the bytes: the rest follows at its place."""
+    really = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: really(fd, bytes(data)[:3], at))
+    fd = files.create_file(tmp_path / "x")
+
+    files.write_all(fd, b"0123456789", 5)
+
+    assert os.pread(fd, 100, 0) == bytes(5) + b"0123456789"
+    os.close(fd)
+
+
+def test_what_is_gone_is_deleted_already(tmp_path: Path) -> None:
+    """Deleting races with itself: a missing file or folder is no fault (KAFKA-6624)."""
+    files.unlink(tmp_path / "x")
+    files.remove_folder(tmp_path / "y")
+    assert files.mark_deleted(tmp_path / "z.log") == tmp_path / "z.log.deleted"
+    files.fsync_directory(tmp_path / "gone")
+
+
+def test_folder_is_removed_with_all_in_it(tmp_path: Path) -> None:
+    """A partition folder goes with its files."""
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    (folder / "x.log").touch()
+
+    files.remove_folder(folder)
+
+    assert not folder.exists()
+
+
+def test_disk_errors_become_storage_errors(tmp_path: Path) -> None:
+    """An OSError names the directory, comes from its cause and is reported first."""
+    heard: list[OSError] = []
+    error = OSError(5, "Input/output error")
+
+    with (
+        pytest.raises(KafkaStorageError, match="Input/output error") as caught,
+        files.translate_os_errors(tmp_path, heard.append),
+    ):
+        raise error
+
+    assert caught.value.__cause__ is error
+    assert heard == [error]
+    assert str(tmp_path) in caught.value.message
+
+
+def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
+    """Only faults of the disk take a directory offline."""
+    with pytest.raises(KeyError), files.translate_os_errors(tmp_path):
+        raise KeyError

@@ -1,0 +1,42 @@
+"""Segments of made-up batches, for tests of what is stored in them."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from config.topic import TopicConfig
+from protocol.records.batch import BatchHeader, stamp
+from storage.segment import LogSegment
+
+NOW_MS = 1_700_000_000_000
+
+
+def make_segment(
+    directory: Path, config: TopicConfig | None = None, *, base_offset: int = 0
+) -> LogSegment:
+    """Return a new, empty segment."""
+    return LogSegment.create(directory, base_offset, config or TopicConfig(), now_ms=NOW_MS)
+
+
+def load_segment(
+    directory: Path, config: TopicConfig | None = None, *, base_offset: int = 0
+) -> LogSegment:
+    """Return a segment that is in a folder already."""
+    return LogSegment.load(directory, base_offset, config or TopicConfig(), now_ms=NOW_MS)
+
+
+def append(segment: LogSegment, batch: bytes | bytearray) -> int:
+    """Append a batch whose offsets are right already, and return its position."""
+    header = BatchHeader.read(batch)
+    return segment.append(batch, len(batch), header.last_offset, header.max_timestamp)
+
+
+def append_next(
+    segment: LogSegment, batches: Iterable[bytearray], *, first: int = 0, leader_epoch: int = 0
+) -> list[int]:
+    """Append batches one after the other, stamping offsets from ``first`` on; return positions."""
+    positions, offset = [], first
+    for batch in batches:
+        stamp(batch, 0, offset, leader_epoch)
+        positions.append(append(segment, batch))
+        offset = BatchHeader.read(batch).next_offset
+    return positions
