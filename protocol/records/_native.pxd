@@ -76,6 +76,8 @@ cdef enum:
     NEEDED
     ENTRIES
     NOTABLE
+    TABLE
 
 cdef enum:
     ENTRY_NUMBERS = 4
+    TABLE_PRODUCERS = 256

@@ -22,6 +22,8 @@ from protocol.records._native cimport (
     Region,
     SHORT_LENGTH,
     STATUS,
+    TABLE,
+    TABLE_PRODUCERS,
     WANTS_MORE,
     WRONG_CRC,
     WRONG_MAGIC,
@@ -53,3 +55,6 @@ cpdef Py_ssize_t find_end(object buffer, Py_ssize_t start, Py_ssize_t end) excep
 
 @cython.locals(origin="long long", position=Py_ssize_t, row=Py_ssize_t, marks=Py_ssize_t, status="long long", length=Py_ssize_t, first="long long", last="long long", timestamp="long long", epoch="long long")
 cdef void _scan(Octets data, Py_ssize_t size, Int64s state, Int64s entries, Py_ssize_t most_entries, Int64s notable, Py_ssize_t most_notable) noexcept nogil
+
+@cython.locals(slot=Py_ssize_t, kept=Py_ssize_t, mark=Py_ssize_t, position="long long", seen="long long", producer_id="long long", place=Py_ssize_t, left=Py_ssize_t)
+cdef Py_ssize_t _thin(Octets data, Int64s state, Int64s notable, Py_ssize_t marks, long long origin) noexcept nogil

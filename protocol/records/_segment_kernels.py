@@ -2,7 +2,7 @@
 
 What comes here came from the disk, maybe torn or damaged: a batch is believed when it is wholly
 there and its checksum holds. The types of the compiled form stand in `_segment_kernels.pxd`.
-Import `kernels`, which chooses; `scan.py` explains the arrays of `scan_batches`.
+Import `kernels`, which chooses.
 """
 # ruff: noqa: C901, PLR0912, PLR0915  # kernels: numbers in, one branch a rule
 
@@ -48,6 +48,8 @@ if not cython.compiled:
         POSITION,
         SHORT_LENGTH,
         STATUS,
+        TABLE,
+        TABLE_PRODUCERS,
         WANTS_MORE,
         WRONG_CRC,
         WRONG_MAGIC,
@@ -62,9 +64,17 @@ prepare()
 
 
 def scan_batches(buffer: "Buffer", state: "Buffer", entries: "Buffer", notable: "Buffer") -> None:
-    """Walk the whole batches of a chunk of a segment, without the GIL.
+    """Walk the whole batches of a chunk of a segment, without the GIL (`LogSegment.recover`).
 
-    Stops before the first batch that is bad or not wholly there, or when an array is full.
+    Checked are length, magic, CRC and that offsets rise within the segment. The walk stops before
+    the first batch that is bad or not wholly in the chunk, or when an array is full: the next call
+    gets the bytes from `state[POSITION]` on. All three arrays are int64:
+
+        state    slots by `verdicts`; the caller sets those of the segment before the first call
+        entries  filled with ENTRIES rows of four: what the sparse indexes get, by Kafka's rule
+        notable  filled with NOTABLE file positions of batches that Python must see, in order:
+                 new leader epochs, transactional and control ones, and of every producer the
+                 last five in the chunk, which is all that its state remembers
     """
     region = no_region()
     numbers = no_numbers()
@@ -189,16 +199,46 @@ def _scan(
             row += 1
             state[INDEXED] = origin + position
         epoch = read_int32(data, position + 12)
-        if (
-            epoch > state[LEADER_EPOCH]
-            or read_int64(data, position + 43) >= 0
-            or read_int16(data, position + 21) & 0x30
-        ):
-            notable[marks] = origin + position
+        if epoch > state[LEADER_EPOCH] or read_int16(data, position + 21) & 0x30:
+            notable[marks] = -1 - position
             marks += 1
             state[LEADER_EPOCH] = max(state[LEADER_EPOCH], epoch)
+        elif read_int64(data, position + 43) >= 0:
+            notable[marks] = position
+            marks += 1
         position += length + 12
     state[POSITION] = origin + position
     state[STATUS] = status
     state[ENTRIES] = row
-    state[NOTABLE] = marks
+    state[NOTABLE] = _thin(data, state, notable, marks, origin)
+
+
+def _thin(data: memoryview, state: memoryview, notable: memoryview, marks: int, origin: int) -> int:
+    """Keep what is marked negative, and the last five of each producer; return how many are left.
+
+    Going backwards, a table of 256 producer ids counts; ids that share a place push each other out
+    and keep more, which does no harm. The kept ones gather at the end and then move to the front.
+    """
+    for slot in range(TABLE, TABLE + 2 * TABLE_PRODUCERS):
+        state[slot] = -1
+    kept = marks
+    mark = marks - 1
+    while mark >= 0:
+        position = notable[mark]
+        seen = 0
+        if position < 0:
+            position = -1 - position
+        else:
+            producer_id = read_int64(data, position + 43)
+            place = TABLE + 2 * (producer_id & (TABLE_PRODUCERS - 1))
+            seen = state[place + 1] + 1 if state[place] == producer_id else 0
+            state[place] = producer_id
+            state[place + 1] = seen
+        if seen < 5:
+            kept -= 1
+            notable[kept] = origin + position
+        mark -= 1
+    left = marks - kept
+    for mark in range(left):
+        notable[mark] = notable[kept + mark]
+    return left

@@ -51,7 +51,10 @@ SCAN_FAULTS: Final = {
     OFFSET_BACKWARDS: "its last offset is not above the one before",
 }
 
-# Slots of the scan's state, an array of int64 that goes from call to call.
+# Slots of the scan's state, an array of int64 that goes from call to call. In: POSITION to
+# LEADER_EPOCH, those of a fresh segment being 0, its base, index.interval.bytes, 0, base - 1, -1,
+# base, -1. Out besides: STATUS, NEEDED (bytes that the next batch takes), ENTRIES and NOTABLE (how
+# many were filled). TABLE is scratch.
 POSITION: Final = 0
 BASE_OFFSET: Final = 1
 INTERVAL: Final = 2
@@ -66,7 +69,9 @@ STATUS: Final = 10
 NEEDED: Final = 11
 ENTRIES: Final = 12
 NOTABLE: Final = 13
-SLOTS: Final = 14
+TABLE: Final = 14
+TABLE_PRODUCERS: Final = 256
+SLOTS: Final = TABLE + 2 * TABLE_PRODUCERS
 
 ENTRY_NUMBERS: Final = 4
 """Numbers of one index entry: last offset, position, max timestamp so far, its offset."""
