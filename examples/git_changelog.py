@@ -5,10 +5,10 @@
 
 `produce` walks the first-parent history from the root to the head and writes one record for each
 changed file: the key is the path, the value says blob id, mode and size as JSON, a deleted file is
-a tombstone (null), the time is the commit's and the header `commit` its id. `verify` reads the topic
-from its first to its last record, keeps the last value of every path, and compares that with
-`git ls-tree -r` of the head. One partition keeps the order; the topic is a compacted one, so its
-older values may go and the proof still holds.
+a tombstone (null), the time is the commit's and the header `commit` its id. `verify` reads the
+topic from its first to its last record, keeps the last value of every path, and compares that
+with `git ls-tree -r` of the head. One partition keeps the order; the topic is a compacted one, so
+its older values may go and the proof still holds.
 """
 
 import argparse

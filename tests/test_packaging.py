@@ -29,7 +29,7 @@ def normal(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel and the source archive of what git knows or would add here, built once."""
+    """A folder with the wheel and the source archive of this tree, less what git ignores."""
     folder = tmp_path_factory.mktemp("dist")
     tree = tmp_path_factory.mktemp("tree")
     listed = subprocess.run(

@@ -26,8 +26,9 @@ class Confluent:
 
     name = "confluent-kafka"
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, settings: Mapping[str, str | int] | None = None) -> None:
         self.bootstrap = bootstrap
+        self.settings = dict(settings or {})
 
     def produce(
         self,
@@ -139,7 +140,7 @@ class Confluent:
 
     @cached_property
     def _admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap})
+        return AdminClient({"bootstrap.servers": self.bootstrap, **self.settings})
 
     def _consumer(self) -> Consumer:
         return Consumer(
