@@ -1,0 +1,129 @@
+"""The settings in force: what was given at the start, under what is changed while we run.
+
+Dynamic values are kept by the catalogue, so they survive a restart (Kafka: DynamicBrokerConfig).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from config.errors import ConfigError
+from protocol.errors import KafkaStorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from broker.catalog_writer import CatalogWriter
+    from config.layers import Layers
+    from config.server import ServerConfig
+    from config.topic import TopicConfig
+    from storage.catalog import CatalogState
+
+log = logging.getLogger(__name__)
+
+
+class BrokerSettings:
+    """The layers of settings now in force, and how they change (loop only).
+
+    A change is in force at once and durable when `alter` returns; if the disk does not take it, it
+    is undone. Each change makes new layers, so whatever is derived can be cached by them.
+    """
+
+    def __init__(self, layers: Layers, catalog: CatalogWriter) -> None:
+        self._catalog = catalog
+        self._callbacks: list[Callable[[], Awaitable[None]]] = []
+        self._topic_configs: dict[frozenset[tuple[str, str]], TopicConfig] = {}
+        state = catalog.state
+        cluster = _keep_valid(state.cluster_configs, lambda values: _try_cluster(layers, values))
+        layers = layers.with_dynamic(cluster=cluster)
+        broker = _keep_valid(state.broker_configs, lambda values: _try_broker(layers, values))
+        self.layers = layers.with_dynamic(broker=broker)
+
+    @property
+    def server(self) -> ServerConfig:
+        """Return the settings of the broker that count now."""
+        return self.layers.server()
+
+    def on_change(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Have ``callback`` awaited after each change."""
+        self._callbacks.append(callback)
+
+    def topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
+        """Return the settings of a topic with these values of its own; equal ones are one object.
+
+        A stored value that is no longer valid is left out with a line in the log.
+        """
+        key = frozenset(overrides.items())
+        config = self._topic_configs.get(key)
+        if config is None:
+            valid = _keep_valid(overrides, self.layers.topic)
+            config = self._topic_configs[key] = self.layers.topic(valid)
+        return config
+
+    async def alter(
+        self, *, cluster: Mapping[str, str] | None = None, broker: Mapping[str, str] | None = None
+    ) -> None:
+        """Replace the dynamic values of all brokers or of this one; None keeps what there is.
+
+        Raises:
+            ConfigError: A value does not parse or is out of range; nothing has changed.
+            KafkaStorageError: The catalogue could not be written; the change is undone.
+        """
+        before = self.layers
+        after = before.with_dynamic(cluster=cluster, broker=broker)
+        self._replace(after)
+        # A task, so that a client that goes away does not leave the change half made.
+        task = asyncio.get_running_loop().create_task(self._keep(before, after), name="settings")
+        await asyncio.shield(task)
+
+    async def _keep(self, before: Layers, after: Layers) -> None:
+        def change(state: CatalogState) -> None:
+            state.cluster_configs = after.cluster
+            state.broker_configs = after.broker
+
+        await self._tell()
+        try:
+            await self._catalog.commit(change)
+        except KafkaStorageError:
+            if self.layers is after:
+                self._replace(before)
+                await self._tell()
+            raise
+
+    def _replace(self, layers: Layers) -> None:
+        self.layers = layers
+        self._topic_configs = {}
+
+    async def _tell(self) -> None:
+        for callback in self._callbacks:
+            await callback()
+
+
+def _try_cluster(layers: Layers, values: Mapping[str, str]) -> object:
+    return layers.with_dynamic(cluster=values)
+
+
+def _try_broker(layers: Layers, values: Mapping[str, str]) -> object:
+    return layers.with_dynamic(broker=values)
+
+
+def _keep_valid(
+    values: Mapping[str, str], check: Callable[[Mapping[str, str]], object]
+) -> dict[str, str]:
+    """Return the stored values that can still be taken: the others must not stop a start."""
+    try:
+        check(values)
+    except ConfigError:
+        return {name: value for name, value in values.items() if _is_valid({name: value}, check)}
+    return dict(values)
+
+
+def _is_valid(value: Mapping[str, str], check: Callable[[Mapping[str, str]], object]) -> bool:
+    try:
+        check(value)
+    except ConfigError as error:
+        log.error("stored setting is left out: %s", error)  # noqa: TRY400  # a value, not a fault
+        return False
+    return True
