@@ -1,6 +1,7 @@
 """Reading a segment: by offset, by position, by time (Kafka: ``LogSegment``). Nothing writes."""
 
 import os
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -162,10 +163,11 @@ class ReadableSegment(SegmentFiles):
     def next_offset(self) -> int:
         """Return the offset after the last batch, ``base_offset`` if there is none."""
         last = self.offset_index().last()
-        next_offset = self.base_offset
-        for batch in self.batches(last.position if last else 0):
-            next_offset = batch.header.next_offset
-        return next_offset
+        for position in (last.position if last else 0, 0):  # an index may be ahead of a torn log
+            found = deque(self.batches(position), maxlen=1)
+            if found:
+                return found[0].header.next_offset
+        return self.base_offset
 
     def upper_offset(self, position: int) -> int | None:
         """Return an offset that no batch before ``position`` reaches, None if the index has none.
