@@ -1,7 +1,8 @@
 """Errors of the protocol: a class is a Kafka error code (names are those of Kafka's exceptions).
 
 The first line of a class is what a client reads as ``error_message`` when the place that raised it
-had nothing more exact to say. `ProtocolError` is no Kafka code: it ends the connection.
+had nothing more exact to say. `ProtocolError` is no Kafka code: it ends the connection. The file
+is long because it is the table of codes.
 """
 # ruff: noqa: N818  # Kafka's names, without "Exception", are what operators search for
 

@@ -2,6 +2,7 @@
 
 One partition in a flexible version, what most consumers ask for, is answered with one pack of a
 precompiled layout. Fetched records stay ranges of files (`FileSlice`) and are sent from there.
+The file is long because fifteen versions, asked and answered, are told in one place.
 
 Versions: 4 isolation level; 5 log start offset; 7 sessions (KIP-227); 9 leader epochs;
 11 rack id; 12 flexible, last fetched epoch, diverging epoch; 13 topic ids instead of names

@@ -13,9 +13,6 @@ from protocol.primitives import Buffer, read_text, skip_tags
 API_VERSIONS: Final = 18
 _NEVER: Final = 1 << 15
 
-peek: Final = Struct(">hhi").unpack_from
-"""``peek(buffer, position)`` returns API key, version and correlation id: the first 8 bytes."""
-
 _FIXED = Struct(">hhih")
 _RESPONSE_V0 = Struct(">ii")
 _RESPONSE_V1 = Struct(">iix")

@@ -11,10 +11,10 @@ from types import MappingProxyType
 from typing import Final
 
 from protocol.headers import response_head
-from protocol.lift import lower_response, request_lifter
+from protocol.lift import lifting_reader
 from protocol.parts import Parts
 from protocol.primitives import Buffer
-from protocol.schemas import Entity, read_entity, request_class, response_writer
+from protocol.schemas import Entity, lower_response, request_class, response_writer
 
 NEWEST: Final[Mapping[int, int]] = MappingProxyType(
     {
@@ -59,9 +59,7 @@ def decode_request(api_key: int, version: int, buffer: Buffer, position: int, en
     Raises:
         ProtocolError: the bytes are no such body.
     """
-    body = memoryview(buffer)[position:end].toreadonly()
-    entity = read_entity(request_class(api_key, version), body)
-    return request_lifter(api_key, version, NEWEST[api_key])(entity)
+    return lifting_reader(api_key, version, NEWEST[api_key])(buffer, position, end)[0]
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, entity: Entity) -> Parts:
@@ -84,7 +82,7 @@ def preload(versions: Iterable[tuple[int, int]]) -> Iterator[None]:
     for api_key, version in versions:
         request_class(api_key, version)
         yield
-        request_lifter(api_key, version, NEWEST[api_key])
+        lifting_reader(api_key, version, NEWEST[api_key])
         yield
         response_writer(api_key, version)
         yield

@@ -29,8 +29,8 @@ class Encoding(Protocol):
     null is None or -1 where that is allowed and a `ProtocolError` where it is not.
     """
 
-    def count(self, buffer: Buffer, position: int, end: int) -> tuple[int, int]:
-        """Read the length of an array that cannot be null."""
+    def count(self, buffer: Buffer, position: int, end: int, lowest: int = 0) -> tuple[int, int]:
+        """Read the length of an array; a ``lowest`` of -1 allows null."""
 
     def string(self, buffer: Buffer, position: int, end: int) -> tuple[str, int]:
         """Read a string that cannot be null."""
@@ -134,9 +134,9 @@ def read_text(buffer: Buffer, position: int, stop: int, end: int) -> str:
         raise ProtocolError(f"a string at {position} is not UTF-8: {error.reason}") from error
 
 
-def _checked_count(count: int, position: int, end: int) -> tuple[int, int]:
-    """Refuse null and what cannot be there: an entry of an array has at least one byte."""
-    if 0 <= count <= end - position:
+def _checked_count(count: int, position: int, end: int, lowest: int) -> tuple[int, int]:
+    """Refuse what cannot be there: an entry of an array has at least one byte."""
+    if lowest <= count <= end - position:
         return count, position
     raise ProtocolError(f"an array of {count} entries at {position} in a frame that ends at {end}")
 
@@ -165,8 +165,8 @@ class _Classic:
         value: int = form.unpack_from(buffer, position)[0]
         return value, stop
 
-    def count(self, buffer: Buffer, position: int, end: int) -> tuple[int, int]:
-        return _checked_count(*self._number(_INT32, buffer, position, end), end)
+    def count(self, buffer: Buffer, position: int, end: int, lowest: int = 0) -> tuple[int, int]:
+        return _checked_count(*self._number(_INT32, buffer, position, end), end, lowest)
 
     def string(self, buffer: Buffer, position: int, end: int) -> tuple[str, int]:
         text, position = self.nullable_string(buffer, position, end)
@@ -204,9 +204,9 @@ class _Compact:
 
     no_tags: Final = b"\0"
 
-    def count(self, buffer: Buffer, position: int, end: int) -> tuple[int, int]:
+    def count(self, buffer: Buffer, position: int, end: int, lowest: int = 0) -> tuple[int, int]:
         length, position = read_varint(buffer, position, end)
-        return _checked_count(length - 1, position, end)
+        return _checked_count(length - 1, position, end, lowest)
 
     def string(self, buffer: Buffer, position: int, end: int) -> tuple[str, int]:
         text, position = self.nullable_string(buffer, position, end)
