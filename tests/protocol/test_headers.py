@@ -1,0 +1,109 @@
+"""Request and response headers, with kio as the judge."""
+
+import io
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.index import api_key_map, schema_name_map
+from kio.schema.request_header.v1.header import RequestHeader as HeaderV1
+from kio.schema.request_header.v2.header import RequestHeader as HeaderV2
+from kio.serial import entity_writer
+
+from protocol.errors import ProtocolError
+from protocol.headers import (
+    API_VERSIONS,
+    FIRST_FLEXIBLE,
+    RequestHeader,
+    is_flexible,
+    parse_header,
+    response_head,
+)
+from tests.support.kio_messages import UNKNOWN_TAGS
+
+
+def boundary_versions() -> list[tuple[int, int]]:
+    """Return for each API the first flexible version and the one before, as far as kio has them."""
+    return [
+        (key, version)
+        for key, first in FIRST_FLEXIBLE.items()
+        if key in api_key_map
+        for version in (first - 1, first)
+        if version in schema_name_map[api_key_map[key]]
+    ]
+
+
+def written(header_class: Any, client_id: str | None) -> bytes:
+    """Return a request header for Produce v9 as kio writes it."""
+    header = header_class(
+        request_api_key=0, request_api_version=9, correlation_id=-5, client_id=client_id
+    )
+    buffer = io.BytesIO()
+    entity_writer(header_class)(buffer, header)
+    return buffer.getvalue()
+
+
+def test_the_table_of_flexible_versions_is_that_of_the_schemas() -> None:
+    """Before and from the first flexible version of every API the header version changes."""
+    table = {(key, version): is_flexible(key, version) for key, version in boundary_versions()}
+
+    assert table == {
+        (key, version): bool(load_request_schema(key, version).__flexible__)
+        for key, version in table
+    }
+    assert not is_flexible(17, 1)
+
+
+@given(client_id=st.none() | st.text(max_size=200), flexible=st.booleans())
+def test_headers_as_kio_writes_them(client_id: str | None, flexible: bool) -> None:
+    """Both header versions are read in place; the body follows them; every cut is refused."""
+    header = written(HeaderV2 if flexible else HeaderV1, client_id)
+    frame = b"...." + header + b"body"
+    end = 4 + len(header)
+
+    assert parse_header(frame, 4, len(frame), flexible=flexible) == RequestHeader(
+        0, 9, -5, client_id, end
+    )
+    for cut in range(4, end):
+        with pytest.raises(ProtocolError):
+            parse_header(frame, 4, cut, flexible=flexible)
+
+
+def test_unknown_tagged_fields_of_a_header_are_skipped() -> None:
+    """Kio refuses them; the protocol says to ignore them."""
+    header = written(HeaderV2, "me")[:-1] + b"\x02" + UNKNOWN_TAGS
+
+    parsed = parse_header(header + b"x", 0, len(header) + 1, flexible=True)
+
+    assert parsed.body_position == len(header)
+    for cut in range(len(header)):
+        with pytest.raises(ProtocolError):
+            parse_header(header, 0, cut, flexible=True)
+
+
+@pytest.mark.parametrize("length", [b"\xff\xfe", b"\x80\x00", b"\x7f\xff"])
+def test_a_client_id_has_a_possible_length(length: bytes) -> None:
+    """Negative lengths but -1, and lengths past the frame, are refused."""
+    frame = written(HeaderV1, None)[:-2] + length + b"client"
+
+    with pytest.raises(ProtocolError):
+        parse_header(frame, 0, len(frame), flexible=False)
+
+
+def test_a_client_id_is_utf8() -> None:
+    """A client id goes into logs and metrics, so it must be text."""
+    frame = written(HeaderV1, "ab")[:-2] + b"\xff\xfe"
+
+    with pytest.raises(ProtocolError, match="UTF-8"):
+        parse_header(frame, 0, len(frame), flexible=False)
+
+
+@pytest.mark.parametrize(("key", "version"), [*boundary_versions(), (API_VERSIONS, 4)])
+def test_response_headers_are_those_of_the_schemas(key: int, version: int) -> None:
+    """Size, correlation id, and an empty tag section where the response header has version 1."""
+    has_tags = load_response_schema(key, version).__header_schema__.__version__ == 1
+
+    expected = b"\0\0\0\x0f\0\0\0\x07\0" if has_tags else b"\0\0\0\x0e\0\0\0\x07"
+    assert response_head(key, version, 7, 10) == expected
