@@ -2,7 +2,7 @@
 
 It has a log of its own in a hidden folder of the first log directory, registered under a name that
 no client can guess or create, so it is in no Metadata. The folder is made anew at each start and
-kept small by its own retention.
+whenever it has grown, and is removed by a clean stop.
 """
 
 from __future__ import annotations
@@ -12,40 +12,65 @@ import secrets
 import struct
 from typing import TYPE_CHECKING
 
-from broker.probe_frames import (
-    fetch_request,
-    produce_request,
-    read_fetched,
-    read_produced,
-)
+from broker.loopback import reachable
+from broker.probe_frames import fetch_request, produce_request, read_fetched, read_produced
 from broker.readiness import PROBE_SECONDS, ProbeFailed
+from config.topic import TopicConfig
+from protocol.names import random_id
 from protocol.records.batch import CRC_POSITION
 from protocol.records.build import build_batch
 from protocol.records.record import Record
+from storage import files
+from storage.log import Log
+from storage.log_services import LogServices
+from storage.recovery import PartitionFolder, create_partition
+from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from broker.io import IoThreads
     from storage.clock import Clock
-    from storage.log import Log
+    from storage.manager import LogManager
 
 FOLDER = ".siltstone-probe"
+MOST_LOG_BYTES = 4 << 20
 _MOST_ANSWER_BYTES = 1 << 20
-_ANY_ADDRESS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - the reverse of binding
-
-
-def new_name() -> str:
-    """Return a topic name that is illegal (spaces) and cannot be guessed."""
-    return f"siltstone probe {secrets.token_hex(16)}"
+_NO_PRODUCERS_MS = 1
+_OFFSET_BYTES = 8
 
 
 class Probe:
-    """One round trip at a time over a connection of its own (loop only)."""
+    """Owner of the probe's log and of its round trips, one at a time (loop only).
 
-    def __init__(self, name: str, log: Log, address: tuple[str, int], clock: Clock) -> None:
-        self.name = name
-        self._log = log
-        host, port = address
-        self._address = (_ANY_ADDRESS.get(host, host), port)
+    ``name`` is a secret: it is illegal (spaces), random, and in no log line, since whoever knew it
+    could write past the limits of topics. The log itself is called after its folder.
+    """
+
+    def __init__(
+        self,
+        logs: LogManager,
+        registered: dict[tuple[str, int], Log],
+        io: IoThreads,
+        clock: Clock,
+    ) -> None:
+        self.name = f"siltstone probe {secrets.token_hex(16)}"
+        self._registered = registered
+        self._io = io
         self._clock = clock
+        self._directory = logs.directories[0]
+        self._folder = self._directory.path / FOLDER
+        self._services = LogServices(
+            clock=clock, background=logs.background, deletions=logs.deletions
+        )
+        self._address = ("", 0)
+
+    async def open(self, address: tuple[str, int]) -> None:
+        """Make the log and register it; the listener is at ``address``.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        self._address = (reachable(address[0]), address[1])
+        self._registered[self.name, 0] = await self._io.run(self._create)
 
     async def round_trip(self) -> None:
         """Append a record nobody has seen, fetch it and compare every byte.
@@ -55,9 +80,27 @@ class Probe:
             OSError: the listener cannot be reached.
             EOFError: the connection was closed without an answer.
         """
-        value = secrets.token_bytes(16)
-        record = Record(offset=0, timestamp=self._clock.now_ms(), key=b"probe", value=value)
+        log = self._registered[self.name, 0]
+        if log.size > MOST_LOG_BYTES:
+            log.abandon(self._folder)
+            self._registered[self.name, 0] = await self._io.run(self._create)
+        record = Record(0, self._clock.now_ms(), b"probe", secrets.token_bytes(16))
         batch = bytes(build_batch([record]))
+        base_offset, fetched = await self._exchange(batch)
+        # Base offset and leader epoch, before the CRC, are the broker's to fill in.
+        expected = base_offset.to_bytes(_OFFSET_BYTES, "big") + batch[CRC_POSITION:]
+        if fetched[:_OFFSET_BYTES] + fetched[CRC_POSITION:] != expected:
+            raise ProbeFailed("the record that was appended is not the one that was fetched")
+
+    async def close(self) -> None:
+        """Unregister the log and remove its folder; idempotent."""
+        log = self._registered.pop((self.name, 0), None)
+        if log is not None:
+            log.abandon(self._folder)
+            await self._io.run(files.remove_folder, self._folder)
+
+    async def _exchange(self, batch: bytes) -> tuple[int, bytes]:
+        """Return the offset that the batch got and the bytes that lie there."""
         reader, writer = await asyncio.open_connection(*self._address)
         try:
             writer.write(produce_request(self.name, batch, int(PROBE_SECONDS * 1000)))
@@ -66,14 +109,23 @@ class Probe:
             writer.write(fetch_request(self.name, produced.base_offset))
             fetched = read_fetched(await _read_frame(reader), self.name)
             _check(fetched.error_code, "fetched")
-        except struct.error as error:
+        except (struct.error, IndexError) as error:
             raise ProbeFailed(f"the answer is cut short: {error}") from error
         finally:
             writer.close()
-        # The base offset and the leader epoch before the CRC are the broker's to fill in.
-        if fetched.records[CRC_POSITION:] != batch[CRC_POSITION:]:
-            raise ProbeFailed("the record that was appended is not the one that was fetched")
-        self._log.apply_retention(self._clock.now_ms())
+        return produced.base_offset, fetched.records
+
+    def _create(self) -> Log:
+        """Make an empty log, whatever an earlier run left. Blocks."""
+        files.remove_folder(self._folder)
+        folder = PartitionFolder(
+            topic_partition=TopicPartition(FOLDER, 0),
+            directory=self._directory,
+            path=self._folder,
+            config=TopicConfig(),
+            producer_expiration_ms=_NO_PRODUCERS_MS,
+        )
+        return Log(create_partition(folder, random_id(), self._clock.now_ms()), self._services)
 
 
 def _check(error_code: int, done: str) -> None:

@@ -30,7 +30,7 @@ _KEY = 18
 _FIRST_WITH_SOFTWARE = 3
 
 # The levels of Apache Kafka 4.3; features of groups and transactions come with them.
-METADATA_VERSION_LEVELS = (7, 29)
+METADATA_VERSION_LEVELS = (7, 30)
 
 _SUPPORTED = (
     SupportedFeatureKey(

@@ -191,7 +191,8 @@ class _Fetch:
                     diverging,
                 )
         committed = self.request.isolation_level == _READ_COMMITTED
-        read = log.read(offset, limit, stable_offset if committed else high_watermark, at_least_one)
+        upto = stable_offset if committed else high_watermark
+        read = log.read(offset, limit, upto, at_least_one=at_least_one)
         if read is None:
             return PartitionFetched(
                 wanted.partition,

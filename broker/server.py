@@ -1,0 +1,336 @@
+"""The composition root: builds every part, hands them to each other, starts and stops them.
+
+Start: sockets are bound, folders recovered and joined with the topics, listeners accept, the probe
+has written and read back. Stop, in reverse: no new connections, what is owed is answered, logs are
+flushed and closed, the clean-shutdown mark is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from broker.api import APIS
+from broker.buffers import Buffers
+from broker.catalog_writer import CatalogWriter
+from broker.context import Identity, Rooms
+from broker.control import ControlChannel, Status
+from broker.control_token import ensure_token
+from broker.dispatch import Dispatcher
+from broker.exposition import Scrapes
+from broker.fetch_sessions import FetchSessions
+from broker.health import DiskCheck, Health, LoopWatch
+from broker.housekeeping import Housekeeping
+from broker.http import HttpServer, Route
+from broker.io import IoThreads
+from broker.listener import Listener
+from broker.metric_sources import FlushCounts, ListenerCounts, MetricSources, SessionCounts
+from broker.probe import Probe
+from broker.producer_ids import ProducerIds
+from broker.readiness import Readiness
+from broker.request_stats import RequestStats
+from broker.settings import BrokerSettings
+from broker.topics import TopicRegistry
+from broker.waiting import Waiting
+from protocol.records import kernels
+from storage.catalog import Catalog
+from storage.log_directory import LogDirError
+from storage.manager import LogManager
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+    from typing import Any
+
+    from config.layers import Layers
+    from storage.clock import Clock
+
+log = logging.getLogger(__name__)
+
+_GC_THRESHOLDS = (50_000, 20, 100)
+_IDLE_SCAN_SECONDS = 5.0
+_MIN_CLOSE_SECONDS = 1.0
+
+
+class StartError(Exception):
+    """The broker cannot start; the text says what is in the way and what to do."""
+
+
+class Broker:
+    """The whole broker (loop only).
+
+    ``start`` may be left half way by a ``StartError``; ``stop`` ends whatever was started, in
+    reverse, and is safe to call then too. A background task that fails stops the broker: it would
+    otherwise serve without retention, say, and nobody would know.
+    """
+
+    def __init__(self, layers: Layers, clock: Clock) -> None:
+        self._clock = clock
+        self._began = clock.monotonic()
+        self._directories = [Path(name).absolute() for name in layers.server().log_dirs]
+        self._catalog = Catalog(self._directories)
+        try:
+            self._catalog.load()
+        except LogDirError as error:
+            raise StartError(str(error)) from error
+        self._io = IoThreads(layers.server().num_io_threads)
+        self._writer = CatalogWriter(self._catalog, self._io)
+        self._settings = BrokerSettings(layers, self._writer)
+        self._waiting = Waiting()
+        self._topics = TopicRegistry(self._writer, self._settings, self._io, self._waiting)
+        server = self._settings.server
+        self._logs = LogManager(self._directories, server, self._topics.config_for, clock)
+        self._sessions = FetchSessions(
+            lambda: self._settings.server.max_incremental_fetch_session_cache_slots,
+            clock.monotonic,
+        )
+        self._requests = RequestStats((api.key, api.name) for api in APIS)
+        self._dispatcher = Dispatcher(self._requests)
+        self._loop_watch = LoopWatch(clock)
+        self._housekeeping = Housekeeping(self._logs, lambda: self._settings.server, clock)
+        self._readiness = Readiness(clock, self._find_dead_threads)
+        self._probe: Probe | None = None
+        self._rooms: Rooms | None = None
+        self._listeners: list[Listener] = []
+        self._http: HttpServer | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_started = False
+
+    async def start(self, stop: asyncio.Event) -> None:
+        """Return when clients are served; ``stop`` is set if a background task fails later.
+
+        Raises:
+            StartError: A port, a folder or a file is in the way.
+        """
+        advertised: dict[str, tuple[str, int]] = {}
+        self._rooms = rooms = Rooms(
+            settings=self._settings,
+            clock=self._clock,
+            logs=self._logs,
+            topics=self._topics,
+            producer_ids=ProducerIds(self._writer),
+            io=self._io,
+            waiting=self._waiting,
+            sessions=self._sessions,
+            identity=Identity(cluster_id="", node_id=self._settings.server.node_id),
+            advertised=advertised,
+        )
+        self._bind(rooms, advertised)
+        try:
+            await self._io.run(self._logs.load)
+            await self._topics.open(self._logs, self._clock.now_ms())
+        except LogDirError as error:
+            raise StartError(str(error)) from error
+        rooms.identity = Identity(
+            cluster_id=self._logs.cluster_id,
+            node_id=self._settings.server.node_id,
+            rack=self._settings.server.broker_rack,
+        )
+        await self._start_http()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*_GC_THRESHOLDS)
+        for listener in self._listeners:
+            listener.start()
+        self._is_started = True
+        await self._open_probe()
+        self._spawn(self._loop_watch.run(), "event loop watch", stop)
+        self._spawn(self._housekeeping.run(), "housekeeping", stop)
+        self._spawn(self._close_idle(), "idle connections", stop)
+        preload = asyncio.create_task(self._preload(), name="preload")
+        preload.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._tasks.append(preload)
+
+    async def stop(self) -> bool:
+        """Stop within ``graceful.shutdown.timeout.ms``; return whether everything is closed clean."""
+        loop = asyncio.get_running_loop()
+        seconds = self._settings.server.graceful_shutdown_timeout_ms / 1000
+        deadline = loop.time() + seconds
+        self._readiness.close()
+        for listener in self._listeners:
+            listener.stop()
+        self._waiting.close()
+        drain_until = deadline - max(_MIN_CLOSE_SECONDS, seconds / 2)
+        await asyncio.gather(*(listener.drain(drain_until) for listener in self._listeners))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._probe is not None:
+            await self._probe.close()
+        await self._topics.close()
+        if self._is_started:
+            await self._writer.close()
+        if self._http is not None:
+            await self._http.close()
+        clean = await self._close_logs(deadline)
+        self._io.close()
+        if self._is_started:
+            log.info("stopped clean=%s", clean)
+        return clean
+
+    def _bind(self, rooms: Rooms, advertised: dict[str, tuple[str, int]]) -> None:
+        server = self._settings.server
+        buffers = Buffers(server.queued_max_request_bytes)
+        for bound, told in zip(server.bound_listeners, server.advertised, strict=True):
+            listener = Listener(bound.name, rooms, buffers, self._dispatcher)
+            self._listeners.append(listener)
+            try:
+                listener.bind(bound.host, bound.port)
+            except OSError as error:
+                raise StartError(
+                    f"cannot listen on {bound}: {error.strerror or error}; stop what uses the "
+                    "address or choose another in listeners"
+                ) from error
+            advertised[bound.name] = (told.host, told.port or listener.port)
+
+    async def _start_http(self) -> None:
+        host, port = self._settings.server.http_address
+        sources = self._sources()
+        health = Health(
+            self._loop_watch,
+            [DiskCheck(path, self._io, self._clock) for path in self._directories],
+        )
+        try:
+            token = await self._io.run(ensure_token, self._directories[0])
+        except OSError as error:
+            raise StartError(f"cannot write the control token: {error}") from error
+        control = ControlChannel(token, self._io, self._status, self._logs.all_logs)
+        self._http = HttpServer(
+            [
+                Route("GET", "/metrics", Scrapes(sources, self._clock).answer),
+                Route("GET", "/healthz", health.answer),
+                Route("GET", "/readyz", self._readiness.answer),
+                *control.routes(),
+            ]
+        )
+        try:
+            addresses = await self._http.start(host, port)
+        except OSError as error:
+            raise StartError(
+                f"cannot listen on http.listener {host}:{port}: {error.strerror or error}; stop "
+                "what uses the address or choose another in http.listener"
+            ) from error
+        for bound_host, bound_port in addresses:
+            log.info("listening listener=http address=%s:%d", bound_host, bound_port)
+
+    async def _open_probe(self) -> None:
+        """Make the first round trip; a broker that fails it goes on, not ready, and says why."""
+        self._probe = Probe(self._logs, self._topics.logs, self._io, self._clock)
+        first = self._listeners[0]
+        await self._probe.open((first.host, first.port))
+        for listener in self._listeners:
+            log.info(
+                "listening listener=%s address=%s:%d",
+                listener.name,
+                listener.host or "*",
+                listener.port,
+            )
+        self._readiness.open(self._probe.round_trip)
+        fault = await self._readiness.find_fault()
+        if fault is not None:
+            log.error("not ready reason=%s", fault)
+            return
+        log.info(
+            "ready version=%s kernels=%s topics=%d partitions=%d seconds=%.2f",
+            version("siltstone"),
+            _kernels(),
+            len(self._topics.topics),
+            len(self._logs.logs),
+            self._clock.monotonic() - self._began,
+        )
+
+    async def _close_logs(self, deadline: float) -> bool:
+        loop = asyncio.get_running_loop()
+        seconds = max(_MIN_CLOSE_SECONDS, deadline - loop.time())
+        try:
+            await asyncio.wait_for(
+                self._io.run(lambda: self._logs.close(clean=self._is_started)), seconds
+            )
+        except TimeoutError:
+            log.warning(
+                "stopped before the logs were flushed seconds=%.1f: the next start recovers them; "
+                "see graceful.shutdown.timeout.ms",
+                seconds,
+            )
+            return False
+        return all(directory.failure is None for directory in self._logs.directories)
+
+    def _spawn(
+        self, coroutine: Coroutine[Any, Any, None], name: str, stop: asyncio.Event
+    ) -> None:
+        task = asyncio.create_task(coroutine, name=name)
+
+        def ended(done: asyncio.Task[None]) -> None:
+            if not done.cancelled() and done.exception() is not None:
+                log.critical("task failed, stopping task=%s", name, exc_info=done.exception())
+                stop.set()
+
+        task.add_done_callback(ended)
+        self._tasks.append(task)
+
+    async def _close_idle(self) -> None:
+        while True:
+            await asyncio.sleep(_IDLE_SCAN_SECONDS)
+            for listener in self._listeners:
+                listener.close_idle()
+
+    async def _preload(self) -> None:
+        """Import what first requests need, one module at a time, now that clients are served."""
+        for _ in self._dispatcher.preload():
+            await asyncio.sleep(0.001)
+        gc.freeze()
+
+    def _find_dead_threads(self) -> list[str]:
+        return [] if self._logs.background.alive else ["housekeeping"]
+
+    def _status(self) -> Status:
+        return Status(
+            version=version("siltstone"),
+            kernels=_kernels(),
+            ready=self._readiness.is_ready,
+            uptime_seconds=self._clock.monotonic() - self._began,
+            cluster_id=self._logs.cluster_id,
+            node_id=self._settings.server.node_id,
+            topics=len(self._topics.topics),
+            partitions=len(self._logs.logs),
+            connections=sum(len(listener.connections) for listener in self._listeners),
+            log_dirs={
+                str(directory.path): directory.failure or "online"
+                for directory in self._logs.directories
+            },
+        )
+
+    def _sources(self) -> MetricSources:
+        return MetricSources(
+            version=version("siltstone"),
+            kernels=_kernels(),
+            started=self._clock.now_ms() / 1000,
+            topics=self._topics,
+            requests=self._requests,
+            loop_lag=self._loop_watch.lag,
+            listeners=self._count_connections,
+            sessions=lambda: SessionCounts(
+                len(self._sessions), self._sessions.partition_count, self._sessions.evicted_count
+            ),
+            waiting_fetches=lambda: self._waiting.count,
+            flushes=lambda: FlushCounts(0, 0.0),
+            offline_directories=lambda: {
+                str(directory.path): directory.failure is not None
+                for directory in self._logs.directories
+            },
+            dead_threads=self._find_dead_threads,
+            ready=lambda: self._readiness.is_ready,
+        )
+
+    def _count_connections(self) -> Iterator[ListenerCounts]:
+        for listener in self._listeners:
+            yield ListenerCounts(
+                listener.name, len(listener.connections), listener.accepted_count
+            )
+
+
+def _kernels() -> str:
+    return "compiled" if kernels.COMPILED else "off"
