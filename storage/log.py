@@ -69,6 +69,7 @@ class Log(ReadableLog):
 
     __slots__ = (
         "__weakref__",
+        "_abandoned",
         "_flush_lock",
         "_services",
         "_unwritten",
@@ -92,6 +93,7 @@ class Log(ReadableLog):
         self.config = loaded.folder.config  # loop only; a new value replaces it
         self.lock = threading.Lock()
         self._flush_lock = threading.Lock()  # held across fsync; the loop never takes it
+        self._abandoned = False  # the folder goes; background work stops
         self.recovery_point = loaded.recovery_point  # guarded by: lock; read by anyone
         self.size = sum(segment.size for segment in loaded.segments)  # likewise
         self.last_flush_ms = services.clock.now_ms()
@@ -213,7 +215,9 @@ class Log(ReadableLog):
         self._unwritten = 0
 
         def finish() -> None:
-            if snapshot is not None and not self._closed:
+            if self._abandoned:
+                return
+            if snapshot is not None:
                 with self._translated():
                     snapshot.write(fsync=True)
             self.flush(end_offset)
@@ -312,6 +316,8 @@ class Log(ReadableLog):
                         files.unlink(path)
 
         def rename() -> None:
+            if self._abandoned:
+                return
             with self._translated():
                 for segment in gone:
                     segment.change_suffix(files.DELETED)
@@ -326,6 +332,8 @@ class Log(ReadableLog):
         self.recovery_point = max(self.recovery_point, offset)
 
         def trim() -> None:
+            if self._abandoned:
+                return
             with self._translated():
                 self.epochs.truncate_start(offset)
 
@@ -341,7 +349,8 @@ class Log(ReadableLog):
         with self._flush_lock:
             end_offset, segments, _ = self._view
             target = end_offset if upto is None else min(upto, end_offset)
-            if target <= self.recovery_point:
+            self.last_flush_ms = self._services.clock.now_ms()
+            if self._abandoned or target <= self.recovery_point:
                 return
             first = find_index(segments, self.recovery_point)
             with self._translated():
@@ -350,7 +359,6 @@ class Log(ReadableLog):
                         segment.flush()
             with self.lock:
                 self.recovery_point = max(self.recovery_point, target)
-            self.last_flush_ms = self._services.clock.now_ms()
 
     def assign_topic_id(self, topic_id: "uuid.UUID") -> None:
         """Write the topic's id into ``partition.metadata``. Blocks."""
@@ -396,9 +404,9 @@ class Log(ReadableLog):
                 segment.close()
 
     def abandon(self, path: "Path") -> None:
-        """Refuse everything from now on: the folder is about to be renamed for deletion."""
-        with self.lock:
-            self._closed = True
+        """Refuse everything from now on: the folder is about to be renamed for deletion. Blocks."""
+        with self._flush_lock, self.lock:
+            self._closed = self._abandoned = True
             self.path = path
             for segment in self._view[1]:
                 segment.relocate(path)

@@ -65,15 +65,18 @@ class LogDirectory:
         try:
             if not self.path.exists():
                 self.path.mkdir()
-            if not os.access(self.path, os.W_OK | os.X_OK):
-                raise PermissionError(f"{self.path} is not writable")
+            if self.path.is_dir() and not os.access(self.path, os.W_OK | os.X_OK):
+                raise LogDirError(
+                    f"log directory {self.path} can not be written by this user; give it the right "
+                    "to or choose another log.dirs"
+                )
             self._lock.acquire()
         except FileNotFoundError as error:
             raise LogDirError(
                 f"log directory {self.path} does not exist and neither does the folder it would be "
                 "in; create that or choose another log.dirs"
             ) from error
-        except (FileExistsError, NotADirectoryError) as error:
+        except NotADirectoryError as error:
             raise LogDirError(
                 f"log directory {self.path} is not a folder; choose another log.dirs"
             ) from error
@@ -81,8 +84,8 @@ class LogDirectory:
             raise LogDirError(str(error)) from error
         except OSError as error:
             raise LogDirError(
-                f"log directory {self.path} can not be written ({error.strerror or error}); "
-                "give this user the right to or choose another log.dirs"
+                f"log directory {self.path} can not be used ({error.strerror or error}); check the "
+                "disk or choose another log.dirs"
             ) from error
 
     def release(self) -> None:

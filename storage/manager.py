@@ -89,7 +89,7 @@ class LogManager:
                 self._describe(
                     each.topic_partition,
                     directory,
-                    recovery_points.get(each.topic_partition, 0),
+                    recovery_points.get(each.topic_partition),
                     log_starts.get(each.topic_partition, 0),
                 )
                 for each in here
@@ -163,6 +163,7 @@ class LogManager:
         old = log.path
         new = old.with_name(folder_name(topic_partition, FolderState.DELETE, random_id()))
         log.abandon(new)
+        self.background.drain()  # nothing that was begun may meet a new folder of this name
         with self._lock:
             self._placed[log.directory.path] -= 1
         try:
@@ -266,7 +267,7 @@ class LogManager:
         self,
         topic_partition: TopicPartition,
         directory: LogDirectory,
-        recovery_point: int = 0,
+        recovery_point: int | None = None,
         log_start_offset: int = 0,
     ) -> PartitionFolder:
         return PartitionFolder(
@@ -275,6 +276,7 @@ class LogManager:
             path=directory.path / folder_name(topic_partition),
             config=self._config_for(topic_partition.topic),
             producer_expiration_ms=self._server.producer_id_expiration_ms,
-            recovery_point=recovery_point,
+            is_clean=directory.was_clean and recovery_point is not None,
+            recovery_point=recovery_point or 0,
             log_start_offset=log_start_offset,
         )

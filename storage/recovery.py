@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from config.topic import TopicConfig
+from protocol.errors import CorruptMessage
 from storage import files, leftovers
 from storage.checkpoint import MalformedCheckpoint
-from storage.epochs import LeaderEpochs
+from storage.epochs import EpochStart, LeaderEpochs
 from storage.log_directory import LogDirectory
 from storage.log_view import find_index
 from storage.partition_metadata import PartitionMetadata
@@ -34,13 +35,18 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFolder:
-    """A folder to open, and what the log directory knows of it."""
+    """A folder to open, and what the log directory knows of it.
+
+    ``is_clean``: its log was closed by a clean stop. A folder that the recovery points do not
+    name came from elsewhere, and is scanned even then.
+    """
 
     topic_partition: TopicPartition
     directory: LogDirectory
     path: Path
     config: TopicConfig
     producer_expiration_ms: int
+    is_clean: bool = False
     recovery_point: int = 0
     log_start_offset: int = 0
 
@@ -86,7 +92,7 @@ def create_partition(folder: PartitionFolder, topic_id: uuid.UUID, now_ms: int) 
 
 
 def load_partition(folder: PartitionFolder, now_ms: int) -> LoadedPartition:
-    """Open a partition folder; how much is scanned depends on ``directory.was_clean``. Blocks.
+    """Open a partition folder; how much is scanned depends on ``is_clean``. Blocks.
 
     Raises:
         OSError: The folder can not be read or repaired.
@@ -104,14 +110,15 @@ class _Loading:
     segments: list[LogSegment] = field(default_factory=list)
     damage: dict[int, str] = field(default_factory=dict)  # by index of the segment
     epochs: LeaderEpochs = field(init=False)
+    epochs_on_disk: tuple[EpochStart, ...] = ()
     producers: ProducerStateManager | None = None  # as the last scan left them
     bytes_cut: int = 0
 
     def run(self) -> LoadedPartition:
         folder = self.folder
         self.names = leftovers.settle(folder.path, folder.config)
-        self.epochs = self._load_epochs()
         self._load_segments()
+        self.epochs = self._load_epochs()
         self._rebuild_damaged()
         self._scan_unflushed()
         end_offset = self.segments[-1].next_offset() if self.segments else 0
@@ -121,7 +128,7 @@ class _Loading:
         log_start_offset = max(folder.log_start_offset, self.segments[0].base_offset)
         self._settle_epochs(log_start_offset, end_offset)
         producers = self._settle_producers(log_start_offset, end_offset)
-        is_clean = folder.directory.was_clean and not self.bytes_cut
+        is_clean = folder.is_clean and not self.bytes_cut
         return LoadedPartition(
             folder=folder,
             topic_id=_read_topic_id(folder.path),
@@ -132,13 +139,6 @@ class _Loading:
             log_end_offset=end_offset,
             recovery_point=end_offset if is_clean else min(folder.recovery_point, end_offset),
         )
-
-    def _load_epochs(self) -> LeaderEpochs:
-        try:
-            return LeaderEpochs.load(self.folder.path)
-        except MalformedCheckpoint as error:
-            _logger.warning("leader epochs are taken from the batches error=%s", error)
-            return LeaderEpochs(self.folder.path)
 
     def _load_segments(self) -> None:
         """Open the segments in the order of their offsets, and note which have to be scanned.
@@ -163,15 +163,32 @@ class _Loading:
             if missing:
                 self.damage[len(self.segments)] = f"{min(missing)} is missing"
             elif files.TRANSACTION_INDEX in present:
-                self._look_at(len(self.segments), segment)
+                self._note_damage(len(self.segments), segment.find_damage())
             self.segments.append(segment)
-        if self.segments and len(self.segments) - 1 not in self.damage:
-            self._look_at(len(self.segments) - 1, self.segments[-1])
+        if self.segments and self.folder.is_clean:
+            last = self.segments[-1]
+            self._note_damage(len(self.segments) - 1, last.find_damage() or _find_torn_tail(last))
 
-    def _look_at(self, index: int, segment: LogSegment) -> None:
-        damage = segment.find_damage()
+    def _note_damage(self, index: int, damage: str | None) -> None:
         if damage is not None:
-            self.damage[index] = damage
+            self.damage.setdefault(index, damage)
+
+    def _load_epochs(self) -> LeaderEpochs:
+        """Read the leader epochs; if their file is lost, take them from the flushed batches.
+
+        The scan of the others goes on from there.
+        """
+        try:
+            epochs = LeaderEpochs.load(self.folder.path)
+        except MalformedCheckpoint as error:
+            _logger.warning("leader epochs are taken from the batches error=%s", error)
+            epochs = LeaderEpochs(self.folder.path)
+        self.epochs_on_disk = epochs.entries
+        if not epochs.entries:
+            for segment in self.segments[: self._first_unflushed()]:
+                for _, header in segment.batches():
+                    epochs.assign(max(0, header.leader_epoch), header.base_offset, write=False)
+        return epochs
 
     def _rebuild_damaged(self) -> None:
         """Scan damaged segments below the recovery point; what follows stays (§7.4 step 6)."""
@@ -195,7 +212,7 @@ class _Loading:
             bytes_cut = segment.recover(producers, self.epochs)
             self._note_cut(segment, bytes_cut)
             if bytes_cut:
-                self._drop_from(index + 1)
+                self._drop_from(index + 1, "it follows damaged bytes")
                 break
             if index + 1 < len(self.segments):
                 _write_snapshot(producers, self.segments[index + 1].base_offset)
@@ -203,7 +220,7 @@ class _Loading:
 
     def _first_unflushed(self) -> int:
         """Return the index of the segment with the recovery point; the end after a clean stop."""
-        if self.folder.directory.was_clean:
+        if self.folder.is_clean:
             return len(self.segments)
         bases = [segment.base_offset for segment in self.segments]
         return max(0, bisect_right(bases, self.folder.recovery_point) - 1)
@@ -218,20 +235,21 @@ class _Loading:
                 segment.size,
             )
 
-    def _drop_from(self, index: int) -> None:
-        """Delete the segments from ``index`` on: they follow bytes that are lost."""
+    def _drop_from(self, index: int, reason: str) -> None:
+        """Delete the segments from ``index`` on."""
         for segment in self.segments[index:]:
             _logger.warning(
-                "segment after a damaged one is deleted file=%s bytes=%d",
+                "segment is deleted file=%s bytes=%d reason=%r",
                 segment.log_path,
                 segment.size,
+                reason,
             )
             segment.unlink()
         del self.segments[index:]
 
     def _start_over(self, offset: int) -> None:
         """Begin anew at ``offset``: the log is empty, or ends below its log start offset."""
-        self._drop_from(0)
+        self._drop_from(0, f"the log ends below its log start offset {offset}")
         self.epochs.clear()
         self.producers = _new_producers(self.folder)
         self.producers.scan_snapshots()
@@ -246,21 +264,12 @@ class _Loading:
         One that begins at the log end offset stays, where Kafka drops it and adds it again when the
         partition gets its leader: the file of an empty partition is not written at each start.
         """
-        before = self.epochs.entries
-        if not before:
-            self._read_epochs()
         self.epochs.truncate_end(end_offset + 1, write=False)
         self.epochs.truncate_start(log_start_offset, write=False)
         if not self.epochs.entries:
             self.epochs.assign(FIRST_EPOCH, end_offset, write=False)
-        if self.epochs.entries != before:
+        if self.epochs.entries != self.epochs_on_disk:
             self.epochs.flush()
-
-    def _read_epochs(self) -> None:
-        """Take the epochs from the batches: their file is lost."""
-        for segment in self.segments:
-            for _, header in segment.batches():
-                self.epochs.assign(max(0, header.leader_epoch), header.base_offset, write=False)
 
     def _settle_producers(self, log_start_offset: int, end_offset: int) -> ProducerStateManager:
         """Return the producers at the log end offset, with a snapshot of them."""
@@ -298,6 +307,18 @@ def _replay(producers: ProducerStateManager, segment: LogSegment, start: int, en
         if header.producer_id >= 0:
             batch = segment.read(position, header.size) if header.is_control else b""
             producers.replay(header, batch)
+
+
+def _find_torn_tail(segment: LogSegment) -> str | None:
+    """Tell whether bytes that are no batch lie where the next append would follow them."""
+    last = segment.offset_index().last()
+    end = last.position if last else 0
+    try:
+        for batch in segment.batches(end):
+            end = batch.position + batch.header.size
+    except CorruptMessage as error:
+        return str(error)
+    return None if end == segment.size else f"its last batch ends at {end} of {segment.size}"
 
 
 def _write_snapshot(producers: ProducerStateManager, offset: int) -> None:

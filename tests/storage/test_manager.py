@@ -1,0 +1,435 @@
+"""Log directories as a whole: start, stop, locks, identities, creation and deletion."""
+
+import logging
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from config.server import ServerConfig
+from config.topic import TopicConfig
+from protocol.errors import KafkaStorageError, NotLeaderOrFollower
+from storage import files
+from storage.log import Log
+from storage.log_directory import LogDirError
+from storage.manager import LogManager
+from storage.meta_properties import MetaProperties
+from storage.topic_partition import TopicPartition
+from tests.support.batches import make_batch
+from tests.support.clock import FakeClock
+from tests.support.invariants import check_log
+from tests.support.logs import ORDERS, TOPIC_ID, validated
+
+
+def _manager(*paths: Path, clock: FakeClock | None = None, node_id: int = 1) -> LogManager:
+    return LogManager(
+        paths, ServerConfig(node_id=node_id), lambda _: TopicConfig(), clock or FakeClock()
+    )
+
+
+@contextmanager
+def _running(*paths: Path, clock: FakeClock | None = None) -> Iterator[LogManager]:
+    """A loaded manager that is closed cleanly."""
+    manager = _manager(*paths, clock=clock)
+    manager.load()
+    try:
+        yield manager
+    finally:
+        manager.close()
+
+
+def _crash(manager: LogManager) -> None:
+    """End a manager as a kill would, but for the locks of this process."""
+    manager.background.drain()
+    manager.close(clean=False)
+
+
+def _append(log: Log, count: int = 1) -> None:
+    log.append(validated(make_batch(count)))
+
+
+def _partition(number: int) -> TopicPartition:
+    return TopicPartition("orders", number)
+
+
+def test_a_new_directory_gets_an_identity(tmp_path: Path) -> None:
+    """meta.properties names the cluster, the node and the directory, and stays."""
+    path = tmp_path / "data"
+    with _running(path) as manager:
+        first = MetaProperties.read(path)
+        cluster_id = manager.cluster_id
+    with _running(path) as manager:
+        assert manager.cluster_id == cluster_id
+        assert manager.directories[0].directory_id
+
+    assert first is not None
+    assert first == MetaProperties.read(path)
+    assert (first.cluster_id, first.node_id) == (cluster_id, 1)
+
+
+def test_the_clean_mark_is_taken_at_start_and_left_at_stop(tmp_path: Path) -> None:
+    """It is there only between a clean stop and the next start, before any log is opened."""
+    mark = tmp_path / files.CLEAN_SHUTDOWN
+    with _running(tmp_path) as manager:
+        assert not manager.directories[0].was_clean
+        assert not mark.exists()
+    assert mark.exists()
+    with _running(tmp_path) as manager:
+        assert manager.directories[0].was_clean
+        assert not mark.exists()
+    assert not (tmp_path / files.LOCK).exists()
+
+
+def test_logs_survive_a_clean_stop(tmp_path: Path) -> None:
+    """Offsets, ids and the recovery point are there again; nothing is scanned."""
+    with _running(tmp_path) as manager:
+        log = manager.create(ORDERS, TOPIC_ID, TopicConfig())
+        _append(log, 3)
+    with _running(tmp_path) as manager:
+        log = manager.logs[ORDERS]
+
+        assert (log.log_end_offset, log.recovery_point, log.topic_id) == (3, 3, TOPIC_ID)
+        assert manager.topic_ids() == {"orders": {TOPIC_ID}}
+        check_log(log)
+
+
+def test_logs_survive_a_kill(tmp_path: Path) -> None:
+    """Without the mark everything above the recovery point is scanned and kept."""
+    manager = _manager(tmp_path)
+    manager.load()
+    log = manager.create(ORDERS, TOPIC_ID, TopicConfig())
+    _append(log, 3)
+    manager.checkpoint_recovery_points()
+    _crash(manager)
+    with _running(tmp_path) as manager:
+        assert manager.logs[ORDERS].log_end_offset == 3
+        assert manager.logs[ORDERS].recovery_point == 0
+
+
+def test_checkpoints_are_kafka_s(tmp_path: Path) -> None:
+    """Recovery points, log starts and high watermarks are written as Kafka writes them."""
+    with _running(tmp_path) as manager:
+        log = manager.create(ORDERS, TOPIC_ID, TopicConfig())
+        manager.create(_partition(1), TOPIC_ID, TopicConfig())
+        _append(log, 3)
+        log.delete_records(2)
+        log.flush()
+        manager.checkpoint_recovery_points()
+        manager.checkpoint_log_starts()
+        manager.checkpoint_high_watermarks()
+        manager.background.drain()
+
+        assert (tmp_path / files.RECOVERY_POINTS).read_text() == "0\n2\norders 0 3\norders 1 0\n"
+        assert (tmp_path / files.LOG_START_OFFSETS).read_text() == "0\n1\norders 0 2\n"
+        assert (tmp_path / files.HIGH_WATERMARKS).read_text() == "0\n2\norders 0 3\norders 1 0\n"
+
+
+def test_checkpoints_are_written_only_when_they_change(tmp_path: Path) -> None:
+    """An idle broker does not fsync the same file again and again."""
+    with _running(tmp_path) as manager:
+        manager.create(ORDERS, TOPIC_ID, TopicConfig())
+        path = tmp_path / files.HIGH_WATERMARKS
+        manager.checkpoint_high_watermarks()
+        manager.background.drain()
+        path.unlink()
+        manager.checkpoint_high_watermarks()
+        manager.background.drain()
+
+        assert not path.exists()
+
+
+def test_the_log_start_offset_survives_a_kill(tmp_path: Path) -> None:
+    """What was checkpointed of DeleteRecords is not undone."""
+    manager = _manager(tmp_path)
+    manager.load()
+    log = manager.create(ORDERS, TOPIC_ID, TopicConfig())
+    _append(log, 3)
+    log.delete_records(2)
+    manager.checkpoint_log_starts()
+    _crash(manager)
+    with _running(tmp_path) as manager:
+        assert manager.logs[ORDERS].log_start_offset == 2
+
+
+def test_partitions_go_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
+    """New partitions are spread, and are found again wherever they are."""
+    paths = tmp_path / "a", tmp_path / "b"
+    with _running(*paths) as manager:
+        for number in range(4):
+            manager.create(_partition(number), TOPIC_ID, TopicConfig())
+        counts = [sum(path.is_dir() for path in root.iterdir()) for root in paths]
+    with _running(*paths) as manager:
+        assert counts == [2, 2]
+        assert len(manager.logs) == 4
+
+
+def test_deletion_renames_now_and_removes_later(tmp_path: Path) -> None:
+    """The folder is out of the way at once; the delay is for those who still read in it."""
+    clock = FakeClock()
+    with _running(tmp_path, clock=clock) as manager:
+        log = manager.create(ORDERS, TOPIC_ID, TopicConfig())
+        _append(log)
+        manager.delete(ORDERS)
+        manager.background.drain()
+        renamed = [path.name for path in tmp_path.iterdir() if path.is_dir()]
+        with pytest.raises(NotLeaderOrFollower):
+            _append(log)
+        again = manager.create(ORDERS, uuid.UUID(int=5), TopicConfig())
+        clock.advance(60_000)
+        manager.deletions.run_due()
+        manager.background.drain()
+        left = [path.name for path in tmp_path.iterdir() if path.is_dir()]
+
+        assert len(renamed) == 1
+        assert renamed[0].startswith("orders-0.")
+        assert renamed[0].endswith("-delete")
+        assert left == ["orders-0"]
+        assert again.log_end_offset == 0
+
+
+def test_a_deletion_that_was_begun_is_finished_after_a_restart(tmp_path: Path) -> None:
+    """-delete folders are queued again and are no partitions."""
+    clock = FakeClock()
+    with _running(tmp_path, clock=clock) as manager:
+        manager.create(ORDERS, TOPIC_ID, TopicConfig())
+        manager.delete(ORDERS)
+    with _running(tmp_path, clock=clock) as manager:
+        assert not manager.logs
+        clock.advance(60_000)
+        manager.deletions.run_due()
+        manager.background.drain()
+
+        assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+def test_work_for_a_deleted_log_never_meets_its_successor(tmp_path: Path) -> None:
+    """Files of a new partition of the same name are not renamed by the old one's retention."""
+    with _running(tmp_path) as manager:
+        log = manager.create(ORDERS, TOPIC_ID, TopicConfig(retention_ms=0))
+        _append(log)
+        log.apply_retention(1 << 60)
+        manager.delete(ORDERS)
+        again = manager.create(ORDERS, TOPIC_ID, TopicConfig())
+        _append(again)
+        manager.background.drain()
+
+        assert again.segments[0].log_path.exists()
+        assert not list(again.path.glob("*.deleted"))
+
+
+def test_strange_folders_are_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Folders that are no partitions of ours stay untouched, with a line each."""
+    names = ["notes", "orders-0.0123abc-stray", "orders-1.0123abc-future", "lost+found"]
+    for name in (*names, "__cluster_metadata-0"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "00000000000000000000.log.deleted").touch()
+
+    with _running(tmp_path) as manager:
+        assert not manager.logs
+
+    assert all((tmp_path / name / "00000000000000000000.log.deleted").exists() for name in names)
+    warned = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(warned) == 3
+
+
+def test_a_folder_from_elsewhere_is_adopted_and_scanned(tmp_path: Path) -> None:
+    """A partition that was copied in while the broker was down is opened as after a crash."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    with _running(target):
+        pass
+    with _running(source) as manager:
+        _append(manager.create(ORDERS, TOPIC_ID, TopicConfig()), 3)
+    (source / "orders-0").rename(target / "orders-0")
+    for index in (target / "orders-0").glob("*.index"):
+        index.write_bytes(b"\0" * 80)  # as a broker that preallocates leaves it when killed
+
+    with _running(target) as manager:
+        log = manager.logs[ORDERS]
+
+        assert (log.topic_id, log.log_end_offset) == (TOPIC_ID, 3)
+        check_log(log)
+
+
+def test_creating_over_a_folder_is_refused(tmp_path: Path) -> None:
+    """What lies there may be somebody's data."""
+    with _running(tmp_path) as manager:
+        (tmp_path / "orders-0").mkdir()
+
+        with pytest.raises(KafkaStorageError, match="exists"):
+            manager.create(ORDERS, TOPIC_ID, TopicConfig())
+
+
+def test_a_failed_directory_does_not_take_the_others_down(tmp_path: Path) -> None:
+    """Its logs refuse, new partitions go elsewhere, and it gets no clean mark (KAFKA-17356)."""
+    paths = tmp_path / "a", tmp_path / "b"
+    with _running(*paths) as manager:
+        bad = manager.create(_partition(0), TOPIC_ID, TopicConfig())
+        good = manager.create(_partition(1), TOPIC_ID, TopicConfig())
+        bad.directory.fail(OSError("I/O error"))
+
+        with pytest.raises(KafkaStorageError, match=r"offline \(I/O error\)"):
+            _append(bad)
+        _append(good)
+        third = manager.create(_partition(2), TOPIC_ID, TopicConfig())
+        assert third.directory is good.directory
+        manager.checkpoint_recovery_points()
+
+    assert not (bad.directory.path / files.CLEAN_SHUTDOWN).exists()
+    assert (good.directory.path / files.CLEAN_SHUTDOWN).exists()
+
+
+def test_no_directory_left(tmp_path: Path) -> None:
+    """When every disk failed a partition can not be created."""
+    with _running(tmp_path) as manager:
+        manager.directories[0].fail(OSError("I/O error"))
+
+        with pytest.raises(KafkaStorageError, match="no log directory works"):
+            manager.create(ORDERS, TOPIC_ID, TopicConfig())
+
+
+def _refusal(*paths: Path, node_id: int = 1) -> str:
+    manager = _manager(*paths, node_id=node_id)
+    with pytest.raises(LogDirError) as refused:
+        manager.load()
+    manager.close(clean=False)
+    return str(refused.value)
+
+
+def test_a_second_broker_is_refused(tmp_path: Path) -> None:
+    """The sentence names the folder and the process, and the clean mark is not lost."""
+    with _running(tmp_path):
+        script = (
+            "import sys; from pathlib import Path;"
+            "from storage.log_directory import LogDirError, open_directories\n"
+            "try: open_directories([Path(sys.argv[1])], 1, 0)\n"
+            "except LogDirError as error: print(error)"
+        )
+        root = Path(__file__).parents[2]
+        answer = subprocess.run(
+            [sys.executable, "-c", script, str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=root,
+        ).stdout
+        inside = _refusal(tmp_path)
+
+    assert f"log directory {tmp_path} is locked by process " in answer
+    assert "choose another log.dirs" in answer
+    assert f"log directory {tmp_path} is locked" in inside
+    assert (tmp_path / files.CLEAN_SHUTDOWN).exists()
+
+
+def test_a_missing_parent_is_refused(tmp_path: Path) -> None:
+    """Only the folder itself is created: a whole path is a typing error or a missing disk."""
+    path = tmp_path / "disk" / "data"
+
+    assert _refusal(path).startswith(f"log directory {path} does not exist")
+    assert not path.parent.exists()
+
+
+def test_a_file_is_refused(tmp_path: Path) -> None:
+    """A log directory that is a file can not be used."""
+    path = tmp_path / "data"
+    path.touch()
+
+    assert "is not a folder" in _refusal(path)
+
+
+def test_an_unwritable_directory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sentence says so, also to root, whom access rights do not stop."""
+    monkeypatch.setattr("storage.log_directory.os.access", lambda *_: False)
+
+    assert "can not be written" in _refusal(tmp_path)
+
+
+def test_all_faults_are_named_at_once_and_nothing_stays_locked(tmp_path: Path) -> None:
+    """Each faulty directory has its line; the good one can be used by the next start."""
+    faults = _refusal(tmp_path / "good", tmp_path / "x" / "1", tmp_path / "x" / "2")
+
+    assert len(faults.splitlines()) == 2
+    with _running(tmp_path / "good"):
+        pass
+
+
+def test_another_node_s_directory_is_refused(tmp_path: Path) -> None:
+    """node.id must be that of meta.properties."""
+    with _running(tmp_path):
+        pass
+
+    assert "belongs to node.id=1, not to 2" in _refusal(tmp_path, node_id=2)
+    assert (tmp_path / files.CLEAN_SHUTDOWN).exists()
+
+
+def test_directories_of_two_clusters_are_refused(tmp_path: Path) -> None:
+    """All directories must name the same cluster."""
+    paths = tmp_path / "a", tmp_path / "b"
+    for path in paths:
+        with _running(path):
+            pass
+
+    assert "belong to different clusters" in _refusal(*paths)
+
+
+def test_a_new_directory_joins_the_cluster(tmp_path: Path) -> None:
+    """A directory without meta.properties takes the cluster id of the others."""
+    with _running(tmp_path / "a") as manager:
+        cluster_id = manager.cluster_id
+    with _running(tmp_path / "b", tmp_path / "a") as manager:
+        ids = {directory.directory_id for directory in manager.directories}
+
+        assert manager.cluster_id == cluster_id
+        assert len(ids) == 2
+
+
+def test_a_broken_meta_properties_is_refused(tmp_path: Path) -> None:
+    """The sentence names the file."""
+    (tmp_path / files.META_PROPERTIES).write_text("version=1\n")
+
+    assert "meta.properties: cluster.id is missing" in _refusal(tmp_path)
+
+
+def test_a_partition_in_two_directories_is_refused(tmp_path: Path) -> None:
+    """Which of the two is right is for a person to say."""
+    paths = tmp_path / "a", tmp_path / "b"
+    for path in paths:
+        (path / "orders-0").mkdir(parents=True)
+
+    assert "partition orders-0 is in two log directories" in _refusal(*paths)
+
+
+def test_a_partition_that_can_not_be_opened_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One sentence with the folder, no traceback."""
+
+    def fail(*_: object) -> None:
+        raise OSError("Input/output error")
+
+    (tmp_path / "orders-0").mkdir()
+    monkeypatch.setattr("storage.loading.load_partition", fail)
+
+    assert f"partition folder {tmp_path / 'orders-0'} can not be opened" in _refusal(tmp_path)
+
+
+def test_a_log_that_fails_to_close_leaves_no_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory is clean only if every log in it is."""
+
+    def fail(_: int) -> None:
+        raise OSError("Input/output error")
+
+    with _running(tmp_path) as manager:
+        _append(manager.create(ORDERS, TOPIC_ID, TopicConfig()))
+        manager.background.drain()
+        monkeypatch.setattr("storage.files.fsync", fail)
+
+    assert not (tmp_path / files.CLEAN_SHUTDOWN).exists()
+    assert not (tmp_path / files.LOCK).exists()

@@ -1,0 +1,160 @@
+"""Logs in a temporary folder, without a manager, and batches to put into them."""
+
+import struct
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from config.topic import TopicConfig
+from protocol.records.batch import BatchHeader
+from storage.background import Background
+from storage.deletion import DelayedDeletions
+from storage.log import AppendResult, Log
+from storage.log_directory import LogDirectory
+from storage.log_services import LogServices
+from storage.recovery import PartitionFolder, create_partition, load_partition
+from storage.topic_partition import TopicPartition
+from storage.validation import ValidatedBatch
+from tests.support.batches import TIMESTAMP, make_batch
+from tests.support.clock import FakeClock
+
+ORDERS = TopicPartition("orders", 0)
+TOPIC_ID = uuid.UUID(int=0x1234)
+
+
+def validated(batch: bytearray, *, log_append_time_ms: int = -1) -> ValidatedBatch:
+    """Return a batch as validation hands it to the log, without checking it."""
+    header = BatchHeader.read(batch)
+    return ValidatedBatch(
+        buffer=memoryview(batch),
+        size=len(batch),
+        last_offset_delta=header.last_offset_delta,
+        count=header.count,
+        attributes=header.attributes,
+        max_timestamp=header.max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        log_append_time_ms=log_append_time_ms,
+    )
+
+
+class LogFolder:
+    """A partition folder that a test opens, closes, damages and opens again.
+
+    Background work waits until `settle`, so that a test decides what a crash comes before;
+    opening a folder again without `close` is the crash.
+    """
+
+    def __init__(self, root: Path, config: TopicConfig | None = None) -> None:
+        self.clock = FakeClock()
+        self.config = config or TopicConfig()
+        self.directory = LogDirectory(root)
+        self.path = root / str(ORDERS)
+        self.services = self._new_services()
+        self.recovery_point = 0
+        self.log_start_offset = 0
+        self.log = self._create()
+
+    def _new_services(self) -> LogServices:
+        background = Background()
+        return LogServices(
+            clock=self.clock,
+            background=background,
+            deletions=DelayedDeletions(self.clock, background),
+        )
+
+    def _folder(self, *, is_clean: bool = False) -> PartitionFolder:
+        return PartitionFolder(
+            topic_partition=ORDERS,
+            directory=self.directory,
+            path=self.path,
+            config=self.config,
+            producer_expiration_ms=86_400_000,
+            is_clean=is_clean,
+            recovery_point=self.recovery_point,
+            log_start_offset=self.log_start_offset,
+        )
+
+    def _create(self) -> Log:
+        loaded = create_partition(self._folder(), TOPIC_ID, self.clock.now_ms())
+        log = Log(loaded, self.services)
+        self.services.background.submit("leader epochs", log.write_epochs)
+        return log
+
+    def append(
+        self, rows: int = 1, *, size: int = 10, timestamp: int = TIMESTAMP, **fields: int
+    ) -> AppendResult:
+        """Append a batch of made-up rows."""
+        batch = make_batch([(b"k", b"v" * size)] * rows, timestamp=timestamp, **fields)
+        return self.log.append(validated(batch))
+
+    def settle(self) -> None:
+        """Do the background work that waits."""
+        background = self.services.background
+        background.close()
+
+        assert background.failures == 0
+
+    def pass_time(self, milliseconds: int) -> None:
+        """Let time pass, and delayed deletions happen."""
+        self.settle()
+        self.clock.advance(milliseconds)
+        self.services.deletions.run_due()
+        self.settle()
+
+    def close(self) -> None:
+        """Stop cleanly, with what the checkpoints would say."""
+        self.log.close()
+        self.settle()
+        self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Remember what the checkpoint files of the directory would say now."""
+        self.recovery_point = self.log.recovery_point
+        self.log_start_offset = self.log.log_start_offset
+
+    def reopen(self, *, is_clean: bool = False) -> Log:
+        """Open the folder again: after a crash, or after `close` if ``is_clean``."""
+        self.services = self._new_services()
+        loaded = load_partition(self._folder(is_clean=is_clean), self.clock.now_ms())
+        self.log = Log(loaded, self.services)
+        return self.log
+
+
+def bytes_of(log: Log, offset: int, *, upto: int | None = None) -> bytes:
+    """Return all that can be read from an offset on, segment after segment."""
+    data = b""
+    limit = log.log_end_offset if upto is None else upto
+    while (read := log.read(offset, 1 << 30, limit)) is not None:
+        part = read.segment.read(read.slice.position, read.slice.size)
+        assert len(part) == len(read.slice)
+        data += part
+        offset = read.next_offset
+    return data
+
+
+def offsets_in(data: bytes) -> list[int]:
+    """Return the base offsets of the batches in a run of bytes."""
+    found = []
+    position = 0
+    while position < len(data):
+        base_offset, length = struct.unpack_from(">qi", data, position)
+        found.append(base_offset)
+        position += length + 12
+    assert position == len(data)
+    return found
+
+
+@contextmanager
+def flipped(path: Path, position: int) -> Iterator[None]:
+    """Have one byte of a file wrong for a while."""
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0xFF
+    path.write_bytes(data)
+    try:
+        yield
+    finally:
+        data[position] ^= 0xFF
+        path.write_bytes(data)
