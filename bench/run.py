@@ -1,0 +1,269 @@
+"""``make bench``: measures the broker, alone or beside Apache Kafka, and prints one table.
+
+Rounds alternate between the brokers and the table shows medians; every case also becomes one line
+of JSON for each quantity. ``bench/README.md`` says what each case answers and what we expect.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.brokers import OURS, PEER, make_broker
+from bench.cases import Fetch, Pace, Produce, Result
+from bench.fresh import ManyPartitions, Start
+from bench.load import Load, cache_folder
+from bench.tools import AssignedConsumer, PerfTool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bench.brokers import Broker
+    from bench.cases import LoadCase
+    from bench.fresh import FreshCase
+
+FLOOR = "floor"
+LOADS: tuple[Produce | Fetch | PerfTool | AssignedConsumer, ...] = (
+    Produce(name="produce 100 B, 1x1", connections=1, inflight=1),
+    Produce(name="produce 100 B, 8x1", connections=8, inflight=1),
+    Produce(name="produce 100 B, 8x8", connections=8, inflight=8),
+    Produce(name="produce 100 B, 50x1", connections=50, inflight=1),
+    Produce(
+        name="produce 64 KiB, 4x1",
+        connections=4,
+        inflight=1,
+        batch_bytes=64 << 10,
+        record_bytes=1000,
+    ),
+    Produce(
+        name="produce 1 MiB, 4x1",
+        connections=4,
+        inflight=1,
+        batch_bytes=1 << 20,
+        record_bytes=1000,
+    ),
+    Fetch(name="fetch 1 MiB, 4, dropped", connections=4, max_bytes=1 << 20),
+    Fetch(name="fetch 1 MiB, 4, copied", connections=4, max_bytes=1 << 20, sink="copy"),
+    Fetch(name="fetch 64 KiB, 4, dropped", connections=4, max_bytes=64 << 10),
+    Fetch(name="fetch 1 MiB, 50, dropped", connections=50, max_bytes=1 << 20),
+    PerfTool(name="perf tool 100 B", record_bytes=100),
+    PerfTool(name="perf tool 100 B, lz4", record_bytes=100, codec="lz4"),
+    PerfTool(name="perf tool 1 KiB", record_bytes=1024),
+    PerfTool(name="perf tool 1 KiB, lz4", record_bytes=1024, codec="lz4"),
+    AssignedConsumer(name="librdkafka consumer 100 B", record_bytes=100),
+)
+FRESH: tuple[Start | ManyPartitions, ...] = (
+    Start(),
+    ManyPartitions(name="1,000 partitions", partitions=1000, bytes_each=2_000_000),
+    ManyPartitions(name="5,000 partitions", partitions=5000, bytes_each=20_000),
+)
+FIRST = (
+    "produce 100 B, 8x1",
+    "produce 100 B, 8x8",
+    "produce 64 KiB, 4x1",
+    "fetch 1 MiB, 4, dropped",
+    "start, empty folder",
+)
+Samples = dict[str, list[Result]]
+"""What was measured, by the broker's name or ``FLOOR``."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Measure what is asked for and print the table."""
+    options = _parse(words)
+    wanted = [
+        case.name
+        for case in (*LOADS, *FRESH)
+        if (options.all or options.case or case.name in FIRST)
+        and (not options.case or any(word in case.name for word in options.case))
+    ]
+    names = [OURS, PEER] if options.peer else [OURS]
+    if options.only_peer:
+        names = [PEER]
+    pace = Pace(measure=options.seconds, warm_ours=1.0, warm_peer=options.warm)
+    load = Load()
+    samples: dict[str, Samples] = {}
+    with tempfile.TemporaryDirectory(prefix="siltstone-bench-", dir=options.folder) as folder:
+        loads = [case for case in LOADS if case.name in wanted]
+        if loads:
+            samples |= _measure_loads(load, loads, names, pace, options.rounds, Path(folder))
+        for case in FRESH:
+            if case.name in wanted:
+                samples[case.name] = _measure_fresh(load, case, names, options.rounds, Path(folder))
+    _print_table(samples, names)
+    output = Path(options.json) if options.json else cache_folder() / "bench" / "last.jsonl"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    facts = _facts(options)
+    output.write_text(
+        "".join(json.dumps(line) + "\n" for line in _lines(samples, facts)), encoding="utf-8"
+    )
+    print(f"\n{facts['machine']}, {facts['date']}, commit {facts['commit']}; lines in {output}")
+    return 0
+
+
+def _parse(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench.run", description=__doc__)
+    parser.add_argument("--peer", action="store_true", help="measure Apache Kafka beside ours")
+    parser.add_argument("--only-peer", action="store_true", help="measure Apache Kafka alone")
+    parser.add_argument("--all", action="store_true", help="every case, not only the first table")
+    parser.add_argument("--case", action="append", help="cases whose name contains this")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of each case (3)")
+    parser.add_argument("--seconds", type=float, default=4.0, help="seconds of a round (4)")
+    parser.add_argument(
+        "--warm", type=float, default=35.0, help="seconds of each load that warm a JVM up (35)"
+    )
+    parser.add_argument("--folder", help="where the brokers' data lies (the temporary folder)")
+    parser.add_argument("--json", help="where the JSON lines go (.cache/bench/last.jsonl)")
+    return parser.parse_args(words)
+
+
+def _measure_loads(
+    load: Load,
+    cases: Sequence[LoadCase],
+    names: Sequence[str],
+    pace: Pace,
+    rounds: int,
+    folder: Path,
+) -> dict[str, Samples]:
+    """Start every broker once, then alternate between them within each case."""
+    samples: dict[str, Samples] = {}
+    with ExitStack() as stack:
+        brokers: list[Broker] = []
+        for name in names:
+            broker = make_broker(name, folder / name)
+            stack.callback(broker.close)
+            _say(f"starting {name}")
+            broker.start()
+            brokers.append(broker)
+        for case in cases:
+            found: Samples = {name: [] for name in (*names, FLOOR)}
+            for broker in brokers:
+                _say(f"{case.name}: warming {broker.name}")
+                case.prepare(load, broker, pace)
+            for number in range(rounds):
+                for broker in brokers:
+                    _say(f"{case.name}: round {number + 1} of {rounds}, {broker.name}")
+                    found[broker.name].append(case.measure(load, broker, pace))
+            found[FLOOR].append(case.measure_floor(load, pace, folder))
+            samples[case.name] = found
+    return samples
+
+
+def _measure_fresh(
+    load: Load, case: FreshCase, names: Sequence[str], rounds: int, folder: Path
+) -> Samples:
+    found: Samples = {name: [] for name in names}
+    for number in range(rounds):
+        for name in names:
+            _say(f"{case.name}: round {number + 1} of {rounds}, {name}")
+            with tempfile.TemporaryDirectory(dir=folder) as fresh:
+                found[name].append(case.measure(load, name, Path(fresh)))
+    return found
+
+
+def _say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
+
+
+def _print_table(samples: dict[str, Samples], names: Sequence[str]) -> None:
+    with_ratio = len(names) > 1
+    heads = ["case", "quantity", *names, *(["ratio"] if with_ratio else []), FLOOR]
+    rows = [heads]
+    for case, found in samples.items():
+        for quantity in found[names[0]][0]:
+            medians = {name: _median(found[name], quantity) for name in found}
+            row = [case, quantity, *(_number(medians.get(name)) for name in names)]
+            if with_ratio:
+                row.append(_number(_ratio(medians[names[0]], medians[names[1]])))
+            rows.append([*row, _number(medians.get(FLOOR))])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+    for number, row in enumerate(rows):
+        cells = [
+            cell.ljust(width) if column < 2 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("| " + " | ".join(cells) + " |")
+        if not number:
+            print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
+
+
+def _lines(samples: dict[str, Samples], facts: dict[str, object]) -> list[dict[str, object]]:
+    return [
+        {
+            "case": case,
+            "broker": name,
+            "quantity": quantity.rpartition(" ")[0] or quantity,
+            "unit": quantity.rpartition(" ")[2],
+            "n": len(results),
+            "median": _median(results, quantity),
+            "least": min(result[quantity] for result in results),
+            "most": max(result[quantity] for result in results),
+            **facts,
+        }
+        for case, found in samples.items()
+        for name, results in found.items()
+        for quantity in (results[0] if results else ())
+    ]
+
+
+def _median(results: Sequence[Result], quantity: str) -> float | None:
+    values = [result[quantity] for result in results if quantity in result]
+    return statistics.median(values) if values else None
+
+
+def _ratio(ours: float | None, theirs: float | None) -> float | None:
+    return ours / theirs if ours is not None and theirs else None
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def _facts(options: argparse.Namespace) -> dict[str, object]:
+    """Return what a result means nothing without."""
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parent,
+    ).stdout.strip()
+    return {
+        "seconds": options.seconds,
+        "peer_warm_seconds": options.warm,
+        "commit": commit or "unknown",
+        "kernels": _kernels(),
+        "machine": f"{os.cpu_count()} x {model}, Linux {platform.release()}, "
+        f"Python {platform.python_version()}",
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+    }
+
+
+def _kernels() -> str:
+    from protocol.records import kernels  # noqa: PLC0415 - only the facts need it
+
+    return "compiled" if kernels.COMPILED else "python"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
