@@ -40,6 +40,7 @@ _XERIAL_BLOCK = 32 << 10
 _LZ4_FAST_LEVELS = (None, 9)
 _LZ4_HIGH_LEVELS = (3, 12)
 _ZSTD_LEVEL = 3
+_ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
 
 
 def compress(codec: int, data: "Buffer", level: int | None = None) -> bytes:
@@ -234,6 +235,9 @@ def _check_zstd_frames(data: memoryview) -> None:
     position = 0
     while position < len(data) or not position:
         frame = data[position:]
+        if frame[1:4] == _ZSTD_SKIPPABLE and frame[0] >> 4 == 5:
+            position += 8 + int.from_bytes(frame[4:8], "little")
+            continue
         checksum = 4 if zstandard.get_frame_parameters(frame).has_checksum else 0
         position += zstandard.frame_header_size(frame)
         last = False

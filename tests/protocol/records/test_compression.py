@@ -1,0 +1,219 @@
+"""The codecs: both directions, foreign variants, caps and junk."""
+
+import random
+import tracemalloc
+import zlib
+from contextlib import suppress
+
+import lz4.frame
+import pytest
+import snappy
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import CorruptMessage, InvalidRecord
+from protocol.records.compression import (
+    GZIP,
+    LZ4,
+    MAX_RATIO,
+    NONE,
+    SNAPPY,
+    ZSTD,
+    compress,
+    decompress,
+)
+
+PACKED = (GZIP, SNAPPY, LZ4, ZSTD)
+MIXED = random.Random(7).randbytes(100_000) + bytes(100_000)
+MIB = 1 << 20
+
+
+@given(st.binary(max_size=2000), st.sampled_from((NONE, *PACKED)))
+def test_round_trip(data: bytes, codec: int) -> None:
+    """Every codec gives back what it got, from any buffer."""
+    packed = compress(codec, bytearray(data))
+
+    assert decompress(codec, memoryview(packed), len(data)) == data
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_large_round_trip(codec: int) -> None:
+    """More than a block of each codec."""
+    assert decompress(codec, compress(codec, MIXED)) == MIXED
+
+
+@pytest.mark.parametrize("codec", [NONE, *PACKED])
+def test_the_cap_is_exact(codec: int) -> None:
+    """Output of the cap's size passes, one byte more is refused."""
+    packed = compress(codec, MIXED)
+
+    assert decompress(codec, packed, len(MIXED)) == MIXED
+    with pytest.raises(InvalidRecord, match=f"more than {len(MIXED) - 1} bytes"):
+        decompress(codec, packed, len(MIXED) - 1)
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_a_bomb_costs_no_more_than_the_cap(codec: int) -> None:
+    """64 MiB of zeros are given up at the cap, not after they were unfolded."""
+    packed = compress(codec, bytes(64 * MIB))
+    tracemalloc.start()
+
+    with pytest.raises(InvalidRecord):
+        decompress(codec, packed, MIB)
+
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * MIB
+
+
+@pytest.mark.parametrize("codec", PACKED)
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99])
+def test_a_cut_stream_is_corrupt(codec: int, share: float) -> None:
+    """What ends in the middle is not taken for less."""
+    packed = compress(codec, MIXED)
+
+    with pytest.raises(CorruptMessage):
+        decompress(codec, packed[: int(len(packed) * share)])
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_a_tail_is_corrupt(codec: int) -> None:
+    """Bytes after the stream belong to nobody."""
+    with pytest.raises(CorruptMessage):
+        decompress(codec, compress(codec, MIXED) + b"\x01")
+
+
+@given(st.binary(max_size=200), st.sampled_from(PACKED))
+def test_junk_is_corrupt_or_refused(junk: bytes, codec: int) -> None:
+    """No bytes raise anything else than the two errors that a client understands."""
+    with suppress(CorruptMessage, InvalidRecord):
+        decompress(codec, junk, 1000)
+
+
+@given(st.integers(0, 10_000), st.integers(0, 255), st.sampled_from(PACKED))
+def test_a_flipped_byte_is_an_answer(position: int, byte: int, codec: int) -> None:
+    """A damaged stream gives data or one of the two errors."""
+    packed = bytearray(compress(codec, MIXED[99_000:110_000]))
+    packed[position % len(packed)] = byte
+
+    with suppress(CorruptMessage, InvalidRecord):
+        decompress(codec, packed, 20_000)
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_unknown_codecs_are_refused(codec: int) -> None:
+    """Kafka fails on them in a way of its own; we say what is wrong."""
+    with pytest.raises(InvalidRecord, match=f"no compression codec {codec}"):
+        decompress(codec, b"x")
+
+
+def test_concatenated_gzip_members_are_one_stream() -> None:
+    """Java's reader goes on after a member, so do we; empty members cost nothing."""
+    empty = compress(GZIP, b"")
+
+    assert decompress(GZIP, compress(GZIP, b"one") + empty * 5000 + compress(GZIP, b"two")) == (
+        b"onetwo"
+    )
+
+
+def test_zlib_without_the_gzip_header_is_corrupt() -> None:
+    """Kafka's gzip is RFC 1952."""
+    with pytest.raises(CorruptMessage):
+        decompress(GZIP, zlib.compress(b"data"))
+
+
+def test_raw_snappy_is_read() -> None:
+    """Some clients (librdkafka) write one block without the xerial header."""
+    assert decompress(SNAPPY, snappy.compress(MIXED)) == MIXED
+
+
+def test_xerial_snappy_as_java_writes_it() -> None:
+    """Magic, two versions, then blocks of 32 KiB with big-endian lengths."""
+    packed = compress(SNAPPY, bytes(70_000))
+    first = int.from_bytes(packed[16:20], "big")
+
+    assert packed[:16] == bytes.fromhex("82534e4150505900 00000001 00000001")
+    assert len(snappy.uncompress(packed[20 : 20 + first])) == 32 << 10
+
+
+def test_xerial_blocks_of_any_size_are_read() -> None:
+    """The block size is the writer's choice."""
+    head = bytes.fromhex("82534e4150505900 00000001 00000001")
+    blocks = [snappy.compress(part) for part in (b"a" * 100_000, b"", b"b")]
+    packed = head + b"".join(len(block).to_bytes(4, "big") + block for block in blocks)
+
+    assert decompress(SNAPPY, packed) == b"a" * 100_000 + b"b"
+
+
+def test_a_lying_snappy_preamble_allocates_nothing() -> None:
+    """Ten bytes that promise 4 GiB are junk before anything is allocated."""
+    with pytest.raises(CorruptMessage, match="cannot hold"):
+        decompress(SNAPPY, bytes.fromhex("ffffffff0f") + bytes(5))
+
+
+def test_lz4_frame_as_java_writes_it() -> None:
+    """Version 1, independent blocks of 64 KiB, no checksums, no content size."""
+    assert compress(LZ4, b"data")[:6] == bytes.fromhex("04224d18 60 40")
+
+
+@pytest.mark.parametrize("level", [1, 9, 12, 17, None])
+def test_lz4_takes_all_of_kafkas_levels(level: int | None) -> None:
+    """9 means the fast compressor; levels that lz4 does not know are held within its range."""
+    assert decompress(LZ4, compress(LZ4, MIXED, level)) == MIXED
+
+
+def test_lz4_with_sizes_and_checksums_is_read() -> None:
+    """Other writers say the content size and add checksums."""
+    frame = lz4.frame.compress(
+        MIXED, block_linked=False, store_size=True, content_checksum=True, block_checksum=True
+    )
+
+    assert decompress(LZ4, frame) == MIXED
+
+
+def test_linked_lz4_blocks_are_refused() -> None:
+    """Java's reader cannot read them, so a topic must not hold them."""
+    with pytest.raises(CorruptMessage, match="independent"):
+        decompress(LZ4, lz4.frame.compress(MIXED, block_linked=True))
+
+
+@pytest.mark.parametrize("level", [-131_072, -1, 1, 22])
+def test_zstd_takes_all_of_kafkas_levels(level: int) -> None:
+    """Negative levels too."""
+    assert decompress(ZSTD, compress(ZSTD, b"data" * 100, level)) == b"data" * 100
+
+
+@pytest.mark.parametrize("has_size", [False, True])
+@pytest.mark.parametrize("has_checksum", [False, True])
+def test_zstd_frames_of_other_writers(has_size: bool, has_checksum: bool) -> None:
+    """Without content size, as a stream writes it; with a checksum."""
+    packer = zstandard.ZstdCompressor(write_content_size=has_size, write_checksum=has_checksum)
+
+    assert decompress(ZSTD, packer.compress(MIXED)) == MIXED
+
+
+def test_zstd_frames_follow_each_other() -> None:
+    """Frames are read until the data ends, skippable ones are stepped over."""
+    skippable = bytes.fromhex("502a4d18 03000000 616263")
+
+    assert decompress(ZSTD, compress(ZSTD, b"one") + skippable + compress(ZSTD, b"two")) == (
+        b"onetwo"
+    )
+
+
+def test_a_wrong_zstd_checksum_is_corrupt() -> None:
+    """The checksum of the content is verified."""
+    packed = bytearray(zstandard.ZstdCompressor(write_checksum=True).compress(b"data"))
+    packed[-1] ^= 1
+
+    with pytest.raises(CorruptMessage):
+        decompress(ZSTD, packed)
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_no_stream_beats_the_stated_ratio(codec: int) -> None:
+    """The bound that refuses impossible counts holds for the best case of each codec."""
+    size = 16 * MIB
+
+    assert size <= len(compress(codec, bytes(size))) * MAX_RATIO[codec]

@@ -1,0 +1,39 @@
+"""CRC-32C by every road: the package, the kernel with and without the instruction, crcmod."""
+
+import random
+import sys
+
+import pytest
+
+from protocol.records import crc as crc_module
+from protocol.records import kernels
+from protocol.records.crc import crc32c, portable_crc32c
+
+ORACLE = portable_crc32c()
+SIZES = [0, 1, 7, 8, 9, 63, 119, 120, 121, 241, 767, 768, 769, 12_287, 12_288, 12_289, 40_000]
+
+
+def test_check_value() -> None:
+    """The value that every CRC-32C gives for the nine digits."""
+    assert crc32c(b"123456789") == ORACLE(b"123456789") == 0xE3069283
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("portable", [False, True])
+def test_the_kernel_agrees_with_crcmod(size: int, portable: bool) -> None:
+    """At every border of the lanes, aligned or not."""
+    data = random.Random(size).randbytes(size + 1)
+
+    for start in (0, 1):
+        part = memoryview(data)[start : start + size]
+        assert kernels.crc32c(part, portable) == crc32c(part) == ORACLE(part)
+
+
+def test_crcmod_takes_over_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without the crc32c package computes the same."""
+    monkeypatch.setitem(sys.modules, "crc32c", None)
+
+    fallback = crc_module._choose()
+
+    assert fallback is not crc32c
+    assert fallback(memoryview(b"6789"), fallback(b"12345")) == 0xE3069283

@@ -1,0 +1,129 @@
+"""Varints, and the strict reader of records."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import CorruptMessage, InvalidRecord
+from protocol.records.batch import LENGTH_POSITION
+from protocol.records.build import build_batch, frame_batch
+from protocol.records.record import (
+    VARLONG_BYTES,
+    Record,
+    iterate_records,
+    read_varint,
+    write_varint,
+)
+from tests.support.batches import make_batch
+
+octets = st.binary(max_size=40)
+records = st.builds(
+    Record,
+    offset=st.integers(0, 2**31 - 1),
+    timestamp=st.integers(0, 2**42),
+    key=st.none() | octets,
+    value=st.none() | octets,
+    headers=st.lists(st.tuples(octets, st.none() | octets), max_size=3).map(tuple),
+)
+
+
+@pytest.mark.parametrize(
+    ("number", "hexadecimal"),
+    [
+        (0, "00"),
+        (-1, "01"),
+        (1, "02"),
+        (-2, "03"),
+        (63, "7e"),
+        (64, "8001"),
+        (-64, "7f"),
+        (-65, "8101"),
+        (8191, "fe7f"),
+        (8192, "808001"),
+        (2**31 - 1, "feffffff0f"),
+        (-(2**31), "ffffffff0f"),
+    ],
+)
+def test_varint_table(number: int, hexadecimal: str) -> None:
+    """Kafka's zig-zag varints, both ways."""
+    output = bytearray()
+    write_varint(output, number)
+
+    assert output.hex() == hexadecimal
+    assert read_varint(bytes(output), 0, len(output)) == (number, len(output))
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_varlong_round_trip(number: int) -> None:
+    """Each number of 64 bits takes ten bytes at most and comes back."""
+    output = bytearray(b"x")
+    write_varint(output, number)
+
+    assert read_varint(bytes(output), 1, len(output), VARLONG_BYTES) == (number, len(output))
+
+
+@pytest.mark.parametrize("broken", ["", "80", "8080808080", "808080808000", "ffffffff1f"])
+def test_broken_varint_is_an_invalid_record(broken: str) -> None:
+    """Cut short, a continuation bit on the fifth byte, or more than 32 bits."""
+    with pytest.raises(InvalidRecord, match="broken number"):
+        read_varint(bytes.fromhex(broken), 0, len(broken) // 2)
+
+
+@given(st.lists(records, min_size=1, max_size=5), st.integers(0, 4))
+def test_batches_round_trip(rows: list[Record], codec: int) -> None:
+    """What is built is read, by every codec, whatever the order of times and offsets."""
+    assert list(iterate_records(build_batch(rows, codec=codec))) == rows
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        "",  # nothing
+        "0e000000010100",  # cut short
+        "0c00000001010000",  # one byte more than the record says
+        "10000000010100ff00",  # a byte of the record is not used
+        "0c0000000301",  # a key of -2 bytes
+        "0c000000010a00",  # a value longer than the record
+        "0c000000010102",  # a header that is not there
+        "0c000000010101",  # -1 headers
+        "100000000101020101",  # a header without a key
+        "00",  # a record of no bytes
+        "01",  # a record of -1 bytes
+    ],
+)
+def test_a_record_that_does_not_parse_is_invalid(payload: str) -> None:
+    """Each decode check of the format."""
+    with pytest.raises(InvalidRecord):
+        list(iterate_records(frame_batch(bytes.fromhex(payload), 1)))
+
+
+def test_bytes_after_the_last_record_are_invalid() -> None:
+    """The records end where the batch ends, also inside the codec."""
+    plain = "0c000000010100"
+
+    assert len(list(iterate_records(frame_batch(bytes.fromhex(plain), 1)))) == 1
+    with pytest.raises(InvalidRecord, match="7 bytes are left"):
+        list(iterate_records(frame_batch(bytes.fromhex(plain * 2), 1)))
+
+
+def test_a_negative_count_is_invalid() -> None:
+    """A count below zero is refused, not taken for none."""
+    with pytest.raises(InvalidRecord, match="-1 records"):
+        list(iterate_records(frame_batch(b"", -1)))
+
+
+@pytest.mark.parametrize("size", [0, 12, 60])
+def test_a_batch_shorter_than_its_header_is_corrupt(size: int) -> None:
+    """Fewer than 61 bytes are no batch."""
+    with pytest.raises(CorruptMessage):
+        list(iterate_records(make_batch()[:size]))
+
+
+@pytest.mark.parametrize("length", [0, 48, 10_000, -1])
+def test_a_length_that_does_not_fit_is_corrupt(length: int) -> None:
+    """The length field is compared with what is there."""
+    batch = make_batch()
+    batch[LENGTH_POSITION : LENGTH_POSITION + 4] = length.to_bytes(4, "big", signed=True)
+
+    with pytest.raises(CorruptMessage):
+        list(iterate_records(batch))
