@@ -8,7 +8,7 @@ from confluent_kafka import Message as Delivered
 from tests.support.daemon import until
 from tests.support.ledger import Ledger, Partition, Sent
 
-CONNECTION = {
+CONNECTION: dict[str, str | int] = {
     "reconnect.backoff.ms": 5,
     "reconnect.backoff.max.ms": 20,
     "log_level": 0,

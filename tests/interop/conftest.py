@@ -1,0 +1,119 @@
+"""A folder of our broker with a past: mixed load, rolls, retention, deletion and a kill."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.support.broker import SiltstoneProcess
+from tests.support.clients.client import CODECS, Codec
+from tests.support.clients.confluent import Confluent
+from tests.support.daemon import until
+from tests.support.folders import segments
+from tests.support.kafka import KafkaBroker
+from tests.support.ledger import Ledger
+from tests.support.load import CONNECTION, Load
+from tests.support.messages import Message, sample
+
+Broker = SiltstoneProcess | KafkaBroker
+SETTINGS = {
+    "log.index.interval.bytes": "512",
+    "log.retention.check.interval.ms": "200",
+    "log.initial.task.delay.ms": "100",
+    "log.segment.delete.delay.ms": "200",
+}
+SMALL = {"log.segment.bytes": "20000"}
+TOPICS = {
+    "mixed": {},
+    "keyed": {"cleanup.policy": "compact"},
+    "stamped": {"message.timestamp.type": "LogAppendTime"},
+    "packed": {"compression.type": "zstd"},
+    "limited": {"retention.bytes": "60000"},
+    "beheaded": {},
+}
+
+
+@pytest.fixture(scope="session")
+def lived_in(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Broker]:
+    """A stopped broker whose folder went through all that a folder goes through."""
+    root = tmp_path_factory.mktemp("lived-in")
+    broker: Broker
+    if request.config.getoption("--broker") == "kafka":
+        broker = KafkaBroker(request.getfixturevalue("kafka_jars"), root, SETTINGS)
+    else:
+        broker = SiltstoneProcess(root, {**SETTINGS, **SMALL})
+    try:
+        broker.start()
+        live(broker)
+        assert broker.stop() == 0
+        yield broker
+    finally:
+        broker.close()
+
+
+def partition_folders(broker: Broker) -> list[Path]:
+    """Return the folders of the topics above."""
+    return [broker.folder / f"{topic}-0" for topic in TOPICS]
+
+
+def live(broker: Broker) -> None:
+    """Load every topic in rounds, kill the broker in the middle of the second."""
+    client = Confluent(broker.bootstrap, CONNECTION)
+    for topic, configs in TOPICS.items():
+        client.create(topic, 1, configs)
+    written = dict.fromkeys(TOPICS, 0)
+    for topic in TOPICS:
+        for number, codec in enumerate(CODECS * 2):
+            written[topic] += produce(client, topic, codec, idempotent=number % 2 == 0)
+    assert client.delete_records("beheaded", 333) == 333
+    kill_under_load(broker)
+    for topic in TOPICS:
+        for codec in CODECS:
+            written[topic] += produce(client, topic, codec, idempotent=True)
+    for topic in set(TOPICS) - {"mixed", "limited"}:
+        assert client.bounds(topic) == (333 if topic == "beheaded" else 0, written[topic])
+    if isinstance(broker, SiltstoneProcess):
+        await_retention(client, broker.folder / "limited-0")
+
+
+def produce(client: Confluent, topic: str, codec: Codec, *, idempotent: bool) -> int:
+    """Write 60 keyed records with a codec."""
+    records = messages()
+    client.produce(topic, records, codec=codec, idempotent=idempotent)
+    return len(records)
+
+
+def messages() -> list[Message]:
+    """Return the sample with a key on every record."""
+    return [each._replace(key=each.key or b"key") for each in sample()]
+
+
+def kill_under_load(broker: Broker) -> None:
+    """Kill the broker while a producer writes to `mixed`, start it, and finish the load."""
+    ledger = Ledger()
+    loads = [
+        Load(name, broker.bootstrap, ledger, "mixed", 1, exact=True, codec=name)
+        for name in ("none", "zstd", "gzip")
+    ]
+    numbers = Random(3)
+    for _ in range(10):
+        for load in loads:
+            load.send(30, numbers)
+    assert loads[0].producer.flush(30) == 0
+    for load in loads:
+        load.send(300, numbers)
+    broker.kill()
+    broker.start()
+    for load in loads:
+        load.finish(60)
+
+
+def await_retention(client: Confluent, folder: Path) -> None:
+    """Wait until size retention has cut the oldest segments and unlinked them."""
+    for _ in until(20):
+        if client.bounds("limited")[0] > 0 and not list(folder.glob("*.deleted")):
+            break
+    assert sum(path.stat().st_size for path in segments(folder)) < 90_000

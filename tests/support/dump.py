@@ -1,0 +1,43 @@
+"""What Kafka's own dump tool finds wrong in partition folders."""
+
+import re
+from pathlib import Path
+
+from tests.support.kafka import KafkaTools
+
+DUMPED = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+COMPLAINT = re.compile(
+    r"mismatch|non-consecutive|isvalid: false|out of order|corrupt|invalid|not found|could not"
+    r"|error|exception|trailing|failed|larger than|unknown",
+    re.IGNORECASE,
+)
+# Printed for every file that does not begin at offset 0, Kafka's own included.
+HARMLESS = re.compile(r"^\s*-1 is followed by \d+|^Non-consecutive offsets in ")
+PAIR = re.compile(r"^\s*(-?\d+) is followed by (\d+)$")
+
+
+def dump(tools: KafkaTools, folders: list[Path], *options: str) -> str:
+    """Run DumpLogSegments over every file of the folders that it can read."""
+    files = [
+        str(path)
+        for folder in folders
+        for path in sorted(folder.iterdir())
+        if path.suffix in DUMPED and path.stat().st_size
+    ]
+    done = tools.try_run("DumpLogSegments", *options, "--files", ",".join(files), timeout=120)
+    return f"{done.stdout}{done.stderr}exit code {done.returncode}\n"
+
+
+def complaints(tools: KafkaTools, folders: list[Path]) -> list[str]:
+    """Return every line that speaks of a fault, over deep iteration and the index check."""
+    said = dump(tools, folders, "--deep-iteration") + dump(
+        tools, folders, "--deep-iteration", "--index-sanity-check"
+    )
+    found = []
+    for line in said.splitlines():
+        pair = PAIR.match(line)
+        gap = pair is not None and pair[1] != "-1"
+        code = line.startswith("exit code ") and line != "exit code 0"
+        if gap or code or (COMPLAINT.search(line) and not HARMLESS.match(line)):
+            found.append(line)
+    return found
