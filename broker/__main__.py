@@ -48,9 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", help="run the broker in the foreground until SIGTERM")
     _add_settings(serve)
     serve.add_argument("--log-format", choices=("console", "json"), default="console")
-    serve.add_argument(
-        "--log-level", choices=("debug", "info", "warning", "error"), default="info"
-    )
+    serve.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
     serve.set_defaults(run=_serve)
 
     show = commands.add_parser("config", help="print every effective setting and its source")
@@ -96,8 +94,8 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
 
 def _load(options: argparse.Namespace) -> Layers | None:
     """Return the settings, or None after every fault has been printed."""
-    from config.errors import ConfigError  # noqa: PLC0415
-    from config.load import load  # noqa: PLC0415
+    from config.errors import ConfigError
+    from config.load import load
 
     path = None if options.config is None else Path(options.config)
     try:
@@ -112,8 +110,8 @@ def _serve(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
-    from broker import logs  # noqa: PLC0415
-    from broker.run import StartError, run  # noqa: PLC0415
+    from broker import logs
+    from broker.run import StartError, run
 
     logs.configure(options.log_format, options.log_level)
     try:
@@ -126,7 +124,7 @@ def _config(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
-    from config.show import show  # noqa: PLC0415
+    from config.show import show
 
     for line in show(layers):
         print(line)
@@ -147,19 +145,19 @@ def _health(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
-    from broker.health_command import run_health  # noqa: PLC0415
+    from broker.health_command import run_health
 
     return run_health(layers.server().http_address, options.timeout)
 
 
 def _dump_log(options: argparse.Namespace) -> int:
-    from storage.dump import main as dump  # noqa: PLC0415
+    from storage.dump import main as dump
 
     return dump(options.arguments)
 
 
 def _version(_options: argparse.Namespace) -> int:
-    from protocol.records import kernels  # noqa: PLC0415
+    from protocol.records import kernels
 
     print(f"siltstone {version('siltstone')}, kernels {'compiled' if kernels.COMPILED else 'off'}")
     return 0

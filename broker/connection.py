@@ -190,10 +190,10 @@ class Connection:
         if self._frame_filled < frame.size:
             return
         reply = self._dispatch(self, frame.view, 0, frame.size)
-        if reply is None or type(reply) is bytes or type(reply) is list:
+        if reply is None or isinstance(reply, bytes) or isinstance(reply, list):
             self._release_frame()
             if reply is not None:
-                self._send(reply if type(reply) is list else [reply])
+                self._send(reply if isinstance(reply, list) else [reply])
         else:
             self._await(reply)
 
@@ -232,7 +232,7 @@ class Connection:
             while end <= filled and len(answers) < _FRAMES_PER_TURN and size < SHARED_BYTES:
                 reply = self._dispatch(self, shared, position + SIZE_PREFIX, end)
                 position = end
-                if type(reply) is bytes:
+                if isinstance(reply, bytes):
                     answers.append(reply)
                     size += len(reply)
                 elif reply is not None:
@@ -241,16 +241,18 @@ class Connection:
         except ProtocolError:
             self._send_joined(answers)
             raise
-        if position < filled:
-            self._keep(shared[position:filled], end - position)
-        if type(reply) is list:
+        if isinstance(reply, list):
+            self._tail = bytes(shared[position:filled])
             self._send([*answers, *reply])
         else:
+            if position < filled:
+                self._keep(shared[position:filled], end - position)
             self._send_joined(answers)
-            if reply is not None and type(reply) is not bytes:
+            if reply is not None and not isinstance(reply, bytes):
                 self._await(reply)
                 return
-        if position < end <= filled and self._channel.is_drained:
+        is_more = end <= filled if end > position else bool(self._tail)
+        if is_more and self._channel.is_drained:
             self._loop.call_soon(self._advance)
 
     def _keep(self, rest: memoryview, frame_size: int) -> None:
@@ -288,7 +290,7 @@ class Connection:
             self._task = None
             self._release_frame()
         if answer is not None:
-            self._send(answer if type(answer) is list else [answer])
+            self._send(answer if isinstance(answer, list) else [answer])
         self._advance()
 
     def _advance(self) -> None:

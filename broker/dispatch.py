@@ -18,8 +18,8 @@ from broker.api import APIS, BY_KEY
 from broker.context import RequestContext
 from protocol.errors import ProtocolError
 from protocol.headers import API_VERSIONS, is_flexible, parse_header
-from protocol.messages import decode_request, encode_response
-from protocol.parts import FileSlice
+from protocol.messages import decode_request, encode_response, preload
+from protocol.parts import Parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from broker.connection import Connection
     from broker.request_stats import ApiStats, RequestStats
 
-Answer: TypeAlias = bytes | list[bytes | FileSlice] | None
+Answer: TypeAlias = bytes | Parts | None
 Waiting: TypeAlias = Coroutine[Any, Any, Answer]
 
 log = logging.getLogger(__name__)
@@ -71,10 +71,13 @@ class Dispatcher:
         self._routes = {api.key: Route(api, stats.by_key[api.key]) for api in APIS}
 
     def preload(self) -> Iterator[None]:
-        """Import one handler per step, so that no first request pays for it."""
+        """Import one module per step, so that no first request pays for it."""
         for route in self._routes.values():
             route.load()
             yield
+        yield from preload(
+            (api.key, version) for api in APIS if api.key not in _RAW for version in api.versions
+        )
 
     def dispatch(
         self, connection: Connection, buffer: memoryview, start: int, end: int
@@ -110,7 +113,7 @@ class Dispatcher:
             raise self._explain(connection, route, version, error) from error
         except Exception as error:
             raise self._fault(connection, route, version, error) from error
-        if reply is None or type(reply) is bytes or type(reply) is list:
+        if reply is None or isinstance(reply, bytes) or isinstance(reply, list):
             route.stats.observe(perf_counter() - began)
             return reply
         return self._wait(connection, route, version, reply, began)
@@ -156,7 +159,7 @@ class Dispatcher:
         response = route.handler(context, request)
         if isinstance(response, Coroutine):
             return _encode_later(context, response)
-        return encode_response(api.key, version, header.correlation_id, response)
+        return _joined(encode_response(api.key, version, header.correlation_id, response))
 
     async def _wait(
         self, connection: Connection, route: Route, version: int, reply: Waiting, began: float
@@ -179,7 +182,7 @@ class Dispatcher:
         if key == API_VERSIONS:
             from broker.handlers.api_versions import refuse_version  # noqa: PLC0415
 
-            return encode_response(API_VERSIONS, 0, correlation_id, refuse_version())
+            return _joined(encode_response(API_VERSIONS, 0, correlation_id, refuse_version()))
         self.stats.refused += 1
         if api is None:
             raise ProtocolError(f"api={key} version={version} reason=this API is not served")
@@ -216,4 +219,11 @@ class Dispatcher:
 
 async def _encode_later(context: RequestContext, response: Coroutine[Any, Any, Any]) -> Answer:
     entity = await response
-    return encode_response(context.api_key, context.version, context.correlation_id, entity)
+    return _joined(
+        encode_response(context.api_key, context.version, context.correlation_id, entity)
+    )
+
+
+def _joined(parts: Parts) -> bytes | Parts:
+    """Return an answer without file ranges as the bytes it is."""
+    return parts[0] if len(parts) == 1 and type(parts[0]) is bytes else parts

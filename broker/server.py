@@ -145,7 +145,7 @@ class Broker:
         self._tasks.append(preload)
 
     async def stop(self) -> bool:
-        """Stop within ``graceful.shutdown.timeout.ms``; return whether everything is closed clean."""
+        """Stop within ``graceful.shutdown.timeout.ms``; return whether all closed cleanly."""
         loop = asyncio.get_running_loop()
         seconds = self._settings.server.graceful_shutdown_timeout_ms / 1000
         deadline = loop.time() + seconds
@@ -258,9 +258,7 @@ class Broker:
             return False
         return all(directory.failure is None for directory in self._logs.directories)
 
-    def _spawn(
-        self, coroutine: Coroutine[Any, Any, None], name: str, stop: asyncio.Event
-    ) -> None:
+    def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str, stop: asyncio.Event) -> None:
         task = asyncio.create_task(coroutine, name=name)
 
         def ended(done: asyncio.Task[None]) -> None:
@@ -327,9 +325,7 @@ class Broker:
 
     def _count_connections(self) -> Iterator[ListenerCounts]:
         for listener in self._listeners:
-            yield ListenerCounts(
-                listener.name, len(listener.connections), listener.accepted_count
-            )
+            yield ListenerCounts(listener.name, len(listener.connections), listener.accepted_count)
 
 
 def _kernels() -> str:

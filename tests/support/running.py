@@ -1,0 +1,92 @@
+"""The whole broker inside the test's own loop, on a free port, spoken to in raw bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from broker.server import Broker
+from config.load import load
+from storage.clock import Clock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+class Client:
+    """A connection that sends frames and reads frames."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def ask(self, body: bytes) -> bytes:
+        """Send a frame and return the body of the next one."""
+        await self.send(len(body).to_bytes(4, "big") + body)
+        return await self.receive()
+
+    async def receive(self) -> bytes:
+        """Return the body of the next frame."""
+        size = int.from_bytes(await self._reader.readexactly(4), "big")
+        return await self._reader.readexactly(size)
+
+    async def is_closed(self) -> bool:
+        """Wait for the end of the stream; false if there are bytes instead."""
+        try:
+            return not await asyncio.wait_for(self._reader.read(1), 5)
+        except ConnectionResetError:
+            return True
+
+    async def close(self) -> None:
+        """Close our side."""
+        self._writer.close()
+
+
+class Running:
+    """A started broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._clients: list[Client] = []
+
+    async def connect(self) -> Client:
+        """Open a connection to the first listener."""
+        listener = self.broker._listeners[0]
+        client = Client(*await asyncio.open_connection("127.0.0.1", listener.port))
+        self._clients.append(client)
+        return client
+
+    async def close(self) -> None:
+        """Close all clients."""
+        for client in self._clients:
+            await client.close()
+
+
+@asynccontextmanager
+async def running(folder: Path, *sets: str) -> AsyncIterator[Running]:
+    """Run a broker over ``folder``; it is stopped gracefully at the end."""
+    layers = load(
+        None,
+        {},
+        [
+            f"log.dirs={folder}",
+            "listeners=PLAINTEXT://127.0.0.1:0",
+            "http.listener=127.0.0.1:0",
+            *sets,
+        ],
+    )
+    broker = Broker(layers, Clock())
+    started = Running(broker)
+    try:
+        await broker.start(asyncio.Event())
+        yield started
+    finally:
+        await started.close()
+        await broker.stop()
