@@ -10,9 +10,10 @@ from __future__ import annotations
 import socket
 from typing import NamedTuple
 
+from broker.loopback import reachable
+
 _MOST_ANSWER_BYTES = 16 << 20
 _READ_BYTES = 64 * 1024
-_ANY_ADDRESS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - asks, never binds
 
 
 class ControlAnswer(NamedTuple):
@@ -50,8 +51,7 @@ def ask(
         *([f"Authorization: Bearer {token}"] if token else []),
     ]
     request = "\r\n".join([*head, "", ""]).encode() + body
-    target = (_ANY_ADDRESS.get(host, host), port)
-    with socket.create_connection(target, timeout_seconds) as connection:
+    with socket.create_connection((reachable(host), port), timeout_seconds) as connection:
         connection.sendall(request)
         answer = bytearray()
         while piece := connection.recv(_READ_BYTES):

@@ -82,13 +82,13 @@ class Probe:
         """
         log = self._registered[self.name, 0]
         if log.size > MOST_LOG_BYTES:
-            log.abandon(self._folder)
+            await self._io.run(log.abandon, self._folder)
             self._registered[self.name, 0] = await self._io.run(self._create)
         record = Record(0, self._clock.now_ms(), b"probe", secrets.token_bytes(16))
         batch = bytes(build_batch([record]))
         base_offset, fetched = await self._exchange(batch)
         # Base offset and leader epoch, before the CRC, are the broker's to fill in.
-        expected = base_offset.to_bytes(_OFFSET_BYTES, "big") + batch[CRC_POSITION:]
+        expected = base_offset.to_bytes(_OFFSET_BYTES, "big", signed=True) + batch[CRC_POSITION:]
         if fetched[:_OFFSET_BYTES] + fetched[CRC_POSITION:] != expected:
             raise ProbeFailed("the record that was appended is not the one that was fetched")
 
@@ -96,7 +96,7 @@ class Probe:
         """Unregister the log and remove its folder; idempotent."""
         log = self._registered.pop((self.name, 0), None)
         if log is not None:
-            log.abandon(self._folder)
+            await self._io.run(log.abandon, self._folder)
             await self._io.run(files.remove_folder, self._folder)
 
     async def _exchange(self, batch: bytes) -> tuple[int, bytes]:
