@@ -156,33 +156,3 @@ class ActiveIndexes:
     def _note_last_timestamp(self) -> None:
         last = self.time_index().last()
         self._last_timestamp = last.timestamp if last else -1
-
-
-def offset_index_damage(index: OffsetIndex, log_size: int) -> str | None:
-    """Return what is wrong with an offset index at first sight, None if nothing is.
-
-    The last entry has to lie behind the first batch and inside the log; a tail of zeros, left by a
-    Kafka that crashed, does not.
-    """
-    last = index.last()
-    if last is None:
-        return None
-    if last.offset <= index.base_offset or last.position <= 0:
-        return f"its last entry is {last.offset} at {last.position}"
-    if last.position >= log_size:
-        return f"its last entry is at {last.position}, outside the log of {log_size} bytes"
-    return None
-
-
-def time_index_damage(index: TimeIndex) -> str | None:
-    """Return what is wrong with a time index at first sight, None if nothing is."""
-    last = index.last()
-    if last is None:
-        return None
-    first = index[0]
-    backwards = last.timestamp <= first.timestamp or last.offset < first.offset
-    if len(index) > 1 and backwards:
-        return f"its last entry {tuple(last)} is before its first {tuple(first)}"
-    if last.offset < index.base_offset:
-        return f"its last entry is for offset {last.offset}, below the segment"
-    return None

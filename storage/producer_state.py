@@ -7,19 +7,13 @@ are those of storage.md §9.
 import logging
 from bisect import insort
 from collections.abc import Collection, Iterable
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from protocol.errors import (
-    InvalidProducerEpoch,
-    InvalidTxnState,
-    OutOfOrderSequence,
-    TransactionCoordinatorFenced,
-)
 from protocol.records.batch import TRANSACTIONAL, BatchHeader
 from storage import files, producer_snapshot
 from storage.markers import Marker, MarkerKind, read_marker
+from storage.producer_checks import Origin, ProducerBatch, check_data, check_marker
 from storage.producer_entry import SEQUENCES, AppendedBatch, ProducerEntry
 from storage.producer_snapshot import CorruptSnapshot, Snapshot
 from storage.topic_partition import TopicPartition
@@ -28,49 +22,13 @@ from storage.transaction_index import AbortedTransaction
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+__all__ = ["Origin", "ProducerStateManager"]
+
 DAY_MS: Final = 86_400_000
 NO_OFFSET: Final = -1
 
 _logger = logging.getLogger(__name__)
 _new_tuple = tuple.__new__
-
-
-class Origin(Enum):
-    """Who appends: it decides which rules a batch has to meet."""
-
-    CLIENT = "client"
-    COORDINATOR = "coordinator"
-    """Markers and committed offsets: epochs count, sequences do not."""
-    REPLICATION = "replication"
-    """What is in the log already: every rule was checked when it was written."""
-
-
-class ProducerBatch(Protocol):
-    """What has to be known of a batch; a `BatchHeader` and a ``ValidatedBatch`` know it."""
-
-    @property
-    def producer_id(self) -> int:
-        """Return the producer id, at least 0 where it matters here."""
-
-    @property
-    def producer_epoch(self) -> int:
-        """Return the producer epoch."""
-
-    @property
-    def base_sequence(self) -> int:
-        """Return the sequence of the first record."""
-
-    @property
-    def last_offset_delta(self) -> int:
-        """Return how many offsets the batch spans, less one."""
-
-    @property
-    def attributes(self) -> int:
-        """Return the attribute bits."""
-
-    @property
-    def max_timestamp(self) -> int:
-        """Return the largest timestamp, ms."""
 
 
 class ProducerStateManager:
@@ -127,23 +85,12 @@ class ProducerStateManager:
             InvalidTxnState: It is outside of the transaction that its producer has open.
         """
         entry = self.producers.get(batch.producer_id)
-        if entry is None or origin is Origin.REPLICATION:
+        if entry is None:
             return None  # of a producer that is not known any sequence may come first
-        if batch.producer_epoch != entry.epoch:
-            self._check_new_epoch(entry, batch, origin)
-        elif batch.base_sequence != entry.next_sequence and origin is Origin.CLIENT:
-            first = batch.base_sequence
-            last = (first + batch.last_offset_delta) % SEQUENCES
-            duplicate = entry.find_duplicate(first, last)
-            if duplicate is None:
-                raise self._out_of_order(entry, batch)
-            return duplicate
-        if entry.transaction_first_offset >= 0 and not batch.attributes & TRANSACTIONAL:
-            raise InvalidTxnState(
-                f"producer {batch.producer_id} has a transaction open in {self._topic_partition} "
-                "and sent a batch outside of it; commit or abort first"
-            )
-        return None
+        follows = batch.base_sequence == entry.next_sequence and batch.producer_epoch == entry.epoch
+        if follows and entry.transaction_first_offset < 0:
+            return None
+        return check_data(entry, batch, origin, self._topic_partition)
 
     def update(self, batch: ProducerBatch, base_offset: int) -> None:
         """Take note of a data batch that was written at ``base_offset``."""
@@ -172,16 +119,8 @@ class ProducerStateManager:
             TransactionCoordinatorFenced: A newer coordinator has written.
         """
         entry = self.producers.get(batch.producer_id)
-        if entry is None or origin is Origin.REPLICATION:
-            return
-        if batch.producer_epoch < entry.epoch:
-            raise self._fenced(entry, batch)
-        if marker.coordinator_epoch < entry.coordinator_epoch:
-            raise TransactionCoordinatorFenced(
-                f"coordinator epoch {marker.coordinator_epoch} is older than "
-                f"{entry.coordinator_epoch}, which wrote to {self._topic_partition} for producer "
-                f"{batch.producer_id}"
-            )
+        if entry is not None:
+            check_marker(entry, batch, marker, origin, self._topic_partition)
 
     def update_marker(
         self, batch: ProducerBatch, marker: Marker, offset: int
@@ -371,24 +310,3 @@ class ProducerStateManager:
     def _delete_snapshot(self, offset: int) -> None:
         self._snapshots.remove(offset)
         files.unlink(self._snapshot_path(offset))
-
-    def _check_new_epoch(self, entry: ProducerEntry, batch: ProducerBatch, origin: Origin) -> None:
-        if batch.producer_epoch < entry.epoch:
-            raise self._fenced(entry, batch)
-        if batch.base_sequence != 0 and origin is Origin.CLIENT:
-            raise OutOfOrderSequence(
-                f"producer {batch.producer_id} begins epoch {batch.producer_epoch} in "
-                f"{self._topic_partition} with sequence {batch.base_sequence} instead of 0"
-            )
-
-    def _out_of_order(self, entry: ProducerEntry, batch: ProducerBatch) -> OutOfOrderSequence:
-        return OutOfOrderSequence(
-            f"producer {batch.producer_id} sent sequence {batch.base_sequence} to "
-            f"{self._topic_partition} where {entry.next_sequence} follows"
-        )
-
-    def _fenced(self, entry: ProducerEntry, batch: ProducerBatch) -> InvalidProducerEpoch:
-        return InvalidProducerEpoch(
-            f"epoch {batch.producer_epoch} of producer {batch.producer_id} is older than "
-            f"{entry.epoch}, which wrote to {self._topic_partition}"
-        )

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from protocol.errors import CorruptMessage
 from protocol.parts import FileSlice
 from protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader
 from protocol.records.record import iterate_records
@@ -16,11 +15,8 @@ from storage.index import (
     OFFSET_ENTRY,
     TIME_ENTRY,
     ActiveIndexes,
-    OffsetEntry,
     OffsetIndex,
     TimeIndex,
-    offset_index_damage,
-    time_index_damage,
 )
 from storage.index_entries import Entries, FileEntries, MemoryEntries
 from storage.segment_file import OPEN_FILES, OpenFiles, SegmentFile
@@ -104,7 +100,7 @@ class ReadableSegment(SegmentFiles):
         if self.size < HEADER_SIZE:
             return NO_TIMESTAMP
         if self._first_timestamp == UNKNOWN:
-            self._first_timestamp = BatchHeader.read(self.read(0, HEADER_SIZE)).max_timestamp
+            self._first_timestamp = self.header_at(0).max_timestamp
         return self._first_timestamp
 
     def file(self) -> SegmentFile:
@@ -149,8 +145,8 @@ class ReadableSegment(SegmentFiles):
         found = batch_walk.cut(self.file().fileno(), start, target, limit)
         one_more = found.end == position if at_least_one else False
         if one_more or limit <= position + max_bytes:
-            batch = next(self.batches(found.end, limit))
-            return Cut(found.end + batch.header.size, batch.header.next_offset)
+            header = self.header_at(found.end)
+            return Cut(found.end + header.size, header.next_offset)
         return found
 
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[Located]:
@@ -197,7 +193,7 @@ class ReadableSegment(SegmentFiles):
     def aborted_transactions(self, fetch_offset: int, upper_offset: int) -> AbortedLookup:
         """Return the aborted transactions between two offsets whose markers are in this segment."""
         if self._has_aborted is None:
-            self._has_aborted = self.path(files.TRANSACTION_INDEX).exists()
+            self._has_aborted = self.find_size(files.TRANSACTION_INDEX) is not None
         if not self._has_aborted:
             return AbortedLookup([], is_complete=False)
         return transaction_index.find_aborted(
@@ -222,48 +218,13 @@ class ReadableSegment(SegmentFiles):
             return active.time_index()
         return TimeIndex(self.base_offset, self._entries(files.TIME_INDEX, TIME_ENTRY.size))
 
-    def find_damage(self) -> str | None:
-        """Return what is wrong with an index at first sight, None if nothing is (storage.md §3.6).
+    def header_at(self, position: int) -> BatchHeader:
+        """Return what is at a position where a batch has to begin; nothing is checked.
 
-        Kafka has not looked since KAFKA-7283; it costs a few reads per segment. A damaged index,
-        and a time index that is missing, is to be rebuilt by `LogSegment.recover`.
+        Raises:
+            struct.error: The segment ends inside the header.
         """
-        for kind, entry_size in (
-            (files.INDEX, OFFSET_ENTRY.size),
-            (files.TIME_INDEX, TIME_ENTRY.size),
-        ):
-            try:
-                length = self.path(kind).stat().st_size
-            except FileNotFoundError:
-                return f"{kind} is missing"
-            if length % entry_size:
-                return f"{kind}: its length {length} is no multiple of {entry_size}"
-        damage = offset_index_damage(self.offset_index(), self.size)
-        if damage is None and (last := self.offset_index().last()) is not None:
-            damage = self._entry_damage(last)
-        if damage:
-            return f"{files.INDEX}: {damage}"
-        damage = self._time_damage()
-        if damage:
-            return f"{files.TIME_INDEX}: {damage}"
-        damage = transaction_index.find_damage(self.path(files.TRANSACTION_INDEX), self.base_offset)
-        return f"{files.TRANSACTION_INDEX}: {damage}" if damage else None
-
-    def _entry_damage(self, entry: OffsetEntry) -> str | None:
-        """Compare an entry with its batch; Kafka's own may be of several batches (KAFKA-806)."""
-        try:
-            batch = next(self.batches(entry.position), None)
-        except CorruptMessage as error:
-            return str(error)
-        if batch is None or not self.base_offset <= batch.header.last_offset <= entry.offset:
-            return f"there is no batch of offset {entry.offset} at {entry.position}"
-        return None
-
-    def _time_damage(self) -> str | None:
-        times = self.time_index()
-        if not times and self.first_batch_timestamp >= 0:
-            return "it is empty but the first batch has a timestamp"
-        return time_index_damage(times)
+        return BatchHeader.read(self.read(position, HEADER_SIZE))
 
     def _load_max_timestamp(self) -> None:
         """Take the last entry of the time index: roll, close and recovery put it there."""

@@ -3,6 +3,7 @@
 What is only read of it is in `storage.readable_segment`, its names in `storage.segment_files`.
 """
 
+import errno
 import os
 import random
 from contextlib import suppress
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from config.topic import TopicConfig
 from protocol.records.batch import NO_TIMESTAMP, BatchHeader
-from storage import files, transaction_index
+from storage import files, segment_damage, transaction_index
 from storage.epochs import LeaderEpochs
 from storage.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY, TIME_ENTRY, ActiveIndexes
 from storage.producer_state import ProducerStateManager
@@ -115,7 +116,10 @@ class LogSegment(ReadableSegment):
         segment = cls(
             directory, base_offset, config, now_ms=now_ms, suffix=suffix, open_files=open_files
         )
-        segment.size = segment.log_path.stat().st_size
+        size = segment.find_size(files.LOG)
+        if size is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(segment.log_path))
+        segment.size = size
         return segment
 
     def reconfigure(self, config: TopicConfig) -> None:
@@ -252,6 +256,10 @@ class LogSegment(ReadableSegment):
         self._write_indexes(cut=True)
         self._note_full()
         return cut
+
+    def find_damage(self) -> str | None:
+        """Return what is wrong with the indexes at first sight; `recover` makes it good."""
+        return segment_damage.find_damage(self)
 
     def recover(
         self,

@@ -3,7 +3,6 @@
 import os
 from collections import OrderedDict
 from collections.abc import Hashable
-from pathlib import Path
 from threading import Lock
 
 from storage import files
@@ -55,7 +54,7 @@ class OpenFiles:
                 self._files.move_to_end(key)
             return file
 
-    def open(self, key: Hashable, path: Path) -> SegmentFile:
+    def open(self, key: Hashable, path: str) -> SegmentFile:
         """Open a file for reading and keep it under a key.
 
         Raises:

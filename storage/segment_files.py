@@ -41,7 +41,7 @@ class SegmentFiles:
 
     def path(self, kind: str) -> Path:
         """Return where the file of a kind, such as `files.INDEX`, is or would be."""
-        return self.directory / files.segment_file_name(self.base_offset, kind, self.suffix)
+        return Path(self._path_text(kind, self.suffix))
 
     def open_to_read(self, kind: str) -> SegmentFile:
         """Return a file, from those that are open if it is there.
@@ -54,9 +54,8 @@ class SegmentFiles:
             return file
         for attempt in range(_ATTEMPTS):
             for suffix in (self.suffix, self._moving_to):
-                path = self.directory / files.segment_file_name(self.base_offset, kind, suffix)
                 try:
-                    return self._open_files.open((self, kind), path)
+                    return self._open_files.open((self, kind), self._path_text(kind, suffix))
                 except FileNotFoundError:
                     if attempt == _ATTEMPTS - 1:
                         raise
@@ -71,7 +70,7 @@ class SegmentFiles:
         self._moving_to = suffix
         for kind in files.SEGMENT_KINDS:
             old = self.path(kind)
-            new = self.directory / files.segment_file_name(self.base_offset, kind, suffix)
+            new = Path(self._path_text(kind, suffix))
             try:
                 files.rename(old, new)
             except FileNotFoundError:
@@ -88,6 +87,13 @@ class SegmentFiles:
         for kind in files.SEGMENT_KINDS:
             self.forget(kind)
             files.unlink(self.path(kind))
+
+    def find_size(self, kind: str) -> int | None:
+        """Return the bytes of a file, None if there is none."""
+        return files.find_size(self._path_text(kind, self.suffix))
+
+    def _path_text(self, kind: str, suffix: str) -> str:
+        return f"{self.directory}/{files.segment_file_name(self.base_offset, kind, suffix)}"
 
     def forget(self, kind: str) -> None:
         """Keep a file open no longer than somebody reads it."""

@@ -14,10 +14,9 @@ from storage.index import (
     OffsetIndex,
     TimeEntry,
     TimeIndex,
-    offset_index_damage,
-    time_index_damage,
 )
 from storage.index_entries import Entries, FileEntries, MemoryEntries
+from storage.segment_damage import offset_index_damage, time_index_damage
 from storage.segment_file import SegmentFile
 
 BASE = 100
