@@ -1,0 +1,77 @@
+"""Validation in one call, for tests that ask whether and how a batch is taken."""
+
+from typing import Any
+
+import pytest
+
+from config.topic import TopicConfig
+from protocol.errors import KafkaError
+from protocol.records.batch import (
+    ATTRIBUTES_POSITION,
+    CRC_POSITION,
+    HEADER,
+    BatchHeader,
+    has_valid_crc,
+)
+from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from protocol.records.crc import crc32c
+from storage.validation import ValidatedBatch, validate
+from tests.support.batches import TIMESTAMP
+
+NOW = TIMESTAMP + 60_000
+HOUR = 3_600_000
+DELETE = TopicConfig()
+COMPACT = TopicConfig(cleanup_policy=("compact",))
+STAMPED = TopicConfig(message_timestamp_type="LogAppendTime")
+CODECS = (NONE, GZIP, SNAPPY, LZ4, ZSTD)
+PACKED = CODECS[1:]
+every_codec = pytest.mark.parametrize("codec", CODECS)
+every_packed = pytest.mark.parametrize("codec", PACKED)
+
+
+def accept(batch: bytearray, config: TopicConfig = DELETE, now_ms: int = NOW) -> ValidatedBatch:
+    """Validate and check what has to be true of every accepted batch."""
+    validated = validate(memoryview(batch), config, now_ms)
+
+    header = BatchHeader.read(validated.buffer)
+    assert header.size == validated.size == len(validated.buffer)
+    assert has_valid_crc(validated.buffer, header.crc)
+    assert validated[2:9] == (
+        header.last_offset_delta,
+        header.count,
+        header.attributes,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+    )
+    return validated
+
+
+def refuse(batch: bytearray, config: TopicConfig = DELETE, now_ms: int = NOW) -> KafkaError:
+    """Validate what must be refused and return the refusal."""
+    with pytest.raises(KafkaError) as refusal:
+        validate(memoryview(batch), config, now_ms)
+    return refusal.value
+
+
+def renew_crc(batch: bytearray) -> bytearray:
+    """Give a batch that was changed by hand a checksum that holds."""
+    crc = crc32c(bytes(batch[ATTRIBUTES_POSITION:]))
+    batch[CRC_POSITION : CRC_POSITION + 4] = crc.to_bytes(4, "big")
+    return batch
+
+
+def with_fields(batch: bytearray, **fields: Any) -> bytearray:
+    """Return the batch with other header fields and a checksum that holds."""
+    header = BatchHeader.read(batch)._replace(**fields)
+    changed = bytearray(batch)
+    HEADER.pack_into(changed, 0, *header)
+    return renew_crc(changed)
+
+
+def limited(before: int = HOUR, after: int = HOUR, **settings: Any) -> TopicConfig:
+    """Return a topic that takes timestamps around the clock only."""
+    return TopicConfig(
+        message_timestamp_before_max_ms=before, message_timestamp_after_max_ms=after, **settings
+    )
