@@ -55,7 +55,11 @@ _MIN_RECORD_BYTES: Final = 7
 _WRITTEN_ATTRIBUTES: Final = 0x7F & ~LOG_APPEND_TIME
 _INT64_MAX: Final = (1 << 63) - 1
 _INT64_MIN: Final = -(1 << 63)
-_KEEPS_PLAIN: Final = frozenset({"producer", "uncompressed"})
+_KEPT_BY: Final = (
+    *(frozenset({"producer", name}) for name in ("uncompressed", "gzip", "snappy", "lz4", "zstd")),
+    *(frozenset[str](),) * 3,
+)
+"""By codec, the values of `compression.type` that store it as it came."""
 _BAD_RECORDS: Final = NULL_KEY | TIMESTAMP_OUTSIDE
 
 _read_length = Struct(">i").unpack_from
@@ -146,7 +150,7 @@ def validate(records: memoryview, config: "TopicConfig", now_ms: int) -> Validat
         _crc,
         attributes,
         last_offset_delta,
-        _base_timestamp,
+        base_timestamp,
         max_timestamp,
         producer_id,
         producer_epoch,
@@ -159,23 +163,32 @@ def validate(records: memoryview, config: "TopicConfig", now_ms: int) -> Validat
         raise RecordTooLarge(
             f"the batch has {size} bytes; max.message.bytes is {config.max_message_bytes}"
         )
+    is_compacted = "compact" in config.cleanup_policy
     is_stamped = config.message_timestamp_type == "LogAppendTime"
     if is_stamped or attributes & LOG_APPEND_TIME:
         low, high = _INT64_MIN, _INT64_MAX
     else:
         low = now_ms - config.message_timestamp_before_max_ms
-        high = now_ms + config.message_timestamp_after_max_ms
-        high = min(high, _INT64_MAX)
-    verdict = check_batch(records, low, high, "compact" in config.cleanup_policy)
-    if (
+        high = min(now_ms + config.message_timestamp_after_max_ms, _INT64_MAX)
+    verdict = check_batch(records, low, high, is_compacted)
+    codec = attributes & CODEC_MASK
+    if (  # every rule holds and nothing has to be written: the common case, in one go
         verdict == (0, 0, max_timestamp)
-        and not attributes & ~TRANSACTIONAL
+        and not attributes & ~(TRANSACTIONAL | CODEC_MASK)
         and count == last_offset_delta + 1
         and (producer_id < 0 or base_sequence >= 0)
         and not is_stamped
         and magic == MAGIC
-        and config.compression_type in _KEEPS_PLAIN
+        and config.compression_type in _KEPT_BY[codec]
         and size <= config.segment_bytes
+        and (
+            not codec
+            or (
+                not is_compacted
+                and low <= base_timestamp <= max_timestamp <= high
+                and count * _MIN_RECORD_BYTES <= (size - HEADER_SIZE) * MAX_RATIO[codec]
+            )
+        )
     ):
         return _new_tuple(
             ValidatedBatch,
