@@ -19,8 +19,8 @@ from storage.segment import LogSegment
 _SNAPSHOT_OF_METADATA_DELETED = ".checkpoint.deleted"
 
 
-def settle(path: Path, config: TopicConfig) -> set[str]:
-    """Undo or complete what a crash interrupted, and return the names that are in the folder now.
+def settle(path: Path, config: TopicConfig) -> list[SegmentName]:
+    """Undo or complete what a crash interrupted, and return the segments' files that are there now.
 
     The order of the steps is part of the format. Each may be interrupted and repeated.
 
@@ -33,7 +33,7 @@ def settle(path: Path, config: TopicConfig) -> set[str]:
     cleaned = {name for name, each in parsed.items() if each.suffix == files.CLEANED}
     swaps = {name for name, each in parsed.items() if each.suffix == files.SWAP}
     if not deleted and not cleaned and not swaps:
-        return names
+        return list(parsed.values())
     _unlink(path, deleted)
     unfinished = _unfinished(swaps, cleaned, parsed)
     _unlink(path, unfinished)
@@ -41,14 +41,11 @@ def settle(path: Path, config: TopicConfig) -> set[str]:
     swaps -= unfinished
     replaced = _replaced(path, config, swaps, parsed)
     _unlink(path, replaced)
-    names -= deleted | unfinished | cleaned | replaced
     for name in sorted(swaps, key=lambda name: _order(parsed[name])):
-        final = name.removesuffix(files.SWAP)
-        files.rename(path / name, path / final)
-        names -= {name}
-        names |= {final}
+        files.rename(path / name, path / name.removesuffix(files.SWAP))
     files.fsync_directory(path)
-    return names
+    left = parsed.keys() - unfinished - cleaned - replaced
+    return list({parsed[name]._replace(suffix="") for name in left})
 
 
 def _is_deleted(name: str) -> bool:

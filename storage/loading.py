@@ -2,8 +2,8 @@
 
 import logging
 import os
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -90,21 +90,24 @@ def load_folders(
     Raises:
         LogDirError: A partition can not be opened.
     """
-    per_directory: dict[Path, list[PartitionFolder]] = {}
+    queues: dict[Path, list[PartitionFolder]] = {}
     for folder in folders:
-        per_directory.setdefault(folder.directory.path, []).append(folder)
-    loaded: list[Future[LoadedPartition]] = []
-    pools = []
-    for path, group in per_directory.items():
-        workers = 1 if group[0].directory.was_clean else threads
-        pool = ThreadPoolExecutor(workers, thread_name_prefix=f"recovery-{path.name}")
-        pools.append(pool)
-        loaded += [pool.submit(_load, folder, now_ms) for folder in group]
-    try:
-        return [future.result() for future in loaded]
-    finally:
-        for pool in pools:
-            pool.shutdown(cancel_futures=True)
+        queues.setdefault(folder.directory.path, []).append(folder)
+    workers = [
+        iterator
+        for group in queues.values()
+        for iterator in [iter(group)] * (1 if group[0].directory.was_clean else threads)
+    ]
+    if len(workers) <= 1:
+        return [loaded for worker in workers for loaded in _load_from(worker, now_ms)]
+    with ThreadPoolExecutor(len(workers), thread_name_prefix="recovery") as pool:
+        loads = [pool.submit(_load_from, worker, now_ms) for worker in workers]
+        return [loaded for load in loads for loaded in load.result()]
+
+
+def _load_from(folders: Iterator[PartitionFolder], now_ms: int) -> list[LoadedPartition]:
+    """Open the partitions of an iterator, of which other threads take too."""
+    return [_load(folder, now_ms) for folder in folders]
 
 
 def _load(folder: PartitionFolder, now_ms: int) -> LoadedPartition:

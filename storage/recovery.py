@@ -17,6 +17,7 @@ from protocol.errors import CorruptMessage
 from storage import files, leftovers
 from storage.checkpoint import MalformedCheckpoint
 from storage.epochs import EpochStart, LeaderEpochs
+from storage.files import SegmentName
 from storage.log_directory import LogDirectory
 from storage.log_view import find_index
 from storage.partition_metadata import PartitionMetadata
@@ -106,13 +107,14 @@ class _Loading:
 
     folder: PartitionFolder
     now_ms: int
-    names: set[str] = field(default_factory=set)
+    names: list[SegmentName] = field(default_factory=list)
     segments: list[LogSegment] = field(default_factory=list)
     damage: dict[int, str] = field(default_factory=dict)  # by index of the segment
     epochs: LeaderEpochs = field(init=False)
     epochs_on_disk: tuple[EpochStart, ...] = ()
     producers: ProducerStateManager | None = None  # as the last scan left them
     bytes_cut: int = 0
+    end_offset: int | None = None  # once it is known
 
     def run(self) -> LoadedPartition:
         folder = self.folder
@@ -121,7 +123,9 @@ class _Loading:
         self.epochs = self._load_epochs()
         self._rebuild_damaged()
         self._scan_unflushed()
-        end_offset = self.segments[-1].next_offset() if self.segments else 0
+        end_offset = self.end_offset
+        if end_offset is None:
+            end_offset = self.segments[-1].next_offset() if self.segments else 0
         if not self.segments or end_offset < folder.log_start_offset:
             end_offset = max(end_offset, folder.log_start_offset)
             self._start_over(end_offset)
@@ -148,9 +152,8 @@ class _Loading:
         """
         kinds: dict[int, set[str]] = {}
         for name in self.names:
-            parsed = files.parse_name(name)
-            if parsed is not None and parsed.kind != files.SNAPSHOT:
-                kinds.setdefault(parsed.base_offset, set()).add(parsed.kind)
+            if name.kind != files.SNAPSHOT:
+                kinds.setdefault(name.base_offset, set()).add(name.kind)
         path, config = self.folder.path, self.folder.config
         for base_offset in sorted(kinds):
             present = kinds[base_offset]
@@ -165,9 +168,24 @@ class _Loading:
             elif files.TRANSACTION_INDEX in present:
                 self._note_damage(len(self.segments), segment.find_damage())
             self.segments.append(segment)
-        if self.segments and self.folder.is_clean:
-            last = self.segments[-1]
-            self._note_damage(len(self.segments) - 1, last.find_damage() or _find_torn_tail(last))
+        if self.segments and self.folder.is_clean and len(self.segments) - 1 not in self.damage:
+            self._walk_tail(self.segments[-1])
+
+    def _walk_tail(self, segment: LogSegment) -> None:
+        """Find the log end offset, and whether anything but batches precedes the next append."""
+        last = segment.offset_index().last()
+        end = last.position if last else 0
+        end_offset = segment.base_offset
+        try:
+            for position, header in segment.batches(end):
+                end, end_offset = position + header.size, header.next_offset
+        except CorruptMessage as error:
+            self._note_damage(len(self.segments) - 1, str(error))
+            return
+        if end == segment.size:
+            self.end_offset = end_offset
+        else:
+            self._note_damage(len(self.segments) - 1, f"its last batch ends at {end}")
 
     def _note_damage(self, index: int, damage: str | None) -> None:
         if damage is not None:
@@ -285,7 +303,11 @@ class _Loading:
     def _producers_at(self, offset: int, log_start_offset: int = 0) -> ProducerStateManager:
         """Return the producers below ``offset``, from a snapshot and the batches after it."""
         producers = _new_producers(self.folder)
-        producers.scan_snapshots(self.names)
+        producers.scan_snapshots(
+            files.segment_file_name(name.base_offset, files.SNAPSHOT)
+            for name in self.names
+            if name.kind == files.SNAPSHOT
+        )
         start = producers.load(
             max(log_start_offset, self.folder.log_start_offset), offset, self.now_ms
         )
@@ -307,18 +329,6 @@ def _replay(producers: ProducerStateManager, segment: LogSegment, start: int, en
         if header.producer_id >= 0:
             batch = segment.read(position, header.size) if header.is_control else b""
             producers.replay(header, batch)
-
-
-def _find_torn_tail(segment: LogSegment) -> str | None:
-    """Tell whether bytes that are no batch lie where the next append would follow them."""
-    last = segment.offset_index().last()
-    end = last.position if last else 0
-    try:
-        for batch in segment.batches(end):
-            end = batch.position + batch.header.size
-    except CorruptMessage as error:
-        return str(error)
-    return None if end == segment.size else f"its last batch ends at {end} of {segment.size}"
 
 
 def _write_snapshot(producers: ProducerStateManager, offset: int) -> None:
