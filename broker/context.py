@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from storage.manager import LogManager
-
     from broker.fetch_sessions import FetchSessions
     from broker.io import IoThreads
     from broker.producer_ids import ProducerIds
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
     from broker.topics import TopicRegistry
     from broker.waiting import Waiting
     from storage.clock import Clock
+    from storage.manager import LogManager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from config.errors import ConfigError
-from protocol.errors import KafkaStorageError
+from protocol.errors import InvalidConfig, InvalidRequest, KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -61,6 +61,32 @@ class BrokerSettings:
             valid = _keep_valid(overrides, self.layers.topic)
             config = self._topic_configs[key] = self.layers.topic(valid)
         return config
+
+    def check_topic(self, topic: str, overrides: Mapping[str, str]) -> None:
+        """Check all of a topic's own settings together; what has no meaning here is logged.
+
+        Raises:
+            InvalidConfig: With every fault.
+        """
+        try:
+            warnings = self.layers.check_topic(overrides)
+        except ConfigError as error:
+            raise InvalidConfig(str(error)) from error
+        for warning in warnings:
+            log.warning("setting of topic %s: %s", topic, warning)
+
+    def check_dynamic(self, values: Mapping[str, str], *, cluster: bool) -> None:
+        """Check all dynamic values of this broker, or of all, together.
+
+        Raises:
+            InvalidRequest: With every fault; Kafka's code for settings of brokers.
+        """
+        try:
+            warnings = self.layers.check_dynamic(values, cluster=cluster)
+        except ConfigError as error:
+            raise InvalidRequest(str(error)) from error
+        for warning in warnings:
+            log.warning("dynamic setting: %s", warning)
 
     async def alter(
         self, *, cluster: Mapping[str, str] | None = None, broker: Mapping[str, str] | None = None

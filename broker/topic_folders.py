@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from broker.work_off import work_off
 from protocol.errors import KafkaError
-from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from broker.io import IoThreads
     from config.topic import TopicConfig
     from storage.manager import LogManager
+    from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from broker.topic_folders import create_partitions, delete_partitions
 from broker.topic_start import recover_topics
 from protocol.errors import (
+    InvalidPartitions,
     InvalidTopic,
     KafkaError,
     KafkaStorageError,
@@ -95,6 +96,11 @@ class TopicRegistry:
         self._tasks: set[asyncio.Task[Any]] = set()
         settings.on_change(self._reconfigure)
 
+    @property
+    def generation(self) -> int:
+        """Return how often the catalogue has been written since the broker was new."""
+        return self._catalog.state.generation
+
     def config_for(self, topic: str) -> TopicConfig:
         """Return the settings that the catalogue gives a topic; for any thread, at the start."""
         entry = self._catalog.state.topics.get(topic)
@@ -148,9 +154,10 @@ class TopicRegistry:
         await self._finish(self._delete(topic))
 
     async def add_partitions(self, topic: Topic, count: int) -> None:
-        """Make a topic have ``count`` partitions; as many or more already is a mistake of ours.
+        """Make a topic have ``count`` partitions.
 
         Raises:
+            InvalidPartitions: It has as many or more.
             UnknownTopicOrPartition: The topic was deleted meanwhile.
             KafkaStorageError: The disk did not take them; the topic is as it was.
         """
@@ -218,6 +225,8 @@ class TopicRegistry:
     async def _add_partitions(self, topic: Topic, count: int) -> None:
         async with self._reservation(topic.name):
             self._check_current(topic)
+            if count <= topic.partitions:
+                raise InvalidPartitions(f"topic {topic.name} has {topic.partitions} partitions")
             before = self._catalog.state.topics[topic.name]
             added = range(topic.partitions, count)
             await self._catalog.commit(_resize(topic, count))

@@ -1,0 +1,60 @@
+"""Whether partitions may be placed as asked: on this broker, once each (Kafka: ReplicaPlacer)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.errors import InvalidReplicaAssignment, InvalidReplicationFactor
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+
+MOST_PARTITIONS = 10_000
+"""Partitions that one request may add, as in Kafka: more would be a very long wait."""
+
+
+def check_replicas(replicas: Sequence[int], node_id: int) -> None:
+    """Refuse the replicas of one partition unless they are this broker.
+
+    Raises:
+        InvalidReplicaAssignment: None at all, one twice, or a broker that there is not.
+    """
+    if not replicas:
+        raise InvalidReplicaAssignment("the assignment of a partition names no broker")
+    if len(set(replicas)) < len(replicas):
+        raise InvalidReplicaAssignment(f"the assignment {list(replicas)} names a broker twice")
+    for broker_id in replicas:
+        if broker_id != node_id:
+            raise InvalidReplicaAssignment(
+                f"the assignment names broker {broker_id}; there is only broker {node_id}"
+            )
+
+
+def check_indexes(indexes: Collection[int]) -> None:
+    """Refuse partitions that are not numbered from 0, each once.
+
+    Raises:
+        InvalidReplicaAssignment: One is there twice or missing.
+    """
+    if len(set(indexes)) < len(indexes):
+        raise InvalidReplicaAssignment("the assignment names a partition twice")
+    if set(indexes) != set(range(len(indexes))):
+        raise InvalidReplicaAssignment("the assignment must number partitions from 0, without gaps")
+
+
+def check_replication_factor(replication_factor: int) -> None:
+    """Refuse more replicas than there are brokers; -1 stands for the default.
+
+    Raises:
+        InvalidReplicationFactor: It is not 1 and not -1.
+    """
+    if replication_factor == 0 or replication_factor < -1:
+        raise InvalidReplicationFactor(
+            f"replication factor {replication_factor} must be at least 1, or -1 for the default"
+        )
+    if replication_factor > 1:
+        raise InvalidReplicationFactor(
+            f"replication factor {replication_factor} needs as many brokers; this one is alone, "
+            "ask for 1 or -1"
+        )

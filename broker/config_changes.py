@@ -1,0 +1,85 @@
+"""How IncrementalAlterConfigs changes settings (KIP-339): values in, values out."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from config.keys import Kind
+from protocol.errors import InvalidConfig, InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from config.describe import ConfigRow
+
+
+class Operation(IntEnum):
+    """Kafka's AlterConfigOp.OpType by its code on the wire."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Change(NamedTuple):
+    """One key of a resource and what is to become of it."""
+
+    name: str
+    operation: Operation
+    value: str | None
+
+
+def check_changes(changes: Iterable[tuple[str, int, str | None]]) -> list[Change]:
+    """Return name, code and value of each key as changes.
+
+    Raises:
+        InvalidRequest: A key is there twice, an operation is unknown, or a value is missing.
+    """
+    checked: dict[str, Change] = {}
+    for name, code, value in changes:
+        try:
+            operation = Operation(code)
+        except ValueError:
+            raise InvalidRequest(f"{code} is no operation on {name}; 0 to 3 are") from None
+        if name in checked:
+            raise InvalidRequest(f"{name} is changed twice in one request")
+        if value is None and operation is not Operation.DELETE:
+            raise InvalidRequest(f"{name} has no value to {operation.name.lower()}")
+        checked[name] = Change(name, operation, value)
+    return list(checked.values())
+
+
+def apply_changes(
+    values: Mapping[str, str], changes: Iterable[Change], rows: Mapping[str, ConfigRow]
+) -> dict[str, str]:
+    """Return the values after the changes; ``rows`` tell types, and values where none was given.
+
+    Raises:
+        InvalidConfig: Something is appended to, or subtracted from, what is no list.
+    """
+    changed = dict(values)
+    for name, operation, value in changes:
+        if operation is Operation.SET:
+            changed[name] = value or ""
+        elif operation is Operation.DELETE:
+            changed.pop(name, None)
+        else:
+            row = rows.get(name)
+            if row is None or row.type is not Kind.LIST:
+                raise InvalidConfig(
+                    f"{name} is no list, nothing can be appended to it or subtracted from it"
+                )
+            items = _items(changed.get(name, row.value))
+            given = _items(value)
+            if operation is Operation.APPEND:
+                items += [item for item in given if item not in items]
+            else:
+                items = [item for item in items if item not in given]
+            changed[name] = ",".join(items)
+    return changed
+
+
+def _items(text: str | None) -> list[str]:
+    return list(dict.fromkeys(item.strip() for item in (text or "").split(",") if item.strip()))

@@ -1,0 +1,47 @@
+"""What settings belong to: the resource types of the config APIs, and how they are named."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from protocol.errors import InvalidRequest
+
+
+class ResourceType(IntEnum):
+    """Kafka's ConfigResource.Type by its code on the wire."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+ALL_BROKERS = ""
+"""The name under which dynamic settings of all brokers are kept."""
+
+
+def check_type(code: int) -> ResourceType:
+    """Return the type of that code.
+
+    Raises:
+        InvalidRequest: There is none.
+    """
+    try:
+        return ResourceType(code)
+    except ValueError:
+        raise InvalidRequest(f"resource type {code} is none that this broker knows") from None
+
+
+def check_broker(name: str, node_id: int) -> None:
+    """Refuse the name of a broker that is not this one.
+
+    Raises:
+        InvalidRequest: It is another number, or none.
+    """
+    try:
+        given = int(name)
+    except ValueError:
+        raise InvalidRequest(f"a broker is named by its number, not by {name!r}") from None
+    if given != node_id:
+        raise InvalidRequest(f"this is broker {node_id}, not {given}; ask that one")

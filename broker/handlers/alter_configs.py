@@ -1,0 +1,174 @@
+"""IncrementalAlterConfigs (44), versions 0-1, and AlterConfigs (33), versions 0-2.
+
+The first changes single settings (KIP-339), the second replaces all that a resource has of its own.
+A change is in force when it is answered, and kept by the catalogue.
+
+Differs from Kafka: settings of client metrics and groups are refused, since nothing obeys them yet;
+broker settings that Kafka does not know are refused; a resource that is there twice in AlterConfigs
+is refused where Kafka never answers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.alter_configs.v2 import response as alter_response
+from kio.schema.errors import ErrorCode
+from kio.schema.incremental_alter_configs.v1 import response as incremental_response
+
+from broker import loggers
+from broker.config_changes import Change, Operation, apply_changes, check_changes
+from broker.config_resources import ALL_BROKERS, ResourceType, check_broker, check_type
+from broker.work_off import work_off
+from config.describe import describe_broker, describe_topic
+from protocol.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
+from protocol.messages import NO_THROTTLE
+from protocol.names import check_topic_name
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from kio.schema.alter_configs.v2.request import AlterConfigsRequest
+    from kio.schema.incremental_alter_configs.v1.request import IncrementalAlterConfigsRequest
+
+    from broker.context import RequestContext
+    from config.describe import ConfigRow
+
+_WIDTH = 16
+
+
+async def alter_incrementally(
+    context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> incremental_response.IncrementalAlterConfigsResponse:
+    """Change single settings of resources."""
+
+    async def alter(resource: Any) -> None:
+        changes = check_changes(
+            (each.name, each.config_operation, each.value) for each in resource.configs
+        )
+        await _Change(context, resource, request.validate_only).apply(changes, replaces=False)
+
+    outcomes = await _for_each(request.resources, alter)
+    return incremental_response.IncrementalAlterConfigsResponse(
+        throttle_time=NO_THROTTLE,
+        responses=tuple(
+            incremental_response.AlterConfigsResourceResponse(**outcome) for outcome in outcomes
+        ),
+    )
+
+
+async def alter(
+    context: RequestContext, request: AlterConfigsRequest
+) -> alter_response.AlterConfigsResponse:
+    """Replace all settings that resources have of their own."""
+
+    async def replace(resource: Any) -> None:
+        if resource.resource_type == ResourceType.BROKER_LOGGER:
+            raise InvalidRequest("levels of loggers are changed by IncrementalAlterConfigs only")
+        changes = check_changes((each.name, Operation.SET, each.value) for each in resource.configs)
+        await _Change(context, resource, request.validate_only).apply(changes, replaces=True)
+
+    outcomes = await _for_each(request.resources, replace)
+    return alter_response.AlterConfigsResponse(
+        throttle_time=NO_THROTTLE,
+        responses=tuple(
+            alter_response.AlterConfigsResourceResponse(**outcome) for outcome in outcomes
+        ),
+    )
+
+
+async def _for_each(
+    resources: Sequence[Any], change: Callable[[Any], Awaitable[None]]
+) -> list[dict[str, Any]]:
+    """Change every resource and return the fields of the results, in their order."""
+    counts = Counter((each.resource_type, each.resource_name) for each in resources)
+    outcomes: list[dict[str, Any]] = [{} for _ in resources]
+
+    async def work(numbered: tuple[int, Any]) -> None:
+        index, resource = numbered
+        code, message = ErrorCode.none, None
+        try:
+            if counts[resource.resource_type, resource.resource_name] > 1:
+                raise InvalidRequest(f"{resource.resource_name!r} is in the request twice")
+            await change(resource)
+        except KafkaError as error:
+            code, message = error.code, error.message
+        outcomes[index] = {
+            "error_code": code,
+            "error_message": message,
+            "resource_type": resource.resource_type,
+            "resource_name": resource.resource_name,
+        }
+
+    await work_off(enumerate(resources), work, _WIDTH)
+    return outcomes
+
+
+class _Change:
+    """The change of one resource; what is read and what is put in force lie in one turn."""
+
+    def __init__(self, context: RequestContext, resource: Any, validate_only: bool) -> None:
+        self.rooms = context.rooms
+        self.kind = resource.resource_type
+        self.name: str = resource.resource_name
+        self.validate_only = validate_only
+
+    async def apply(self, changes: list[Change], *, replaces: bool) -> None:
+        """Put the changes in force and keep them, or only check them.
+
+        Raises:
+            KafkaError: They cannot be had, and nothing has changed.
+        """
+        match check_type(self.kind):
+            case ResourceType.TOPIC:
+                await self._alter_topic(changes, replaces)
+            case ResourceType.BROKER:
+                await self._alter_broker(changes, replaces)
+            case ResourceType.BROKER_LOGGER:
+                self._alter_loggers(changes)
+            case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
+                raise InvalidRequest("settings of groups and client metrics are not served yet")
+
+    async def _alter_topic(self, changes: list[Change], replaces: bool) -> None:
+        if not self.name:
+            raise InvalidRequest("settings of all topics are those of the brokers; name a topic")
+        check_topic_name(self.name)
+        topic = self.rooms.topics.topics.get(self.name)
+        own = {} if topic is None else topic.overrides
+        rows = describe_topic(self.rooms.settings.layers, own)
+        values = apply_changes({} if replaces else own, changes, _by_name(rows))
+        self.rooms.settings.check_topic(self.name, values)
+        if topic is None:
+            raise UnknownTopicOrPartition(f"there is no topic {self.name}")
+        if not self.validate_only and values != own:
+            await self.rooms.topics.alter(topic, values)
+
+    async def _alter_broker(self, changes: list[Change], replaces: bool) -> None:
+        settings = self.rooms.settings
+        is_cluster = self.name == ALL_BROKERS
+        if not is_cluster:
+            check_broker(self.name, self.rooms.identity.node_id)
+        own = settings.layers.cluster if is_cluster else settings.layers.broker
+        rows = describe_broker(settings.layers)
+        values = apply_changes({} if replaces else own, changes, _by_name(rows))
+        settings.check_dynamic(values, cluster=is_cluster)
+        if self.validate_only or values == own:
+            return
+        if is_cluster:
+            await settings.alter(cluster=values)
+        else:
+            await settings.alter(broker=values)
+
+    def _alter_loggers(self, changes: list[Change]) -> None:
+        check_broker(self.name, self.rooms.identity.node_id)
+        for name, operation, _ in changes:
+            if operation not in {Operation.SET, Operation.DELETE}:
+                raise InvalidRequest(f"a level can be set or deleted; {name} is no list")
+        for validate_only in (True, self.validate_only):  # all of them or none
+            for name, _, value in changes:
+                loggers.set_level(name, value, validate_only=validate_only)
+
+
+def _by_name(rows: Sequence[ConfigRow]) -> Mapping[str, ConfigRow]:
+    return {row.name: row for row in rows}

@@ -1,0 +1,68 @@
+"""DescribeCluster (60), versions 0-2: a cluster of one (KIP-700).
+
+v1 endpoint type (KIP-919) · v2 fenced brokers (KIP-1073).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kio.schema.describe_cluster.v2.response import (
+    DescribeClusterBroker,
+    DescribeClusterResponse,
+)
+from kio.schema.errors import ErrorCode
+
+from broker import authorized
+from protocol.errors import KafkaError, MismatchedEndpointType, UnsupportedEndpointType
+from protocol.messages import NO_THROTTLE
+
+if TYPE_CHECKING:
+    from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+
+    from broker.context import RequestContext
+
+_BROKERS = 1
+_CONTROLLERS = 2
+
+
+def describe(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    """Name this broker by the address that the client can reach it at."""
+    if request.endpoint_type == _CONTROLLERS:
+        return _refuse(MismatchedEndpointType("this is a broker's listener, not a controller's"))
+    if request.endpoint_type != _BROKERS:
+        return _refuse(
+            UnsupportedEndpointType(f"endpoint type {request.endpoint_type}; 1 stands for brokers")
+        )
+    identity = context.rooms.identity
+    host, port = context.advertised
+    return DescribeClusterResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        cluster_id=identity.cluster_id,
+        controller_id=identity.node_id,
+        brokers=(
+            DescribeClusterBroker(
+                broker_id=identity.node_id,
+                host=host,
+                port=port,
+                rack=identity.rack,
+                is_fenced=False,
+            ),
+        ),
+        cluster_authorized_operations=(
+            authorized.CLUSTER
+            if request.include_cluster_authorized_operations
+            else authorized.NOT_ASKED
+        ),
+    )
+
+
+def _refuse(error: KafkaError) -> DescribeClusterResponse:
+    return DescribeClusterResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=error.code,
+        error_message=error.message,
+        cluster_id="",
+        brokers=(),
+    )

@@ -1,0 +1,98 @@
+"""CreatePartitions (37), versions 0-3: a topic gets more partitions, never fewer.
+
+v2 compact encoding · v3 quotas.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kio.schema.create_partitions.v3.response import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from kio.schema.errors import ErrorCode
+
+from broker.assignments import MOST_PARTITIONS, check_replicas
+from broker.work_off import work_off
+from protocol.errors import (
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidRequest,
+    KafkaError,
+    PolicyViolation,
+    UnknownTopicOrPartition,
+)
+from protocol.messages import NO_THROTTLE
+
+if TYPE_CHECKING:
+    from kio.schema.create_partitions.v3.request import (
+        CreatePartitionsRequest,
+        CreatePartitionsTopic,
+    )
+
+    from broker.context import RequestContext
+    from broker.topics import Topic
+
+_WIDTH = 16
+
+
+async def handle(
+    context: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    """Add partitions to topics, or only tell what would come of it."""
+    counts = Counter(each.name for each in request.topics)
+    results: dict[str, CreatePartitionsTopicResult] = {}
+
+    async def extend(wanted: CreatePartitionsTopic) -> None:
+        try:
+            if counts[wanted.name] > 1:
+                raise InvalidRequest(f"topic {wanted.name} is in the request twice")
+            topic = _check_increase(context, wanted)
+            if not request.validate_only:
+                await context.rooms.topics.add_partitions(topic, wanted.count)
+        except KafkaError as error:
+            results[wanted.name] = CreatePartitionsTopicResult(
+                name=wanted.name, error_code=error.code, error_message=error.message
+            )
+        else:
+            results[wanted.name] = CreatePartitionsTopicResult(
+                name=wanted.name, error_code=ErrorCode.none
+            )
+
+    await work_off({each.name: each for each in request.topics}.values(), extend, _WIDTH)
+    return CreatePartitionsResponse(
+        throttle_time=NO_THROTTLE, results=tuple(results[name] for name in counts)
+    )
+
+
+def _check_increase(context: RequestContext, wanted: CreatePartitionsTopic) -> Topic:
+    """Return the topic that can have as many partitions as asked.
+
+    Raises:
+        UnknownTopicOrPartition: There is no such topic.
+        InvalidPartitions: It has as many or more.
+        InvalidReplicaAssignment: The new ones cannot be placed so.
+        PolicyViolation: Too many for one request.
+    """
+    topic = context.rooms.topics.topics.get(wanted.name)
+    if topic is None:
+        raise UnknownTopicOrPartition(f"there is no topic {wanted.name}")
+    increase = wanted.count - topic.partitions
+    if increase <= 0:
+        raise InvalidPartitions(
+            f"topic {topic.name} has {topic.partitions} partitions; {wanted.count} are no more"
+        )
+    if increase > MOST_PARTITIONS:
+        raise PolicyViolation(
+            f"{increase} partitions are too many for one request, {MOST_PARTITIONS} may be"
+        )
+    if wanted.assignments is not None:
+        if len(wanted.assignments) != increase:
+            raise InvalidReplicaAssignment(
+                f"{increase} partitions are added, but {len(wanted.assignments)} are assigned"
+            )
+        for each in wanted.assignments:
+            check_replicas(each.broker_ids, context.rooms.identity.node_id)
+    return topic

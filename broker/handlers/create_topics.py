@@ -1,0 +1,158 @@
+"""CreateTopics (19), versions 2-7.
+
+v4 defaults by -1 (KIP-464) · v5 settings in the answer (KIP-525) · v6 quotas · v7 topic ids.
+A replication factor above 1 is refused, as Kafka refuses it with one broker.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kio.schema.create_topics.v7.response import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
+from kio.schema.errors import ErrorCode
+
+from broker.assignments import (
+    MOST_PARTITIONS,
+    check_indexes,
+    check_replicas,
+    check_replication_factor,
+)
+from broker.work_off import work_off
+from config.describe import describe_topic
+from protocol.errors import (
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidRequest,
+    KafkaError,
+    PolicyViolation,
+    TopicAlreadyExists,
+)
+from protocol.messages import NO_THROTTLE
+from protocol.names import CLUSTER_METADATA_TOPIC, check_topic_name, random_id
+
+if TYPE_CHECKING:
+    from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+
+    from broker.context import RequestContext
+
+_WIDTH = 16
+
+
+async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """Make topics, or only tell what would come of it."""
+    counts = Counter(each.name for each in request.topics)
+    results: dict[str, CreatableTopicResult] = {}
+    total = sum(max(each.num_partitions, len(each.assignments), 1) for each in request.topics)
+
+    async def make(wanted: CreatableTopic) -> None:
+        try:
+            if total > MOST_PARTITIONS:
+                raise PolicyViolation(
+                    f"{total} partitions are too many for one request, {MOST_PARTITIONS} may be"
+                )
+            if counts[wanted.name] > 1:
+                raise InvalidRequest(f"topic {wanted.name} is in the request twice")
+            results[wanted.name] = await _create(context, wanted, request.validate_only)
+        except KafkaError as error:
+            results[wanted.name] = _refuse_create(wanted.name, error)
+
+    await work_off({each.name: each for each in request.topics}.values(), make, _WIDTH)
+    return CreateTopicsResponse(
+        throttle_time=NO_THROTTLE, topics=tuple(results[name] for name in counts)
+    )
+
+
+async def _create(
+    context: RequestContext, wanted: CreatableTopic, validate_only: bool
+) -> CreatableTopicResult:
+    topics = context.rooms.topics
+    name = wanted.name
+    if name == CLUSTER_METADATA_TOPIC:
+        raise InvalidRequest(f"topic {name} is Kafka's own and has no place here")
+    check_topic_name(name)
+    topics.check_collision(name)
+    if name in topics.topics:
+        raise TopicAlreadyExists(f"topic {name} already exists")
+    overrides = _check_configs(context, wanted)
+    partitions = _check_partitions(context, wanted)
+    if validate_only:
+        topic_id = random_id()
+    else:
+        topic_id = (await topics.create(name, partitions, overrides)).id
+    return CreatableTopicResult(
+        name=name,
+        topic_id=topic_id,
+        error_code=ErrorCode.none,
+        error_message=None,
+        num_partitions=partitions,
+        replication_factor=1,
+        configs=tuple(
+            CreatableTopicConfigs(
+                name=row.name,
+                value=row.value,
+                read_only=row.read_only,
+                config_source=row.source.value,
+                is_sensitive=row.sensitive,
+            )
+            for row in describe_topic(context.rooms.settings.layers, overrides)
+        ),
+    )
+
+
+def _check_configs(context: RequestContext, wanted: CreatableTopic) -> dict[str, str]:
+    """Return the topic's own settings.
+
+    Raises:
+        InvalidConfig: With every fault.
+    """
+    overrides = {}
+    for config in wanted.configs:
+        if config.value is None:
+            raise InvalidConfig(f"{config.name} has no value; leave it out to have the default")
+        overrides[config.name] = config.value
+    context.rooms.settings.check_topic(wanted.name, overrides)
+    return overrides
+
+
+def _check_partitions(context: RequestContext, wanted: CreatableTopic) -> int:
+    """Return how many partitions the topic gets.
+
+    Raises:
+        InvalidRequest: Numbers beside an assignment, which has its own.
+        InvalidReplicaAssignment: The assignment cannot be had.
+        InvalidPartitions: No topic has so many.
+        InvalidReplicationFactor: There are not so many brokers.
+    """
+    if wanted.assignments:
+        if wanted.replication_factor != -1 or wanted.num_partitions != -1:
+            raise InvalidRequest(
+                f"topic {wanted.name} has an assignment, so the numbers of partitions and of "
+                "replicas must be -1"
+            )
+        check_indexes([each.partition_index for each in wanted.assignments])
+        for each in wanted.assignments:
+            check_replicas(each.broker_ids, context.rooms.identity.node_id)
+        return len(wanted.assignments)
+    check_replication_factor(wanted.replication_factor)
+    if wanted.num_partitions == 0 or wanted.num_partitions < -1:
+        raise InvalidPartitions(
+            f"{wanted.num_partitions} partitions can not be; ask for at least 1, or for -1 to have "
+            "the default"
+        )
+    default = context.rooms.settings.server.num_partitions
+    return default if wanted.num_partitions == -1 else int(wanted.num_partitions)
+
+
+def _refuse_create(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name,
+        topic_id=None,
+        error_code=error.code,
+        error_message=error.message,
+        configs=(),
+    )

@@ -1,0 +1,136 @@
+"""ElectLeaders (43), versions 0-2; Alter- and ListPartitionReassignments (45, 0-1; 46, 0).
+
+ElectLeaders: v1 election type (KIP-460) · v2 compact encoding. AlterPartitionReassignments
+(KIP-455): v1 refuses another replication factor (KIP-860). With one broker every partition has the
+only leader there can be, and moving it to where it is is no work.
+
+Differs from Kafka: an election for all partitions names no topics, Kafka names them without any.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kio.schema.alter_partition_reassignments.v1.response import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from kio.schema.elect_leaders.v2.response import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from kio.schema.errors import ErrorCode
+from kio.schema.list_partition_reassignments.v0.response import (
+    ListPartitionReassignmentsResponse,
+)
+
+from broker.assignments import check_replicas
+from protocol.errors import (
+    ElectionNotNeeded,
+    InvalidRequest,
+    KafkaError,
+    NoReassignmentInProgress,
+    UnknownTopicOrPartition,
+)
+from protocol.messages import NO_THROTTLE
+
+if TYPE_CHECKING:
+    from kio.schema.alter_partition_reassignments.v1.request import (
+        AlterPartitionReassignmentsRequest,
+        ReassignablePartition,
+    )
+    from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
+    from kio.schema.list_partition_reassignments.v0.request import (
+        ListPartitionReassignmentsRequest,
+    )
+
+    from broker.context import RequestContext
+
+_ELECTION_TYPES = frozenset({0, 1})  # preferred, unclean
+
+
+def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Tell for each partition that its leader leads already."""
+    refusal = None
+    if request.election_type not in _ELECTION_TYPES:
+        refusal = InvalidRequest(f"election type {request.election_type}; 0 and 1 are known")
+    return ElectLeadersResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none if refusal is None else refusal.code,
+        replica_election_results=tuple(
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=tuple(
+                    _elect(context, topic.topic, index, refusal) for index in topic.partitions
+                ),
+            )
+            for topic in request.topic_partitions or ()
+        ),
+    )
+
+
+def _elect(
+    context: RequestContext, topic: str, index: int, refusal: KafkaError | None
+) -> PartitionResult:
+    error = refusal or _find_unknown(context, topic, index) or ElectionNotNeeded()
+    return PartitionResult(partition_id=index, error_code=error.code, error_message=error.message)
+
+
+def _find_unknown(context: RequestContext, topic: str, index: int) -> KafkaError | None:
+    found = context.rooms.topics.topics.get(topic)
+    if found is None:
+        return UnknownTopicOrPartition(f"there is no topic {topic}")
+    if not 0 <= index < found.partitions:
+        return UnknownTopicOrPartition(f"topic {topic} has no partition {index}")
+    return None
+
+
+def alter_reassignments(
+    context: RequestContext, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    """Accept what changes nothing and refuse what cannot be."""
+    return AlterPartitionReassignmentsResponse(
+        throttle_time=NO_THROTTLE,
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=ErrorCode.none,
+        error_message=None,
+        responses=tuple(
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=tuple(_reassign(context, topic.name, each) for each in topic.partitions),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def _reassign(
+    context: RequestContext, topic: str, wanted: ReassignablePartition
+) -> ReassignablePartitionResponse:
+    index = wanted.partition_index
+    try:
+        unknown = _find_unknown(context, topic, index)
+        if unknown is not None:
+            raise unknown
+        if wanted.replicas is None:
+            raise NoReassignmentInProgress
+        check_replicas(wanted.replicas, context.rooms.identity.node_id)
+    except KafkaError as error:
+        return ReassignablePartitionResponse(
+            partition_index=index, error_code=error.code, error_message=error.message
+        )
+    return ReassignablePartitionResponse(
+        partition_index=index, error_code=ErrorCode.none, error_message=None
+    )
+
+
+def list_reassignments(
+    context: RequestContext, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """List none: a reassignment has ended when it is answered."""
+    del context, request
+    return ListPartitionReassignmentsResponse(
+        throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None, topics=()
+    )

@@ -1,0 +1,102 @@
+"""DescribeLogDirs (35), versions 1-5: what lies in each log directory, and the room on its disk.
+
+v3 error for the whole · v4 total and usable bytes (KIP-827) · v5 cordoned directories (KIP-1066).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from kio.schema.describe_log_dirs.v5.response import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from kio.schema.errors import ErrorCode
+
+from protocol.messages import NO_THROTTLE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
+
+    from broker.context import RequestContext
+    from storage.log_directory import LogDirectory
+
+_UNKNOWN = -1
+
+
+async def describe(
+    context: RequestContext, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
+    """List the partitions asked for by directory; the disks are asked on a thread."""
+    wanted = None
+    if request.topics is not None:
+        wanted = {(each.topic, index) for each in request.topics for index in each.partitions}
+    directories = context.rooms.logs.directories
+    rooms_left = await context.rooms.io.run(_measure, directories)
+    found = _by_directory(context, wanted)
+    return DescribeLogDirsResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        results=tuple(
+            _result(directory, found.get(directory, {}), room)
+            for directory, room in zip(directories, rooms_left, strict=True)
+        ),
+    )
+
+
+def _by_directory(
+    context: RequestContext, wanted: set[tuple[str, int]] | None
+) -> dict[LogDirectory, dict[str, list[DescribeLogDirsPartition]]]:
+    found: dict[LogDirectory, dict[str, list[DescribeLogDirsPartition]]] = {}
+    for topic in context.rooms.topics.topics.values():
+        for index, log in enumerate(topic.logs):
+            if log is None or not (wanted is None or (topic.name, index) in wanted):
+                continue
+            partition = DescribeLogDirsPartition(
+                partition_index=index,
+                partition_size=log.size,
+                offset_lag=0,
+                is_future_key=False,
+            )
+            found.setdefault(log.directory, {}).setdefault(topic.name, []).append(partition)
+    return found
+
+
+def _result(
+    directory: LogDirectory,
+    topics: dict[str, list[DescribeLogDirsPartition]],
+    room: tuple[int, int],
+) -> DescribeLogDirsResult:
+    if directory.failure is not None:
+        return DescribeLogDirsResult(
+            error_code=ErrorCode.kafka_storage_error, log_dir=str(directory.path), topics=()
+        )
+    total, usable = room
+    return DescribeLogDirsResult(
+        error_code=ErrorCode.none,
+        log_dir=str(directory.path),
+        topics=tuple(
+            DescribeLogDirsTopic(name=name, partitions=tuple(partitions))
+            for name, partitions in topics.items()
+        ),
+        total_bytes=total,
+        usable_bytes=usable,
+    )
+
+
+def _measure(directories: Sequence[LogDirectory]) -> list[tuple[int, int]]:
+    """Return total and usable bytes of each directory's disk, -1 if it does not say. Blocks."""
+    rooms = []
+    for directory in directories:
+        try:
+            disk = os.statvfs(directory.path)
+        except OSError:
+            rooms.append((_UNKNOWN, _UNKNOWN))
+        else:
+            rooms.append((disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize))
+    return rooms
