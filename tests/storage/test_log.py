@@ -214,6 +214,23 @@ def test_a_short_write_is_finished_or_cut_back(
     assert folder.log.segments[-1].log_path.stat().st_size == size
 
 
+def test_a_failed_fsync_takes_the_directory_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an fsync error nobody knows what is on the disk: the recovery point stays."""
+    folder = LogFolder(tmp_path)
+    folder.append()
+    folder.log.roll()
+    monkeypatch.setattr("storage.files.fsync", _fail)
+
+    folder.services.background.close()
+
+    assert folder.directory.failure is not None
+    assert folder.log.recovery_point == 0
+    with pytest.raises(KafkaStorageError):
+        folder.append()
+
+
 def test_flush_due_follows_flush_messages(tmp_path: Path) -> None:
     """The append that reaches flush.messages unflushed records asks for a flush."""
     folder = LogFolder(tmp_path, TopicConfig(flush_messages=3))
