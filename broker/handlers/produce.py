@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 
 _ADMIN_CLIENT = "__admin_client"
 _TRANSACTIONAL = 0x10
-# Opening a batch of this size takes about as long as a hop to a thread and back.
-_OPEN_INLINE_BYTES = 64 * 1024
+# Opening a larger batch takes longer than the hop to a thread and back, and a hostile one inflates
+# a thousandfold: that must not happen on the loop.
+_OPEN_INLINE_BYTES = 4 * 1024
 
 
 def handle(

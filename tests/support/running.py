@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from kio.index import load_response_schema
+from kio.serial import entity_reader
 
 from broker.server import Broker
 from config.load import load
 from storage.clock import Clock
+from tests.support.kio_messages import encode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -63,6 +68,10 @@ class Running:
         self._clients.append(client)
         return client
 
+    async def call(self) -> Caller:
+        """Open a connection that speaks in kio's entities."""
+        return Caller(await self.connect())
+
     async def close(self) -> None:
         """Close all clients."""
         for client in self._clients:
@@ -90,3 +99,36 @@ async def running(folder: Path, *sets: str) -> AsyncIterator[Running]:
     finally:
         await started.close()
         await broker.stop()
+
+
+class Caller:
+    """Asks with kio's entities and reads the answers with kio: not our own codecs."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._correlation_id = 0
+
+    def frame(self, request: Any) -> bytes:
+        """Return the frame of a request of any API and version."""
+        kind = type(request)
+        self._correlation_id += 1
+        head = struct.pack(
+            ">hhih", kind.__api_key__, kind.__version__, self._correlation_id, -1
+        ) + (b"\0" if kind.__flexible__ else b"")
+        body = head + encode(request)
+        return len(body).to_bytes(4, "big") + body
+
+    async def receive(self, request: Any) -> Any:
+        """Return the next answer, which must be that to ``request``."""
+        kind = type(request)
+        answer = await self.client.receive()
+        response = load_response_schema(kind.__api_key__, kind.__version__)
+        start = 5 if kind.__flexible__ and kind.__api_key__ != 18 else 4
+        entity, size = entity_reader(response)(memoryview(answer), start)
+        assert start + size == len(answer)
+        return entity
+
+    async def ask(self, request: Any) -> Any:
+        """Send a request and return its answer."""
+        await self.client.send(self.frame(request))
+        return await self.receive(request)

@@ -1,0 +1,398 @@
+"""Produce and Fetch over a socket, asked and read by kio: codes, order, waiting, sessions."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.fetch.v12 import request as fetch12
+from kio.schema.fetch.v17 import request as fetch17
+from kio.schema.metadata.v12 import request as metadata12
+from kio.schema.produce.v7 import request as produce7
+from kio.schema.produce.v9 import request as produce9
+from kio.schema.produce.v13 import request as produce13
+
+from protocol.records.batch import BatchHeader
+from storage.clock import Clock
+from tests.support.batches import Row, make_batch, make_producer_batch
+from tests.support.running import Caller, Running, running
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Running]:
+    """A broker with topics t (two partitions) and c (compacted)."""
+    async with running(tmp_path, "num.partitions=2") as started:
+        await started.broker._topics.create("t", 2, {})
+        await started.broker._topics.create("c", 1, {"cleanup.policy": "compact"})
+        yield started
+
+
+@pytest.fixture
+async def caller(broker: Running) -> Caller:
+    """A connection."""
+    return await broker.call()
+
+
+def now() -> int:
+    """Return a timestamp that every topic takes."""
+    return Clock().now_ms()
+
+
+def produce(
+    records: dict[tuple[str, int], bytes | bytearray | None],
+    *,
+    acks: int = 1,
+    version: Any = produce9,
+) -> Any:
+    """Build a Produce request by names."""
+    return version.ProduceRequest(
+        transactional_id=None,
+        acks=acks,
+        timeout=timedelta(seconds=1),
+        topic_data=tuple(
+            version.TopicProduceData(
+                name=topic,
+                partition_data=(
+                    version.PartitionProduceData(
+                        index=partition, records=None if data is None else bytes(data)
+                    ),
+                ),
+            )
+            for (topic, partition), data in records.items()
+        ),
+    )
+
+
+def fetch(
+    wanted: dict[tuple[str, int], int],
+    *,
+    wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+    partition_max_bytes: int = 1 << 20,
+    session: tuple[int, int] = (0, -1),
+    leader_epoch: int = -1,
+) -> Any:
+    """Build a Fetch request by names, version 12."""
+    return fetch12.FetchRequest(
+        replica_id=-1,
+        max_wait=timedelta(milliseconds=wait_ms),
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=0,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=tuple(
+            fetch12.FetchTopic(
+                topic=topic,
+                partitions=(
+                    fetch12.FetchPartition(
+                        partition=partition,
+                        current_leader_epoch=leader_epoch,
+                        fetch_offset=offset,
+                        last_fetched_epoch=-1,
+                        log_start_offset=-1,
+                        partition_max_bytes=partition_max_bytes,
+                    ),
+                ),
+            )
+            for (topic, partition), offset in wanted.items()
+        ),
+        forgotten_topics_data=(),
+        rack_id="",
+    )
+
+
+def only(response: Any) -> Any:
+    """Return the one partition of a response."""
+    (topic,) = response.responses
+    (partition,) = getattr(topic, "partition_responses", None) or topic.partitions
+    return partition
+
+
+def partitions(response: Any) -> list[Any]:
+    """Return all partitions of a Fetch response, in its order."""
+    return [partition for topic in response.responses for partition in topic.partitions]
+
+
+async def fill(caller: Caller, batches: int, topic: str = "t", rows: int = 1) -> list[bytes]:
+    """Produce batches to partition 0 and return them as they must be stored."""
+    stored = []
+    for number in range(batches):
+        batch = make_batch(rows, timestamp=now())
+        produced = only(await caller.ask(produce({(topic, 0): batch})))
+        assert (produced.error_code, produced.base_offset) == (0, number * rows)
+        stored.append(
+            produced.base_offset.to_bytes(8, "big")
+            + bytes(batch[8:12])
+            + bytes(4)
+            + bytes(batch[16:])
+        )
+    return stored
+
+
+async def test_what_was_produced_is_fetched_byte_for_byte(caller: Caller) -> None:
+    """Only base offset and leader epoch are the broker's."""
+    stored = await fill(caller, 5)
+    fetched = only(await caller.ask(fetch({("t", 0): 0})))
+
+    assert fetched.records == b"".join(stored)
+    assert (fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset) == (
+        5,
+        5,
+        0,
+    )
+
+
+async def test_an_offset_inside_a_batch_gives_the_whole_batch(caller: Caller) -> None:
+    """The client drops what is before its offset; skipping the batch would stall it for ever."""
+    stored = await fill(caller, 3, rows=10)
+    fetched = only(await caller.ask(fetch({("t", 0): 15})))
+
+    assert fetched.records == b"".join(stored[1:])
+
+
+async def test_limits_cut_between_batches_but_give_one_at_least(caller: Caller) -> None:
+    """The first partition with data makes progress; a later one that does not fit is empty."""
+    stored = await fill(caller, 3)
+    size = len(stored[0])
+    await caller.ask(produce({("t", 1): make_batch(1, timestamp=now())}))
+    tiny = only(await caller.ask(fetch({("t", 0): 0}, partition_max_bytes=1)))
+    two = only(await caller.ask(fetch({("t", 0): 0}, partition_max_bytes=2 * size + 5)))
+    both = await caller.ask(fetch({("t", 0): 0, ("t", 1): 0}, max_bytes=3 * size + 5))
+
+    assert tiny.records == stored[0]
+    assert two.records == b"".join(stored[:2])
+    assert [len(partition.records) for partition in partitions(both)] == [3 * size, 0]
+
+
+@pytest.mark.parametrize(("offset", "code"), [(-1, 1), (6, 1), (5, 0), (4, 0)])
+async def test_offsets_out_of_range(caller: Caller, offset: int, code: int) -> None:
+    """The end itself is in range: nothing is there yet."""
+    await fill(caller, 5)
+    fetched = only(await caller.ask(fetch({("t", 0): offset})))
+
+    assert fetched.error_code == code
+    assert fetched.high_watermark == (-1 if code else 5)
+
+
+@pytest.mark.parametrize(("epoch", "code"), [(0, 0), (1, 75)])
+async def test_leader_epochs_are_compared(caller: Caller, epoch: int, code: int) -> None:
+    """A client with news of a later leader must ask for metadata again."""
+    assert only(await caller.ask(fetch({("t", 0): 0}, leader_epoch=epoch))).error_code == code
+
+
+async def test_unknown_partitions_have_their_code(caller: Caller) -> None:
+    """In Produce and in Fetch, beside good ones."""
+    batch = make_batch(1, timestamp=now())
+    produced = await caller.ask(produce({("t", 0): batch, ("t", 2): batch, ("no", 0): batch}))
+    fetched = await caller.ask(fetch({("t", 0): 0, ("no", 0): 0}, wait_ms=60_000, min_bytes=10**6))
+
+    assert [topic.partition_responses[0].error_code for topic in produced.responses] == [0, 3, 3]
+    assert [partition.error_code for partition in partitions(fetched)] == [0, 3]
+
+
+async def test_topic_ids_name_topics(broker: Running, caller: Caller) -> None:
+    """Produce 13 and Fetch 17 by id; an unknown id is 100."""
+    ids = {name: topic.id for name, topic in broker.broker._topics.topics.items()}
+    batch = bytes(make_batch(1, timestamp=now()))
+    for topic_id, code in ((ids["t"], 0), (uuid.uuid4(), 100)):
+        request = produce13.ProduceRequest(
+            transactional_id=None,
+            acks=-1,
+            timeout=timedelta(seconds=1),
+            topic_data=(
+                produce13.TopicProduceData(
+                    topic_id=topic_id,
+                    partition_data=(produce13.PartitionProduceData(index=0, records=batch),),
+                ),
+            ),
+        )
+        assert only(await caller.ask(request)).error_code == code
+        fetched = await caller.ask(
+            fetch17.FetchRequest(
+                max_wait=timedelta(0),
+                min_bytes=1,
+                max_bytes=1 << 20,
+                isolation_level=1,
+                session_id=0,
+                session_epoch=-1,
+                topics=(
+                    fetch17.FetchTopic(
+                        topic_id=topic_id,
+                        partitions=(
+                            fetch17.FetchPartition(
+                                partition=0,
+                                current_leader_epoch=-1,
+                                fetch_offset=0,
+                                last_fetched_epoch=-1,
+                                log_start_offset=-1,
+                                partition_max_bytes=1 << 20,
+                            ),
+                        ),
+                    ),
+                ),
+                forgotten_topics_data=(),
+                rack_id="",
+            )
+        )
+        assert only(fetched).error_code == code
+        assert fetched.responses[0].topic_id == topic_id
+
+
+@pytest.mark.parametrize("acks", [2, -2, 77])
+async def test_other_acks_are_refused(caller: Caller, acks: int) -> None:
+    """Error 21, and nothing is written."""
+    batch = make_batch(1, timestamp=now())
+    produced = only(await caller.ask(produce({("t", 0): batch}, acks=acks)))
+
+    assert (produced.error_code, produced.base_offset) == (21, -1)
+    assert only(await caller.ask(fetch({("t", 0): 0}))).high_watermark == 0
+
+
+async def test_acks_0_is_answered_by_nothing(broker: Running, caller: Caller) -> None:
+    """The next answer on the wire is that of the next request; an error closes."""
+    batch = make_batch(1, timestamp=now())
+    await caller.client.send(caller.frame(produce({("t", 0): batch}, acks=0)))
+    fetched = only(await caller.ask(fetch({("t", 0): 0}, wait_ms=5000)))
+    bad = await broker.call()
+    await bad.client.send(bad.frame(produce({("no", 0): batch}, acks=0)))
+
+    assert fetched.high_watermark == 1
+    assert await bad.client.is_closed()
+
+
+async def test_a_null_key_on_a_compacted_topic_is_explained(caller: Caller) -> None:
+    """Error 87 with the record's place and a sentence a person can act on."""
+    rows: list[Row] = [(b"k", b"v"), (None, b"v")]
+    produced = only(await caller.ask(produce({("c", 0): make_batch(rows, timestamp=now())})))
+
+    assert produced.error_code == 87
+    assert [error.batch_index for error in produced.record_errors] == [1]
+    assert "key" in produced.error_message
+
+
+@pytest.mark.parametrize(
+    ("damage", "code"),
+    [
+        (lambda batch: None, 87),
+        (lambda batch: b"", 87),
+        (lambda batch: batch[:40], 87),
+        (lambda batch: batch[:-1], 87),
+        (lambda batch: bytes(batch) * 2, 87),
+        (lambda batch: bytes(batch[:16]) + b"\x01" + bytes(batch[17:]), 87),
+        (lambda batch: bytes(batch[:30]) + b"!" + bytes(batch[31:]), 2),
+    ],
+)
+async def test_broken_batches_are_refused(caller: Caller, damage: Any, code: int) -> None:
+    """No batch, cut, two of them, an old magic, a flipped byte: an error, the connection stays."""
+    batch = make_batch(3, timestamp=now())
+    produced = only(await caller.ask(produce({("t", 0): damage(batch)})))
+
+    assert produced.error_code == code
+    assert only(await caller.ask(fetch({("t", 0): 0}))).high_watermark == 0
+
+
+async def test_a_duplicate_returns_its_first_offset(caller: Caller) -> None:
+    """Of five remembered batches; a gap in the sequence is 45."""
+    batches = [bytes(make_producer_batch(number)) for number in range(5)]
+    first = [only(await caller.ask(produce({("t", 0): batch}))) for batch in batches]
+    again = [only(await caller.ask(produce({("t", 0): batch}))) for batch in batches]
+    gap = only(await caller.ask(produce({("t", 0): make_producer_batch(9)})))
+
+    assert [each.error_code for each in first] == [0, 0, 0, 0, 0]
+    assert [each.base_offset for each in again] == [0, 1, 2, 3, 4]
+    assert gap.error_code == 45
+    assert only(await caller.ask(fetch({("t", 0): 0}))).high_watermark == 5
+
+
+async def test_old_versions_are_served(caller: Caller) -> None:
+    """Produce 7 has another encoding and no record errors."""
+    batch = make_batch(1, timestamp=now())
+    request = produce({("t", 0): batch}, version=produce7)
+
+    assert only(await caller.ask(request)).base_offset == 0
+
+
+async def test_a_long_poll_ends_with_an_append(broker: Running, caller: Caller) -> None:
+    """The answer comes with the record, long before the wait is over."""
+    other = await broker.call()
+    request = fetch({("t", 0): 0, ("t", 1): 0}, wait_ms=60_000)
+    waiting = asyncio.create_task(caller.ask(request))
+    while not broker.broker._waiting.count:
+        await asyncio.sleep(0)
+    await other.ask(produce({("t", 1): make_batch(1, timestamp=now())}))
+    fetched = await asyncio.wait_for(waiting, 5)
+
+    assert [partition.high_watermark for partition in partitions(fetched)] == [0, 1]
+
+
+async def test_min_bytes_holds_an_answer_back(broker: Running, caller: Caller) -> None:
+    """One small record is not enough; at the end of the wait it is answered all the same."""
+    await fill(caller, 1)
+    fetched = only(await caller.ask(fetch({("t", 0): 0}, wait_ms=30, min_bytes=10_000)))
+
+    assert len(fetched.records) > 0
+    assert broker.broker._waiting.count == 0
+
+
+async def test_a_deleted_topic_releases_who_waits_on_it(broker: Running, caller: Caller) -> None:
+    """The long poll answers that the topic is unknown."""
+    waiting = asyncio.create_task(caller.ask(fetch({("t", 0): 0}, wait_ms=60_000)))
+    while not broker.broker._waiting.count:
+        await asyncio.sleep(0)
+    topics = broker.broker._topics
+    await topics.delete(topics.topics["t"])
+
+    assert only(await asyncio.wait_for(waiting, 5)).error_code == 3
+
+
+async def test_a_session_answers_news_only(caller: Caller) -> None:
+    """First everything, then what changed, then nothing."""
+    full = await caller.ask(fetch({("t", 0): 0, ("t", 1): 0}, session=(0, 0)))
+    await fill(caller, 1)
+    news = await caller.ask(fetch({}, session=(full.session_id, 1)))
+    moved = await caller.ask(fetch({("t", 0): 1}, session=(full.session_id, 2)))
+    wrong = await caller.ask(fetch({}, session=(full.session_id, 9)))
+
+    assert full.session_id
+    assert len(partitions(full)) == 2
+    assert [partition.partition_index for partition in partitions(news)] == [0]
+    assert moved.responses == ()
+    assert (wrong.error_code, wrong.session_id) == (71, 0)
+
+
+async def test_pipelined_requests_are_answered_in_order(caller: Caller) -> None:
+    """Fetches with file ranges between produces keep their places."""
+    requests = []
+    for number in range(50):
+        requests.append(produce({("t", 0): make_batch(20, timestamp=now())}))
+        requests.append(fetch({("t", 0): number * 20}))
+    await caller.client.send(b"".join(caller.frame(request) for request in requests))
+    answers = [only(await caller.receive(request)) for request in requests]
+
+    assert [answer.base_offset for answer in answers[::2]] == list(range(0, 1000, 20))
+    for number, answer in enumerate(answers[1::2]):
+        assert BatchHeader.read(answer.records).base_offset == number * 20
+
+
+async def test_metadata_makes_a_topic_for_produce(caller: Caller) -> None:
+    """Auto-creation answers the ready topic at once."""
+    answer = await caller.ask(
+        metadata12.MetadataRequest(
+            topics=(metadata12.MetadataRequestTopic(topic_id=None, name="new"),),
+            allow_auto_topic_creation=True,
+            include_topic_authorized_operations=False,
+        )
+    )
+
+    assert [(topic.name, topic.error_code, len(topic.partitions)) for topic in answer.topics] == [
+        ("new", 0, 2)
+    ]
+    assert (
+        only(await caller.ask(produce({("new", 1): make_batch(1, timestamp=now())}))).error_code
+        == 0
+    )
