@@ -3,7 +3,7 @@
 Appends run on the event loop and end in the page cache; whatever waits for the disk is handed to
 the background thread or called from an io thread. What retention deletes is decided in
 `storage.retention`, opening after a crash is `storage.recovery`, lookups by time are
-`storage.timestamp_lookup`.
+`storage.timestamp_lookup`. Longer than 300 lines because one lock covers all of it.
 """
 
 import logging

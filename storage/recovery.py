@@ -19,8 +19,8 @@ from storage.checkpoint import MalformedCheckpoint
 from storage.epochs import EpochStart, LeaderEpochs
 from storage.files import SegmentName
 from storage.log_directory import LogDirectory
-from storage.log_view import find_index
 from storage.partition_metadata import PartitionMetadata
+from storage.producer_recovery import rebuild_producers, write_snapshot
 from storage.producer_state import ProducerStateManager
 from storage.segment import LogSegment
 from storage.topic_partition import TopicPartition
@@ -233,7 +233,7 @@ class _Loading:
                 self._drop_from(index + 1, "it follows damaged bytes")
                 break
             if index + 1 < len(self.segments):
-                _write_snapshot(producers, self.segments[index + 1].base_offset)
+                write_snapshot(producers, self.segments[index + 1].base_offset)
         self.producers = producers
 
     def _first_unflushed(self) -> int:
@@ -296,7 +296,7 @@ class _Loading:
             producers = self._producers_at(end_offset, log_start_offset)
         producers.remove_stray_snapshots({segment.base_offset for segment in self.segments})
         if end_offset > log_start_offset:
-            _write_snapshot(producers, end_offset)
+            write_snapshot(producers, end_offset)
         producers.map_end_offset = end_offset
         return producers
 
@@ -308,34 +308,14 @@ class _Loading:
             for name in self.names
             if name.kind == files.SNAPSHOT
         )
-        start = producers.load(
-            max(log_start_offset, self.folder.log_start_offset), offset, self.now_ms
+        rebuild_producers(
+            producers,
+            self.segments,
+            max(log_start_offset, self.folder.log_start_offset),
+            offset,
+            self.now_ms,
         )
-        for segment in self.segments[find_index(self.segments, start) :]:
-            if segment.base_offset >= offset or start >= offset:
-                break
-            _replay(producers, segment, start, offset)
         return producers
-
-
-def _replay(producers: ProducerStateManager, segment: LogSegment, start: int, end: int) -> None:
-    """Feed a segment's batches from ``start`` to ``end``, exclusive, to ``producers``."""
-    located = segment.locate(start)
-    if located is None:
-        return
-    for position, header in segment.batches(located.position):
-        if header.base_offset >= end:
-            break
-        if header.producer_id >= 0:
-            batch = segment.read(position, header.size) if header.is_control else b""
-            producers.replay(header, batch)
-
-
-def _write_snapshot(producers: ProducerStateManager, offset: int) -> None:
-    """Write a snapshot without fsync: one that is lost or torn costs a replay."""
-    snapshot = producers.capture(offset)
-    if snapshot is not None:
-        snapshot.write(fsync=False)
 
 
 def _new_producers(folder: PartitionFolder) -> ProducerStateManager:

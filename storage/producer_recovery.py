@@ -1,0 +1,48 @@
+"""Rebuilding producer state from a snapshot and the batches after it (storage.md §9.5)."""
+
+from collections.abc import Sequence
+
+from storage.log_view import find_index
+from storage.producer_state import ProducerStateManager
+from storage.segment import LogSegment
+
+
+def rebuild_producers(
+    producers: ProducerStateManager,
+    segments: Sequence[LogSegment],
+    log_start_offset: int,
+    end_offset: int,
+    now_ms: int,
+) -> None:
+    """Bring producers, whose snapshots are noted, to what they were at ``end_offset``. Blocks.
+
+    Snapshots above it are deleted. Without any snapshot Kafka takes a log that was closed cleanly
+    to have no producers; here its batches are read.
+    """
+    start = producers.load(log_start_offset, end_offset, now_ms)
+    if start >= end_offset:
+        return
+    for segment in segments[find_index(segments, start) :]:
+        if segment.base_offset >= end_offset:
+            break
+        _replay(producers, segment, start, end_offset)
+
+
+def _replay(producers: ProducerStateManager, segment: LogSegment, start: int, end: int) -> None:
+    """Feed a segment's batches from ``start`` to ``end``, exclusive, to ``producers``."""
+    located = segment.locate(start)
+    if located is None:
+        return
+    for position, header in segment.batches(located.position):
+        if header.base_offset >= end:
+            break
+        if header.producer_id >= 0:
+            batch = segment.read(position, header.size) if header.is_control else b""
+            producers.replay(header, batch)
+
+
+def write_snapshot(producers: ProducerStateManager, offset: int) -> None:
+    """Write a snapshot without fsync: one that a power failure takes or tears costs a replay."""
+    snapshot = producers.capture(offset)
+    if snapshot is not None:
+        snapshot.write(fsync=False)
