@@ -40,14 +40,15 @@ class LogSegment(ReadableSegment):
     """
 
     __slots__ = (
-        "_aborted_unsynced",
         "_fd",
         "_index_full",
         "_jitter_ms",
         "_names_unsynced",
+        "_preallocated",
         "_roll_after_ms",
         "_sealed",
         "_since_index",
+        "_unsynced",
         "config",
         "created_ms",
     )
@@ -69,7 +70,8 @@ class LogSegment(ReadableSegment):
         self._index_full = False
         self._sealed = False
         self._names_unsynced = False
-        self._aborted_unsynced = False
+        self._unsynced: frozenset[str] = frozenset()  # kinds of index files with unsynced entries
+        self._preallocated = False
         most = min(config.segment_jitter_ms, config.segment_ms)
         self._jitter_ms = random.randrange(most) if most > 0 else 0  # noqa: S311  # spreads rolls
         self.reconfigure(config)
@@ -91,7 +93,11 @@ class LogSegment(ReadableSegment):
         )
         segment.unlink()
         for kind in (files.LOG, files.INDEX, files.TIME_INDEX):
-            os.close(files.create_file(segment.path(kind)))
+            fd = files.create_file(segment.path(kind))
+            if kind == files.LOG and config.preallocate:
+                files.preallocate(fd, config.segment_bytes)
+                segment._preallocated = True
+            os.close(fd)
         segment._max_timestamp = NO_TIMESTAMP
         segment._has_aborted = False
         segment._names_unsynced = True
@@ -184,7 +190,7 @@ class LogSegment(ReadableSegment):
         if not self._has_aborted:
             self._names_unsynced = True
         self._has_aborted = True
-        self._aborted_unsynced = True
+        self._unsynced |= {files.TRANSACTION_INDEX}
 
     def seal(self) -> None:
         """Stop being the active segment: the last time entry, in memory. `flush` does the rest."""
@@ -203,26 +209,28 @@ class LogSegment(ReadableSegment):
         sealed = self._sealed
         with suppress(FileNotFoundError):
             file = self.file()
+            if sealed and self._preallocated:
+                files.truncate(file.fileno(), self.size)  # gives back what was reserved behind it
+                self._preallocated = False
             files.fsync(file.fileno())
-            self._write_indexes(fsync=True)
-            if self._aborted_unsynced:
-                self._aborted_unsynced = False
-                self._fsync_by_name(files.TRANSACTION_INDEX)
+            self._write_indexes()
+            self._fsync_indexes()
             if self._names_unsynced:
-                self._names_unsynced = False
                 files.fsync_directory(self.directory)
+                self._names_unsynced = False
             if sealed and self._file is file:
                 self._open_files.put((self, files.LOG), file)
         if sealed:
             self._rest()
 
     def close(self) -> None:
-        """Write the indexes with the last time entry, and let the files go. Idempotent.
+        """Write the indexes with the last time entry, and let the files go. Idempotent. Blocks.
 
-        Nothing is fsynced: a clean stop is `seal` and `flush`, which is durable.
+        The ``.log`` is not fsynced: a clean stop is `seal` and `flush`, then this.
         """
         self.seal()
         self._write_indexes()
+        self._fsync_indexes()
         self._rest()
 
     def delete(self) -> None:
@@ -270,7 +278,8 @@ class LogSegment(ReadableSegment):
 
         With ``producers``, standing at ``base_offset``, their state moves to the segment's end and
         the transaction index is rebuilt too. ``epochs`` get new leader epochs in memory; call their
-        `flush` after the last segment. Returns the bytes cut. Nothing is fsynced.
+        `flush` after the last segment. Returns the bytes cut. The next `flush`
+        of the segment fsyncs what was rebuilt.
         """
         aborted: list[AbortedTransaction] = []
 
@@ -294,8 +303,11 @@ class LogSegment(ReadableSegment):
             producers.map_end_offset = scan.next_offset
             transaction_index.rewrite(self.path(files.TRANSACTION_INDEX), aborted)
             self._has_aborted = bool(aborted)
-            self._aborted_unsynced = bool(aborted)
-        self.close()
+            if aborted:
+                self._unsynced |= {files.TRANSACTION_INDEX}
+        self.seal()
+        self._write_indexes()
+        self._rest()
         return cut
 
     def _adopt(self, scan: Scan, file: SegmentFile) -> None:
@@ -362,7 +374,7 @@ class LogSegment(ReadableSegment):
         active = self._active
         self._index_full = active is not None and active.is_full(self.config.segment_index_bytes)
 
-    def _write_indexes(self, *, fsync: bool = False, cut: bool = False) -> None:
+    def _write_indexes(self, *, cut: bool = False) -> None:
         """Write the entries that the files lack; ``cut`` what they have too much."""
         active = self._active
         if active is None:
@@ -377,17 +389,18 @@ class LogSegment(ReadableSegment):
                 entries.written += len(data)
                 if cut:
                     files.truncate(fd, entries.written)
-                if fsync:
-                    files.fsync(fd)
             finally:
                 os.close(fd)
+            self._unsynced |= {kind}
 
-    def _fsync_by_name(self, kind: str) -> None:
-        fd = files.open_file(self.path(kind))
-        try:
-            files.fsync(fd)
-        finally:
-            os.close(fd)
+    def _fsync_indexes(self) -> None:
+        for kind in sorted(self._unsynced):
+            fd = files.open_file(self.path(kind))
+            try:
+                files.fsync(fd)
+            finally:
+                os.close(fd)
+            self._unsynced -= {kind}
 
     def _cut_log(self, size: int) -> None:
         files.truncate(self._fd, size)

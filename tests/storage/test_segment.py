@@ -273,6 +273,38 @@ class TestFlushing:
         assert first == [".log", ".index", ".timeindex", "folder"]
         assert synced == [".log"]
 
+    def test_rebuilt_indexes_are_synced_by_the_next_flush(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The recovery point passes a segment only after its indexes were fsynced."""
+        written = make_segment(tmp_path, TopicConfig(index_interval_bytes=0))
+        append_next(written, [make_batch(timestamp=n) for n in range(3)])
+        written.close()
+        written.recover()
+        synced: list[str] = []
+        monkeypatch.setattr(
+            files, "fsync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink().suffix)
+        )
+
+        written.flush()
+
+        assert synced == [".log", ".index", ".timeindex"]
+
+    def test_room_is_reserved_and_given_back(self, tmp_path: Path) -> None:
+        """preallocate=true takes the blocks of a whole segment; the file is as long as its data."""
+        config = TopicConfig(preallocate=True, segment_bytes=1 << 20)
+        written = make_segment(tmp_path, config)
+        append_next(written, [make_batch()])
+        log = tmp_path / LOG
+        if log.stat().st_blocks * 512 < 1 << 20:
+            pytest.skip("the file system under tmp_path cannot reserve room")
+
+        written.seal()
+        written.flush()
+
+        assert log.stat().st_blocks * 512 < 1 << 16
+        assert log.stat().st_size == written.size
+
     def test_sealed_segment_lets_go(self, tmp_path: Path) -> None:
         """After the flush its descriptor is one of those kept for reading, and can be evicted."""
         kept = OpenFiles(1)
