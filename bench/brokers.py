@@ -13,14 +13,15 @@ from tests.support.kafka import CLUSTER_ID, KafkaBroker, KafkaJars
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Both get these: little is kept, so that the disk does not fill, and nothing is fsynced per batch.
+# Both get these. Little is kept, so that memory is used again at once (see README), and nothing is
+# fsynced per batch.
 SETTINGS = {
     "num.partitions": "4",
-    "log.segment.bytes": str(256 << 20),
-    "log.retention.bytes": str(512 << 20),
-    "log.retention.check.interval.ms": "500",
+    "log.segment.bytes": str(64 << 20),
+    "log.retention.bytes": str(128 << 20),
+    "log.retention.check.interval.ms": "200",
     "log.initial.task.delay.ms": "500",
-    "log.segment.delete.delay.ms": "500",
+    "log.segment.delete.delay.ms": "100",
     "log.cleaner.dedupe.buffer.size": str(128 << 20),
 }
 # What kafka-server-start.sh gives the JVM, without its JMX agent and its garbage collection log.

@@ -26,7 +26,7 @@ Result: TypeAlias = dict[str, float]
 """Quantity with its unit, such as ``p99 us``, to what was measured."""
 
 PARTITIONS = 4
-_FETCHED_BYTES = 1 << 30
+_FETCHED_BYTES = 256 << 20
 _FETCH_BATCH_BYTES = 64 << 10
 _FETCH_RECORD_BYTES = 1000
 _GB = 1e9
@@ -119,7 +119,7 @@ class Produce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetch:
-    """Fetch v12 over a gibibyte of 64 KiB batches that lie in the page cache."""
+    """Fetch v12 over 256 MiB of 64 KiB batches that lie in the page cache."""
 
     name: str
     connections: int

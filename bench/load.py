@@ -56,6 +56,8 @@ class Load:
         result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         if result.get("errors"):
             raise RuntimeError(f"{' '.join(command)}: {result['errors']} refusals, {done.stderr}")
+        if result.get("requests") == 0:
+            raise RuntimeError(f"{' '.join(command)}: not one answer in {result['seconds']} s")
         return result
 
     @contextlib.contextmanager

@@ -7,12 +7,8 @@ of JSON for each quantity. ``bench/README.md`` says what each case answers and w
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import json
-import os
-import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -23,6 +19,7 @@ from bench.brokers import OURS, PEER, make_broker
 from bench.cases import Fetch, Pace, Produce, Result
 from bench.fresh import ManyPartitions, Start
 from bench.load import Load, cache_folder
+from bench.machine import ballast, facts
 from bench.tools import AssignedConsumer, PerfTool
 
 if TYPE_CHECKING:
@@ -96,18 +93,24 @@ def main(words: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="siltstone-bench-", dir=options.folder) as folder:
         loads = [case for case in LOADS if case.name in wanted]
         if loads:
-            samples |= _measure_loads(load, loads, names, pace, options.rounds, Path(folder))
+            with ballast(options.ballast):
+                samples |= _measure_loads(load, loads, names, pace, options.rounds, Path(folder))
         for case in FRESH:
             if case.name in wanted:
                 samples[case.name] = _measure_fresh(load, case, names, options.rounds, Path(folder))
     _print_table(samples, names)
     output = Path(options.json) if options.json else cache_folder() / "bench" / "last.jsonl"
     output.parent.mkdir(parents=True, exist_ok=True)
-    facts = _facts(options)
+    about = {
+        "ballast_gib": options.ballast,
+        "seconds": options.seconds,
+        "peer_warm_seconds": options.warm,
+        **facts(),
+    }
     output.write_text(
-        "".join(json.dumps(line) + "\n" for line in _lines(samples, facts)), encoding="utf-8"
+        "".join(json.dumps(line) + "\n" for line in _lines(samples, about)), encoding="utf-8"
     )
-    print(f"\n{facts['machine']}, {facts['date']}, commit {facts['commit']}; lines in {output}")
+    print(f"\n{about['machine']}, {about['date']}, commit {about['commit']}; lines in {output}")
     return 0
 
 
@@ -121,6 +124,9 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=4.0, help="seconds of a round (4)")
     parser.add_argument(
         "--warm", type=float, default=35.0, help="seconds of each load that warm a JVM up (35)"
+    )
+    parser.add_argument(
+        "--ballast", type=float, default=0.0, help="GiB to hold meanwhile (0; see bench/README.md)"
     )
     parser.add_argument("--folder", help="where the brokers' data lies (the temporary folder)")
     parser.add_argument("--json", help="where the JSON lines go (.cache/bench/last.jsonl)")
@@ -141,7 +147,7 @@ def _measure_loads(
         brokers: list[Broker] = []
         for name in names:
             broker = make_broker(name, folder / name)
-            stack.callback(broker.close)
+            stack.callback(_close, broker)
             _say(f"starting {name}")
             broker.start()
             brokers.append(broker)
@@ -171,6 +177,13 @@ def _measure_fresh(
     return found
 
 
+def _close(broker: Broker) -> None:
+    """End a broker; what it printed last goes with an error that is on its way."""
+    if sys.exc_info()[0] is not None or not broker.daemon.running:
+        _say(broker.daemon.printed()[-2000:])
+    broker.close()
+
+
 def _say(what: str) -> None:
     print(what, file=sys.stderr, flush=True)
 
@@ -197,7 +210,7 @@ def _print_table(samples: dict[str, Samples], names: Sequence[str]) -> None:
             print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
 
 
-def _lines(samples: dict[str, Samples], facts: dict[str, object]) -> list[dict[str, object]]:
+def _lines(samples: dict[str, Samples], about: dict[str, object]) -> list[dict[str, object]]:
     return [
         {
             "case": case,
@@ -208,7 +221,7 @@ def _lines(samples: dict[str, Samples], facts: dict[str, object]) -> list[dict[s
             "median": _median(results, quantity),
             "least": min(result[quantity] for result in results),
             "most": max(result[quantity] for result in results),
-            **facts,
+            **about,
         }
         for case, found in samples.items()
         for name, results in found.items()
@@ -229,40 +242,6 @@ def _number(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
-
-
-def _facts(options: argparse.Namespace) -> dict[str, object]:
-    """Return what a result means nothing without."""
-    model = next(
-        (
-            line.partition(":")[2].strip()
-            for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-            if line.startswith("model name")
-        ),
-        platform.machine(),
-    )
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path(__file__).parent,
-    ).stdout.strip()
-    return {
-        "seconds": options.seconds,
-        "peer_warm_seconds": options.warm,
-        "commit": commit or "unknown",
-        "kernels": _kernels(),
-        "machine": f"{os.cpu_count()} x {model}, Linux {platform.release()}, "
-        f"Python {platform.python_version()}",
-        "date": dt.datetime.now(dt.UTC).date().isoformat(),
-    }
-
-
-def _kernels() -> str:
-    from protocol.records import kernels  # noqa: PLC0415 - only the facts need it
-
-    return "compiled" if kernels.COMPILED else "python"
 
 
 if __name__ == "__main__":
