@@ -88,7 +88,7 @@ def test_fetch_response_is_understood(records: bytes | None, aborted: tuple[()] 
         error_code=ErrorCode.none,
         high_watermark=i64(9),
         aborted_transactions=aborted,
-        records=records,  # type: ignore[arg-type]  # kio's own name for bytes
+        records=records,
     )
     topic = FetchableTopicResponse(topic=TopicName(TOPIC), partitions=(partition,))
     response = FetchResponse(
