@@ -1,8 +1,9 @@
 """The composition root: builds every part, hands them to each other, starts and stops them.
 
-Start: sockets are bound, folders recovered and joined with the topics, listeners accept, the probe
-has written and read back. Stop, in reverse: no new connections, what is owed is answered, logs are
-flushed and closed, the clean-shutdown mark is written.
+Start: sockets are bound, folders locked, HTTP answers, logs are recovered and joined with the
+topics, listeners accept, the probe has written and read back. Stop, in reverse: no new
+connections, what is owed is answered, logs are flushed and closed, the clean-shutdown mark is
+written.
 """
 
 from __future__ import annotations
@@ -120,6 +121,9 @@ class Broker:
         )
         self._bind(rooms, advertised)
         try:
+            self._logs.open()
+            # Whoever watches a long recovery is answered: alive, not ready yet.
+            await self._start_http()
             await self._io.run(self._logs.load)
             await self._topics.open(self._logs, self._clock.now_ms())
         except LogDirError as error:
@@ -129,7 +133,6 @@ class Broker:
             node_id=self._settings.server.node_id,
             rack=self._settings.server.broker_rack,
         )
-        await self._start_http()
         gc.collect()
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
@@ -194,7 +197,7 @@ class Broker:
             [DiskCheck(path, self._io, self._clock) for path in self._directories],
         )
         try:
-            token = await self._io.run(ensure_token, self._directories[0])
+            token = ensure_token(self._directories[0])
         except OSError as error:
             raise StartError(f"cannot write the control token: {error}") from error
         control = ControlChannel(token, self._io, self._status, self._logs.all_logs)
@@ -314,7 +317,9 @@ class Broker:
                 len(self._sessions), self._sessions.partition_count, self._sessions.evicted_count
             ),
             waiting_fetches=lambda: self._waiting.count,
-            flushes=lambda: FlushCounts(0, 0.0),
+            flushes=lambda: FlushCounts(
+                self._logs.flush_stats.flushes, self._logs.flush_stats.seconds
+            ),
             offline_directories=lambda: {
                 str(directory.path): directory.failure is not None
                 for directory in self._logs.directories

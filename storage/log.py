@@ -353,10 +353,14 @@ class Log(ReadableLog):
             if self._abandoned or target <= self.recovery_point:
                 return
             first = find_index(segments, self.recovery_point)
-            with self._translated():
-                for segment in segments[first:]:
-                    if segment.base_offset < target:
-                        segment.flush()
+            began = self._services.clock.monotonic()
+            try:
+                with self._translated():
+                    for segment in segments[first:]:
+                        if segment.base_offset < target:
+                            segment.flush()
+            finally:
+                self._services.flush_stats.add(self._services.clock.monotonic() - began)
             with self.lock:
                 self.recovery_point = max(self.recovery_point, target)
 

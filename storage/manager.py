@@ -22,6 +22,7 @@ from storage import clean_shutdown, files, loading, log_checkpoints
 from storage.background import Background
 from storage.clock import Clock
 from storage.deletion import DelayedDeletions
+from storage.flush_stats import FlushStats
 from storage.log import Log
 from storage.log_checkpoints import LogCheckpoints
 from storage.log_directory import LogDirectory, open_directories
@@ -65,17 +66,26 @@ class LogManager:
         self._checkpoints: dict[Path, LogCheckpoints] = {}  # constant after load
         self._loaded = False
 
+    def open(self) -> None:
+        """Lock the directories and read whose they are; quick. Blocks.
+
+        Raises:
+            LogDirError: A directory can not be used, with what to do.
+        """
+        self.directories, self.cluster_id = open_directories(
+            self._paths, self._server.node_id, self._clock.now_ms()
+        )
+        self.background.start()
+
     def load(self) -> None:
-        """Open the directories and every partition in them. Blocks.
+        """Open every partition in the directories, which are opened first if need be. Blocks.
 
         Raises:
             LogDirError: A directory or a partition can not be opened, with what to do.
         """
         started = self._clock.monotonic()
-        self.directories, self.cluster_id = open_directories(
-            self._paths, self._server.node_id, self._clock.now_ms()
-        )
-        self.background.start()
+        if not self.directories:
+            self.open()
         found = loading.find_folders(self.directories)
         folders: list[PartitionFolder] = []
         for directory in self.directories:
@@ -110,6 +120,11 @@ class LogManager:
             all(directory.was_clean for directory in self.directories),
             self._clock.monotonic() - started,
         )
+
+    @property
+    def flush_stats(self) -> FlushStats:
+        """Return how often logs were flushed and how long that took."""
+        return self._services.flush_stats
 
     def all_logs(self) -> list[Log]:
         """Return the logs at this moment, for whoever iterates."""
