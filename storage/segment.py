@@ -280,6 +280,10 @@ class LogSegment(ReadableSegment):
         the transaction index is rebuilt too. ``epochs`` get new leader epochs in memory; call their
         `flush` after the last segment. Returns the bytes cut. The next `flush`
         of the segment fsyncs what was rebuilt.
+
+        Raises:
+            LegacyFormatError: The ``.log`` holds messages of a Kafka before 0.11; nothing was
+            changed.
         """
         aborted: list[AbortedTransaction] = []
 

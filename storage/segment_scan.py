@@ -7,21 +7,31 @@ one row per index entry and the batches that matter.
 """
 
 import os
+import struct
+import zlib
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from protocol.records import kernels, verdicts
-from protocol.records.batch import HEADER_SIZE, BatchHeader
+from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader
 from storage.index import ActiveIndexes
 
 CHUNK: Final = 1 << 20
 _MOST_ENTRIES: Final = 1024
 _MOST_NOTABLE: Final = 4096
 
+_CRC_BYTES: Final = 4
+_LEGACY_HEAD: Final = struct.Struct(">qiIb")  # offset, length, CRC, magic
+_LEGACY_MINIMUM: Final = 14
+
 Observer = Callable[[BatchHeader, memoryview], None]
 """Takes the header and the bytes of a batch that has a producer, is a marker or begins an epoch."""
+
+
+class LegacyFormatError(OSError):
+    """The log is sound but in a format that we cannot read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +51,11 @@ class Scan:
 def scan_log(
     fd: int, size: int, base_offset: int, interval: int, observe: Observer | None = None
 ) -> Scan:
-    """Read ``size`` bytes of an open ``.log``; ``interval`` is ``index.interval.bytes``."""
+    """Read ``size`` bytes of an open ``.log``; ``interval`` is ``index.interval.bytes``.
+
+    Raises:
+        LegacyFormatError: It holds sound messages of a Kafka before 0.11, which must not be cut.
+    """
     indexes = ActiveIndexes(base_offset)
     state = _initial_state(base_offset, interval)
     entries = array("q", bytes(8 * verdicts.ENTRY_NUMBERS * _MOST_ENTRIES))
@@ -64,7 +78,25 @@ def scan_log(
         position = state[verdicts.POSITION]
         if state[verdicts.STATUS] < 0 or (stuck and state[verdicts.NEEDED] > size - position):
             break
+    if position < size:
+        _refuse_legacy(fd, position, size)
     return _conclude(indexes, state, size)
+
+
+def _refuse_legacy(fd: int, position: int, size: int) -> None:
+    """Tell an old message from damage by its own CRC, a plain CRC-32 from the magic byte on."""
+    head = os.pread(fd, _LEGACY_HEAD.size, position)
+    if len(head) < _LEGACY_HEAD.size:
+        return
+    _, length, crc, magic = _LEGACY_HEAD.unpack(head)
+    if magic not in (0, 1) or not _LEGACY_MINIMUM <= length <= size - position - LOG_OVERHEAD:
+        return
+    message = os.pread(fd, length - _CRC_BYTES, position + LOG_OVERHEAD + _CRC_BYTES)
+    if zlib.crc32(message) == crc:
+        raise LegacyFormatError(
+            f"messages of format {magic} at position {position}, older than Kafka 0.11; "
+            "mirror the topic with an Apache Kafka that reads them"
+        )
 
 
 def _initial_state(base_offset: int, interval: int) -> "array[int]":

@@ -1,5 +1,6 @@
 """Recovering a segment after a crash: a prefix of its batches, whatever happened to the file."""
 
+import zlib
 from pathlib import Path
 from random import Random
 
@@ -12,6 +13,7 @@ from protocol.records.build import ABORT, build_marker
 from storage.epochs import LeaderEpochs
 from storage.producer_state import ProducerStateManager
 from storage.segment import LogSegment
+from storage.segment_scan import LegacyFormatError
 from storage.topic_partition import TopicPartition
 from storage.transaction_index import AbortedTransaction
 from tests.support.batches import make_batch, make_producer_batch, make_rows
@@ -154,6 +156,31 @@ def test_junk_behind_the_last_batch_is_cut(tmp_path: Path, junk: bytes) -> None:
 
     assert cut == len(junk)
     assert contents(tmp_path) == before
+
+
+def legacy_message(offset: int, magic: int) -> bytes:
+    """Return a message as a Kafka before 0.11 wrote it, without key, with a value."""
+    timestamp = b"" if magic == 0 else (1_500_000_000_000).to_bytes(8, "big")
+    body = bytes([magic, 0]) + timestamp + b"\xff\xff\xff\xff" + (3).to_bytes(4, "big") + b"old"
+    message = zlib.crc32(body).to_bytes(4, "big") + body
+    return offset.to_bytes(8, "big") + len(message).to_bytes(4, "big") + message
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_sound_messages_of_an_old_kafka_are_not_cut(tmp_path: Path, magic: int) -> None:
+    """We cannot read them, but they are somebody's data: refuse, and touch nothing."""
+    segment = make_segment(tmp_path, CONFIG)
+    segment.close()
+    old = b"".join(legacy_message(offset, magic) for offset in range(5))
+    segment.log_path.write_bytes(old)
+    before = contents(tmp_path)
+
+    with pytest.raises(LegacyFormatError, match=f"format {magic}"):
+        load_segment(tmp_path, CONFIG).recover()
+    assert contents(tmp_path) == before
+
+    segment.log_path.write_bytes(old[:17] + b"?" + old[18:])
+    assert load_segment(tmp_path, CONFIG).recover() == len(old)
 
 
 def test_offsets_that_go_back_end_the_log(tmp_path: Path) -> None:
