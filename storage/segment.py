@@ -1,6 +1,8 @@
 """A segment of a log, as its owner sees it (Kafka: ``LogSegment``).
 
-What is only read of it is in `storage.readable_segment`, its names in `storage.segment_files`.
+What is only read of it is in `storage.readable_segment`, its names in `storage.segment_files`. What
+is left is long because it is one state machine: at rest, active, sealed; each method below is a
+transition or a question to it.
 """
 
 import errno
