@@ -72,8 +72,8 @@ crash: setup
 docs: setup
 	@$(BIN)/python -m config.documents
 
-image-check:
-	@docker/check
+image-check: setup
+	@$(BIN)/python docker/check.py
 
 jars:
 	@tests/kafka/jars.sh

@@ -1,0 +1,36 @@
+# Two stages: one compiles the wheel and fills a virtualenv, the other is only Python and that virtualenv.
+ARG BASE=python:3.13-slim
+
+FROM ${BASE} AS build
+# python3-dev is for bases whose Python is the distribution's own; the official images bring Python.h.
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends gcc libc6-dev \
+ && { test -e "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" \
+   || apt-get install --yes --no-install-recommends python3-dev; }
+RUN python3 -m venv /opt/siltstone
+COPY docker/requirements.lock /build/
+RUN /opt/siltstone/bin/pip install --no-cache-dir --require-hashes --requirement /build/requirements.lock
+COPY . /build/siltstone
+RUN KERNELS=require /opt/siltstone/bin/pip wheel --no-cache-dir --no-deps --wheel-dir /build/dist /build/siltstone \
+ && /opt/siltstone/bin/pip install --no-cache-dir --no-deps /build/dist/siltstone-*.whl \
+ && /opt/siltstone/bin/pip uninstall --yes setuptools pip \
+ && mkdir /build/data
+
+FROM ${BASE}
+COPY --from=build /opt/siltstone /opt/siltstone
+COPY --from=build --chown=65534:65534 /build/data /var/lib/siltstone
+ENV PATH=/opt/siltstone/bin:/usr/local/bin:/usr/bin:/bin \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    SILTSTONE_LISTENERS=PLAINTEXT://0.0.0.0:9092 \
+    SILTSTONE_ADVERTISED_LISTENERS=PLAINTEXT://127.0.0.1:9092 \
+    SILTSTONE_HTTP_LISTENER=0.0.0.0:9464 \
+    SILTSTONE_LOG_DIRS=/var/lib/siltstone
+USER 65534:65534
+WORKDIR /var/lib/siltstone
+VOLUME /var/lib/siltstone
+EXPOSE 9092 9464
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["siltstone", "health", "--timeout", "4"]
+ENTRYPOINT ["siltstone"]
+CMD ["serve"]
