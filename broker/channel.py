@@ -148,7 +148,7 @@ class PlainChannel:
             self._queue.append(memoryview(whole)[sent:])
             self._watch()
             return
-        self._queue.extend(parts)
+        self._queue.extend(part for part in parts if len(part))
         if not self._writing and not self._cold:
             self._flush()
 

@@ -98,6 +98,14 @@ async def test_small_ranges_are_joined(io: IoThreads, content: tuple[FileSlice, 
     assert not await _exchange(io, parts, expected)
 
 
+async def test_empty_parts_take_no_time(io: IoThreads, content: tuple[FileSlice, bytes]) -> None:
+    """The end of an old fetch response is no bytes at all; it must not be tried for ever."""
+    small = FileSlice(content[0].file, 0, 10)
+
+    assert not await _exchange(io, [b"x", small, b""], b"x" + content[1][:10])
+    assert not await _exchange(io, [b"", b""], b"")
+
+
 async def test_cold_pages_are_fetched_on_a_thread(
     io: IoThreads, content: tuple[FileSlice, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
