@@ -190,7 +190,7 @@ class Connection:
         if self._frame_filled < frame.size:
             return
         reply = self._dispatch(self, frame.view, 0, frame.size)
-        if reply is None or isinstance(reply, bytes) or isinstance(reply, list):
+        if reply is None or isinstance(reply, (bytes, list)):
             self._release_frame()
             if reply is not None:
                 self._send(reply if isinstance(reply, list) else [reply])

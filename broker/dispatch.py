@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from broker.api import APIS, BY_KEY
 from broker.context import RequestContext
+from broker.response_errors import find_errors
 from protocol.errors import ProtocolError
 from protocol.headers import API_VERSIONS, is_flexible, parse_header
 from protocol.messages import decode_request, encode_response, preload
@@ -113,7 +114,7 @@ class Dispatcher:
             raise self._explain(connection, route, version, error) from error
         except Exception as error:
             raise self._fault(connection, route, version, error) from error
-        if reply is None or isinstance(reply, bytes) or isinstance(reply, list):
+        if reply is None or isinstance(reply, (bytes, list)):
             route.stats.observe(perf_counter() - began)
             return reply
         return self._wait(connection, route, version, reply, began)
@@ -158,8 +159,8 @@ class Dispatcher:
         )
         response = route.handler(context, request)
         if isinstance(response, Coroutine):
-            return _encode_later(context, response)
-        return _joined(encode_response(api.key, version, header.correlation_id, response))
+            return _encode_later(context, route, response)
+        return _encode(context, route, response)
 
     async def _wait(
         self, connection: Connection, route: Route, version: int, reply: Waiting, began: float
@@ -217,10 +218,17 @@ class Dispatcher:
         )
 
 
-async def _encode_later(context: RequestContext, response: Coroutine[Any, Any, Any]) -> Answer:
-    entity = await response
+async def _encode_later(
+    context: RequestContext, route: Route, response: Coroutine[Any, Any, Any]
+) -> Answer:
+    return _encode(context, route, await response)
+
+
+def _encode(context: RequestContext, route: Route, response: Any) -> Answer:
+    for code in find_errors(response):
+        route.stats.failed(code)
     return _joined(
-        encode_response(context.api_key, context.version, context.correlation_id, entity)
+        encode_response(context.api_key, context.version, context.correlation_id, response)
     )
 
 

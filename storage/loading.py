@@ -62,7 +62,8 @@ def _note(found: FoundFolders, directory: LogDirectory, name: str) -> None:
     try:
         topic_partition, state = parse_folder(name)
     except ValueError:
-        if name not in _NOT_OURS:
+        # A name with a dot in front hides a folder of ours, such as the probe's, from everybody.
+        if name not in _NOT_OURS and not name.startswith("."):
             _logger.warning("folder is left alone: it is no partition's folder=%s", path)
         return
     if state is FolderState.DELETE:

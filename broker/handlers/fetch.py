@@ -21,7 +21,7 @@ from protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from protocol.fetch import FetchPartition, FetchRequest, PartitionFetched, encode, parse
+from protocol.fetch import API_KEY, FetchPartition, FetchRequest, PartitionFetched, encode, parse
 
 if TYPE_CHECKING:
     from broker.connection import Connection
@@ -216,6 +216,7 @@ class _Fetch:
 
     def _refuse(self, key: TopicKey, wanted: FetchPartition, error: KafkaError) -> PartitionFetched:
         code = error.code.value
+        self.connection.listener.dispatcher.stats.by_key[API_KEY].failed(code)
         leader = None
         if code in _LEADER_ERRORS and self.version >= _FIRST_WITH_LEADER:
             log = self._find_log(key, wanted.partition)

@@ -23,7 +23,7 @@ from protocol.errors import (
     UnknownTopicOrPartition,
 )
 from protocol.names import is_internal
-from protocol.produce import PartitionProduced, ProduceRequest, encode, parse
+from protocol.produce import API_KEY, PartitionProduced, ProduceRequest, encode, parse
 from storage.validation import check_records, must_open, validate
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class _Produce:
                     batch = validate(whole, log.config, now_ms)
                     results.append(self._append(log, index, batch))
                 except KafkaError as error:
-                    results.append(_refuse(index, error))
+                    results.append(self._refuse(index, error))
             self.produced.append((key, results))
 
     async def append_slowly(self) -> Answer:
@@ -133,7 +133,7 @@ class _Produce:
                         raise UnknownTopicOrPartition
                     results.append(self._append(log, index, batch))
                 except KafkaError as error:
-                    results.append(_refuse(index, error))
+                    results.append(self._refuse(index, error))
             self.produced.append((key, results))
         return await self.flush()
 
@@ -199,6 +199,11 @@ class _Produce:
             index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
         )
 
+    def _refuse(self, index: int, error: KafkaError) -> PartitionProduced:
+        code = error.code.value
+        self.connection.listener.dispatcher.stats.by_key[API_KEY].failed(code)
+        return PartitionProduced(index, code, -1, -1, -1, error.record_errors, error.message)
+
     def _refuse_log(self, log: Log, error: KafkaError) -> None:
         """A failed fsync: nothing of that log was made durable, so nothing is acknowledged."""
         topic = log.topic_partition.topic
@@ -207,13 +212,7 @@ class _Produce:
             if key in {topic, id_bytes}:
                 for place, result in enumerate(results):
                     if result.index == log.topic_partition.partition and not result.error_code:
-                        results[place] = _refuse(result.index, error)
-
-
-def _refuse(index: int, error: KafkaError) -> PartitionProduced:
-    return PartitionProduced(
-        index, error.code.value, -1, -1, -1, error.record_errors, error.message
-    )
+                        results[place] = self._refuse(result.index, error)
 
 
 def _printed(key: str | bytes) -> str:
