@@ -70,17 +70,20 @@ def _respond(
 
 def _refuse_all(names: list[str]) -> DescribeTopicPartitionsResponse:
     """Answer a cursor that points nowhere; only topics have room for an error."""
-    return _respond([_refuse(name, InvalidRequest.code) for name in names], None)
+    refused = [_refuse(name, InvalidRequest.code, authorized.NOT_ASKED) for name in names]
+    return _respond(refused, None)
 
 
-def _refuse(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+def _refuse(
+    name: str, code: ErrorCode, operations: int = authorized.TOPIC
+) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,
         topic_id=None,
         is_internal=is_internal(name),
         partitions=(),
-        topic_authorized_operations=authorized.TOPIC,
+        topic_authorized_operations=operations,
     )
 
 

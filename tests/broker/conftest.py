@@ -1,0 +1,16 @@
+"""A broker's rooms for the tests of handlers and of what they work with."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.rooms import RoomsOnDisk
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
+    """An open broker without listeners on a new folder."""
+    rooms = await RoomsOnDisk(tmp_path).open()
+    yield rooms
+    await rooms.close()

@@ -1,0 +1,250 @@
+"""IncrementalAlterConfigs and AlterConfigs: in force when answered, kept, or refused."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.alter_configs.v2 import request as alter
+from kio.schema.errors import ErrorCode
+from kio.schema.incremental_alter_configs.v1 import request as incremental
+
+from tests.support.ask import ask
+from tests.support.rooms import RoomsOnDisk
+
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+Op = tuple[str, int, str | None]
+Resource = tuple[int, str, list[Op]]
+
+
+async def _change(
+    home: RoomsOnDisk, *resources: Resource, validate_only: bool = False, version: int = 1
+) -> list[Any]:
+    request = incremental.IncrementalAlterConfigsRequest(
+        resources=tuple(
+            incremental.AlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=tuple(
+                    incremental.AlterableConfig(name=key, config_operation=operation, value=value)
+                    for key, operation, value in changes
+                ),
+            )
+            for kind, name, changes in resources
+        ),
+        validate_only=validate_only,
+    )
+    return list((await ask(home, 44, request, version)).responses)
+
+
+async def _replace(
+    home: RoomsOnDisk,
+    *resources: tuple[int, str, dict[str, str | None]],
+    validate_only: bool = False,
+    version: int = 2,
+) -> list[Any]:
+    request = alter.AlterConfigsRequest(
+        resources=tuple(
+            alter.AlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=tuple(
+                    alter.AlterableConfig(name=key, value=value) for key, value in values.items()
+                ),
+            )
+            for kind, name, values in resources
+        ),
+        validate_only=validate_only,
+    )
+    return list((await ask(home, 33, request, version)).responses)
+
+
+async def test_a_change_of_a_topic_is_obeyed_at_once(home: RoomsOnDisk) -> None:
+    """By its logs; and removing it gives the default back."""
+    await home.rooms.topics.create("t", 1, {})
+    log = home.rooms.topics.logs["t", 0]
+    [result] = await _change(home, (TOPIC, "t", [("max.message.bytes", SET, "100")]))
+    assert (result.error_code, result.resource_type, result.resource_name) == (
+        ErrorCode.none,
+        TOPIC,
+        "t",
+    )
+    assert log.config.max_message_bytes == 100
+    await _change(home, (TOPIC, "t", [("max.message.bytes", DELETE, None)]))
+
+    assert log.config.max_message_bytes == 1048588
+
+
+async def test_lists_grow_and_shrink(home: RoomsOnDisk) -> None:
+    """From delete to compact over both."""
+    topic = await home.rooms.topics.create("t", 1, {})
+    await _change(home, (TOPIC, "t", [("cleanup.policy", APPEND, "compact")]))
+    assert topic.overrides["cleanup.policy"] == "delete,compact"
+    await _change(home, (TOPIC, "t", [("cleanup.policy", SUBTRACT, "delete")]))
+
+    assert topic.overrides["cleanup.policy"] == "compact"
+    assert home.rooms.topics.logs["t", 0].config.is_compacted
+
+
+@pytest.mark.parametrize(
+    ("resource", "code"),
+    [
+        ((TOPIC, "t", [("a", SET, "1"), ("a", SET, "1")]), ErrorCode.invalid_request),
+        ((TOPIC, "t", [("retention.ms", SET, None)]), ErrorCode.invalid_request),
+        ((TOPIC, "t", [("retention.ms", 7, "1")]), ErrorCode.invalid_request),
+        ((TOPIC, "t", [("retention.ms", APPEND, "1")]), ErrorCode.invalid_config),
+        ((TOPIC, "t", [("no.such", SET, "1")]), ErrorCode.invalid_config),
+        ((TOPIC, "t", [("retention.ms", SET, "x")]), ErrorCode.invalid_config),
+        ((TOPIC, "missing", [("no.such", SET, "1")]), ErrorCode.invalid_config),
+        ((TOPIC, "missing", [("retention.ms", SET, "1")]), ErrorCode.unknown_topic_or_partition),
+        ((TOPIC, "a/b", [("retention.ms", SET, "1")]), ErrorCode.invalid_topic_exception),
+        ((TOPIC, "", [("retention.ms", SET, "1")]), ErrorCode.invalid_request),
+        ((BROKER, "2", [("log.retention.ms", SET, "1")]), ErrorCode.invalid_request),
+        ((BROKER, "x", [("log.retention.ms", SET, "1")]), ErrorCode.invalid_request),
+        ((BROKER, "", [("log.retention.ms", SET, "y")]), ErrorCode.invalid_request),
+        ((BROKER, "1", [("node.id", SET, "5")]), ErrorCode.invalid_request),
+        ((BROKER, "", [("num.partitions", SET, "5")]), ErrorCode.invalid_request),
+        ((BROKER, "1", [("log.retention.hours", SET, "5")]), ErrorCode.invalid_request),
+        ((LOGGER, "1", [("no.such.logger", SET, "INFO")]), ErrorCode.invalid_config),
+        ((LOGGER, "1", [("root", SET, "LOUD")]), ErrorCode.invalid_config),
+        ((LOGGER, "1", [("root", APPEND, "INFO")]), ErrorCode.invalid_request),
+        ((LOGGER, "1", [("root", DELETE, None)]), ErrorCode.invalid_request),
+        ((LOGGER, "2", [("root", SET, "INFO")]), ErrorCode.invalid_request),
+        ((METRICS, "m", [("interval.ms", SET, "1")]), ErrorCode.invalid_request),
+        ((GROUP, "g", [("consumer.session.timeout.ms", SET, "1")]), ErrorCode.invalid_request),
+        ((5, "x", [("a", SET, "1")]), ErrorCode.invalid_request),
+        ((TOPIC, "t", [("retention.bytes", DELETE, None)]), ErrorCode.none),
+        ((TOPIC, "t", [("no.such", DELETE, None)]), ErrorCode.none),
+        ((TOPIC, "t", []), ErrorCode.none),
+    ],
+)
+async def test_refusals(home: RoomsOnDisk, resource: Resource, code: ErrorCode) -> None:
+    """Type and name are always echoed, and what is refused changes nothing."""
+    topic = await home.rooms.topics.create("t", 1, {"segment.ms": "7"})
+    generation = home.rooms.topics.generation
+    [result] = await _change(home, resource)
+
+    assert result.error_code is code
+    assert (result.resource_type, result.resource_name) == resource[:2]
+    assert bool(result.error_message) == (code is not ErrorCode.none)
+    assert topic.overrides == {"segment.ms": "7"}
+    assert home.rooms.topics.generation == generation
+
+
+async def test_a_resource_twice_is_refused_twice(home: RoomsOnDisk) -> None:
+    """The others of the request are changed."""
+    for name in ("a", "b"):
+        await home.rooms.topics.create(name, 1, {})
+    one: Resource = (TOPIC, "a", [("retention.ms", SET, "1")])
+    results = await _change(home, one, one, (TOPIC, "b", one[2]))
+
+    assert [each.error_code for each in results] == [
+        ErrorCode.invalid_request,
+        ErrorCode.invalid_request,
+        ErrorCode.none,
+    ]
+
+
+async def test_changes_of_many_clients_do_not_lose_each_other(home: RoomsOnDisk) -> None:
+    """Reading the old settings and putting the new ones in force lie in one turn of the loop."""
+    topic = await home.rooms.topics.create("t", 1, {})
+    names = ("retention.ms", "segment.ms", "flush.ms", "retention.bytes")
+    await asyncio.gather(*(_change(home, (TOPIC, "t", [(name, SET, "1000")])) for name in names))
+
+    assert topic.overrides == dict.fromkeys(names, "1000")
+
+
+async def test_validating_changes_nothing(home: RoomsOnDisk) -> None:
+    """Neither kind of request, on no kind of resource."""
+    topic = await home.rooms.topics.create("t", 1, {})
+    before = home.rooms.settings.layers
+    level = logging.root.level
+    changed = await _change(
+        home,
+        (TOPIC, "t", [("retention.ms", SET, "1")]),
+        (BROKER, "", [("log.retention.ms", SET, "1")]),
+        (LOGGER, "1", [("root", SET, "FATAL")]),
+        validate_only=True,
+    )
+    replaced = await _replace(home, (TOPIC, "t", {"retention.ms": "1"}), validate_only=True)
+
+    assert {each.error_code for each in changed + replaced} == {ErrorCode.none}
+    assert topic.overrides == {}
+    assert home.rooms.settings.layers is before
+    assert logging.root.level == level
+
+
+async def test_dynamic_values_of_brokers_survive_a_restart(tmp_path: Path) -> None:
+    """For all brokers and for this one."""
+    home = await RoomsOnDisk(tmp_path).open()
+    results = await _change(
+        home,
+        (BROKER, "", [("log.retention.ms", SET, "1000")]),
+        (BROKER, "1", [("log.segment.bytes", SET, "2000000")]),
+    )
+    assert [each.error_code for each in results] == [ErrorCode.none] * 2
+    home.crash()
+    again = await RoomsOnDisk(tmp_path).open()
+    layers = again.rooms.settings.layers
+
+    assert layers.cluster == {"log.retention.ms": "1000"}
+    assert layers.broker == {"log.segment.bytes": "2000000"}
+    await again.close()
+
+
+async def test_levels_of_loggers_change(home: RoomsOnDisk) -> None:
+    """All of a request or none: a bad one leaves the good one beside it alone."""
+    logger = logging.getLogger("tests.altered")
+    [bad] = await _change(
+        home, (LOGGER, "1", [("tests.altered", SET, "DEBUG"), ("no.such.logger", SET, "INFO")])
+    )
+    assert bad.error_code is ErrorCode.invalid_config
+    assert logger.level == logging.NOTSET
+    await _change(home, (LOGGER, "1", [("tests.altered", SET, "DEBUG")]))
+    assert logger.level == logging.DEBUG
+    await _change(home, (LOGGER, "1", [("tests.altered", DELETE, None)]))
+
+    assert logger.level == logging.NOTSET
+
+
+async def test_replacing_resets_what_is_not_mentioned(home: RoomsOnDisk) -> None:
+    """The whole set of a topic's own settings."""
+    topic = await home.rooms.topics.create("t", 1, {"retention.ms": "1", "segment.ms": "2"})
+    await _replace(home, (TOPIC, "t", {"retention.ms": "9"}))
+    assert topic.overrides == {"retention.ms": "9"}
+    await _replace(home, (TOPIC, "t", {}))
+
+    assert topic.overrides == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "values", "code"),
+    [
+        (TOPIC, "t", {"retention.ms": None}, ErrorCode.invalid_request),
+        (TOPIC, "t", {"no.such": "1"}, ErrorCode.invalid_config),
+        (TOPIC, "missing", {"retention.ms": "1"}, ErrorCode.unknown_topic_or_partition),
+        (BROKER, "1", {"log.retention.ms": "99999"}, ErrorCode.none),
+        (BROKER, "1", {"node.id": "7"}, ErrorCode.invalid_request),
+        (LOGGER, "1", {"root": "INFO"}, ErrorCode.invalid_request),
+    ],
+)
+async def test_refusals_of_replacing(
+    home: RoomsOnDisk, kind: int, name: str, values: dict[str, str | None], code: ErrorCode
+) -> None:
+    """The same rules as for single changes, and loggers are left out."""
+    await home.rooms.topics.create("t", 1, {})
+    [result] = await _replace(home, (kind, name, values))
+
+    assert result.error_code is code
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_every_version_can_be_written(home: RoomsOnDisk, version: int) -> None:
+    """Of both requests."""
+    await home.rooms.topics.create("t", 1, {})
+    assert await _replace(home, (TOPIC, "t", {"retention.ms": "1"}), version=version)
+
+    assert await _change(home, (TOPIC, "t", []), version=min(version, 1))

@@ -1,0 +1,98 @@
+"""CreatePartitions: more, never fewer; every topic of the request is answered."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from kio.schema.create_partitions.v3.request import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from kio.schema.errors import ErrorCode
+
+from tests.support.ask import ask
+from tests.support.rooms import RoomsOnDisk
+
+KEY = 37
+
+
+def _more(
+    name: str, count: int, assign: list[tuple[int, ...]] | None = None
+) -> CreatePartitionsTopic:
+    assignments = None
+    if assign is not None:
+        assignments = tuple(CreatePartitionsAssignment(broker_ids=each) for each in assign)
+    return CreatePartitionsTopic(name=name, count=count, assignments=assignments)
+
+
+async def _extend(
+    home: RoomsOnDisk,
+    *topics: CreatePartitionsTopic,
+    validate_only: bool = False,
+    version: int = 3,
+) -> list[Any]:
+    request = CreatePartitionsRequest(
+        topics=topics, timeout=timedelta(0), validate_only=validate_only
+    )
+    return list((await ask(home, KEY, request, version)).results)
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_partitions_are_added(home: RoomsOnDisk, version: int) -> None:
+    """With and without an assignment; the unknown topic beside them is refused."""
+    for name in ("a", "b"):
+        await home.rooms.topics.create(name, 1, {})
+    results = await _extend(
+        home, _more("a", 3), _more("b", 2, [(1,)]), _more("missing", 2), version=version
+    )
+
+    assert [(each.name, each.error_code) for each in results] == [
+        ("a", ErrorCode.none),
+        ("b", ErrorCode.none),
+        ("missing", ErrorCode.unknown_topic_or_partition),
+    ]
+    assert [topic.partitions for topic in home.rooms.topics.topics.values()] == [3, 2]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        (_more("a", 2), ErrorCode.invalid_partitions),
+        (_more("a", 1), ErrorCode.invalid_partitions),
+        (_more("a", 0), ErrorCode.invalid_partitions),
+        (_more("a", -1), ErrorCode.invalid_partitions),
+        (_more("a", 4, [(1,)]), ErrorCode.invalid_replica_assignment),
+        (_more("a", 3, []), ErrorCode.invalid_replica_assignment),
+        (_more("a", 3, [(7,)]), ErrorCode.invalid_replica_assignment),
+        (_more("a", 3, [(1, 1)]), ErrorCode.invalid_replica_assignment),
+        (_more("a", 3, [()]), ErrorCode.invalid_replica_assignment),
+        (_more("a", 20_000), ErrorCode.policy_violation),
+    ],
+)
+async def test_refusals(home: RoomsOnDisk, wanted: CreatePartitionsTopic, code: ErrorCode) -> None:
+    """The topic stays as it was."""
+    await home.rooms.topics.create("a", 2, {})
+    [result] = await _extend(home, wanted)
+
+    assert result.error_code is code
+    assert result.error_message
+    assert home.rooms.topics.topics["a"].partitions == 2
+
+
+async def test_a_name_twice_is_refused_once(home: RoomsOnDisk) -> None:
+    """Neither of the two numbers counts."""
+    await home.rooms.topics.create("a", 1, {})
+    results = await _extend(home, _more("a", 2), _more("a", 3))
+
+    assert [each.error_code for each in results] == [ErrorCode.invalid_request]
+    assert home.rooms.topics.topics["a"].partitions == 1
+
+
+async def test_validating_adds_nothing(home: RoomsOnDisk) -> None:
+    """It only tells what would come of it."""
+    await home.rooms.topics.create("a", 1, {})
+    [result] = await _extend(home, _more("a", 2), validate_only=True)
+
+    assert result.error_code is ErrorCode.none
+    assert home.rooms.topics.topics["a"].partitions == 1

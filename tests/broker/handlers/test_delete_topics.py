@@ -1,0 +1,100 @@
+"""DeleteTopics: by name and by id, each topic once."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
+from kio.schema.errors import ErrorCode
+
+from tests.support.ask import ask
+from tests.support.rooms import RoomsOnDisk
+
+KEY = 20
+
+
+async def _delete(
+    home: RoomsOnDisk, *topics: tuple[str | None, UUID | None], version: int = 6
+) -> list[Any]:
+    request = DeleteTopicsRequest(
+        topics=tuple(DeleteTopicState(name=name, topic_id=each) for name, each in topics),
+        timeout=timedelta(0),
+    )
+    return list((await ask(home, KEY, request, version)).responses)
+
+
+async def test_by_name_and_by_id(home: RoomsOnDisk) -> None:
+    """The answer names both, and both topics are gone."""
+    a = await home.rooms.topics.create("a", 1, {})
+    b = await home.rooms.topics.create("b", 1, {})
+    results = await _delete(home, ("a", None), (None, b.id))
+
+    assert [(each.name, each.topic_id, each.error_code) for each in results] == [
+        ("a", a.id, ErrorCode.none),
+        ("b", b.id, ErrorCode.none),
+    ]
+    assert not home.rooms.topics.topics
+
+
+@pytest.mark.parametrize(
+    ("name", "topic_id", "code"),
+    [
+        ("missing", None, ErrorCode.unknown_topic_or_partition),
+        ("a/b", None, ErrorCode.unknown_topic_or_partition),
+        (None, UUID(int=9), ErrorCode.unknown_topic_id),
+        ("a", UUID(int=9), ErrorCode.invalid_request),
+        (None, None, ErrorCode.invalid_request),
+        ("__consumer_offsets", None, ErrorCode.invalid_topic_exception),
+    ],
+)
+async def test_refusals(
+    home: RoomsOnDisk, name: str | None, topic_id: UUID | None, code: ErrorCode
+) -> None:
+    """What was asked for is echoed; nothing is deleted."""
+    for each in ("a", "__consumer_offsets"):
+        await home.rooms.topics.create(each, 1, {})
+    [result] = await _delete(home, (name, topic_id))
+
+    assert (result.name, result.topic_id, result.error_code) == (name, topic_id, code)
+    assert result.error_message
+    assert len(home.rooms.topics.topics) == 2
+
+
+async def test_the_same_topic_twice_is_not_deleted(home: RoomsOnDisk) -> None:
+    """By name twice it is refused once; by name and by its id both are."""
+    topic = await home.rooms.topics.create("a", 1, {})
+    twice = await _delete(home, ("a", None), ("a", None))
+    both = await _delete(home, ("a", None), (None, topic.id))
+
+    assert [each.error_code for each in twice] == [ErrorCode.invalid_request]
+    assert [each.error_code for each in both] == [ErrorCode.invalid_request] * 2
+    assert "a" in home.rooms.topics.topics
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [(6, ErrorCode.topic_deletion_disabled), (2, ErrorCode.invalid_request)],
+)
+async def test_deletion_may_be_off(tmp_path: Path, version: int, code: ErrorCode) -> None:
+    """Old versions do not know the code for it."""
+    home = await RoomsOnDisk(tmp_path, delete_topic_enable="false").open()
+    await home.rooms.topics.create("a", 1, {})
+    [result] = await _delete(home, ("a", None), version=version)
+
+    assert result.error_code is code
+    assert "a" in home.rooms.topics.topics
+    await home.close()
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+async def test_every_version_can_be_written(home: RoomsOnDisk, version: int) -> None:
+    """Successes and refusals."""
+    await home.rooms.topics.create("a", 1, {})
+    results = await _delete(home, ("a", None), ("b", None), version=version)
+
+    assert [each.error_code for each in results] == [
+        ErrorCode.none,
+        ErrorCode.unknown_topic_or_partition,
+    ]

@@ -1,0 +1,180 @@
+"""DescribeConfigs and ListConfigResources: values, sources and synonyms as Kafka tells them."""
+
+from typing import Any
+
+import pytest
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.errors import ErrorCode
+from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
+
+from tests.support.ask import ask
+from tests.support.rooms import RoomsOnDisk
+
+KEY = 32
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+
+
+async def _describe(
+    home: RoomsOnDisk,
+    *resources: tuple[int, str],
+    keys: tuple[str, ...] | None = None,
+    synonyms: bool = True,
+    documentation: bool = False,
+    version: int = 4,
+) -> list[Any]:
+    request = DescribeConfigsRequest(
+        resources=tuple(
+            DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+            for kind, name in resources
+        ),
+        include_synonyms=synonyms,
+        include_documentation=documentation,
+    )
+    return list((await ask(home, KEY, request, version)).results)
+
+
+def _synonyms(config: Any) -> list[tuple[str, str, int]]:
+    return [(each.name, each.value, each.source) for each in config.synonyms]
+
+
+async def test_a_topic_shows_every_setting_of_kafkas(home: RoomsOnDisk) -> None:
+    """33 in 4.3.1, none of them read-only; null and empty keys mean all."""
+    await home.rooms.topics.create("t", 1, {})
+    for keys in (None, ()):
+        [result] = await _describe(home, (TOPIC, "t"), keys=keys)
+
+        assert (result.error_code, len(result.configs)) == (ErrorCode.none, 33)
+        assert not any(each.read_only or each.is_sensitive for each in result.configs)
+
+
+async def test_synonyms_of_a_topic_setting(home: RoomsOnDisk) -> None:
+    """Its own value, then the broker's; retention.ms of its own stands alone."""
+    await home.rooms.topics.create("t", 1, {"cleanup.policy": "compact", "retention.ms": "5"})
+    [result] = await _describe(home, (TOPIC, "t"), keys=("cleanup.policy", "retention.ms"))
+    policy, retention = result.configs
+
+    assert (policy.value, policy.config_source, policy.config_type) == ("compact", 1, 7)
+    assert _synonyms(policy) == [
+        ("cleanup.policy", "compact", 1),
+        ("log.cleanup.policy", "delete", 5),
+    ]
+    assert (retention.value, retention.config_source, retention.config_type) == ("5", 1, 5)
+    assert _synonyms(retention) == [("retention.ms", "5", 1)]
+
+
+async def test_dynamic_values_of_brokers_are_sources_of_their_own(home: RoomsOnDisk) -> None:
+    """This broker's before that of all."""
+    await home.rooms.topics.create("t", 1, {})
+    await home.rooms.settings.alter(
+        cluster={"message.max.bytes": "3000000"}, broker={"message.max.bytes": "2000000"}
+    )
+    [topic, broker, cluster] = await _describe(
+        home,
+        (TOPIC, "t"),
+        (BROKER, "1"),
+        (BROKER, ""),
+        keys=("max.message.bytes", "message.max.bytes"),
+    )
+    values = [("message.max.bytes", "2000000", 2), ("message.max.bytes", "3000000", 3)]
+    default = [("message.max.bytes", "1048588", 5)]
+
+    assert (topic.configs[0].value, topic.configs[0].config_source) == ("2000000", 2)
+    assert _synonyms(topic.configs[0]) == values + default
+    assert _synonyms(broker.configs[0]) == values + default
+    assert _synonyms(cluster.configs[0]) == [values[1]]
+    assert cluster.configs[0].value == "3000000"
+
+
+async def test_a_broker_without_dynamic_values_for_all_shows_none(home: RoomsOnDisk) -> None:
+    """The empty name stands for what was set for all brokers, not for all settings."""
+    [cluster, broker] = await _describe(home, (BROKER, ""), (BROKER, "1"))
+    configs = {each.name: each for each in broker.configs}
+
+    assert cluster.configs == ()
+    assert configs["node.id"].read_only
+    assert configs["log.dirs"].config_source == 4
+    assert not configs["log.retention.ms"].read_only
+
+
+async def test_only_what_is_asked_for(home: RoomsOnDisk) -> None:
+    """Unknown keys are absent; synonyms and documentation only on demand."""
+    await home.rooms.topics.create("t", 1, {})
+    [plain] = await _describe(home, (TOPIC, "t"), keys=("segment.ms", "nope"), synonyms=False)
+    [documented] = await _describe(home, (TOPIC, "t"), documentation=True)
+
+    assert [each.name for each in plain.configs] == ["segment.ms"]
+    assert plain.configs[0].synonyms == ()
+    assert plain.configs[0].documentation is None
+    assert all(each.documentation for each in documented.configs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "missing", ErrorCode.unknown_topic_or_partition),
+        (TOPIC, "a/b", ErrorCode.invalid_topic_exception),
+        (TOPIC, "", ErrorCode.invalid_topic_exception),
+        (BROKER, "2", ErrorCode.invalid_request),
+        (BROKER, "x", ErrorCode.invalid_request),
+        (LOGGER, "", ErrorCode.invalid_request),
+        (LOGGER, "2", ErrorCode.invalid_request),
+        (METRICS, "", ErrorCode.invalid_request),
+        (GROUP, "", ErrorCode.invalid_request),
+        (METRICS, "m", ErrorCode.none),
+        (GROUP, "g", ErrorCode.none),
+    ],
+)
+async def test_resources_without_settings(
+    home: RoomsOnDisk, kind: int, name: str, code: ErrorCode
+) -> None:
+    """Each echoes its type and name."""
+    [result] = await _describe(home, (kind, name))
+
+    assert (result.error_code, result.resource_type, result.resource_name) == (code, kind, name)
+    assert result.configs == ()
+    assert (result.error_message is None) == (code is ErrorCode.none)
+
+
+async def test_an_unknown_type_refuses_the_whole_request(home: RoomsOnDisk) -> None:
+    """Kafka throws, so every resource has the error."""
+    await home.rooms.topics.create("t", 1, {})
+    results = await _describe(home, (TOPIC, "t"), (64, "x"))
+
+    assert [each.error_code for each in results] == [ErrorCode.invalid_request] * 2
+
+
+async def test_loggers_are_described(home: RoomsOnDisk) -> None:
+    """With the source and the type that Kafka gives them."""
+    [result] = await _describe(home, (LOGGER, "1"), keys=("root", "broker.topics"))
+
+    assert [each.name for each in result.configs] == ["root", "broker.topics"]
+    assert {(each.config_source, each.config_type) for each in result.configs} == {(6, 0)}
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+async def test_every_version_can_be_written(home: RoomsOnDisk, version: int) -> None:
+    """Topic, broker and logger."""
+    await home.rooms.topics.create("t", 1, {})
+    results = await _describe(
+        home, (TOPIC, "t"), (BROKER, "1"), (LOGGER, "1"), version=version, documentation=True
+    )
+
+    assert all(each.configs for each in results)
+
+
+async def test_resources_are_listed_by_type(home: RoomsOnDisk) -> None:
+    """No type means all; one that is not known refuses the request; version 0 has metrics only."""
+    await home.rooms.topics.create("t", 1, {})
+
+    async def listed(*kinds: int, version: int = 1) -> Any:
+        return await ask(home, 74, ListConfigResourcesRequest(resource_types=kinds), version)
+
+    everything = (await listed()).config_resources
+    assert [(each.resource_type, each.resource_name) for each in everything] == [
+        (TOPIC, "t"),
+        (BROKER, "1"),
+        (LOGGER, "1"),
+    ]
+    assert [each.resource_type for each in (await listed(BROKER)).config_resources] == [BROKER]
+    assert (await listed(TOPIC, 99)).error_code is ErrorCode.unsupported_version
+    assert (await listed(METRICS, version=0)).config_resources == ()

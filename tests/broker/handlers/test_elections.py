@@ -1,0 +1,126 @@
+"""ElectLeaders and reassignments: with one broker everything is where it can be."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from kio.schema.alter_partition_reassignments.v1.request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
+from kio.schema.errors import ErrorCode
+from kio.schema.list_partition_reassignments.v0.request import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
+
+from tests.support.ask import ask
+from tests.support.rooms import RoomsOnDisk
+
+NO_TIME = timedelta(0)
+
+
+async def _elect(
+    home: RoomsOnDisk, kind: int, *topics: tuple[str, tuple[int, ...]], version: int = 2
+) -> Any:
+    request = ElectLeadersRequest(
+        election_type=kind,
+        topic_partitions=tuple(
+            TopicPartitions(topic=name, partitions=parts) for name, parts in topics
+        ),
+        timeout=NO_TIME,
+    )
+    return await ask(home, 43, request, version)
+
+
+@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize("kind", [0, 1])
+async def test_no_election_is_needed(home: RoomsOnDisk, kind: int, version: int) -> None:
+    """The leader leads; what is not there is unknown."""
+    await home.rooms.topics.create("t", 1, {})
+    answer = await _elect(home, kind, ("t", (0, 5)), ("missing", (0,)), version=version)
+
+    assert [
+        (topic.topic, part.partition_id, part.error_code)
+        for topic in answer.replica_election_results
+        for part in topic.partition_result
+    ] == [
+        ("t", 0, ErrorCode.election_not_needed),
+        ("t", 5, ErrorCode.unknown_topic_or_partition),
+        ("missing", 0, ErrorCode.unknown_topic_or_partition),
+    ]
+
+
+async def test_an_election_for_all_is_a_success(home: RoomsOnDisk) -> None:
+    """Partitions that need none are left out."""
+    await home.rooms.topics.create("t", 1, {})
+    request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout=NO_TIME)
+    answer = await ask(home, 43, request)
+
+    assert (answer.error_code, answer.replica_election_results) == (ErrorCode.none, ())
+
+
+async def test_an_unknown_election_is_refused(home: RoomsOnDisk) -> None:
+    """As a whole and for each partition."""
+    await home.rooms.topics.create("t", 1, {})
+    answer = await _elect(home, 2, ("t", (0,)))
+
+    assert answer.error_code is ErrorCode.invalid_request
+    [partition] = answer.replica_election_results[0].partition_result
+    assert partition.error_code is ErrorCode.invalid_request
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "replicas", "code"),
+    [
+        ("t", 0, (1,), ErrorCode.none),
+        ("t", 0, None, ErrorCode.no_reassignment_in_progress),
+        ("t", 0, (), ErrorCode.invalid_replica_assignment),
+        ("t", 0, (1, 1), ErrorCode.invalid_replica_assignment),
+        ("t", 0, (-1,), ErrorCode.invalid_replica_assignment),
+        ("t", 0, (2,), ErrorCode.invalid_replica_assignment),
+        ("t", 0, (1, 2), ErrorCode.invalid_replica_assignment),
+        ("t", 3, (1,), ErrorCode.unknown_topic_or_partition),
+        ("t", -1, (1,), ErrorCode.unknown_topic_or_partition),
+        ("missing", 0, None, ErrorCode.unknown_topic_or_partition),
+    ],
+)
+@pytest.mark.parametrize("version", [0, 1])
+async def test_reassignments(
+    home: RoomsOnDisk,
+    topic: str,
+    partition: int,
+    replicas: tuple[int, ...] | None,
+    code: ErrorCode,
+    version: int,
+) -> None:
+    """To where it is: accepted. Anywhere else there is nothing."""
+    await home.rooms.topics.create("t", 1, {})
+    request = AlterPartitionReassignmentsRequest(
+        timeout=NO_TIME,
+        topics=(
+            ReassignableTopic(
+                name=topic,
+                partitions=(ReassignablePartition(partition_index=partition, replicas=replicas),),
+            ),
+        ),
+    )
+    answer = await ask(home, 45, request, version)
+    [result] = answer.responses[0].partitions
+
+    assert answer.error_code is ErrorCode.none
+    assert (answer.responses[0].name, result.partition_index) == (topic, partition)
+    assert result.error_code is code
+
+
+async def test_no_reassignment_is_ever_under_way(home: RoomsOnDisk) -> None:
+    """Of all topics, or of those named."""
+    await home.rooms.topics.create("t", 1, {})
+    named = (ListPartitionReassignmentsTopics(name="t", partition_indexes=(0,)),)
+    for topics in (None, named):
+        request = ListPartitionReassignmentsRequest(timeout=NO_TIME, topics=topics)
+        answer = await ask(home, 46, request)
+
+        assert (answer.error_code, answer.topics) == (ErrorCode.none, ())

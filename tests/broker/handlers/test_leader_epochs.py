@@ -1,0 +1,79 @@
+"""OffsetForLeaderEpoch: where an epoch ends, for consumers that may have to go back."""
+
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+from kio.schema.offset_for_leader_epoch.v4.request import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+from tests.support.appending import append
+from tests.support.ask import ask
+from tests.support.rooms import RoomsOnDisk
+
+KEY = 23
+
+
+async def _ask(
+    home: RoomsOnDisk, topic: str, partition: int, current: int, epoch: int, version: int = 4
+) -> Any:
+    request = OffsetForLeaderEpochRequest(
+        replica_id=-1,
+        topics=(
+            OffsetForLeaderTopic(
+                topic=topic,
+                partitions=(
+                    OffsetForLeaderPartition(
+                        partition=partition, current_leader_epoch=current, leader_epoch=epoch
+                    ),
+                ),
+            ),
+        ),
+    )
+    [result] = (await ask(home, KEY, request, version)).topics
+    assert result.topic == topic
+    return result.partitions[0]
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "current", "epoch", "code", "found"),
+    [
+        ("t", 0, -1, 0, ErrorCode.none, (0, 10)),
+        ("t", 0, 0, 0, ErrorCode.none, (0, 10)),
+        ("t", 0, -1, 1, ErrorCode.none, (-1, -1)),
+        ("t", 0, -1, -1, ErrorCode.none, (-1, -1)),
+        ("empty", 0, -1, 0, ErrorCode.none, (0, 0)),
+        ("t", 0, 3, 0, ErrorCode.unknown_leader_epoch, (-1, -1)),
+        ("t", 0, -2, 0, ErrorCode.fenced_leader_epoch, (-1, -1)),
+        ("t", 4, -1, 0, ErrorCode.unknown_topic_or_partition, (-1, -1)),
+        ("missing", 0, -1, 0, ErrorCode.unknown_topic_or_partition, (-1, -1)),
+    ],
+)
+async def test_answers(
+    home: RoomsOnDisk,
+    topic: str,
+    partition: int,
+    current: int,
+    epoch: int,
+    code: ErrorCode,
+    found: tuple[int, int],
+) -> None:
+    """What Apache Kafka 4.3.1 answers for one epoch that never changes."""
+    for name in ("t", "empty"):
+        await home.rooms.topics.create(name, 1, {})
+    append(home.rooms.topics.logs["t", 0], 10)
+    answer = await _ask(home, topic, partition, current, epoch)
+
+    assert answer.partition == partition
+    assert (answer.error_code, (answer.leader_epoch, answer.end_offset)) == (code, found)
+
+
+@pytest.mark.parametrize("version", range(2, 5))
+async def test_every_version_can_be_written(home: RoomsOnDisk, version: int) -> None:
+    """Version 4 is compact."""
+    await home.rooms.topics.create("t", 1, {})
+
+    assert (await _ask(home, "t", 0, -1, 0, version)).end_offset == 0

@@ -1,0 +1,189 @@
+"""Metadata: what a client has to know to find its leaders."""
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
+
+from tests.support.ask import ask
+from tests.support.rooms import HOST, PORT, RoomsOnDisk
+
+KEY = 3
+
+
+def _request(
+    *names: str | UUID | None, create: bool = False, operations: bool = False
+) -> MetadataRequest:
+    return MetadataRequest(
+        topics=tuple(
+            MetadataRequestTopic(
+                topic_id=each if isinstance(each, UUID) else None,
+                name=None if isinstance(each, UUID) else each,
+            )
+            for each in names
+        ),
+        allow_auto_topic_creation=create,
+        include_topic_authorized_operations=operations,
+    )
+
+
+ALL = MetadataRequest(topics=None, include_topic_authorized_operations=False)
+
+
+async def test_the_broker_is_told_by_the_address_of_the_listener(home: RoomsOnDisk) -> None:
+    """Node id, advertised address, controller and cluster are there even if no topic is asked."""
+    answer = await ask(home, KEY, _request())
+
+    assert [(each.node_id, each.host, each.port) for each in answer.brokers] == [(1, HOST, PORT)]
+    assert answer.controller_id == 1
+    assert answer.cluster_id == home.rooms.logs.cluster_id
+    assert answer.topics == ()
+
+
+async def test_null_means_all_and_hidden_logs_are_in_none(home: RoomsOnDisk) -> None:
+    """Every topic with every partition; what is only in `logs` is nowhere."""
+    topics = home.rooms.topics
+    await topics.create("a", 2, {})
+    await topics.create("b", 1, {})
+    topics.logs["hidden", 0] = topics.logs["b", 0]
+    answer = await ask(home, KEY, ALL)
+
+    assert {each.name: len(each.partitions) for each in answer.topics} == {"a": 2, "b": 1}
+    for topic in answer.topics:
+        assert topic.topic_id == topics.topics[topic.name].id
+        assert not topic.is_internal
+        for index, partition in enumerate(topic.partitions):
+            assert partition.partition_index == index
+            assert (partition.leader_id, partition.leader_epoch) == (1, 0)
+            assert partition.replica_nodes == partition.isr_nodes == (1,)
+            assert partition.offline_replicas == ()
+            assert partition.error_code is ErrorCode.none
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("missing", ErrorCode.unknown_topic_or_partition),
+        ("a/b", ErrorCode.invalid_topic_exception),
+        ("..", ErrorCode.invalid_topic_exception),
+        ("", ErrorCode.invalid_topic_exception),
+        ("x" * 250, ErrorCode.invalid_topic_exception),
+    ],
+)
+async def test_topics_that_are_not_there(home: RoomsOnDisk, name: str, code: ErrorCode) -> None:
+    """Nothing is made for a client that does not want it, and no partition is invented."""
+    answer = await ask(home, KEY, _request(name))
+
+    assert [(each.name, each.error_code, each.partitions) for each in answer.topics] == [
+        (name, code, ())
+    ]
+    assert not home.rooms.topics.topics
+
+
+async def test_a_topic_that_may_be_made_is_ready_in_the_answer(home: RoomsOnDisk) -> None:
+    """With the broker's number of partitions; a name twice is one topic."""
+    answer = await ask(home, KEY, _request("new", "new", "a/b", create=True))
+
+    found = {each.name: each for each in answer.topics}
+    assert len(answer.topics) == 2
+    assert found["new"].error_code is ErrorCode.none
+    assert len(found["new"].partitions) == home.rooms.settings.server.num_partitions
+    assert found["a/b"].error_code is ErrorCode.invalid_topic_exception
+
+
+async def test_a_collision_is_no_new_topic(home: RoomsOnDisk) -> None:
+    """The client is told at once instead of trying for ever."""
+    await home.rooms.topics.create("a.b", 1, {})
+    answer = await ask(home, KEY, _request("a_b", create=True))
+
+    assert answer.topics[0].error_code is ErrorCode.invalid_topic_exception
+
+
+async def test_internal_topics_are_made_in_their_own_way(home: RoomsOnDisk) -> None:
+    """Compacted, and told as internal."""
+    answer = await ask(home, KEY, _request("__consumer_offsets", create=True))
+
+    assert answer.topics[0].is_internal
+    assert len(answer.topics[0].partitions) == 50
+    assert home.rooms.topics.topics["__consumer_offsets"].config.is_compacted
+
+
+async def test_the_broker_may_forbid_it(tmp_path: Path) -> None:
+    """auto.create.topics.enable=false counts for everybody."""
+    home = await RoomsOnDisk(tmp_path, auto_create_topics_enable="false").open()
+    answer = await ask(home, KEY, _request("new", create=True))
+
+    assert answer.topics[0].error_code is ErrorCode.unknown_topic_or_partition
+    await home.close()
+
+
+async def test_topics_by_id(home: RoomsOnDisk) -> None:
+    """Known ids give names; an unknown one is echoed; names beside ids are not looked at."""
+    topic = await home.rooms.topics.create("a", 1, {})
+    answer = await ask(home, KEY, _request(topic.id, UUID(int=5), "a"))
+
+    assert [(each.name, each.topic_id, each.error_code) for each in answer.topics] == [
+        ("a", topic.id, ErrorCode.none),
+        (None, UUID(int=5), ErrorCode.unknown_topic_id),
+    ]
+
+
+@pytest.mark.parametrize("version", [10, 11])
+async def test_ids_before_version_12_refuse_the_request(home: RoomsOnDisk, version: int) -> None:
+    """Those versions have the field but no meaning for it."""
+    topic = await home.rooms.topics.create("a", 1, {})
+    answer = await ask(home, KEY, _request(topic.id), version)
+
+    assert answer.topics[0].error_code is ErrorCode.invalid_request
+
+
+async def test_neither_name_nor_id_refuses_the_request(home: RoomsOnDisk) -> None:
+    """There is nothing to look for."""
+    assert (await ask(home, KEY, _request(None))).error_code is ErrorCode.invalid_request
+
+
+async def test_authorized_operations_are_told_when_asked(home: RoomsOnDisk) -> None:
+    """All of them, as nobody is restricted; else the value that means not asked."""
+    await home.rooms.topics.create("a", 1, {})
+    asked = await ask(home, KEY, _request("a", operations=True))
+    silent = await ask(home, KEY, _request("a"))
+
+    assert asked.topics[0].topic_authorized_operations == 3576
+    assert silent.topics[0].topic_authorized_operations == -(2**31)
+
+
+async def test_what_is_kept_of_an_answer_follows_the_topic(home: RoomsOnDisk) -> None:
+    """Partitions that are added, and a topic made again, are in the next answer."""
+    topics = home.rooms.topics
+    topic = await topics.create("a", 1, {})
+    await ask(home, KEY, ALL)
+    await topics.add_partitions(topic, 3)
+    grown = await ask(home, KEY, ALL)
+    await topics.delete(topic)
+    again = await topics.create("a", 1, {})
+    later = await ask(home, KEY, ALL)
+
+    assert len(grown.topics[0].partitions) == 3
+    assert (later.topics[0].topic_id, len(later.topics[0].partitions)) == (again.id, 1)
+
+
+async def test_a_failed_disk_has_no_leaders(home: RoomsOnDisk) -> None:
+    """Its partitions are listed, without a leader and with their replica offline."""
+    await home.rooms.topics.create("a", 1, {})
+    await ask(home, KEY, ALL)
+    home.rooms.logs.directories[0].fail(OSError(5, "Input/output error"))
+    partition = (await ask(home, KEY, ALL)).topics[0].partitions[0]
+
+    assert partition.error_code is ErrorCode.leader_not_available
+    assert (partition.leader_id, partition.isr_nodes, partition.offline_replicas) == (-1, (), (1,))
+
+
+@pytest.mark.parametrize("version", range(14))
+async def test_every_version_can_be_written(home: RoomsOnDisk, version: int) -> None:
+    """Known and unknown topics in all layouts."""
+    await home.rooms.topics.create("a", 1, {})
+    answer = await ask(home, KEY, _request("a", "missing"), version)
+
+    assert [each.name for each in answer.topics] == ["a", "missing"]

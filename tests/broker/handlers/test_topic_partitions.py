@@ -1,0 +1,120 @@
+"""DescribeTopicPartitions: pages of topics in the order of their names."""
+
+from pathlib import Path
+
+import pytest
+from kio.schema.describe_topic_partitions.v0.request import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from kio.schema.errors import ErrorCode
+
+from tests.support.ask import ask
+from tests.support.rooms import RoomsOnDisk
+
+KEY = 75
+
+
+@pytest.fixture
+async def topics(home: RoomsOnDisk) -> RoomsOnDisk:
+    """Topics c, a and b with 2, 3 and 1 partitions."""
+    for name, partitions in (("c", 2), ("a", 3), ("b", 1)):
+        await home.rooms.topics.create(name, partitions, {})
+    return home
+
+
+def _request(
+    *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None
+) -> DescribeTopicPartitionsRequest:
+    return DescribeTopicPartitionsRequest(
+        topics=tuple(TopicRequest(name=name) for name in names),
+        response_partition_limit=limit,
+        cursor=None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1]),
+    )
+
+
+async def test_no_name_means_all_sorted(topics: RoomsOnDisk) -> None:
+    """With ids and authorized operations."""
+    answer = await ask(topics, KEY, _request())
+
+    assert [(each.name, len(each.partitions)) for each in answer.topics] == [
+        ("a", 3),
+        ("b", 1),
+        ("c", 2),
+    ]
+    assert answer.next_cursor is None
+    assert {each.topic_authorized_operations for each in answer.topics} == {3576}
+    assert answer.topics[0].topic_id == topics.rooms.topics.topics["a"].id
+
+
+async def test_every_page_begins_where_the_last_one_ended(topics: RoomsOnDisk) -> None:
+    """Following the cursor shows each partition once, whatever the limit is."""
+    for limit in range(1, 8):
+        seen: list[tuple[str, int]] = []
+        cursor = None
+        while True:
+            answer = await ask(topics, KEY, _request(limit=limit, cursor=cursor))
+            page = [
+                (each.name, part.partition_index)
+                for each in answer.topics
+                for part in each.partitions
+            ]
+            assert len(page) <= limit
+            seen += page
+            if answer.next_cursor is None:
+                break
+            cursor = (answer.next_cursor.topic_name, answer.next_cursor.partition_index)
+
+        assert seen == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("c", 0), ("c", 1)]
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+async def test_a_page_has_at_least_one_partition(topics: RoomsOnDisk, limit: int) -> None:
+    """A limit below 1 is 1."""
+    answer = await ask(topics, KEY, _request("a", limit=limit))
+
+    assert len(answer.topics[0].partitions) == 1
+    assert answer.next_cursor.partition_index == 1
+
+
+async def test_the_broker_limits_pages_too(tmp_path: Path) -> None:
+    """max.request.partition.size.limit."""
+    home = await RoomsOnDisk(tmp_path, max_request_partition_size_limit="2").open()
+    await home.rooms.topics.create("a", 3, {})
+    answer = await ask(home, KEY, _request())
+
+    assert len(answer.topics[0].partitions) == 2
+    await home.close()
+
+
+async def test_topics_that_are_not_there(topics: RoomsOnDisk) -> None:
+    """Each with its own reason; none is made."""
+    answer = await ask(topics, KEY, _request("missing", "b", "a/b", "b"))
+
+    assert [(each.name, each.error_code) for each in answer.topics] == [
+        ("a/b", ErrorCode.invalid_topic_exception),
+        ("b", ErrorCode.none),
+        ("missing", ErrorCode.unknown_topic_or_partition),
+    ]
+    assert "missing" not in topics.rooms.topics.topics
+
+
+@pytest.mark.parametrize("cursor", [("b", 0), ("a", -1)])
+async def test_a_cursor_to_nowhere_refuses_every_topic(
+    topics: RoomsOnDisk, cursor: tuple[str, int]
+) -> None:
+    """Only topics have room for the error."""
+    answer = await ask(topics, KEY, _request("a", "c", cursor=cursor))
+
+    assert [(each.name, each.error_code) for each in answer.topics] == [
+        ("a", ErrorCode.invalid_request),
+        ("c", ErrorCode.invalid_request),
+    ]
+
+
+async def test_a_cursor_of_a_topic_that_is_gone_goes_on_behind_it(topics: RoomsOnDisk) -> None:
+    """Pages of all topics survive a deletion in between."""
+    answer = await ask(topics, KEY, _request(cursor=("aa", 1)))
+
+    assert [each.name for each in answer.topics] == ["b", "c"]

@@ -1,0 +1,13 @@
+"""Records into a log without a client."""
+
+from storage.log import AppendResult, Log
+from storage.validation import validate
+from tests.support.batches import TIMESTAMP, Row, make_batch
+
+
+def append(
+    log: Log, rows: list[Row] | int = 1, *, timestamp: int = TIMESTAMP, **fields: int
+) -> AppendResult:
+    """Append one batch as Produce does."""
+    batch = make_batch(rows, timestamp=timestamp, **fields)
+    return log.append(validate(memoryview(batch), log.config, TIMESTAMP))

@@ -1,0 +1,29 @@
+"""Handlers answer at once or by a coroutine; a test awaits either and looks at what was written.
+
+The answer is what a client reads: written by the version's kio writer and read back with kio.
+"""
+
+from __future__ import annotations
+
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any
+
+from kio.index import load_response_schema
+from kio.serial import entity_reader
+
+from broker.api import BY_KEY
+from protocol.messages import encode_response
+
+if TYPE_CHECKING:
+    from tests.support.rooms import RoomsOnDisk
+
+
+async def ask(home: RoomsOnDisk, key: int, request: Any, version: int | None = None) -> Any:
+    """Return the handler's answer as a client of that version, or of the newest, reads it."""
+    context = home.context(key, version)
+    answer = BY_KEY[key].load()(context, request)
+    entity = await answer if isawaitable(answer) else answer
+    frame = b"".join(bytes(part) for part in encode_response(key, context.version, 1, entity))  # type: ignore[arg-type]
+    cls = load_response_schema(key, context.version)
+    _, size = entity_reader(cls.__header_schema__)(frame[4:], 0)
+    return entity_reader(cls)(frame[4:], size)[0]

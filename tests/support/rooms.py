@@ -1,0 +1,91 @@
+"""The broker's rooms on a folder of the test: real storage and topics, no listener."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.catalog_writer import CatalogWriter
+from broker.context import Identity, RequestContext, Rooms
+from broker.fetch_sessions import FetchSessions
+from broker.io import IoThreads
+from broker.producer_ids import ProducerIds
+from broker.settings import BrokerSettings
+from broker.topics import TopicRegistry
+from broker.waiting import Waiting
+from config.layers import Given, Layers
+from protocol.messages import NEWEST
+from storage.catalog import Catalog
+from storage.manager import LogManager
+from tests.support.clock import FakeClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOST, PORT = "broker.example", 9092
+
+
+class RoomsOnDisk:
+    """A broker without connections: `open` it, hand `context`s to handlers, `close` it.
+
+    Opened again on the same root it is the broker after a restart.
+    """
+
+    def __init__(self, root: Path, *, directories: int = 1, **settings: str) -> None:
+        root.mkdir(exist_ok=True)
+        self.paths = [root / f"data-{number}" for number in range(directories)]
+        self.clock = FakeClock()
+        self.io = IoThreads(4)
+        self.catalog = Catalog(self.paths)
+        self.settings = settings
+        self.rooms: Rooms
+
+    async def open(self) -> RoomsOnDisk:
+        """Start everything in the order of the server."""
+        given = {name.replace("_", "."): value for name, value in self.settings.items()}
+        given.setdefault("log.dirs", ",".join(str(path) for path in self.paths))
+        layers = Layers(static={name: Given(value, "test") for name, value in given.items()})
+        self.catalog.load()
+        writer = self.writer = CatalogWriter(self.catalog, self.io)
+        settings = BrokerSettings(layers, writer)
+        waiting = Waiting()
+        topics = TopicRegistry(writer, settings, self.io, waiting)
+        logs = LogManager(self.paths, settings.server, topics.config_for, self.clock)
+        logs.load()
+        await topics.open(logs, self.clock.now_ms())
+        self.rooms = Rooms(
+            settings=settings,
+            clock=self.clock,
+            logs=logs,
+            topics=topics,
+            producer_ids=ProducerIds(writer),
+            io=self.io,
+            waiting=waiting,
+            sessions=FetchSessions(lambda: 1000, self.clock.monotonic),
+            identity=Identity(cluster_id=logs.cluster_id, node_id=settings.server.node_id),
+            advertised={"PLAINTEXT": (HOST, PORT)},
+        )
+        return self
+
+    async def close(self) -> None:
+        """Stop as the server does."""
+        await self.rooms.topics.close()
+        await self.writer.close()
+        self.rooms.logs.close()
+        self.io.close()
+
+    def crash(self) -> None:
+        """End without writing anything that is not written: for what `open` finds afterwards."""
+        self.rooms.logs.close(clean=False)
+        self.io.close()
+
+    def context(self, api_key: int, version: int | None = None) -> RequestContext:
+        """Return the context of a request, of the newest version if none is given."""
+        return RequestContext(
+            rooms=self.rooms,
+            api_key=api_key,
+            version=NEWEST[api_key] if version is None else version,
+            correlation_id=1,
+            client_id="test",
+            listener="PLAINTEXT",
+            peer="peer",
+        )
