@@ -71,6 +71,7 @@ crash: setup
 
 docs: setup
 	@$(BIN)/python -m config.documents
+	@$(BIN)/python -m broker.compatibility
 
 image-check: setup
 	@$(BIN)/python docker/check.py

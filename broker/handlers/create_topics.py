@@ -2,6 +2,9 @@
 
 v4 defaults by -1 (KIP-464) · v5 settings in the answer (KIP-525) · v6 quotas · v7 topic ids.
 A replication factor above 1 is refused, as Kafka refuses it with one broker.
+
+Differs from Kafka: segment.bytes below 1 MiB is accepted with a warning; a topic is in Metadata for
+everybody when the answer is sent, not a moment later.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ v3 id and epoch of a producer that recovers (KIP-360) · v4 fenced producers hav
 (KIP-588) · v5 transactions may be aborted by error (KIP-890).
 
 Differs from Kafka: transactions are not served yet. A transactional id is refused with
-UNSUPPORTED_VERSION, which every client takes for final: COORDINATOR_NOT_AVAILABLE, or the
-NOT_COORDINATOR of a Kafka that does not coordinate that id, would be retried for ever.
+UNSUPPORTED_VERSION, which is not retriable: COORDINATOR_NOT_AVAILABLE, or the NOT_COORDINATOR of a
+Kafka that does not coordinate that id, would be tried again for ever.
 """
 
 from __future__ import annotations

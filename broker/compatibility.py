@@ -1,0 +1,82 @@
+"""Writes docs/compatibility.md from the API table; a test fails when it is stale.
+
+What differs from Kafka stands in the head of each handler, in a paragraph that begins with
+"Differs from Kafka:", and is taken from there.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from broker.api import APIS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.api import Api
+
+PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"
+
+_DIFFERS = "Differs from Kafka:"
+
+_INTRODUCTION = """\
+# Compatibility
+
+<!-- Written by `make docs` from broker/api.py and the heads of the handlers; do not edit. -->
+
+The requests that this broker serves, in the versions that Apache Kafka 4.3.1 serves. ApiVersions
+names exactly these, so a client that asks first never sends another one. Who sends another one all
+the same is disconnected, with a line in the log, as Kafka does; a newer ApiVersions is answered in
+version 0, so that its client can ask again.
+
+| key | request | versions |
+| ---: | --- | --- |
+"""
+
+_PRODUCE = """
+Produce is named from version {0} on although {1} is the first that is served, as Kafka does: older
+librdkafka takes a broker without version 0 for one that has no compression.
+"""
+
+_DIFFERENCES = """
+## Where the answers differ from Kafka's
+
+On purpose, each for its own reason; everything else that a client could tell apart is a mistake.
+"""
+
+
+def page() -> str:
+    """Return the text of docs/compatibility.md."""
+    rows = "".join(f"| {api.key} | {api.name} | {_versions(api.versions)} |\n" for api in APIS)
+    notes = "".join(
+        _PRODUCE.format(api.advertised_from, api.versions[0])
+        for api in APIS
+        if api.advertised_from is not None
+    )
+    differences = "\n".join(_differences())
+    return f"{_INTRODUCTION}{rows}{notes}{_DIFFERENCES}\n{differences}\n"
+
+
+def _versions(versions: range) -> str:
+    first, last = versions[0], versions[-1]
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _differences() -> Iterator[str]:
+    """Yield a line for each handler module that differs, named by the requests that it serves."""
+    modules: dict[str, list[Api]] = {}
+    for api in APIS:
+        modules.setdefault(api.handler.partition(".")[0], []).append(api)
+    for module, apis in modules.items():
+        text = import_module(f"broker.handlers.{module}").__doc__ or ""
+        for paragraph in text.split("\n\n"):
+            if paragraph.startswith(_DIFFERS):
+                words = " ".join(paragraph.removeprefix(_DIFFERS).split())
+                names = ", ".join(api.name for api in apis)
+                yield f"* **{names}**: {words[0].upper()}{words[1:]}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
