@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from broker.reservations import Reservations
+from broker.topic import Topic
 from broker.topic_folders import create_partitions, delete_partitions
 from broker.topic_start import recover_topics
 from protocol.errors import (
@@ -22,12 +23,12 @@ from protocol.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from protocol.names import is_internal, random_id, uuid_text
+from protocol.names import random_id, uuid_text
 from storage.catalog import CatalogTopic
 from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
     from uuid import UUID
 
     from broker.catalog_writer import CatalogWriter
@@ -44,31 +45,6 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _SLICE = 256
-
-
-class Topic:
-    """One topic (loop only). ``logs`` has None for a partition that cannot be served.
-
-    ``description`` is the Metadata answer about it, for `broker.handlers.metadata` to keep; it is
-    dropped whenever partitions change.
-    """
-
-    __slots__ = ("config", "description", "id", "is_internal", "key", "logs", "name", "overrides")
-
-    def __init__(self, name: str, topic_id: UUID, logs: tuple[Log | None, ...]) -> None:
-        self.name = name  # constant, as are id, key and is_internal
-        self.id = topic_id
-        self.key = topic_id.bytes
-        self.is_internal = is_internal(name)
-        self.logs = logs
-        self.overrides: Mapping[str, str] = {}
-        self.config: TopicConfig
-        self.description: Any = None
-
-    @property
-    def partitions(self) -> int:
-        """How many partitions there are, those that cannot be served included."""
-        return len(self.logs)
 
 
 class TopicRegistry:
@@ -91,7 +67,7 @@ class TopicRegistry:
         self._io = io
         self._waiting = waiting
         self._manager: LogManager
-        self._reserved: dict[str, asyncio.Event] = {}
+        self._names = Reservations()
         self._alike: dict[str, set[str]] = {}  # topics by their name with "_" for "."
         self._tasks: set[asyncio.Task[Any]] = set()
         settings.on_change(self._reconfigure)
@@ -180,20 +156,8 @@ class TopicRegistry:
         task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(task)
 
-    @asynccontextmanager
-    async def _reservation(self, name: str) -> AsyncIterator[None]:
-        """Have the name for oneself."""
-        while name in self._reserved:
-            await self._reserved[name].wait()
-        free = self._reserved[name] = asyncio.Event()
-        try:
-            yield
-        finally:
-            del self._reserved[name]
-            free.set()
-
     async def _create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
-        async with self._reservation(name):
+        async with self._names.hold(name):
             if name in self.topics:
                 raise TopicAlreadyExists(f"topic {name} already exists")
             entry = CatalogTopic(id=random_id(), partitions=partitions, overrides=dict(overrides))
@@ -210,7 +174,7 @@ class TopicRegistry:
         return topic
 
     async def _delete(self, topic: Topic) -> None:
-        async with self._reservation(topic.name):
+        async with self._names.hold(topic.name):
             self._check_current(topic)
 
             def change(state: CatalogState) -> None:
@@ -223,7 +187,7 @@ class TopicRegistry:
         log.info("topic deleted topic=%s id=%s", topic.name, uuid_text(topic.id))
 
     async def _add_partitions(self, topic: Topic, count: int) -> None:
-        async with self._reservation(topic.name):
+        async with self._names.hold(topic.name):
             self._check_current(topic)
             if count <= topic.partitions:
                 raise InvalidPartitions(f"topic {topic.name} has {topic.partitions} partitions")

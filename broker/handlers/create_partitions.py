@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     )
 
     from broker.context import RequestContext
-    from broker.topics import Topic
+    from broker.topic import Topic
 
 _WIDTH = 16
 

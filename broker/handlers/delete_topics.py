@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 
     from broker.context import RequestContext
-    from broker.topics import Topic
+    from broker.topic import Topic
 
 _FIRST_WITH_DELETION_DISABLED = 3
 _WIDTH = 16

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kio.schema.metadata.v13.request import MetadataRequest
 
     from broker.context import RequestContext
-    from broker.topics import Topic
+    from broker.topic import Topic
     from storage.log import Log
 
 _FIRST_BY_ID = 12

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
 
     from broker.context import RequestContext
-    from broker.topics import Topic
+    from broker.topic import Topic
     from storage.log import Log
 
 

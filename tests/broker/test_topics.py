@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.topics import Topic
+from broker.topic import Topic
 from protocol.errors import (
     InvalidPartitions,
     InvalidTopic,
