@@ -5,7 +5,8 @@ authorized operations · v10 topic ids (KIP-516) · v12 topics by id · v13 an e
 
 Differs from Kafka: a topic that is created because somebody asked for it is in that answer at once,
 where Kafka first answers UNKNOWN_TOPIC_OR_PARTITION; a name that cannot be created because it
-collides with another is told so.
+collides with another is told so; a partition whose log directory has failed keeps its leader, since
+it can still be read.
 """
 
 from __future__ import annotations
@@ -156,8 +157,8 @@ def _describe_id(context: RequestContext, topic_id: UUID) -> MetadataResponseTop
 
 
 def _describe(context: RequestContext, topic: Topic) -> MetadataResponseTopic:
-    """Return the topic's part of answers; made once, unless a disk has failed."""
-    if topic.description is None or has_offline_directory(context):
+    """Return the topic's part of answers, which is made once."""
+    if topic.description is None:
         node_id = context.rooms.identity.node_id
         topic.description = MetadataResponseTopic(
             error_code=ErrorCode.none,
@@ -173,12 +174,12 @@ def _describe(context: RequestContext, topic: Topic) -> MetadataResponseTopic:
 
 
 def _partition(index: int, log: Log | None, node_id: int) -> MetadataResponsePartition:
-    if log is None or log.directory.failure is not None:
+    if log is None:
         return MetadataResponsePartition(
             error_code=ErrorCode.leader_not_available,
             partition_index=index,
             leader_id=_NO_LEADER,
-            leader_epoch=_NO_EPOCH if log is None else log.leader_epoch,
+            leader_epoch=_NO_EPOCH,
             replica_nodes=(node_id,),
             isr_nodes=(),
             offline_replicas=(node_id,),
@@ -191,11 +192,6 @@ def _partition(index: int, log: Log | None, node_id: int) -> MetadataResponsePar
         replica_nodes=(node_id,),
         isr_nodes=(node_id,),
     )
-
-
-def has_offline_directory(context: RequestContext) -> bool:
-    """Return whether partitions may have lost their leader since they were last described."""
-    return any(directory.failure is not None for directory in context.rooms.logs.directories)
 
 
 def _refuse(code: ErrorCode, name: str | None, topic_id: UUID | None) -> MetadataResponseTopic:

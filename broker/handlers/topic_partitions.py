@@ -110,12 +110,12 @@ def _describe(topic: Topic, indexes: range, node_id: int) -> DescribeTopicPartit
 def _partition(
     index: int, log: Log | None, node_id: int
 ) -> DescribeTopicPartitionsResponsePartition:
-    if log is None or log.directory.failure is not None:
+    if log is None:
         return DescribeTopicPartitionsResponsePartition(
             error_code=ErrorCode.leader_not_available,
             partition_index=index,
             leader_id=-1,
-            leader_epoch=-1 if log is None else log.leader_epoch,
+            leader_epoch=-1,
             replica_nodes=(node_id,),
             isr_nodes=(),
             eligible_leader_replicas=(),

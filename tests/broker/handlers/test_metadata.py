@@ -169,15 +169,16 @@ async def test_what_is_kept_of_an_answer_follows_the_topic(home: RoomsOnDisk) ->
     assert (later.topics[0].topic_id, len(later.topics[0].partitions)) == (again.id, 1)
 
 
-async def test_a_failed_disk_has_no_leaders(home: RoomsOnDisk) -> None:
-    """Its partitions are listed, without a leader and with their replica offline."""
-    await home.rooms.topics.create("a", 1, {})
-    await ask(home, KEY, ALL)
-    home.rooms.logs.directories[0].fail(OSError(5, "Input/output error"))
-    partition = (await ask(home, KEY, ALL)).topics[0].partitions[0]
+async def test_a_partition_that_cannot_be_served_has_no_leader(home: RoomsOnDisk) -> None:
+    """It is listed all the same, with its replica offline: partitions are numbered without gaps."""
+    topic = await home.rooms.topics.create("a", 2, {})
+    topic.logs = (topic.logs[0], None)
+    served, unserved = (await ask(home, KEY, ALL)).topics[0].partitions
 
-    assert partition.error_code is ErrorCode.leader_not_available
-    assert (partition.leader_id, partition.isr_nodes, partition.offline_replicas) == (-1, (), (1,))
+    assert (served.error_code, served.leader_id) == (ErrorCode.none, 1)
+    assert unserved.error_code is ErrorCode.leader_not_available
+    assert (unserved.partition_index, unserved.leader_id) == (1, -1)
+    assert (unserved.isr_nodes, unserved.offline_replicas) == ((), (1,))
 
 
 @pytest.mark.parametrize("version", range(14))
