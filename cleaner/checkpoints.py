@@ -1,0 +1,58 @@
+"""``cleaner-offset-checkpoint`` of every log directory: how far each partition is clean.
+
+A crash between the swap of new segments and this file leaves it too low; the next pass then does
+the same again, which changes nothing.
+"""
+
+from collections.abc import Container, Iterable
+from pathlib import Path
+
+from storage import files
+from storage.checkpoint import OffsetCheckpoint
+from storage.topic_partition import TopicPartition
+
+
+class CleanerCheckpoints:
+    """The files and what they say, both changed under the manager's lock.
+
+    Memory follows the file: an offset that could not be written does not count.
+    """
+
+    def __init__(self, directories: Iterable[Path]) -> None:
+        """Read the files; one that cannot be understood counts as empty. Blocks."""
+        self._files = {path: OffsetCheckpoint(path, files.CLEANER_OFFSETS) for path in directories}
+        self._offsets = {path: file.read_or_empty() for path, file in self._files.items()}
+
+    def get(self, directory: Path, topic_partition: TopicPartition) -> int | None:
+        """Return the first offset that is not clean yet, None if none was noted."""
+        return self._offsets[directory].get(topic_partition)
+
+    def update(
+        self,
+        directory: Path,
+        offsets: dict[TopicPartition, int],
+        present: Container[TopicPartition],
+    ) -> None:
+        """Note offsets, and drop the partitions that are not ``present`` any more. Blocks.
+
+        Raises:
+            OSError: The file is as it was.
+        """
+        kept = {each: at for each, at in self._offsets[directory].items() if each in present}
+        self._replace(directory, kept | offsets)
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Forget a partition. Blocks.
+
+        Raises:
+            OSError: A file is as it was.
+        """
+        for directory, offsets in list(self._offsets.items()):
+            if topic_partition in offsets:
+                kept = {each: at for each, at in offsets.items() if each != topic_partition}
+                self._replace(directory, kept)
+
+    def _replace(self, directory: Path, offsets: dict[TopicPartition, int]) -> None:
+        if offsets != self._offsets[directory]:
+            self._files[directory].write(offsets)
+            self._offsets[directory] = offsets

@@ -1,0 +1,223 @@
+"""Which log to clean, and which part of it: pure functions over a snapshot (storage.md §8.4).
+
+     log start      first dirty      first uncleanable    active base    log end
+         |--- clean -----|--- cleanable ----|-- uncleanable --|-- active --|
+
+Kafka's LogToClean and LogCleanerManager.cleanableOffsets. Beside the numbers it is kept which rule
+drew each line, so that `cleaner.explain` can name it.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from config.topic import TopicConfig
+from storage.topic_partition import TopicPartition
+
+_END_OF_TIME = 253_402_300_799_000  # the year 9999: what would happen later does not
+
+
+class Segment(Protocol):
+    """What selection asks of a segment; a ``ReadableSegment`` answers."""
+
+    base_offset: int
+    size: int
+
+    @property
+    def largest_timestamp(self) -> int:
+        """Return its greatest record timestamp, or its modification time if it has none, in ms."""
+
+    @property
+    def first_batch_timestamp(self) -> int:
+        """Return the max timestamp of its first batch, -1 if there is none."""
+
+
+class LogSnapshot(NamedTuple):
+    """A partition as it was at one moment; ``segments`` end with the active one.
+
+    ``checkpoint`` is what ``cleaner-offset-checkpoint`` says, None if nothing.
+    """
+
+    topic_partition: TopicPartition
+    config: TopicConfig
+    log_start_offset: int
+    log_end_offset: int
+    last_stable_offset: int
+    segments: Sequence[Segment]
+    checkpoint: int | None
+
+
+class Limit(Enum):
+    """What keeps the cleaner from going further up."""
+
+    ACTIVE_SEGMENT = "active segment"
+    OPEN_TRANSACTION = "open transaction"
+    YOUNG_SEGMENT = "min.compaction.lag.ms"
+
+
+class Correction(Enum):
+    """Why the checkpoint does not count and was written anew."""
+
+    BELOW_LOG_START = "the checkpoint is below the log start offset"
+    ABOVE_LOG_END = "the checkpoint is above the log end offset"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanableLog:
+    """The parts of a log, in offsets and bytes.
+
+    ``first_uncleanable_offset`` is exclusive and the base of a segment; it may lie below
+    ``first_dirty_offset`` when nothing is cleanable. ``cleanable_bytes`` counts a segment that the
+    first dirty offset cuts as a whole, and so does ``clean_bytes``. ``uncleanable_bytes`` are the
+    rest, the active segment included. ``delay_ms`` is by how much ``max.compaction.lag.ms`` is
+    exceeded, 0 if it is not. ``young_segment`` is the first one too young, if that is the limit.
+    """
+
+    topic_partition: TopicPartition
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    clean_bytes: int
+    cleanable_bytes: int
+    uncleanable_bytes: int
+    threshold: float
+    delay_ms: int
+    limit: Limit
+    correction: Correction | None
+    young_segment: Segment | None
+
+    @property
+    def ratio(self) -> float:
+        """Return the share of cleanable bytes, 0.0 where there are neither clean nor cleanable."""
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+    @property
+    def must_clean(self) -> bool:
+        """Tell whether ``max.compaction.lag.ms`` forces a pass."""
+        return self.delay_ms > 0 and self.cleanable_bytes > 0
+
+    @property
+    def is_eligible(self) -> bool:
+        """Tell whether a cleaner thread may take the log by itself."""
+        return self.must_clean or self.ratio > self.threshold
+
+
+def find_cleanable(snapshot: LogSnapshot, now_ms: int) -> CleanableLog:
+    """Return the parts of a log. May read a few bytes of segments that were not looked at yet."""
+    segments = snapshot.segments
+    config = snapshot.config
+    active_base = segments[-1].base_offset
+    first_dirty, correction = _first_dirty(snapshot)
+    bases = [segment.base_offset for segment in segments]
+    dirty = segments[max(0, bisect_right(bases, first_dirty) - 1) : -1]
+
+    bound, limit = active_base, Limit.ACTIVE_SEGMENT
+    if snapshot.last_stable_offset < bound:
+        bound, limit = snapshot.last_stable_offset, Limit.OPEN_TRANSACTION
+    young = None
+    if config.min_compaction_lag_ms > 0:
+        young = _find_young(dirty, now_ms - config.min_compaction_lag_ms)
+        if young is not None and young.base_offset < bound:
+            bound, limit = young.base_offset, Limit.YOUNG_SEGMENT
+    # Rounded down to the base of the segment that holds it.
+    first_above = bisect_right(bases, max(first_dirty, bound)) - 1
+    first_uncleanable = bases[max(0, first_above)]
+    upto = bisect_left(bases, first_uncleanable)
+    cleanable = segments[max(0, bisect_right(bases, first_dirty) - 1) : upto]
+    clean_bytes = sum(each.size for each in segments[: bisect_left(bases, first_dirty)])
+    cleanable_bytes = sum(each.size for each in cleanable)
+    return CleanableLog(
+        topic_partition=snapshot.topic_partition,
+        first_dirty_offset=first_dirty,
+        first_uncleanable_offset=first_uncleanable,
+        clean_bytes=clean_bytes,
+        cleanable_bytes=cleanable_bytes,
+        uncleanable_bytes=sum(each.size for each in segments[upto:]),
+        threshold=config.min_cleanable_dirty_ratio,
+        delay_ms=_delay(dirty, now_ms - config.max_compaction_lag_ms),
+        limit=limit,
+        correction=correction,
+        young_segment=young if limit is Limit.YOUNG_SEGMENT else None,
+    )
+
+
+def without_min_lag(snapshot: LogSnapshot) -> LogSnapshot:
+    """Return the snapshot as if ``min.compaction.lag.ms`` were 0: what a forced pass takes."""
+    return snapshot._replace(config=replace(snapshot.config, min_compaction_lag_ms=0))
+
+
+def choose(candidates: Iterable[CleanableLog]) -> CleanableLog | None:
+    """Return the filthiest of the eligible: the greatest ratio, the first of equal ones.
+
+    A greater ratio wins over one that must be cleaned, as in Kafka.
+    """
+    eligible = (each for each in candidates if each.is_eligible)
+    return max(eligible, key=lambda each: each.ratio, default=None)
+
+
+def is_worth_a_look(snapshot: LogSnapshot) -> bool:
+    """Tell whether there may be something to clean or a checkpoint to correct; cheap.
+
+    Thousands of partitions have a single segment, the active one.
+    """
+    return len(snapshot.segments) > 1 or snapshot.checkpoint is not None
+
+
+def find_next_eligible(snapshot: LogSnapshot, now_ms: int) -> int | None:
+    """Return when the log becomes eligible by the passing of time alone, in ms since the epoch.
+
+    ``now_ms`` if it is already; None if it never does: it takes more records, the end of a
+    transaction, or somebody's hand. Time only ever adds to what is cleanable and to the delay, so
+    that the moments at which something changes can be halved.
+    """
+    if find_cleanable(snapshot, now_ms).is_eligible:
+        return now_ms
+    config = snapshot.config
+    first_dirty, _ = _first_dirty(snapshot)
+    bases = [segment.base_offset for segment in snapshot.segments]
+    dirty = snapshot.segments[max(0, bisect_right(bases, first_dirty) - 1) : -1]
+    moments = set()
+    if config.min_compaction_lag_ms > 0:
+        moments = {each.largest_timestamp + config.min_compaction_lag_ms for each in dirty}
+    forced = _earliest(dirty) if config.max_compaction_lag_ms < _END_OF_TIME else None
+    if forced is not None:
+        moments.add(forced + config.max_compaction_lag_ms + 1)
+    later = sorted(moment for moment in moments if now_ms < moment < _END_OF_TIME)
+    # True sorts above False: the first moment at which it is eligible.
+    index = bisect_left(
+        later, True, key=lambda moment: find_cleanable(snapshot, moment).is_eligible
+    )
+    return later[index] if index < len(later) else None
+
+
+def _first_dirty(snapshot: LogSnapshot) -> tuple[int, Correction | None]:
+    """Return where cleaning begins, and why that is not what the checkpoint says."""
+    start = snapshot.log_start_offset
+    checkpoint = snapshot.checkpoint
+    if checkpoint is None:
+        return start, None
+    if checkpoint < start:  # normal where retention or DeleteRecords passed it
+        return start, Correction.BELOW_LOG_START
+    if checkpoint > snapshot.log_end_offset:  # the log was damaged: clean all of it again
+        return start, Correction.ABOVE_LOG_END
+    return checkpoint, None
+
+
+def _find_young(segments: Sequence[Segment], limit_ms: int) -> Segment | None:
+    """Return the first segment with a record younger than the limit, which is exclusive."""
+    return next((each for each in segments if each.largest_timestamp > limit_ms), None)
+
+
+def _earliest(segments: Sequence[Segment]) -> int | None:
+    stamps = (each.first_batch_timestamp for each in segments)
+    return min((stamp for stamp in stamps if stamp > 0), default=None)
+
+
+def _delay(segments: Sequence[Segment], limit_ms: int) -> int:
+    """Return how far the earliest dirty batch lies before the limit, 0 if it does not."""
+    if limit_ms <= 0:  # with the default lag no time is before it; spares reading the headers
+        return 0
+    earliest = _earliest(segments)
+    return 0 if earliest is None else max(0, limit_ms - earliest)
