@@ -72,6 +72,7 @@ crash: setup
 docs: setup
 	@$(BIN)/python -m config.documents
 	@$(BIN)/python -m broker.compatibility
+	@$(BIN)/python -m broker.metrics_page docs/metrics.md
 
 image-check: setup
 	@$(BIN)/python docker/check.py

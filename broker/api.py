@@ -49,6 +49,7 @@ APIS = (
     Api(1, "Fetch", range(4, 19), "fetch.handle"),
     Api(2, "ListOffsets", range(1, 12), "list_offsets.handle"),
     Api(3, "Metadata", range(14), "metadata.handle"),
+    Api(10, "FindCoordinator", range(7), "coordinators.find"),
     Api(18, "ApiVersions", range(5), "api_versions.handle"),
     Api(19, "CreateTopics", range(2, 8), "create_topics.handle"),
     Api(20, "DeleteTopics", range(1, 7), "delete_topics.handle"),

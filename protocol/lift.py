@@ -41,6 +41,11 @@ def _topics_by_name(values: dict[str, Any]) -> None:
     )
 
 
+def _one_coordinator(values: dict[str, Any]) -> None:
+    """FindCoordinator v0-v3: one key, which is a list from v4 on."""
+    values["coordinator_keys"] = (values["key"],)
+
+
 def _client_metrics_only(values: dict[str, Any]) -> None:
     """ListConfigResources v0 lists client metrics; from v1 on the request says what it wants."""
     values["resource_types"] = (_CLIENT_METRICS_RESOURCE,)
@@ -49,6 +54,7 @@ def _client_metrics_only(values: dict[str, Any]) -> None:
 _RESHAPED: Final[Mapping[int, tuple[int, Reshape]]] = MappingProxyType(
     {
         3: (1, _all_topics_if_none_named),
+        10: (4, _one_coordinator),
         20: (6, _topics_by_name),
         74: (1, _client_metrics_only),
     }

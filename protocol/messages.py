@@ -20,6 +20,7 @@ NEWEST: Final[Mapping[int, int]] = MappingProxyType(
     {
         2: 11,  # ListOffsets
         3: 13,  # Metadata
+        10: 6,  # FindCoordinator
         18: 4,  # ApiVersions
         19: 7,  # CreateTopics
         20: 6,  # DeleteTopics

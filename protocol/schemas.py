@@ -5,10 +5,11 @@ an array from the wire as an allocation, so that five bytes end the process (kio
 `protocol.request_reader` reads instead.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import cache
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_writer
@@ -20,6 +21,10 @@ EntityClass: TypeAlias = Any
 """The class of an entity: a frozen dataclass that knows its version and whether it is flexible."""
 
 Writer: TypeAlias = Callable[[Any, Entity], None]
+
+
+_FORMERLY_ONE: Final[Mapping[int, str]] = MappingProxyType({10: "coordinators"})
+"""API key to what the newest response lists and an old one has a single one of, field by field."""
 
 
 @cache
@@ -48,13 +53,17 @@ def lower_response(api_key: int, version: int, newest: int, entity: Entity) -> E
     if not _lost_fields(api_key, version, newest):
         return entity
     old_class = response_class(api_key, version)
-    return old_class(
-        **{field.name: getattr(entity, field.name, field.default) for field in fields(old_class)}
-    )
+    listed = _FORMERLY_ONE.get(api_key)
+    one = entity if listed is None else getattr(entity, listed)[0]
+    values = {}
+    for field in fields(old_class):
+        value = getattr(entity, field.name, field.default)
+        values[field.name] = getattr(one, field.name, value)
+    return old_class(**values)
 
 
 @cache
 def _lost_fields(api_key: int, version: int, newest: int) -> frozenset[str]:
-    """Return the fields of an old response that the newest lacks: Metadata v8-v10 has one."""
+    """Return the fields of an old response that the newest lacks: Metadata v8-v10 have one."""
     old, new = response_class(api_key, version), response_class(api_key, newest)
     return frozenset(field.name for field in fields(old)) - {field.name for field in fields(new)}

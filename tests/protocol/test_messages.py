@@ -140,7 +140,11 @@ def test_responses_of_every_version_from_the_newest(key: int, version: int, entr
     assert_same_where_both_have_it(entity, newest)
 
 
-@pytest.mark.parametrize(("key", "version"), VERSIONS)
+ONE_KEY_ONLY = {(10, version) for version in range(4)}
+"""FindCoordinator before version 4: one key is asked for, so one coordinator is answered."""
+
+
+@pytest.mark.parametrize(("key", "version"), sorted(set(VERSIONS) - ONE_KEY_ONLY))
 def test_the_smallest_response_of_every_version(key: int, version: int) -> None:
     """Schema defaults and empty arrays can be written in every version."""
     newest = smallest(load_response_schema(key, NEWEST[key]))
@@ -155,6 +159,25 @@ def test_the_versions_are_those_that_are_served() -> None:
     served = {(api.key, version) for api in APIS for version in api.versions if api.key > 1}
 
     assert served == set(VERSIONS)
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_one_coordinator_becomes_a_list_and_back(version: int) -> None:
+    """FindCoordinator v0-v3 ask for one key and read its coordinator at the top."""
+    old = example(load_request_schema(10, version), entries=1)
+    newest = example(load_response_schema(10, NEWEST[10]), seed=3, entries=1)
+
+    lifted = decode(10, version, encode(old))
+    body = body_of(encode_response(10, version, 77, newest), 10, version)
+
+    answer: Any = entity_reader(load_response_schema(10, version))(body, 0)[0]
+    assert lifted.coordinator_keys == (old.key,)
+    assert (answer.node_id, answer.host, answer.port, answer.error_code) == (
+        newest.coordinators[0].node_id,
+        newest.coordinators[0].host,
+        newest.coordinators[0].port,
+        newest.coordinators[0].error_code,
+    )
 
 
 @pytest.mark.parametrize("version", range(1, 6))

@@ -1,0 +1,55 @@
+"""FindCoordinator (10), versions 0-6: one node coordinates everything.
+
+v1 key types (KIP-98) · v4 several keys at once (KIP-699) · v5 retriable authorization errors ·
+v6 share groups (KIP-932), which are not served. Without it librdkafka takes a broker for one of
+before 0.8.2 and never compresses with lz4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kio.schema.errors import ErrorCode
+from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
+
+from protocol.errors import InvalidRequest
+from protocol.messages import NO_THROTTLE
+
+if TYPE_CHECKING:
+    from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
+
+    from broker.context import RequestContext
+
+_GROUP, _TRANSACTION = 0, 1
+
+
+def find(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    """Name this broker for every key, by the address that the client can reach it at."""
+    if request.key_type not in {_GROUP, _TRANSACTION}:
+        error = InvalidRequest(f"coordinators of type {request.key_type} are not served")
+        refused = [
+            Coordinator(
+                key=key,
+                node_id=-1,
+                host="",
+                port=-1,
+                error_code=error.code,
+                error_message=error.message,
+            )
+            for key in request.coordinator_keys
+        ]
+        return FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=tuple(refused))
+    host, port = context.advertised
+    node_id = context.rooms.identity.node_id
+    found = [
+        Coordinator(
+            key=key,
+            node_id=node_id,
+            host=host,
+            port=port,
+            error_code=ErrorCode.none,
+            error_message=None,
+        )
+        for key in request.coordinator_keys
+    ]
+    return FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=tuple(found))
