@@ -9,7 +9,7 @@ from tests.clients.conftest import NewTopic
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.client import CODECS, Codec
 from tests.support.clients.confluent import Confluent
-from tests.support.folders import batches
+from tests.support.folders import batches, codecs
 from tests.support.kafka import KafkaBroker, KafkaTools
 from tests.support.messages import sample
 
@@ -49,7 +49,7 @@ def test_console_producer_writes_what_console_consumer_reads(
 
     expected = [f"Offset:{n}\t{line}" for n, line in enumerate(lines)]
     assert [re.sub(r"CreateTime:\d+\t", "", line, count=1) for line in read] == expected
-    assert {batch.codec for batch in batches(broker.folder / f"{topic}-0")} == {codec}
+    assert codecs(broker.folder / f"{topic}-0") == {codec}
     assert {batch.producer_id >= 0 for batch in batches(broker.folder / f"{topic}-0")} == {True}
 
 

@@ -10,7 +10,7 @@ from tests.clients.conftest import NewTopic
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.client import CODECS, Codec
 from tests.support.clients.confluent import Confluent
-from tests.support.folders import batches
+from tests.support.folders import codecs
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import START, by_time, sample, stored
 from tests.support.missing import require
@@ -69,7 +69,7 @@ def test_lines_come_back_with_keys_and_headers(
 
     assert read.splitlines() == lines
     assert headers == "origin=test\n"
-    assert {batch.codec for batch in batches(broker.folder / f"{topic}-0")} == {codec}
+    assert codecs(broker.folder / f"{topic}-0") == {codec}
 
 
 @pytest.mark.parametrize("start", [0, 5, 17, -3])

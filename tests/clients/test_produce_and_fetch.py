@@ -7,7 +7,7 @@ from tests.support.broker import SiltstoneProcess
 from tests.support.clients.client import CODECS, Client, Codec
 from tests.support.clients.confluent import Confluent
 from tests.support.daemon import until
-from tests.support.folders import batches
+from tests.support.folders import batches, codecs
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import START, by_time, sample, stored
 
@@ -43,7 +43,7 @@ def test_records_come_back_as_they_were_sent(
     assert client.read(topic, 0, len(messages)) == stored(messages)
     written = batches(broker.folder / f"{topic}-0")
     assert len(written) > 2
-    assert {batch.codec for batch in written} == {codec}
+    assert codecs(broker.folder / f"{topic}-0") == {codec}
     assert {batch.producer_id >= 0 for batch in written} == {how["idempotent"]}
     assert sum(batch.records for batch in written) == len(messages)
 
@@ -146,7 +146,7 @@ def test_topic_codec_wins_over_the_producers(
     messages = sample(12)
     client.produce(topic, messages, codec="gzip")
 
-    assert {batch.codec for batch in batches(broker.folder / f"{topic}-0")} == {"zstd"}
+    assert codecs(broker.folder / f"{topic}-0") == {"zstd"}
     assert client.read(topic, 0, 12) == stored(messages)
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.client import CODECS
 from tests.support.clients.confluent import Confluent
-from tests.support.folders import batches
+from tests.support.folders import codecs
 from tests.support.kafka import KafkaBroker
 
 pytestmark = pytest.mark.client
@@ -118,7 +118,7 @@ def test_topic_alone_proves_the_head(broker: Broker, repository: Repository, cod
     assert written.returncode == 0, written.stderr
     assert proven.stderr == ""
     assert f"give the {files} files of {head}" in proven.stdout
-    assert codec in {batch.codec for batch in batches(broker.folder / f"{topic}-0")}
+    assert codec in codecs(broker.folder / f"{topic}-0")
 
 
 def test_a_missing_change_is_found(broker: Broker, repository: Repository) -> None:

@@ -19,11 +19,12 @@ def test_folders_have_had_a_life(lived_in: Broker) -> None:
     mixed, keyed, stamped, packed, limited, beheaded = partition_folders(lived_in)
 
     if isinstance(lived_in, SiltstoneProcess):
-        assert all(len(segments(folder)) > 2 for folder in (mixed, keyed, packed, beheaded))
+        assert all(len(segments(folder)) > 2 for folder in (mixed, keyed, stamped))
         assert segments(limited)[0].stem != "0" * 20
+        assert segments(beheaded)[0].stem in {"0" * 20, f"{300:020}"}
     assert {batch.codec for batch in batches(mixed)} == {"none", "gzip", "snappy", "lz4", "zstd"}
     assert {batch.codec for batch in batches(packed)} == {"zstd"}
-    assert len({batch.producer_id for batch in batches(stamped)}) > 5
+    assert len({batch.producer_id for batch in batches(stamped)}) > 3
     assert len({batch.leader_epoch for batch in batches(keyed)}) <= 2
     assert list(mixed.glob("*.snapshot"))
 
