@@ -29,7 +29,7 @@ TOPICS = {
     "keyed": {"cleanup.policy": "compact"},
     "stamped": {"message.timestamp.type": "LogAppendTime"},
     "packed": {"compression.type": "zstd"},
-    "limited": {"retention.bytes": "25000"},
+    "limited": {"retention.bytes": "10000"},
     "beheaded": {},
 }
 
@@ -119,4 +119,4 @@ def await_retention(client: Confluent, folder: Path) -> None:
             break
     else:
         raise TimeoutError(f"retention leaves {sorted(folder.iterdir())}")
-    assert sum(path.stat().st_size for path in segments(folder)) < 50_000
+    assert sum(path.stat().st_size for path in segments(folder)) < 30_000
