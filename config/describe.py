@@ -215,3 +215,34 @@ def _source(synonyms: tuple[Synonym, ...]) -> Source:
 def _where(layers: Layers, names: Iterable[str]) -> str:
     given = next((name for name in names if layers.value(name) is not None), None)
     return "default" if given is None else layers.where(given)
+
+
+class Place(NamedTuple):
+    """Where the value of a topic's setting comes from: by which name, and in words."""
+
+    name: str
+    source: Source
+    where: str
+
+
+def find_place(layers: Layers, overrides: Mapping[str, str], name: str) -> Place:
+    """Return where the value of one topic setting comes from; cheap."""
+    if name in overrides:
+        return Place(name, Source.TOPIC, "topic")
+    for synonym in TOPIC[name].synonyms:
+        if layers.value(synonym) is not None:
+            return Place(synonym, _source_of(layers, synonym), layers.where(synonym))
+    return Place(name, Source.DEFAULT, "default")
+
+
+def find_broker_place(layers: Layers, name: str) -> Place:
+    """Return where the value of a broker setting comes from."""
+    if layers.value(name) is None:
+        return Place(name, Source.DEFAULT, "default")
+    return Place(name, _source_of(layers, name), layers.where(name))
+
+
+def _source_of(layers: Layers, name: str) -> Source:
+    if name in layers.broker:
+        return Source.DYNAMIC_BROKER
+    return Source.DYNAMIC_DEFAULT if name in layers.cluster else Source.STATIC

@@ -1,6 +1,6 @@
 """What of a log is clean, cleanable and neither, and which log is cleaned next."""
 
-from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -15,47 +15,8 @@ from cleaner.selection import (
     is_worth_a_look,
     without_min_lag,
 )
-from config.topic import FOREVER, TopicConfig
-from storage.topic_partition import TopicPartition
-
-NOW = 1_700_000_000_000
-DAY = 86_400_000
-
-
-@dataclass
-class FakeSegment:
-    """A segment of ten offsets."""
-
-    base_offset: int
-    size: int = 100
-    largest_timestamp: int = NOW - DAY
-    first_batch_timestamp: int = NOW - DAY
-
-
-def snapshot(
-    *segments: FakeSegment,
-    checkpoint: int | None = None,
-    log_start_offset: int = 0,
-    last_stable_offset: int | None = None,
-    partition: int = 0,
-    **config: float,
-) -> LogSnapshot:
-    """Return a log of these segments, the last of which is the active one, ten offsets long."""
-    end_offset = segments[-1].base_offset + 10
-    return LogSnapshot(
-        topic_partition=TopicPartition("orders", partition),
-        config=TopicConfig(cleanup_policy=("compact",), **config),  # type: ignore[arg-type]
-        log_start_offset=log_start_offset,
-        log_end_offset=end_offset,
-        last_stable_offset=end_offset if last_stable_offset is None else last_stable_offset,
-        segments=segments,
-        checkpoint=checkpoint,
-    )
-
-
-def four(**fields: int) -> list[FakeSegment]:
-    """Return segments 0, 10, 20 and the active 30."""
-    return [FakeSegment(base, **fields) for base in (0, 10, 20, 30)]
+from config.topic import FOREVER
+from tests.support.cleaning import NOW, FakeSegment, four, snapshot
 
 
 def test_new_log_is_dirty_up_to_the_active_segment() -> None:
@@ -183,24 +144,14 @@ def test_segments_are_not_read_where_no_rule_asks() -> None:
     """With the default lags neither timestamps nor headers are looked at."""
 
     class Unread(FakeSegment):
-        @property
-        def largest_timestamp(self) -> int:  # type: ignore[override]
-            raise AssertionError
-
-        @largest_timestamp.setter
-        def largest_timestamp(self, value: int) -> None: ...
-
-        @property
-        def first_batch_timestamp(self) -> int:  # type: ignore[override]
-            raise AssertionError
-
-        @first_batch_timestamp.setter
-        def first_batch_timestamp(self, value: int) -> None: ...
+        def __getattribute__(self, name: str) -> Any:
+            assert not name.endswith("timestamp")
+            return super().__getattribute__(name)
 
     assert find_cleanable(snapshot(Unread(0), Unread(10)), NOW).is_eligible
 
 
-def filth(partition: int, checkpoint: int, **config: float) -> CleanableLog:
+def filth(partition: int, checkpoint: int, **config: Any) -> CleanableLog:
     """Return a log of ten segments that is clean up to a checkpoint."""
     segments = [FakeSegment(base) for base in range(0, 110, 10)]
     return find_cleanable(

@@ -1,0 +1,131 @@
+"""The answer to "why is this partition not being compacted", as a value and as JSON."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from cleaner.selection import CleanableLog
+from config.describe import Place
+from storage.topic_partition import TopicPartition
+
+
+class Rule(StrEnum):
+    """What decides whether a partition is cleaned next, or not."""
+
+    NOT_COMPACTED = "policy-not-compact"
+    CLEANER_OFF = "cleaner-off"
+    OFFLINE = "directory-offline"
+    PAUSED = "paused"
+    IN_PROGRESS = "in-progress"
+    ABORTING = "aborting"
+    FAILED = "failed"
+    REQUESTED = "requested"
+    MAP_TOO_SMALL = "map-too-small"
+    MAX_LAG = "max-lag"
+    RATIO_ABOVE = "ratio-above"
+    EMPTY = "empty"
+    ACTIVE_ONLY = "active-segment-only"
+    OPEN_TRANSACTION = "open-transaction"
+    YOUNG_SEGMENT = "young-segment"
+    RATIO_BELOW = "ratio-below"
+    TOMBSTONES_WAIT = "tombstones-wait"
+    ALL_CLEAN = "all-clean"
+
+
+class SettingUsed(NamedTuple):
+    """The setting that decides, its value, and where that comes from."""
+
+    name: str
+    value: str
+    place: Place
+
+    def __str__(self) -> str:
+        where = self.place.where
+        if self.place.name != self.name:
+            where = f"{self.place.name}, {where}"
+        return f"{self.name}={self.value} ({where})"
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that has neither been committed nor aborted."""
+
+    producer_id: int
+    first_offset: int
+
+
+class Finding(NamedTuple):
+    """The rule that decides, in a sentence, and what it looks at."""
+
+    rule: Rule
+    sentence: str
+    setting: SettingUsed | None = None
+    segment: int | None = None  # base offset
+    transaction: OpenTransaction | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """One partition; offsets and bytes are those of its `CleanableLog`, None if not compacted.
+
+    ``next_eligible_ms`` is when the cleaner may take it by itself, by time alone: in the past or
+    now if it may already, None if never.
+    """
+
+    topic_partition: TopicPartition
+    finding: Finding
+    is_eligible: bool
+    cleanable: CleanableLog | None
+    log_start_offset: int
+    last_stable_offset: int
+    log_end_offset: int
+    next_eligible_ms: int | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values, the decision first."""
+        finding = self.finding
+        answer: dict[str, Any] = {
+            "topic": self.topic_partition.topic,
+            "partition": self.topic_partition.partition,
+            "rule": finding.rule.value,
+            "eligible": self.is_eligible,
+            "because": finding.sentence,
+            "next_eligible_ms": self.next_eligible_ms,
+        }
+        if finding.setting is not None:
+            answer["setting"] = {
+                "name": finding.setting.name,
+                "value": finding.setting.value,
+                "source": finding.setting.place.source.name,
+                "set_as": finding.setting.place.name,
+                "where": finding.setting.place.where,
+            }
+        if finding.segment is not None:
+            answer["segment_base_offset"] = finding.segment
+        if finding.transaction is not None:
+            answer["transaction"] = finding.transaction._asdict()
+        answer |= {
+            "log_start_offset": self.log_start_offset,
+            "last_stable_offset": self.last_stable_offset,
+            "log_end_offset": self.log_end_offset,
+        }
+        if self.cleanable is not None:
+            answer |= {
+                "first_dirty_offset": self.cleanable.first_dirty_offset,
+                "first_uncleanable_offset": self.cleanable.first_uncleanable_offset,
+                "clean_bytes": self.cleanable.clean_bytes,
+                "cleanable_bytes": self.cleanable.cleanable_bytes,
+                "uncleanable_bytes": self.cleanable.uncleanable_bytes,
+                "dirty_ratio": round(self.cleanable.ratio, 6),
+                "min_cleanable_dirty_ratio": self.cleanable.threshold,
+                "max_lag_exceeded_ms": self.cleanable.delay_ms,
+            }
+        return answer
+
+
+def moment(time_ms: int) -> str:
+    """Return a time for a person: ``2026-11-21 16:00:59 UTC``."""
+    try:
+        return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError, OSError):
+        return f"{time_ms} ms"  # a record may say anything
