@@ -19,7 +19,8 @@ CONFIGS = "kafka.admin.ConfigCommand"
 SERVED = {
     "Produce": (0, 13), "Fetch": (4, 18), "ListOffsets": (1, 11), "Metadata": (0, 13),
     "FindCoordinator": (0, 6), "ApiVersions": (0, 4), "CreateTopics": (2, 7),
-    "DeleteTopics": (1, 6), "DeleteRecords": (0, 2), "InitProducerId": (0, 5), "OffsetForLeaderEpoch": (2, 4),
+    "DeleteTopics": (1, 6), "DeleteRecords": (0, 2), "InitProducerId": (0, 5),
+    "OffsetForLeaderEpoch": (2, 4),
     "DescribeConfigs": (1, 4), "AlterConfigs": (0, 2), "DescribeLogDirs": (1, 5),
     "CreatePartitions": (0, 3), "ElectLeaders": (0, 2), "IncrementalAlterConfigs": (0, 1),
     "AlterPartitionReassignments": (0, 1), "ListPartitionReassignments": (0, 0),
