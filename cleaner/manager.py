@@ -1,0 +1,294 @@
+"""Which log is cleaned next, and how far each is clean (Kafka: ``LogCleanerManager``).
+
+What is decided is in `cleaner.selection`, who may work on what in `cleaner.states`.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from cleaner import selection
+from cleaner.checkpoints import CleanerCheckpoints
+from cleaner.selection import CleanableLog, LogSnapshot
+from cleaner.set_aside import Failure, SetAside
+from cleaner.states import CleaningStates, State
+from storage.clock import Clock
+from storage.log import Log
+from storage.topic_partition import TopicPartition
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrabbedLog:
+    """A log that a cleaner thread has taken, and what of it is to be cleaned."""
+
+    log: Log
+    cleanable: CleanableLog
+    now_ms: int
+    is_requested: bool = False
+    is_forced: bool = False
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Return the partition."""
+        return self.log.topic_partition
+
+
+class LastSelection(NamedTuple):
+    """What the last look at all logs came to, for the gauges."""
+
+    now_ms: int
+    max_dirty_ratio: float
+    max_delay_ms: int
+
+
+class CleanerManager:
+    """States, checkpoints, failures and wishes of all partitions.
+
+    Any thread may call; the event loop only what says that it takes no lock. The lock is held for
+    memory and for the write of a checkpoint, never for other I/O; whoever holds a ``Log.lock``
+    does not take it. A log in progress has one owner, the thread that took it.
+
+    Checkpoints are written after the segments of a pass are in place. The rest is in memory only:
+    after a restart everything is tried again.
+    """
+
+    def __init__(
+        self,
+        logs: Mapping[TopicPartition, Log],
+        clock: Clock,
+        breathe: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._logs = logs  # LogManager's: read in one step only
+        self._clock = clock
+        self._breathe = breathe  # lets the event loop have the interpreter
+        self._lock = threading.Lock()
+        self.states = CleaningStates(self._lock)
+        self._set_aside = SetAside(clock)  # guarded by: _lock
+        self._requests: dict[TopicPartition, bool] = {}  # guarded by: _lock; is it forced
+        self._answers: dict[TopicPartition, CleanableLog] = {}  # likewise: nothing to clean
+        self._checkpoints = CleanerCheckpoints(())  # guarded by: _lock
+        self.last_selection = LastSelection(clock.now_ms(), 0.0, 0)
+
+    def load(self, directories: Iterable[Path]) -> None:
+        """Read the checkpoints of the log directories. Blocks; before the first selection."""
+        self._checkpoints = CleanerCheckpoints(directories)
+
+    def failure(self, topic_partition: TopicPartition) -> Failure | None:
+        """Return why the last pass failed, None if it did not. Takes no lock."""
+        return self._set_aside.failures.get(topic_partition)
+
+    def failures(self) -> dict[TopicPartition, Failure]:
+        """Return every partition whose last pass failed. Takes no lock."""
+        return dict(self._set_aside.failures)
+
+    def is_requested(self, topic_partition: TopicPartition) -> bool:
+        """Tell whether a pass was asked for that has not begun. Takes no lock."""
+        return topic_partition in self._requests
+
+    def snapshot(self, log: Log) -> LogSnapshot:
+        """Return a log as selection sees it. Takes no lock.
+
+        The segments come first: a batch in one that is closed has been taken note of by its
+        producer's state, so that its transaction is in the last stable offset read afterwards.
+        """
+        segments = log.segments
+        return LogSnapshot(
+            topic_partition=log.topic_partition,
+            config=log.config,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            last_stable_offset=log.last_stable_offset,
+            segments=segments,
+            checkpoint=self._checkpoints.get(log.directory.path, log.topic_partition),
+        )
+
+    def compacted_logs(self) -> Iterator[Log]:
+        """Yield the logs that the cleaner is responsible for, as of now. Takes no lock."""
+        for log in list(self._logs.values()):
+            if log.config.is_compacted and log.directory.failure is None:
+                yield log
+                self._breathe()
+
+    def grab_filthiest(self) -> GrabbedLog | None:
+        """Take the log that needs it most: who asked comes first, then the greatest ratio.
+
+        None if there is none. A log whose state cannot be read is set aside.
+        """
+        now_ms = self._clock.now_ms()
+        requested = self._grab_requested(now_ms)
+        if requested is not None:
+            return requested
+        found = dict(self._look(now_ms))
+        self.last_selection = LastSelection(
+            now_ms,
+            max((each.ratio for each in found.values()), default=0.0),
+            max((each.delay_ms for each in found.values()), default=0),
+        )
+        self._correct(found)
+        while (best := selection.choose(found.values())) is not None:
+            log = next(log for log, each in found.items() if each is best)
+            if self._take(log, best):
+                return GrabbedLog(log=log, cleanable=best, now_ms=now_ms)
+            del found[log]
+        return None
+
+    def take(self, log: Log) -> bool:
+        """Take a log for something else than a pass, such as retention; false if it has a state."""
+        with self._lock:
+            return self._is_current(log) and self.states.take(log.topic_partition)
+
+    def release(self, log: Log) -> None:
+        """End what `take` or `grab_filthiest` began; nothing has changed."""
+        with self._lock:
+            self.states.release(log.topic_partition)
+
+    def done(self, work: GrabbedLog, end_offset: int) -> None:
+        """End a pass: the log is clean up to ``end_offset``, exclusive. Blocks.
+
+        A pass that was aborted at the last moment leaves the checkpoint where it was.
+
+        Raises:
+            OSError: The checkpoint could not be written; call `fail`.
+        """
+        topic_partition = work.topic_partition
+        with self._lock:
+            if self.states.get(topic_partition) is State.IN_PROGRESS:
+                self._checkpoints.update(
+                    work.log.directory.path, {topic_partition: end_offset}, self._logs
+                )
+            self._set_aside.forget(topic_partition)
+            self.states.release(topic_partition)
+
+    def fail(self, log: Log, error: Exception) -> Failure:
+        """End what `take` or `grab_filthiest` began and has failed: the log is set aside."""
+        with self._lock:
+            failure = self._set_aside.add(log.topic_partition, error)
+            self.states.release(log.topic_partition)
+        return failure
+
+    def set_aside(self, log: Log, error: Exception) -> None:
+        """Leave a log alone for a while that could not even be looked at."""
+        with self._lock:
+            failure = self._set_aside.add(log.topic_partition, error)
+        _logger.warning(
+            "log cannot be looked at and is set aside partition=%s seconds=%d",
+            log.topic_partition,
+            (failure.retry_ms - failure.last_ms) // 1000,
+            exc_info=error,
+        )
+
+    def request(self, topic_partition: TopicPartition, *, is_forced: bool = False) -> None:
+        """Ask for a pass now, whatever the ratio; forced, whatever ``min.compaction.lag.ms``."""
+        with self._lock:
+            self._requests[topic_partition] = is_forced
+            self._set_aside.take_back(topic_partition)
+
+    def take_back(self, topic_partition: TopicPartition) -> None:
+        """Try a partition again that was set aside: its settings have changed."""
+        with self._lock:
+            self._set_aside.take_back(topic_partition)
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """Forget a partition that was deleted; its log must be gone from the manager. Blocks.
+
+        Raises:
+            OSError: The checkpoint still has it; the next write leaves it out.
+        """
+        with self._lock:
+            self.states.forget(topic_partition)
+            self._set_aside.forget(topic_partition)
+            self._requests.pop(topic_partition, None)
+            self._checkpoints.remove(topic_partition)
+
+    def _grab_requested(self, now_ms: int) -> GrabbedLog | None:
+        for topic_partition, is_forced in list(self._requests.items()):
+            log = self._logs.get(topic_partition)
+            if log is not None and self.states.get(topic_partition) is not State.NONE:
+                continue  # later, when its state has ended
+            with self._lock:
+                self._requests.pop(topic_partition, None)
+            if log is None or not log.config.is_compacted:
+                continue
+            snapshot = self.snapshot(log)
+            if is_forced:
+                snapshot = selection.without_min_lag(snapshot)
+            cleanable = self._find_cleanable(log, snapshot, now_ms)
+            if cleanable is None or not cleanable.cleanable_bytes:
+                continue
+            self._correct({log: cleanable})
+            if self._take(log, cleanable):
+                return GrabbedLog(
+                    log=log,
+                    cleanable=cleanable,
+                    now_ms=now_ms,
+                    is_requested=True,
+                    is_forced=is_forced,
+                )
+        return None
+
+    def _look(self, now_ms: int) -> Iterator[tuple[Log, CleanableLog]]:
+        """Yield the logs that have something to clean, or to correct."""
+        for log in self.compacted_logs():
+            topic_partition = log.topic_partition
+            if self._set_aside.holds(topic_partition):
+                continue
+            if self.states.get(topic_partition) is not State.NONE:
+                continue
+            snapshot = self.snapshot(log)
+            if not selection.is_worth_a_look(snapshot):
+                continue
+            cleanable = self._find_cleanable(log, snapshot, now_ms)
+            if cleanable is not None and (
+                cleanable.clean_bytes + cleanable.cleanable_bytes or cleanable.correction
+            ):
+                yield log, cleanable
+
+    def _find_cleanable(self, log: Log, snapshot: LogSnapshot, now_ms: int) -> CleanableLog | None:
+        try:
+            return selection.find_cleanable(snapshot, now_ms)
+        except Exception as error:  # noqa: BLE001  # one log must not stop the others
+            self.set_aside(log, error)
+            return None
+
+    def _correct(self, found: Mapping[Log, CleanableLog]) -> None:
+        """Write the checkpoints anew that lay outside of their logs (KAFKA-6266)."""
+        by_directory: dict[Path, dict[TopicPartition, int]] = {}
+        for log, each in found.items():
+            if each.correction is not None:
+                offsets = by_directory.setdefault(log.directory.path, {})
+                offsets[log.topic_partition] = each.first_dirty_offset
+        for directory, offsets in by_directory.items():
+            try:
+                with self._lock:
+                    self._checkpoints.update(directory, offsets, self._logs)
+            except OSError as error:
+                _logger.warning(
+                    "cleaner checkpoint cannot be corrected directory=%s error=%s",
+                    directory,
+                    error,
+                )
+
+    def _take(self, log: Log, cleanable: CleanableLog) -> bool:
+        """Take a log unless that changed on which the choice was based."""
+        topic_partition = log.topic_partition
+        with self._lock:
+            if not self._is_current(log) or not self.states.take(topic_partition):
+                return False
+        # Whoever changes the policy looks for a state afterwards: one of the two sees the other.
+        if log.config.is_compacted and self._starts_at(log, cleanable):
+            return True
+        self.release(log)
+        return False
+
+    def _starts_at(self, log: Log, cleanable: CleanableLog) -> bool:
+        """Tell whether no other thread has cleaned the log since it was looked at."""
+        checkpoint = self._checkpoints.get(log.directory.path, log.topic_partition)
+        return checkpoint in {None, cleanable.first_dirty_offset}
+
+    def _is_current(self, log: Log) -> bool:
+        return self._logs.get(log.topic_partition) is log

@@ -1,0 +1,36 @@
+"""What the cleaner threads obey of the broker's settings (Kafka: ``CleanerConfig``)."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from config.server import ServerConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerSettings:
+    """Effective values; ``threads`` is 0 where ``log.cleaner.enable`` is false.
+
+    Map and buffers are what one thread gets of what is set for all of them.
+    """
+
+    threads: int
+    dedupe_buffer_bytes: int
+    load_factor: float
+    io_buffer_bytes: int
+    bytes_per_second: float
+    backoff_seconds: float
+
+    @classmethod
+    def of(cls, server: ServerConfig) -> Self:
+        """Return what these settings of the broker come to."""
+        threads = server.log_cleaner_threads if server.log_cleaner_enable else 0
+        share = max(1, threads)
+        return cls(
+            threads=threads,
+            # Kafka's map is one Java array per thread, which ends at 2 GiB.
+            dedupe_buffer_bytes=min(server.log_cleaner_dedupe_buffer_size // share, (1 << 31) - 1),
+            load_factor=server.log_cleaner_io_buffer_load_factor,
+            io_buffer_bytes=server.log_cleaner_io_buffer_size // share,
+            bytes_per_second=server.log_cleaner_io_max_bytes_per_second,
+            backoff_seconds=server.log_cleaner_backoff_ms / 1000,
+        )
