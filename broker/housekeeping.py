@@ -19,6 +19,8 @@ from storage.manager import LogManager
 SLICE_SECONDS = 0.001
 DELETION_SECONDS = 0.5
 """How often it is looked whether a delayed deletion is due."""
+DIRECTORY_SECONDS = 1.0
+"""How soon it is noticed that a full disk has room again, or that a log directory is gone."""
 LONGEST_FLUSH_PAUSE_MS = 1000
 SHORTEST_PAUSE_MS = 20
 """A setting of 0 must not keep the loop busy."""
@@ -87,6 +89,7 @@ class Housekeeping:
             ),
             ("flush.ms", self.flush_old, lambda: self._flush_pause_ms, 0),
             ("deletions", self.run_deletions, lambda: DELETION_SECONDS * 1000, 0),
+            ("directories", self.check_directories, lambda: DIRECTORY_SECONDS * 1000, 0),
         ]
 
     async def _repeat(
@@ -169,6 +172,11 @@ class Housekeeping:
     def checkpoint_high_watermarks(self) -> Iterator[None]:
         """Have the high watermarks written."""
         self._logs.checkpoint_high_watermarks()
+        yield
+
+    def check_directories(self) -> Iterator[None]:
+        """Have the log directories looked at."""
+        self._logs.check_directories()
         yield
 
     def run_deletions(self) -> Iterator[None]:

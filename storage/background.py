@@ -59,9 +59,8 @@ class Background:
         """Wait until all that was submitted before this call is done. Blocks."""
         done = threading.Event()
         self.submit("drain", done.set)
-        while not done.wait(0.2):
-            if not self.alive:
-                return
+        while self.alive and not done.wait(0.2):
+            continue
 
     def close(self, timeout: float = 30.0) -> bool:
         """Work the queue off and end the thread; true if it ended in ``timeout`` seconds. Blocks.

@@ -9,6 +9,7 @@ here opens ``.lock``.
 import fcntl
 import os
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 from storage import files
@@ -54,7 +55,8 @@ class DirectoryLock:
         """Delete the file and let the lock go. Idempotent."""
         if self._fd < 0:
             return
-        files.unlink(self._path)
+        with suppress(OSError):  # it is the lock that counts, and that goes with the descriptor
+            files.unlink(self._path)
         os.close(self._fd)
         self._fd = -1
         _held.discard(self._key)

@@ -1,20 +1,17 @@
 """Names of the files, and the only place that creates, renames, fsyncs and unlinks them.
 
-Whatever has to survive a crash goes through these functions, so a test can record or break their
-order. A file changes its content under its name only by `replace_file`: temporary file, fsync,
-rename, fsync of the directory (KAFKA-16541, KAFKA-3968).
+Whatever has to survive a crash goes through these functions, and they go through ``os`` alone: a
+test that puts another object in its place here records their order, or has the Nth call of a kind
+fail (`tests.support.faults`). A file changes its content under its name only by `replace_file`:
+temporary file, fsync, rename, fsync of the directory (KAFKA-16541, KAFKA-3968).
 """
 
 import errno
 import os
 import shutil
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
-
-from protocol.errors import KafkaStorageError
 
 LOG = ".log"
 INDEX = ".index"
@@ -39,9 +36,17 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
+FSYNC_FAILED = ".siltstone-fsync-failed"
+ROOM = ".siltstone-room"
 
 _FILE_MODE = 0o644
 _FALLOCATE_KEEP_SIZE = 1
+_CHUNK = 1 << 20
+_ROOM_CHUNK = 1 << 16
+
+
+class FsyncFailed(OSError):  # noqa: N818  # what happened, in two words
+    """An fsync failed: nobody knows what of the file is on the disk, and no later fsync tells."""
 
 
 class SegmentName(NamedTuple):
@@ -72,7 +77,8 @@ def parse_name(name: str) -> SegmentName | None:
 
 def create_folder(path: Path) -> None:
     """Create a folder and make its name durable; one that exists is fine."""
-    path.mkdir(exist_ok=True)
+    with suppress(FileExistsError):
+        os.mkdir(path)  # noqa: PTH102  # all changes of the disk go through os
     fsync_directory(path.parent)
 
 
@@ -87,6 +93,12 @@ def find_size(path: str) -> int | None:
         return os.stat(path).st_size  # noqa: PTH116  # a Path costs more than the call
     except FileNotFoundError:
         return None
+
+
+def find_identity(path: Path) -> tuple[int, int]:
+    """Return device and inode of a file or folder."""
+    found = os.stat(path)  # noqa: PTH116  # as above
+    return found.st_dev, found.st_ino
 
 
 def open_file(path: Path | str, *, write: bool = False, create: bool = False) -> int:
@@ -130,8 +142,15 @@ def preallocate(fd: int, size: int) -> None:
 
 
 def fsync(fd: int) -> None:
-    """Wait until an open file's bytes and size are on the disk."""
-    os.fsync(fd)
+    """Wait until an open file's bytes and size are on the disk.
+
+    Raises:
+        FsyncFailed: They may never be, whatever a later call says.
+    """
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        raise FsyncFailed(error.errno, f"fsync failed: {error.strerror}") from error
 
 
 def fsync_directory(path: Path) -> None:
@@ -141,19 +160,20 @@ def fsync_directory(path: Path) -> None:
     except FileNotFoundError:
         return  # renamed or deleted meanwhile: whoever did that fsyncs (KAFKA-15391)
     try:
-        os.fsync(fd)
+        fsync(fd)
     finally:
         os.close(fd)
 
 
 def rename(old: Path, new: Path) -> None:
     """Rename a file or folder, replacing a file of that name; the caller fsyncs the directory."""
-    old.rename(new)
+    os.rename(old, new)  # noqa: PTH104  # all changes of the disk go through os
 
 
 def unlink(path: Path) -> None:
     """Delete a file; one that is gone already is fine (KAFKA-6624)."""
-    path.unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        os.unlink(path)  # noqa: PTH108  # all changes of the disk go through os
 
 
 def remove_folder(path: Path) -> None:
@@ -166,9 +186,14 @@ def remove_folder(path: Path) -> None:
     fsync_directory(path.parent)
 
 
+def deleted_name(path: Path) -> Path:
+    """Return the name under which the next start deletes a file."""
+    return path.with_name(path.name + DELETED)
+
+
 def mark_deleted(path: Path) -> Path:
     """Rename a file so that the next start deletes it; return its new name; missing is fine."""
-    marked = path.with_name(path.name + DELETED)
+    marked = deleted_name(path)
     with suppress(FileNotFoundError):  # whoever deleted it first did what was wanted
         rename(path, marked)
     return marked
@@ -183,44 +208,61 @@ def replace_file(path: Path, data: bytes, *, durable: bool = True) -> None:
     temporary = path.with_name(path.name + TEMPORARY)
     fd = create_file(temporary)
     try:
-        write_all(fd, data, 0)
-        if durable:
-            fsync(fd)
-    finally:
-        os.close(fd)
-    rename(temporary, path)
+        try:
+            write_all(fd, data, 0)
+            if durable:
+                fsync(fd)
+        finally:
+            os.close(fd)
+        rename(temporary, path)
+    except OSError:
+        with suppress(OSError):  # half a file takes room on a full disk
+            unlink(temporary)
+        raise
     if durable:
         fsync_directory(path.parent)
 
 
-class translate_os_errors:  # noqa: N801  # reads as what it does in a with statement
-    """Raise `KafkaStorageError` from any OSError of the block.
+def write_again(path: Path) -> None:
+    """Write all bytes of a file once more in their place, and wait for the disk. Blocks.
 
-    ``on_failure`` hears of the error first: it marks the log directory offline. A class and not a
-    generator: it stands on the way of each append and costs a third of one.
+    After a failed fsync the kernel may hold pages that it takes for written although the disk lacks
+    them. Written again they are sure to go there, and what it has dropped already was read from
+    the disk for that, so that whoever scans the file knows.
+
+    Raises:
+        FsyncFailed: The disk still does not take them.
     """
+    fd = open_file(path, write=True)
+    try:
+        position = 0
+        while data := os.pread(fd, _CHUNK, position):
+            write_all(fd, data, position)
+            position += len(data)
+        fsync(fd)
+    finally:
+        os.close(fd)
 
-    __slots__ = ("_directory", "_on_failure")
 
-    def __init__(
-        self, directory: Path, on_failure: Callable[[OSError], object] | None = None
-    ) -> None:
-        self._directory = directory
-        self._on_failure = on_failure
+def note_failed_fsync(directory: Path) -> None:
+    """Leave a mark for the next start, as far as the disk takes one."""
+    with suppress(OSError):
+        os.close(create_file(directory / FSYNC_FAILED))
+        fsync_directory(directory)
 
-    def __enter__(self) -> None:
-        """Do nothing: only the way out matters."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Translate the error, if it is one of the disk."""
-        if isinstance(error, OSError):
-            if self._on_failure is not None:
-                self._on_failure(error)
-            raise KafkaStorageError(
-                f"{self._directory} failed: {error}; check the disk and restart the broker"
-            ) from error
+def try_room(directory: Path, size: int) -> None:
+    """Write a file of ``size`` bytes, which no file system can store in fewer, and delete it.
+
+    Raises:
+        OSError: The directory does not take it.
+    """
+    path = directory / ROOM
+    data = os.urandom(_ROOM_CHUNK)
+    fd = create_file(path)
+    try:
+        for position in range(0, size, _ROOM_CHUNK):
+            write_all(fd, data, position)
+    finally:
+        os.close(fd)
+        unlink(path)

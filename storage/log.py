@@ -8,12 +8,15 @@ the background thread or called from an io thread. What retention deletes is dec
 
 import logging
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol.errors import OffsetOutOfRange, PolicyViolation
+from protocol.errors import KafkaError, OffsetOutOfRange, PolicyViolation
 from protocol.records.batch import CONTROL
-from storage import files
+from storage.dropped_segments import DroppedSegments
 from storage.log_reader import LogReader
 from storage.log_view import find_index
 from storage.markers import read_marker
@@ -108,15 +111,16 @@ class Log(ReadableLog):
         """Stamp a validated batch with its offsets and write it, as far as the page cache.
 
         The order is Kafka's: roll, producer check, write, end offset, producer state. If the
-        write fails the segment is cut back, the directory goes offline and the log is as it was.
+        write fails the segment is cut back, the directory refuses writes for as long as
+        `LogDirectory` says, and the log is as it was.
 
         Raises:
             OutOfOrderSequence: Or another refusal of `ProducerStateManager.check`.
-            KafkaStorageError: The directory failed, now or before.
+            KafkaStorageError: The directory refuses writes, now or since an earlier failure.
         """
         size = batch.size
         with self.lock:
-            if self._closed or self.directory.failure is not None:
+            if self._closed or self.directory.refusal is not None:
                 raise self._refusal()
             base_offset = self.log_end_offset
             last_offset = base_offset + batch.last_offset_delta
@@ -187,9 +191,13 @@ class Log(ReadableLog):
         if marker is None:
             return
         aborted = self.producers.update_marker(batch, marker, base_offset)
-        if aborted is not None:
-            with self._translated():
-                segment.append_aborted(aborted)
+        if aborted is None:
+            return
+        try:
+            segment.append_aborted(aborted)
+        except OSError as error:
+            # The marker is in the log already: only recovery can make the index complete.
+            raise self.directory.fail(error, for_good=True) from error
 
     def roll(self) -> None:
         """Start a new segment at the log end offset, unless the active one is empty."""
@@ -218,7 +226,7 @@ class Log(ReadableLog):
             if self._abandoned:
                 return
             if snapshot is not None:
-                with self._translated():
+                with self._writing():
                     snapshot.write(fsync=True)
             self.flush(end_offset)
 
@@ -262,29 +270,29 @@ class Log(ReadableLog):
     def apply_retention(self, now_ms: int) -> int:
         """Delete the oldest segments that retention dooms, and return how many.
 
-        If all go, the log rolls first, so that an empty segment at the log end offset stays. The
-        files get their suffix in the background and are unlinked after ``file.delete.delay.ms``;
-        a start in between finds them by the suffix, or loads them once more and deletes them
-        again.
+        If all go, the log rolls first, so that an empty segment at the log end offset stays; while
+        the disk takes no writes the active segment stays instead. A full disk does not keep the
+        others: this is what makes room.
+
+        Raises:
+            KafkaStorageError: The segments can not be read.
         """
         if self._closed or self.directory.failure is not None:
             return 0
-        try:
+        with self._reading():
             doomed = find_doomed(
                 self.segments,
                 self.config,
                 now_ms=now_ms,
                 log_start_offset=self.log_start_offset,
             )
-            if not doomed:
+        count = sum(each.segments for each in doomed)
+        with self.lock:
+            if count == len(self.segments) and not self._roll_if_possible():
+                count -= 1
+            if not count:
                 return 0
-            count = sum(each.segments for each in doomed)
-            with self.lock:
-                if count == len(self.segments):
-                    self._roll()
-                gone = self._drop(count)
-        except OSError as error:
-            raise self.directory.fail(error) from error
+            gone = self._drop(count)
         _logger.info(
             "segments deleted partition=%s count=%d bytes=%d log_start_offset=%d reason=%r",
             self.topic_partition,
@@ -295,6 +303,17 @@ class Log(ReadableLog):
         )
         return count
 
+    def _roll_if_possible(self) -> bool:
+        """Roll, unless the disk takes no writes; the caller holds the lock."""
+        if self.directory.refusal is not None:
+            return False
+        try:
+            self._roll()
+        except OSError as error:
+            self.directory.fail(error)
+            return False
+        return True
+
     def _drop(self, count: int) -> tuple[LogSegment, ...]:
         """Take the oldest segments out of the view; the caller holds the lock."""
         end_offset, segments, end_position = self._view
@@ -304,25 +323,15 @@ class Log(ReadableLog):
         self._view = (end_offset, kept, end_position)
         self._reader = LogReader()
         self.size -= sum(segment.size for segment in gone)
-        snapshots = [self.producers.mark_snapshot_deleted(each.base_offset) for each in gone]
-        delay_ms = self.config.file_delete_delay_ms
-
-        def unlink() -> None:
-            with self._translated():
-                for segment in gone:
-                    segment.unlink()
-                for path in snapshots:
-                    if path is not None:
-                        files.unlink(path)
-
-        def rename() -> None:
-            if self._abandoned:
-                return
-            with self._translated():
-                for segment in gone:
-                    segment.change_suffix(files.DELETED)
-            self._services.deletions.schedule(delay_ms, unlink)
-
+        snapshots = [self.producers.forget_snapshot(each.base_offset) for each in gone]
+        dropped = DroppedSegments(
+            gone,
+            [path for path in snapshots if path is not None],
+            self.directory,
+            self._services,
+            lambda: self._abandoned,
+        )
+        rename = partial(dropped.rename, self.config.file_delete_delay_ms)
         self._services.background.submit("renaming of deleted segments", rename)
         return gone
 
@@ -334,7 +343,7 @@ class Log(ReadableLog):
         def trim() -> None:
             if self._abandoned:
                 return
-            with self._translated():
+            with self._writing():
                 self.epochs.truncate_start(offset)
 
         self._services.background.submit("trimming of leader epochs", trim)
@@ -343,10 +352,14 @@ class Log(ReadableLog):
         """Wait until all below ``upto`` (exclusive; all there is) is on the disk. Blocks.
 
         The recovery point moves afterwards. May be called by several threads at a time.
+
+        Raises:
+            KafkaStorageError: It may not be on the disk.
         """
-        if self.directory.failure is not None:
-            raise self._refusal()
         with self._flush_lock:
+            if self.directory.failure is not None:
+                # Whoever waited for a flush that failed would see the next one succeed.
+                raise self.directory.refuse()
             end_offset, segments, _ = self._view
             target = end_offset if upto is None else min(upto, end_offset)
             self.last_flush_ms = self._services.clock.now_ms()
@@ -355,10 +368,11 @@ class Log(ReadableLog):
             first = find_index(segments, self.recovery_point)
             began = self._services.clock.monotonic()
             try:
-                with self._translated():
+                with self._writing():
                     for segment in segments[first:]:
                         if segment.base_offset < target:
                             segment.flush()
+                    segments[-1].check_present()
             finally:
                 self._services.flush_stats.add(self._services.clock.monotonic() - began)
             with self.lock:
@@ -366,7 +380,7 @@ class Log(ReadableLog):
 
     def assign_topic_id(self, topic_id: "uuid.UUID") -> None:
         """Write the topic's id into ``partition.metadata``. Blocks."""
-        with self._translated():
+        with self._writing():
             PartitionMetadata(topic_id=topic_id).write(self.path)
         self.topic_id = topic_id
 
@@ -397,8 +411,8 @@ class Log(ReadableLog):
             if end_offset > self.log_start_offset:
                 snapshot = self.producers.capture(end_offset)
         if self.directory.failure is not None:
-            raise self._refusal()
-        with self._translated():
+            raise self.directory.refuse()
+        with self._writing():
             if end_offset > self.recovery_point:
                 segments[-1].seal()
             self.flush()
@@ -419,5 +433,19 @@ class Log(ReadableLog):
 
     def write_epochs(self) -> None:
         """Write the leader epochs into their file. Blocks."""
-        with self._translated():
+        with self._writing():
             self.epochs.flush()
+
+    def _refusal(self) -> KafkaError:
+        return self._absence() if self._closed else self.directory.refuse()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Have the directory refuse writes after an OSError, unless the folder was taken away."""
+        try:
+            yield
+        except FileNotFoundError as error:  # KAFKA-15391
+            if not self._abandoned:
+                raise self.directory.fail(error) from error
+        except OSError as error:
+            raise self.directory.fail(error) from error

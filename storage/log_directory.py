@@ -1,16 +1,31 @@
-"""The log directories: whose they are, who may write there, and whether their disks work."""
+"""One log directory: whether another broker has it, and whether its disk takes writes."""
 
+import errno
 import logging
 import os
-from collections.abc import Iterable, Sequence
+import threading
 from pathlib import Path
+from typing import Final
 
 from protocol.errors import KafkaStorageError
-from protocol.names import random_id, uuid_text
-from storage import clean_shutdown
-from storage.checkpoint import MalformedCheckpoint
+from storage import files
 from storage.directory_lock import DirectoryLock, DirectoryLocked
-from storage.meta_properties import MetaProperties
+from storage.files import FsyncFailed
+
+ROOM_BYTES: Final = 1 << 20
+"""What must fit into a directory that was full before it takes writes again: the largest batch."""
+
+CALM_CHECKS: Final = 3
+"""Checks without another refusal after which the log says that a directory takes writes again."""
+
+_REMEDIES: Final = {
+    errno.ENOSPC: "make room on the disk",
+    errno.EDQUOT: "raise the quota or make room",
+    errno.EROFS: "mount the file system for writing",
+    errno.EMFILE: "raise the limit of open files of the process",
+    errno.ENFILE: "raise the limit of open files of the machine",
+    errno.ENOMEM: "free memory",
+}
 
 _logger = logging.getLogger(__name__)
 
@@ -22,37 +37,115 @@ class LogDirError(Exception):
 class LogDirectory:
     """One entry of ``log.dirs``, from locking to unlocking it.
 
-    The first OSError of one of its logs takes it offline until the next start: its logs answer
-    `KafkaStorageError`, those of other directories go on (KAFKA-17356). Whoever meets the error
-    calls `fail`, from any thread.
+    Whoever meets an OSError while writing calls `fail`, from any thread. What can pass by itself (a
+    full disk, a read-only mount, no descriptors left) refuses writes until `check` finds that they
+    work; nothing was lost by it. Anything else refuses them until the next start. That holds above
+    all for a failed fsync: the kernel may have dropped the pages that it could not write, and calls
+    the next fsync a success, so the first answer is the only one to believe.
+
+    Reading never asks: what can be read is served, and one unreadable segment stops nobody who
+    reads another. Directories do not share their fate (KAFKA-17356).
     """
 
-    __slots__ = ("_lock", "directory_id", "failure", "path", "was_clean")
+    __slots__ = (
+        "_announced",
+        "_calm_checks",
+        "_identity",
+        "_lock",
+        "_reported",
+        "_state",
+        "directory_id",
+        "failure",
+        "must_rewrite",
+        "path",
+        "refusal",
+        "was_clean",
+    )
 
     def __init__(self, path: Path, directory_id: str = "", *, was_clean: bool = False) -> None:
         self.path = path  # constant after init
         self.directory_id = directory_id  # constant once the directories are open
         self.was_clean = was_clean  # likewise: whether the last stop left its mark
-        self.failure: str | None = None  # written once, by any thread
+        self.must_rewrite = False  # likewise: whether an fsync failed during the last run
+        self.refusal: str | None = None  # why writes are refused, for now or for good; any thread
+        self.failure: str | None = None  # why they are refused until the next start; written once
         self._lock = DirectoryLock(path)
+        self._identity: tuple[int, int] | None = None  # device and inode
+        self._state = threading.Lock()  # held for a few instructions
+        self._announced = False  # guarded by: _state; that the log has told of a refusal
+        self._calm_checks = 0  # likewise
+        self._reported: set[str] = set()  # what was told once, by any thread
 
-    def fail(self, error: OSError) -> KafkaStorageError:
-        """Take the directory offline and return what the caller raises from ``error``."""
-        if self.failure is None:
-            self.failure = str(error)
+    def fail(self, error: OSError, *, for_good: bool = False) -> KafkaStorageError:
+        """Refuse writes and return what the caller raises; until when, the error says.
+
+        ``for_good``: until the next start, whatever the error.
+        """
+        passes = not for_good and not isinstance(error, FsyncFailed)
+        remedy = _REMEDIES.get(error.errno or 0) if passes else None
+        with self._state:
+            is_news = self.failure is None and (remedy is None or not self._announced)
+            self.refusal = str(error) if self.failure is None else self.failure
+            self._calm_checks = 0
+            if remedy is None:
+                self.failure = self.refusal
+            self._announced = True
+        if is_news and remedy is not None:
             _logger.error(
-                "log directory is offline: check the disk and restart the broker "
-                "directory=%s error=%s",
+                "log directory takes no writes for now, reads go on: %s directory=%s error=%s",
+                remedy,
                 self.path,
                 error,
             )
-        return self.offline_error()
+        elif is_news:
+            _logger.error(
+                "log directory is offline for writes, reads go on: check the disk and restart the "
+                "broker directory=%s error=%s",
+                self.path,
+                error,
+            )
+            if isinstance(error, FsyncFailed):
+                files.note_failed_fsync(self.path)
+        return self.refuse()
 
-    def offline_error(self) -> KafkaStorageError:
-        """Return the refusal that everything in this directory gets."""
-        return KafkaStorageError(
-            f"log directory {self.path} is offline ({self.failure}): check the disk and restart"
-        )
+    def refuse(self) -> KafkaStorageError:
+        """Return the refusal that every write to this directory gets."""
+        if self.failure is not None:
+            return KafkaStorageError(
+                f"log directory {self.path} is offline ({self.failure}): check the disk and restart"
+            )
+        return KafkaStorageError(f"log directory {self.path} takes no writes now ({self.refusal})")
+
+    def report_once(self, sentence: str) -> None:
+        """Log a sentence on something unreadable, the first time only."""
+        if sentence not in self._reported:
+            self._reported.add(sentence)
+            _logger.error("%s", sentence)
+
+    def check(self) -> None:
+        """Notice that the directory is gone, or that it takes writes again. Blocks.
+
+        Kafka keeps a full directory offline until it is restarted; there is no need to.
+        """
+        if self.failure is not None:
+            return
+        refused = self.refusal is not None
+        try:
+            self._check_identity()
+            if refused:
+                files.try_room(self.path, ROOM_BYTES)
+        except OSError as error:
+            self.fail(error)
+            return
+        with self._state:
+            if refused and self.failure is None:
+                self.refusal = None
+            self._calm_checks += 1
+            is_calm = self._announced and self.refusal is None and self._calm_checks > CALM_CHECKS
+            if is_calm:
+                self._announced = False
+        if is_calm:
+            _logger.info("log directory takes writes again directory=%s", self.path)
 
     def acquire(self) -> None:
         """Create the directory if only itself is missing, and lock it. Blocks.
@@ -71,6 +164,7 @@ class LogDirectory:
                     "to or choose another log.dirs"
                 )
             self._lock.acquire()
+            self._identity = files.find_identity(self.path)
         except FileNotFoundError as error:
             raise LogDirError(
                 f"log directory {self.path} does not exist and neither does the folder it would be "
@@ -92,99 +186,11 @@ class LogDirectory:
         """Let another broker have the directory. Idempotent."""
         self._lock.release()
 
+    def _check_identity(self) -> None:
+        """Tell a directory that was moved, deleted or unmounted from ours.
 
-def open_directories(
-    paths: Sequence[Path], node_id: int, now_ms: int
-) -> tuple[tuple[LogDirectory, ...], str]:
-    """Lock the directories, and return them with the id of the cluster that they belong to. Blocks.
-
-    A directory without ``meta.properties`` is new and joins the others. The clean-shutdown marks
-    are taken last, when nothing can refuse the start any more.
-
-    Raises:
-        LogDirError: With a line for every fault; then nothing is locked.
-    """
-    directories = tuple(LogDirectory(path) for path in paths)
-    try:
-        _report(_faults(directories))
-        known = _read_identities(directories)
-        cluster_id = _agree(known, node_id)
-        for directory in directories:
-            _identify(directory, known.get(directory.path), cluster_id, node_id, now_ms)
-    except LogDirError:
-        for directory in directories:
-            directory.release()
-        raise
-    return directories, cluster_id
-
-
-def _faults(directories: Iterable[LogDirectory]) -> list[str]:
-    faults = []
-    for directory in directories:
-        try:
-            directory.acquire()
-        except LogDirError as error:
-            faults.append(str(error))
-    return faults
-
-
-def _report(faults: list[str]) -> None:
-    if faults:
-        raise LogDirError("\n".join(faults))
-
-
-def _read_identities(directories: Iterable[LogDirectory]) -> dict[Path, MetaProperties]:
-    found: dict[Path, MetaProperties] = {}
-    faults = []
-    for directory in directories:
-        try:
-            properties = MetaProperties.read(directory.path)
-        except (MalformedCheckpoint, OSError) as error:
-            faults.append(f"{error}; restore the file or choose another log.dirs")
-        else:
-            if properties is not None:
-                found[directory.path] = properties
-    _report(faults)
-    return found
-
-
-def _agree(known: dict[Path, MetaProperties], node_id: int) -> str:
-    """Return the cluster id that all directories name, a new one if there is none yet."""
-    _report(
-        [
-            f"log directory {path} belongs to node.id={properties.node_id}, not to {node_id}; set "
-            "node.id to that or choose another log.dirs"
-            for path, properties in known.items()
-            if properties.node_id != node_id
-        ]
-    )
-    clusters = {properties.cluster_id: path for path, properties in known.items()}
-    if len(clusters) > 1:
-        listing = ", ".join(f"{path} has {cluster}" for cluster, path in sorted(clusters.items()))
-        raise LogDirError(
-            f"log directories belong to different clusters: {listing}; take those of others out of "
-            "log.dirs"
-        )
-    return next(iter(clusters), None) or uuid_text(random_id())
-
-
-def _identify(
-    directory: LogDirectory,
-    properties: MetaProperties | None,
-    cluster_id: str,
-    node_id: int,
-    now_ms: int,
-) -> None:
-    """Give the directory its ids, writing them if they are new, and take its mark."""
-    try:
-        if properties is None or not properties.directory_id:
-            properties = MetaProperties(
-                cluster_id=cluster_id, node_id=node_id, directory_id=uuid_text(random_id())
-            )
-            properties.write(directory.path, now_ms)
-        directory.was_clean = clean_shutdown.take(directory.path)
-    except OSError as error:
-        raise LogDirError(
-            f"log directory {directory.path} can not be written ({error}); check the disk"
-        ) from error
-    directory.directory_id = properties.directory_id
+        Raises:
+            OSError: It is not there, or another one is.
+        """
+        if self._identity is not None and files.find_identity(self.path) != self._identity:
+            raise OSError(errno.ESTALE, "another folder is there now", str(self.path))

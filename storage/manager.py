@@ -6,7 +6,6 @@ partition. Stop in the order that makes the marks true: logs, checkpoints, marks
 """
 
 import logging
-import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,8 +24,10 @@ from storage.deletion import DelayedDeletions
 from storage.flush_stats import FlushStats
 from storage.log import Log
 from storage.log_checkpoints import LogCheckpoints
-from storage.log_directory import LogDirectory, open_directories
+from storage.log_directories import forget_failed_fsyncs, open_directories
+from storage.log_directory import LogDirectory
 from storage.log_services import LogServices
+from storage.placement import Placement
 from storage.recovery import PartitionFolder, create_partition
 from storage.topic_partition import FolderState, TopicPartition, folder_name
 
@@ -61,10 +62,10 @@ class LogManager:
         self._server = server
         self._config_for = config_for
         self._clock = clock
-        self._lock = threading.Lock()
-        self._placed: dict[Path, int] = {}  # partitions per directory; guarded by: _lock
+        self._placement = Placement()
         self._checkpoints: dict[Path, LogCheckpoints] = {}  # constant after load
         self._loaded = False
+        self._directories_checked = True  # false while the background has it to do
 
     def open(self) -> None:
         """Lock the directories and read whose they are; quick. Blocks.
@@ -94,7 +95,7 @@ class LogManager:
             recovery_points = checkpoints.read_recovery_points()
             log_starts = checkpoints.read_log_starts()
             here = [each for each in found.live.values() if each.directory is directory]
-            self._placed[directory.path] = len(here)
+            self._placement.add(directory, len(here))
             folders += [
                 self._describe(
                     each.topic_partition,
@@ -110,6 +111,7 @@ class LogManager:
             now_ms=self._clock.now_ms(),
         ):
             self.logs[loaded.folder.topic_partition] = Log(loaded, self._services)
+        forget_failed_fsyncs(self.directories)
         for path in found.doomed:
             self._schedule_removal(path)
         self._loaded = True
@@ -147,11 +149,13 @@ class LogManager:
         """Create a partition in the directory that has the fewest. Blocks: io thread.
 
         Raises:
-            KafkaStorageError: No directory works, or the chosen one failed just now.
+            KafkaStorageError: No directory works, or the chosen one failed just now; then nothing
+            is left of the partition, as far as the disk allows.
         """
-        directory = self._place()
+        directory = self._placement.choose(self.directories)
         folder = replace(self._describe(topic_partition, directory), config=config)
         if folder.path.exists():
+            self._placement.add(directory, -1)
             raise KafkaStorageError(
                 f"partition {topic_partition} can not be created: {folder.path} exists; "
                 "move it away"
@@ -159,11 +163,21 @@ class LogManager:
         try:
             loaded = create_partition(folder, topic_id, self._clock.now_ms())
         except OSError as error:
+            self._undo_create(folder)
             raise directory.fail(error) from error
         log = Log(loaded, self._services)
         self.background.submit("leader epochs", log.write_epochs)
         self.logs[topic_partition] = log
         return log
+
+    def _undo_create(self, folder: PartitionFolder) -> None:
+        self._placement.add(folder.directory, -1)
+        try:
+            files.remove_folder(folder.path)
+        except OSError as error:
+            _logger.warning(
+                "half a partition is left: delete the folder folder=%s error=%s", folder.path, error
+            )
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Take a partition away: its folder is renamed now and removed after the delay. Blocks.
@@ -179,8 +193,7 @@ class LogManager:
         new = old.with_name(folder_name(topic_partition, FolderState.DELETE, random_id()))
         log.abandon(new)
         self.background.drain()  # nothing that was begun may meet a new folder of this name
-        with self._lock:
-            self._placed[log.directory.path] -= 1
+        self._placement.add(log.directory, -1)
         try:
             files.rename(old, new)
             files.fsync_directory(old.parent)
@@ -207,6 +220,19 @@ class LogManager:
         for directory, logs in self._by_directory():
             write = self._checkpoints[directory.path].write_high_watermarks
             self._write_later(directory, partial(write, log_checkpoints.high_watermarks(logs)))
+
+    def check_directories(self) -> None:
+        """Have the background look which directories are gone, or take writes again."""
+        if self._directories_checked:
+            self._directories_checked = False
+            self.background.submit("directory check", self._check_directories)
+
+    def _check_directories(self) -> None:
+        try:
+            for directory in self.directories:
+                directory.check()
+        finally:
+            self._directories_checked = True
 
     def close(self, *, clean: bool = True) -> None:
         """Close every log, write the checkpoints and the marks. Blocks; idempotent.
@@ -267,16 +293,6 @@ class LogManager:
     def _schedule_removal(self, path: Path) -> None:
         delay_ms = self._server.topic_defaults.file_delete_delay_ms
         self.deletions.schedule(delay_ms, partial(files.remove_folder, path))
-
-    def _place(self) -> LogDirectory:
-        """Choose the directory for a new partition: of those that work, the one with the fewest."""
-        with self._lock:
-            working = [each for each in self.directories if each.failure is None]
-            if not working:
-                raise KafkaStorageError("no log directory works: check the disks and restart")
-            directory = min(working, key=lambda each: self._placed[each.path])
-            self._placed[directory.path] += 1
-            return directory
 
     def _describe(
         self,

@@ -256,12 +256,12 @@ class ProducerStateManager:
             if snapshot < offset:
                 self._delete_snapshot(snapshot)
 
-    def mark_snapshot_deleted(self, offset: int) -> Path | None:
-        """Rename a snapshot to ``.deleted`` and return the new name; None if there is none."""
+    def forget_snapshot(self, offset: int) -> Path | None:
+        """Return the file of a snapshot, which is the caller's to delete; None if there is none."""
         if offset not in self._snapshots:
             return None
         self._snapshots.remove(offset)
-        return files.mark_deleted(self._snapshot_path(offset))
+        return self._snapshot_path(offset)
 
     def relocate(self, directory: Path) -> None:
         """Follow the folder that was renamed."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from protocol.errors import KafkaError, NotLeaderOrFollower, OffsetOutOfRange
+from protocol.errors import CorruptMessage, KafkaStorageError, NotLeaderOrFollower, OffsetOutOfRange
 from storage import timestamp_lookup
 from storage.log_reader import LogRead, LogReader
 from storage.log_view import LogView, find_index
@@ -84,10 +84,11 @@ class ReadableLog:
 
         Raises:
             OffsetOutOfRange: ``offset`` is below the log start offset or above the log end offset.
-            KafkaStorageError: The directory failed, now or before.
+            KafkaStorageError: The files there can not be read.
+            CorruptMessage: They hold no batch there.
         """
-        if self._closed or self.directory.failure is not None:
-            raise self._refusal()
+        if self._closed:
+            raise self._absence()
         view = self._view
         if not self.log_start_offset <= offset <= view[0]:
             raise OffsetOutOfRange(
@@ -97,16 +98,16 @@ class ReadableLog:
         try:
             return self._reader.read(view, offset, max_bytes, upto, at_least_one)
         except OSError as error:
-            raise self.directory.fail(error) from error
+            raise self._unreadable(error) from error
+        except CorruptMessage as error:
+            raise self._damaged(error) from error
 
     def available_bytes(self, offset: int, upto: int) -> int:
         """Return the bytes that a read of ``offset`` could come to, over all segments."""
-        if self._closed or self.directory.failure is not None:
-            raise self._refusal()
-        try:
+        if self._closed:
+            raise self._absence()
+        with self._reading():
             return self._reader.available_bytes(self._view, offset, upto)
-        except OSError as error:
-            raise self.directory.fail(error) from error
 
     def aborted_transactions(self, offset: int, next_offset: int) -> list[tuple[int, int]]:
         """Return producer id and first offset of each aborted transaction in a range.
@@ -117,22 +118,23 @@ class ReadableLog:
         """
         segments = self._view[1]
         aborted: list[tuple[int, int]] = []
-        for segment in segments[find_index(segments, offset) :]:
-            found, complete = segment.aborted_transactions(offset, next_offset)
-            aborted += [(each.producer_id, each.first_offset) for each in found]
-            if complete:
-                break
+        with self._reading():
+            for segment in segments[find_index(segments, offset) :]:
+                found, complete = segment.aborted_transactions(offset, next_offset)
+                aborted += [(each.producer_id, each.first_offset) for each in found]
+                if complete:
+                    break
         return aborted
 
     def find_offset_by_timestamp(self, timestamp: int, upto: int) -> TimestampedOffset | None:
         """Return the first record below ``upto`` from this time on. Blocks: io thread."""
-        with self._translated():
+        with self._reading():
             found = timestamp_lookup.find_at_or_after(self._view, timestamp, self.log_start_offset)
         return found if found is not None and found.offset < upto else None
 
     def find_max_timestamp(self, upto: int) -> TimestampedOffset | None:
         """Return the first record of the greatest timestamp, if below ``upto``. Blocks."""
-        with self._translated():
+        with self._reading():
             found = timestamp_lookup.find_max(self._view)
         return found if found is not None and found.offset < upto else None
 
@@ -144,20 +146,27 @@ class ReadableLog:
         """Return the last epoch up to ``epoch`` and the offset after it; (-1, -1): undefined."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
-    def _refusal(self) -> KafkaError:
-        if self.directory.failure is not None:
-            return self.directory.offline_error()
+    def _absence(self) -> NotLeaderOrFollower:
         return NotLeaderOrFollower(
             f"{self.topic_partition} is not here: deleted, or the broker stops"
         )
 
+    def _unreadable(self, error: OSError) -> KafkaStorageError:
+        """Return the refusal of this read; whoever reads elsewhere, or writes, goes on."""
+        sentence = f"files of {self.topic_partition} can not be read: {error}; check the disk"
+        self.directory.report_once(sentence)
+        return KafkaStorageError(sentence)
+
+    def _damaged(self, error: CorruptMessage) -> CorruptMessage:
+        sentence = f"{self.topic_partition} is damaged: {error.message}"
+        self.directory.report_once(sentence)
+        return CorruptMessage(sentence)
+
     @contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Take the directory offline on an OSError, unless the folder was only renamed."""
+    def _reading(self) -> Iterator[None]:
         try:
             yield
-        except FileNotFoundError as error:  # KAFKA-15391
-            if not self._closed:
-                raise self.directory.fail(error) from error
         except OSError as error:
-            raise self.directory.fail(error) from error
+            raise self._unreadable(error) from error
+        except CorruptMessage as error:
+            raise self._damaged(error) from error

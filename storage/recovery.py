@@ -229,6 +229,8 @@ class _Loading:
             segment = self.segments[index]
             bytes_cut = segment.recover(producers, self.epochs)
             self._note_cut(segment, bytes_cut)
+            if self.folder.directory.must_rewrite:
+                files.write_again(segment.log_path)
             if bytes_cut:
                 self._drop_from(index + 1, "it follows damaged bytes")
                 break

@@ -96,10 +96,12 @@ class LogSegment(ReadableSegment):
         segment.unlink()
         for kind in (files.LOG, files.INDEX, files.TIME_INDEX):
             fd = files.create_file(segment.path(kind))
-            if kind == files.LOG and config.preallocate:
-                files.preallocate(fd, config.segment_bytes)
-                segment._preallocated = True
-            os.close(fd)
+            try:
+                if kind == files.LOG and config.preallocate:
+                    files.preallocate(fd, config.segment_bytes)
+                    segment._preallocated = True
+            finally:
+                os.close(fd)
         segment._max_timestamp = NO_TIMESTAMP
         segment._has_aborted = False
         segment._names_unsynced = True

@@ -1,6 +1,8 @@
 """The four files of a segment: where they are, opening them to read, renaming and deleting them."""
 
+import errno
 import logging
+import os
 from pathlib import Path
 
 from storage import files
@@ -74,7 +76,7 @@ class SegmentFiles:
             try:
                 files.rename(old, new)
             except FileNotFoundError:
-                if kind == files.LOG:
+                if kind == files.LOG and files.find_size(str(new)) is None:
                     _logger.warning("segment is gone before it was renamed file=%s", old)
         self.suffix = suffix
 
@@ -83,10 +85,23 @@ class SegmentFiles:
         self.directory = directory
 
     def unlink(self) -> None:
-        """Delete the files; those that are gone already are fine. Slices on their way out go on."""
+        """Delete the files; those that are gone already are fine. Slices on their way out go on.
+
+        Files that were to be renamed, and only in part were, go under both names.
+        """
         for kind in files.SEGMENT_KINDS:
             self.forget(kind)
-            files.unlink(self.path(kind))
+            for suffix in {self.suffix, self._moving_to}:
+                files.unlink(Path(self._path_text(kind, suffix)))
+
+    def check_present(self) -> None:
+        """Notice that somebody took the files away while we have them open.
+
+        Raises:
+            FileNotFoundError: The ``.log`` is not there.
+        """
+        if self.find_size(files.LOG) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.log_path))
 
     def find_size(self, kind: str) -> int | None:
         """Return the bytes of a file, None if there is none."""

@@ -1,36 +1,16 @@
 """Names of files, and the order in which changes reach the disk."""
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from protocol.errors import KafkaStorageError
 from storage import files
+from tests.support.faults import Disk
 
 
-@pytest.fixture
-def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Record what happens to the disk, in order."""
-    events: list[str] = []
-    really_fsync, really_rename = os.fsync, Path.rename
-
-    def fsync(fd: int) -> None:
-        events.append(f"fsync {Path(f'/proc/self/fd/{fd}').readlink().name}")
-        really_fsync(fd)
-
-    def rename(old: Path, new: Path) -> Path:
-        events.append(f"rename {old.name} {Path(new).name}")
-        return really_rename(old, new)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(Path, "rename", rename)
-    return events
-
-
-def test_file_is_replaced_in_the_order_that_survives_a_crash(
-    tmp_path: Path, order: list[str]
-) -> None:
+def test_file_is_replaced_in_the_order_that_survives_a_crash(tmp_path: Path, disk: Disk) -> None:
     """Temporary file, fsync, rename, fsync of the folder: old or new, never half (KAFKA-16541)."""
     path = tmp_path / "x"
     path.write_bytes(b"old")
@@ -38,15 +18,30 @@ def test_file_is_replaced_in_the_order_that_survives_a_crash(
     files.replace_file(path, b"new")
 
     assert path.read_bytes() == b"new"
-    assert order == ["fsync x.tmp", "rename x.tmp x", f"fsync {tmp_path.name}"]
+    names = disk.names("fsync", "rename")
+    assert names == ["fsync x.tmp", "rename x.tmp", f"fsync {tmp_path.name}"]
     assert [each.name for each in tmp_path.iterdir()] == ["x"]
 
 
-def test_new_folder_is_made_durable(tmp_path: Path, order: list[str]) -> None:
+@pytest.mark.parametrize("call", ["create", "pwrite", "fsync", "rename"])
+def test_file_that_cannot_be_replaced_stays(tmp_path: Path, disk: Disk, call: str) -> None:
+    """The old content is there, and nothing else takes room."""
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+    disk.fail(call, errno.ENOSPC)
+
+    with pytest.raises(OSError, match="No space left"):
+        files.replace_file(path, b"new")
+
+    assert path.read_bytes() == b"old"
+    assert [each.name for each in tmp_path.iterdir()] == ["x"]
+
+
+def test_new_folder_is_made_durable(tmp_path: Path, disk: Disk) -> None:
     """The name of a new folder is fsynced in its parent (KAFKA-3968)."""
     files.create_folder(tmp_path / "orders-0")
 
-    assert order == [f"fsync {tmp_path.name}"]
+    assert disk.names("fsync") == [f"fsync {tmp_path.name}"]
 
 
 @pytest.mark.parametrize(
@@ -105,25 +100,3 @@ def test_folder_is_removed_with_all_in_it(tmp_path: Path) -> None:
     files.remove_folder(folder)
 
     assert not folder.exists()
-
-
-def test_disk_errors_become_storage_errors(tmp_path: Path) -> None:
-    """An OSError names the directory, comes from its cause and is reported first."""
-    heard: list[OSError] = []
-    error = OSError(5, "Input/output error")
-
-    with (
-        pytest.raises(KafkaStorageError, match="Input/output error") as caught,
-        files.translate_os_errors(tmp_path, heard.append),
-    ):
-        raise error
-
-    assert caught.value.__cause__ is error
-    assert heard == [error]
-    assert str(tmp_path) in caught.value.message
-
-
-def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
-    """Only faults of the disk take a directory offline."""
-    with pytest.raises(KeyError), files.translate_os_errors(tmp_path):
-        raise KeyError

@@ -1,13 +1,12 @@
 """Appending to a log: offsets, rolls, producers, failures, flushes."""
 
 import errno
-import os
 from pathlib import Path
 
 import pytest
 
 from config.topic import TopicConfig
-from protocol.errors import KafkaStorageError, NotLeaderOrFollower, OutOfOrderSequence
+from protocol.errors import NotLeaderOrFollower, OutOfOrderSequence
 from protocol.records.batch import BatchHeader, has_valid_crc
 from protocol.records.build import ABORT, build_marker
 from storage.producer_state import Origin
@@ -169,66 +168,6 @@ def test_expired_producers_are_forgotten(tmp_path: Path) -> None:
 
 def _fail(*_: object) -> int:
     raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def test_a_failed_write_leaves_the_log_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The producer sees a storage error, the directory is offline, nothing counts as written."""
-    folder = LogFolder(tmp_path)
-    folder.append()
-    size = folder.log.size
-    monkeypatch.setattr("storage.segment._pwrite", _fail)
-
-    with pytest.raises(KafkaStorageError, match="No space left"):
-        folder.append(producer_id=7, producer_epoch=0, base_sequence=0)
-
-    assert (folder.log.log_end_offset, folder.log.size) == (1, size)
-    assert folder.log.segments[-1].log_path.stat().st_size == size
-    assert not folder.log.producers.producers
-    assert folder.directory.failure is not None
-    with pytest.raises(KafkaStorageError):
-        folder.log.read(0, 100, 1)
-    with pytest.raises(KafkaStorageError):
-        folder.log.close()
-
-
-def test_a_short_write_is_finished_or_cut_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """When the disk takes half a batch and then nothing, no half batch stays."""
-    folder = LogFolder(tmp_path)
-    folder.append()
-    size = folder.log.size
-    pwrite = os.pwrite
-
-    def half(fd: int, data: memoryview, position: int) -> int:
-        return pwrite(fd, data[: len(data) // 2], position)
-
-    monkeypatch.setattr("storage.segment._pwrite", half)
-    monkeypatch.setattr("storage.files.os.pwrite", _fail)
-
-    with pytest.raises(KafkaStorageError):
-        folder.append()
-
-    assert folder.log.segments[-1].log_path.stat().st_size == size
-
-
-def test_a_failed_fsync_takes_the_directory_offline(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After an fsync error nobody knows what is on the disk: the recovery point stays."""
-    folder = LogFolder(tmp_path)
-    folder.append()
-    folder.log.roll()
-    monkeypatch.setattr("storage.files.fsync", _fail)
-
-    folder.services.background.close()
-
-    assert folder.directory.failure is not None
-    assert folder.log.recovery_point == 0
-    with pytest.raises(KafkaStorageError):
-        folder.append()
 
 
 def test_flush_due_follows_flush_messages(tmp_path: Path) -> None:

@@ -287,7 +287,7 @@ def test_no_directory_left(tmp_path: Path) -> None:
     with _running(tmp_path) as manager:
         manager.directories[0].fail(OSError("I/O error"))
 
-        with pytest.raises(KafkaStorageError, match="no log directory works"):
+        with pytest.raises(KafkaStorageError, match="is offline"):
             manager.create(ORDERS, TOPIC_ID, TopicConfig())
 
 
@@ -304,7 +304,8 @@ def test_a_second_broker_is_refused(tmp_path: Path) -> None:
     with _running(tmp_path):
         script = (
             "import sys; from pathlib import Path;"
-            "from storage.log_directory import LogDirError, open_directories\n"
+            "from storage.log_directories import open_directories\n"
+            "from storage.log_directory import LogDirError\n"
             "try: open_directories([Path(sys.argv[1])], 1, 0)\n"
             "except LogDirError as error: print(error)"
         )

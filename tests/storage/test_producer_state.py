@@ -395,14 +395,14 @@ class TestSnapshots:
         assert list(partition.producers.snapshots) == [10]
 
     def test_snapshots_of_deleted_segments(self, partition: Partition, tmp_path: Path) -> None:
-        """They are renamed like the segment's files, and are gone for us."""
+        """They are gone for us; whoever deletes the segment's files deletes them too."""
         for offset in (10, 20, 30):
             partition.producers.take_snapshot(offset)
 
-        marked = partition.producers.mark_snapshot_deleted(10)
-        assert marked == tmp_path / "00000000000000000010.snapshot.deleted"
-        assert marked.exists()
-        assert partition.producers.mark_snapshot_deleted(11) is None
+        path = partition.producers.forget_snapshot(10)
+        assert path == tmp_path / "00000000000000000010.snapshot"
+        assert path.exists()
+        assert partition.producers.forget_snapshot(11) is None
         partition.producers.delete_snapshots_before(30)
         assert partition.producers.snapshots == (30,)
 

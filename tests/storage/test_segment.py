@@ -288,7 +288,7 @@ class TestFlushing:
 
         written.flush()
 
-        assert synced == [".log", ".index", ".timeindex"]
+        assert synced == [".log", ".index", ".timeindex", ""]
 
     def test_room_is_reserved_and_given_back(self, tmp_path: Path) -> None:
         """preallocate=true takes the blocks of a whole segment; the file is as long as its data."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from config.topic import TopicConfig
 from protocol.records.batch import BatchHeader
+from storage import files
 from storage.background import Background
 from storage.deletion import DelayedDeletions
 from storage.log import AppendResult, Log
@@ -104,6 +105,13 @@ class LogFolder:
         self.services.deletions.run_due()
         self.settle()
 
+    def pass_time_despite_failures(self, milliseconds: int = 60_000) -> None:
+        """Let time pass and delayed deletions happen, though background work failed before."""
+        self.services.background.close()
+        self.clock.advance(milliseconds)
+        self.services.deletions.run_due()
+        self.services.background.close()
+
     def close(self) -> None:
         """Stop cleanly, with what the checkpoints would say."""
         self.log.close()
@@ -118,6 +126,8 @@ class LogFolder:
     def reopen(self, *, is_clean: bool = False) -> Log:
         """Open the folder again: after a crash, or after `close` if ``is_clean``."""
         self.services = self._new_services()
+        self.directory = LogDirectory(self.directory.path)
+        self.directory.must_rewrite = (self.directory.path / files.FSYNC_FAILED).exists()
         loaded = load_partition(self._folder(is_clean=is_clean), self.clock.now_ms())
         self.log = Log(loaded, self.services)
         return self.log

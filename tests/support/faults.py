@@ -1,0 +1,127 @@
+"""A disk that fails when a test says so: stands in the place of ``os`` in the storage modules.
+
+Threads of the broker under test call it too. Every other name of ``os`` is the real one.
+"""
+
+import errno
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import storage.manager
+import storage.segment
+
+BY_DESCRIPTOR = frozenset({"pwrite", "fsync", "ftruncate", "pread", "preadv", "fstat"})
+BY_PATH = frozenset({"open", "create", "rename", "unlink", "mkdir", "stat"})
+WRITES = ("pwrite", "create", "mkdir")
+"""What a full disk refuses; names that are there can still be renamed and unlinked."""
+
+ALWAYS = sys.maxsize
+
+
+@dataclass(slots=True)
+class Fault:
+    """Calls of one kind that fail: ``times`` of them after the first ``after``.
+
+    ``path`` is a part of the name that they must have. ``short``: a write that takes half of its
+    bytes instead, without an error. ``seconds`` passes before, without the GIL; with ``error`` 0
+    nothing else happens.
+    """
+
+    call: str
+    error: int = errno.EIO
+    path: str = ""
+    after: int = 0
+    times: int = ALWAYS
+    short: bool = False
+    seconds: float = 0.0
+    hits: int = 0
+
+    def strikes(self, call: str, path: str) -> bool:
+        """Tell whether this is one of the calls, and count it."""
+        if call != self.call or self.path not in path:
+            return False
+        self.hits += 1
+        return self.after < self.hits <= self.after + self.times
+
+
+@dataclass(slots=True)
+class Disk:
+    """The plan, and what has been called: pairs of a kind and a path."""
+
+    faults: list[Fault] = field(default_factory=list)
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    _left_out: set[str] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def fail(self, call: str, error: int = errno.EIO, path: str = "", **more: Any) -> Fault:
+        """Have calls fail from now on."""
+        fault = Fault(call, error, path, **more)
+        self.faults.append(fault)
+        return fault
+
+    def fill(self, error: int = errno.ENOSPC, path: str = "") -> None:
+        """Have no room for anything new."""
+        for call in WRITES:
+            self.fail(call, error, path)
+
+    def mend(self) -> None:
+        """Fail no more."""
+        self.faults.clear()
+
+    def leave_out(self, *calls: str) -> None:
+        """Have calls succeed without being made: for tests that make thousands of fsyncs."""
+        self._left_out.update(calls)
+
+    def names(self, *kinds: str) -> list[str]:
+        """Return the calls of some kinds as "kind name", in order."""
+        return [f"{kind} {Path(path).name}" for kind, path in self.calls if kind in kinds]
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(os, name)
+        if name in BY_DESCRIPTOR or name in BY_PATH:
+            return self._wrap(name, real)
+        return real
+
+    def _wrap(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(target: Any, *rest: Any, **named: Any) -> Any:
+            if name in BY_DESCRIPTOR:
+                path = str(Path(f"/proc/self/fd/{target}").readlink()).removesuffix(" (deleted)")
+            else:
+                path = os.fspath(target)
+            kind = "create" if name == "open" and rest[0] & os.O_CREAT else name
+            fault = self._strike(kind, path)
+            if fault is None:
+                return None if name in self._left_out else real(target, *rest, **named)
+            if fault.seconds:
+                time.sleep(fault.seconds)
+            if fault.short:
+                return real(target, memoryview(rest[0])[: len(rest[0]) // 2], *rest[1:])
+            if fault.error:
+                raise OSError(fault.error, os.strerror(fault.error), path)
+            return real(target, *rest, **named)
+
+        return call
+
+    def _strike(self, kind: str, path: str) -> Fault | None:
+        with self._lock:
+            self.calls.append((kind, path))
+            return next((fault for fault in self.faults if fault.strikes(kind, path)), None)
+
+
+def install(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    """Put a disk without faults under all of storage."""
+    assert storage.manager  # imports the rest, so that all of it is found here
+    disk = Disk()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("storage.") and getattr(module, "os", None) is os:
+            monkeypatch.setattr(module, "os", disk)
+    monkeypatch.setattr(storage.segment, "_pwrite", disk.pwrite)
+    return disk
