@@ -23,7 +23,7 @@ from storage.markers import read_marker
 from storage.partition_metadata import PartitionMetadata
 from storage.producer_state import Origin
 from storage.readable_log import ReadableLog
-from storage.retention import find_doomed
+from storage.retention import Doomed, find_doomed
 from storage.segment import LogSegment
 
 if TYPE_CHECKING:
@@ -272,22 +272,17 @@ class Log(ReadableLog):
 
         If all go, the log rolls first, so that an empty segment at the log end offset stays; while
         the disk takes no writes the active segment stays instead. A full disk does not keep the
-        others: this is what makes room.
+        others: this is what makes room. For the event loop, and for a cleaner thread that has taken
+        the log: it decides again under the lock, since a batch may have come meanwhile.
 
         Raises:
             KafkaStorageError: The segments can not be read.
         """
-        if self._closed or self.directory.failure is not None:
+        if self._closed or self.directory.failure is not None or not self._find_doomed(now_ms):
             return 0
-        with self._reading():
-            doomed = find_doomed(
-                self.segments,
-                self.config,
-                now_ms=now_ms,
-                log_start_offset=self.log_start_offset,
-            )
-        count = sum(each.segments for each in doomed)
         with self.lock:
+            doomed = self._find_doomed(now_ms)
+            count = sum(each.segments for each in doomed)
             if count == len(self.segments) and not self._roll_if_possible():
                 count -= 1
             if not count:
@@ -302,6 +297,16 @@ class Log(ReadableLog):
             ", ".join(each.reason for each in doomed),
         )
         return count
+
+    def _find_doomed(self, now_ms: int) -> list[Doomed]:
+        """Return what retention dooms now; the first time it may read bytes of the segments."""
+        with self._reading():
+            return find_doomed(
+                self.segments,
+                self.config,
+                now_ms=now_ms,
+                log_start_offset=self.log_start_offset,
+            )
 
     def _roll_if_possible(self) -> bool:
         """Roll, unless the disk takes no writes; the caller holds the lock."""

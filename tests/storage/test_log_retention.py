@@ -1,12 +1,15 @@
 """Deleting from a log: retention, DeleteRecords, files and their delay."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from config.topic import TopicConfig
 from protocol.errors import OffsetOutOfRange, PolicyViolation
+from storage import log as log_module
 from storage.log import HIGH_WATERMARK
+from storage.retention import Doomed
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.invariants import check_folder, check_log
 from tests.support.logs import LogFolder, bytes_of, offsets_in
@@ -54,6 +57,28 @@ def test_old_segments_go(folder: LogFolder) -> None:
     with pytest.raises(OffsetOutOfRange):
         folder.log.read(1, 100, 5)
     check_log(folder.log)
+
+
+def test_a_batch_that_comes_meanwhile_stays(
+    folder: LogFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cleaner thread may be about to delete the active segment when a new batch reaches it."""
+    find_doomed = log_module.find_doomed
+    looks = []
+
+    def look(*arguments: Any, **named: Any) -> list[Doomed]:
+        found = find_doomed(*arguments, **named)
+        looks.append(sum(each.segments for each in found))
+        if len(looks) == 1:
+            folder.log.reconfigure(TopicConfig(retention_ms=10_000))  # does not roll
+            folder.append(timestamp=TIMESTAMP + 60_000)
+        return found
+
+    monkeypatch.setattr(log_module, "find_doomed", look)
+
+    assert folder.log.apply_retention(TIMESTAMP + 60_000) == 4
+    assert looks == [5, 4]
+    assert offsets_in(bytes_of(folder.log, 4)) == [4, 5]
 
 
 def test_a_quiet_topic_becomes_empty(folder: LogFolder) -> None:
