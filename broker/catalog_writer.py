@@ -12,12 +12,14 @@ import logging
 from typing import TYPE_CHECKING, TypeAlias
 
 from protocol.errors import KafkaStorageError
+from storage.files import FsyncFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.io import IoThreads
     from storage.catalog import Catalog, CatalogState
+    from storage.log_directory import LogDirectory
 
     Change: TypeAlias = Callable[[CatalogState], None]
 
@@ -34,6 +36,7 @@ class CatalogWriter:
     def __init__(self, catalog: Catalog, io: IoThreads) -> None:
         self.state: CatalogState = catalog.state
         self.found = catalog.found
+        self.directory: LogDirectory | None = None  # where the file is, once it is open
         self._catalog = catalog
         self._io = io
         self._pending: list[tuple[Change, asyncio.Future[None]]] = []
@@ -85,6 +88,10 @@ class CatalogWriter:
             await self._io.run(self._catalog.write, draft)
         except OSError as error:
             self._deferred[:0] = deferred
+            if isinstance(error, FsyncFailed):
+                await self._io.run(self._catalog.put_back, self.state)
+            if self.directory is not None:
+                self.directory.fail(error)
             refusal = KafkaStorageError(
                 f"{self._catalog.path} can not be written ({error}); make room or check the disk"
             )

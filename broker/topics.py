@@ -89,6 +89,7 @@ class TopicRegistry:
             LogDirError: What has to be written for it cannot be.
         """
         self._manager = manager
+        self._catalog.directory = manager.directories[0]
         plan = await recover_topics(manager, self._catalog, self._settings, self._io, now_ms)
         for name, entry in plan.topics.items():
             self._publish(name, entry)

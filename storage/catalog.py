@@ -7,6 +7,7 @@ topic. Without it topics come back from their folders, but not their settings.
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,18 @@ class Catalog:
             OSError: The disk did not take it; the old file is still there.
         """
         files.replace_file(self.path, encode(state))
+
+    def put_back(self, state: CatalogState) -> None:
+        """Have the content that was there before a write whose fsync failed. Blocks.
+
+        The new file may have its name already. A restart must not find a change that its client was
+        told has failed: the deletion of a topic that went on to be used, say.
+        """
+        with suppress(OSError):
+            if state.generation:
+                files.replace_file(self.path, encode(state), durable=False)
+            else:
+                files.unlink(self.path)
 
 
 def encode(state: CatalogState) -> bytes:

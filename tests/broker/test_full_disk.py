@@ -1,0 +1,153 @@
+"""A broker whose disk fails: what clients and administrators see, and that it goes on by itself."""
+
+import asyncio
+import errno
+import itertools
+import json
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from broker import housekeeping
+from broker.readiness import ProbeFailed
+from protocol.errors import KafkaStorageError
+from storage.catalog import FILE_NAME
+from tests.support import faults
+from tests.support.faults import Disk
+from tests.support.rooms import RoomsOnDisk
+from tests.support.running import Running, running
+from tests.support.traffic import STORAGE_ERROR, Traffic
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    """The disk under storage, looked at twenty times a second when it is full."""
+    monkeypatch.setattr(housekeeping, "DIRECTORY_SECONDS", 0.05)
+    return faults.install(monkeypatch)
+
+
+@pytest.fixture
+async def broker(tmp_path: Path, disk: Disk) -> AsyncIterator[Running]:
+    """A broker over that disk, with a topic that waits for fsyncs and one that does not."""
+    async with running(tmp_path / "data") as started:
+        await started.broker._topics.create("orders", 1, {})
+        await started.broker._topics.create("safe", 1, {"flush.messages": "1"})
+        yield started
+
+
+@pytest.fixture
+async def traffic(broker: Running) -> Traffic:
+    """A client."""
+    return await open_traffic(broker)
+
+
+async def open_traffic(broker: Running) -> Traffic:
+    """Open a connection that speaks about the topic."""
+    return Traffic(await broker.call(), "orders")
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])
+async def test_produce_resumes_by_itself(
+    traffic: Traffic, disk: Disk, error: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Storage errors while there is no room, fetches go on, and no restart is needed."""
+    assert await traffic.produce(b"a") == 0
+    disk.fill(error)
+    assert [await traffic.produce(b"refused") for _ in range(3)] == [STORAGE_ERROR] * 3
+    assert await traffic.values() == [b"a"]
+    assert sum("takes no writes" in line for line in caplog.messages) == 1
+    disk.mend()
+    async with asyncio.timeout(5):
+        while await traffic.produce(b"b"):
+            await asyncio.sleep(0.01)
+
+    assert await traffic.values() == [b"a", b"b"]
+
+
+async def test_failed_fsync(broker: Running, disk: Disk) -> None:
+    """A record whose fsync failed is not acknowledged, nor is any later one; fetches go on."""
+    traffic = Traffic(await broker.call(), "safe")
+    assert await traffic.produce(b"a") == 0
+    disk.fail("fsync", path="safe-0", times=1)
+
+    assert await traffic.produce(b"b") == STORAGE_ERROR
+    assert await traffic.produce(b"c") == STORAGE_ERROR
+    assert await traffic.values() == [b"a", b"b"]
+    assert broker.broker._probe is not None
+    with pytest.raises(ProbeFailed):
+        await broker.broker._probe.round_trip()
+
+
+async def test_unanswered_produce_closes(traffic: Traffic, disk: Disk) -> None:
+    """acks=0 has no answer to carry the error: the connection closes."""
+    disk.fill()
+    await traffic.send_unanswered(b"a")
+
+    assert await traffic.caller.client.is_closed()
+
+
+async def test_parked_fetch_that_cannot_read_harms_no_produce(
+    broker: Running, traffic: Traffic, disk: Disk
+) -> None:
+    """Who produces is answered for the write alone; the fetch gets the error."""
+    for value in (b"a", b"b"):
+        await traffic.produce(value)
+    waiting = await open_traffic(broker)
+    parked = asyncio.create_task(waiting.fetch(2, min_bytes=500, max_wait_ms=60_000))
+    async with asyncio.timeout(5):
+        while not broker.broker._waiting.count:
+            await asyncio.sleep(0)
+    disk.fail("pread")
+    disk.fail("preadv")
+
+    assert await traffic.produce(b"c") == 0
+    disk.mend()
+    parked.cancel()
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [("create", errno.ENOSPC), ("pwrite", errno.ENOSPC), ("mkdir", errno.EROFS), ("fsync", 5)],
+)
+async def test_no_topic_is_half_made(
+    tmp_path: Path, disk: Disk, call: str, error: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whichever call fails: an error, no folder, no entry in the catalogue, and the name is free.
+
+    After a restart too.
+    """
+    caplog.set_level(logging.CRITICAL)
+    for after in itertools.count():
+        root = tmp_path / str(after)
+        home = await RoomsOnDisk(root).open()
+        fault = disk.fail(call, error, str(root), after=after, times=1)
+        try:
+            await home.rooms.topics.create("orders", 2, {})
+        except KafkaStorageError:
+            pass
+        else:
+            home.rooms.logs.background.drain()
+            disk.mend()
+            await home.close()
+            if fault.hits <= after:
+                break
+            continue
+        disk.mend()
+        _check_nothing_is_left(home)
+        await home.close()
+        again = await RoomsOnDisk(root).open()
+        _check_nothing_is_left(again)
+        await again.rooms.topics.create("orders", 1, {})
+        await again.close()
+
+    assert after >= 2
+
+
+def _check_nothing_is_left(home: RoomsOnDisk) -> None:
+    assert not home.rooms.topics.topics
+    assert not list(home.paths[0].glob("orders-?"))
+    catalogue = home.paths[0] / FILE_NAME
+    if catalogue.exists() and not home.writer._deferred:
+        assert "orders" not in json.loads(catalogue.read_bytes())["topics"]

@@ -1,0 +1,123 @@
+"""One partition produced to and fetched from over a socket, by kio, with plain results."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.create_topics.v7 import request as create_topics
+from kio.schema.fetch.v12 import request as fetching
+from kio.schema.produce.v9 import request as producing
+
+from protocol.errors import KafkaStorageError
+from protocol.records.record import iterate_records
+from tests.support.batches import make_batch
+from tests.support.running import Caller, Client
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+STORAGE_ERROR = KafkaStorageError.code.value
+
+
+class Traffic:
+    """One connection and the topic, of one partition, that it speaks about."""
+
+    def __init__(self, caller: Caller, topic: str) -> None:
+        self.caller = caller
+        self.topic = topic
+
+    @classmethod
+    async def connect(cls, address: str, topic: str) -> Traffic:
+        """Open a connection to ``host:port``."""
+        host, port = address.rsplit(":", 1)
+        return cls(Caller(Client(*await asyncio.open_connection(host, int(port)))), topic)
+
+    async def create(self, configs: Mapping[str, str] | None = None, partitions: int = 1) -> int:
+        """Create the topic; return the error code."""
+        answer = await self.caller.ask(
+            create_topics.CreateTopicsRequest(
+                topics=(
+                    create_topics.CreatableTopic(
+                        name=self.topic,
+                        num_partitions=partitions,
+                        replication_factor=1,
+                        assignments=(),
+                        configs=tuple(
+                            create_topics.CreatableTopicConfig(name=name, value=value)
+                            for name, value in (configs or {}).items()
+                        ),
+                    ),
+                )
+            )
+        )
+        return int(answer.topics[0].error_code)
+
+    async def produce(self, value: bytes, rows: int = 1) -> int:
+        """Append a batch of equal records; return the error code."""
+        answer = await self.caller.ask(self._produce_request(value, rows, acks=-1))
+        return int(answer.responses[0].partition_responses[0].error_code)
+
+    async def send_unanswered(self, value: bytes) -> None:
+        """Append a batch with acks=0."""
+        await self.caller.client.send(self.caller.frame(self._produce_request(value, 1, acks=0)))
+
+    async def fetch(
+        self, offset: int, *, max_wait_ms: int = 0, min_bytes: int = 1
+    ) -> tuple[int, bytes]:
+        """Return the error code and the batches that a fetch gets."""
+        answer = await self.caller.ask(
+            fetching.FetchRequest(
+                max_wait=timedelta(milliseconds=max_wait_ms),
+                min_bytes=min_bytes,
+                topics=(
+                    fetching.FetchTopic(
+                        topic=self.topic,
+                        partitions=(
+                            fetching.FetchPartition(
+                                partition=0, fetch_offset=offset, partition_max_bytes=1 << 20
+                            ),
+                        ),
+                    ),
+                ),
+                forgotten_topics_data=(),
+                rack_id="",
+            )
+        )
+        partition = answer.responses[0].partitions[0]
+        return int(partition.error_code), bytes(partition.records or b"")
+
+    async def values(self) -> list[bytes | None]:
+        """Fetch everything from offset 0 on and return the values."""
+        values: list[bytes | None] = []
+        while True:
+            error, data = await self.fetch(len(values))
+            assert not error
+            records = [record for batch in _split(data) for record in iterate_records(batch)]
+            if not records:
+                return values
+            values += [record.value for record in records if record.offset >= len(values)]
+
+    def _produce_request(self, value: bytes, rows: int, *, acks: int) -> Any:
+        batch = make_batch([(b"k", value)] * rows, timestamp=time.time_ns() // 1_000_000)
+        return producing.ProduceRequest(
+            acks=acks,
+            timeout=timedelta(seconds=5),
+            topic_data=(
+                producing.TopicProduceData(
+                    name=self.topic,
+                    partition_data=(producing.PartitionProduceData(index=0, records=bytes(batch)),),
+                ),
+            ),
+        )
+
+
+def _split(data: bytes) -> list[bytes]:
+    batches = []
+    while data:
+        size = int.from_bytes(data[8:12], "big") + 12
+        batches.append(data[:size])
+        data = data[size:]
+    return batches
