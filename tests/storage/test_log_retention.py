@@ -7,9 +7,8 @@ import pytest
 
 from config.topic import TopicConfig
 from protocol.errors import OffsetOutOfRange, PolicyViolation
-from storage import log as log_module
 from storage.log import HIGH_WATERMARK
-from storage.retention import Doomed
+from storage.retention import Doomed, find_doomed
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.invariants import check_folder, check_log
 from tests.support.logs import LogFolder, bytes_of, offsets_in
@@ -63,7 +62,6 @@ def test_a_batch_that_comes_meanwhile_stays(
     folder: LogFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cleaner thread may be about to delete the active segment when a new batch reaches it."""
-    find_doomed = log_module.find_doomed
     looks = []
 
     def look(*arguments: Any, **named: Any) -> list[Doomed]:
@@ -74,7 +72,7 @@ def test_a_batch_that_comes_meanwhile_stays(
             folder.append(timestamp=TIMESTAMP + 60_000)
         return found
 
-    monkeypatch.setattr(log_module, "find_doomed", look)
+    monkeypatch.setattr("storage.log.find_doomed", look)
 
     assert folder.log.apply_retention(TIMESTAMP + 60_000) == 4
     assert looks == [5, 4]
