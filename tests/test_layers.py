@@ -14,7 +14,8 @@ MAY_IMPORT = {
     "broker": {"broker", "cleaner", "storage", "protocol", "config"},
     "cleaner": {"cleaner", "storage", "protocol.records", "protocol.errors", "config"},
     "storage": {
-        "storage", "protocol.records", "protocol.errors", "protocol.parts", "protocol.names", "config",
+        "storage", "protocol.records", "protocol.errors", "protocol.parts", "protocol.names",
+        "config",
     },
     "protocol": {"protocol"},
     "config": {"config"},
