@@ -32,7 +32,7 @@ endif
 help:
 	@sed -n 's/^#   //p' Makefile
 
-.venv/.environment: pyproject.toml uv.lock requirements.lock
+.venv/.environment: uv.lock requirements.lock
 	@if command -v uv >/dev/null; then \
 	  uv sync --quiet --locked --extra test --no-install-project --python '$(PYTHON)'; \
 	else \
@@ -41,7 +41,7 @@ help:
 	fi
 	@touch $@
 
-.venv/.installed: .venv/.environment hatch_build.py $(KERNELS_IN)
+.venv/.installed: .venv/.environment pyproject.toml hatch_build.py $(KERNELS_IN)
 	@if command -v uv >/dev/null; then \
 	  uv pip install --quiet --python $(BIN)/python --no-deps --reinstall-package siltstone --editable .; \
 	else \
