@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from storage.log_directory import LogDirectory, LogDirError
+from storage.log_directory import LogDirectory, LogDirError, remedy_for
 from storage.recovery import LoadedPartition, PartitionFolder, load_partition
 from storage.topic_partition import FolderState, TopicPartition, parse_folder
 
@@ -115,7 +115,7 @@ def _load(folder: PartitionFolder, now_ms: int) -> LoadedPartition:
     try:
         return load_partition(folder, now_ms)
     except OSError as error:
+        remedy = remedy_for(error) or "check the disk and the rights, or move the folder away"
         raise LogDirError(
-            f"partition folder {folder.path} can not be opened ({error}); check the disk and the "
-            "rights, or move the folder away"
+            f"partition folder {folder.path} can not be opened ({error}); {remedy}"
         ) from error

@@ -34,6 +34,11 @@ class LogDirError(Exception):
     """The broker can not start with its log directories; the text says which one and what to do."""
 
 
+def remedy_for(error: OSError) -> str | None:
+    """Return what helps against an error that passes; None if it does not pass by itself."""
+    return None if isinstance(error, FsyncFailed) else _REMEDIES.get(error.errno or 0)
+
+
 class LogDirectory:
     """One entry of ``log.dirs``, from locking to unlocking it.
 
@@ -81,8 +86,7 @@ class LogDirectory:
 
         ``for_good``: until the next start, whatever the error.
         """
-        passes = not for_good and not isinstance(error, FsyncFailed)
-        remedy = _REMEDIES.get(error.errno or 0) if passes else None
+        remedy = None if for_good else remedy_for(error)
         with self._state:
             is_news = self.failure is None and (remedy is None or not self._announced)
             self.refusal = str(error) if self.failure is None else self.failure

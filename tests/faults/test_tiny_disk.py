@@ -1,0 +1,76 @@
+"""A real broker on a real file system that is really full."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.tiny_disk import SiltstoneOnDisk, TinyDisk
+from tests.support.traffic import STORAGE_ERROR, Traffic
+
+pytestmark = pytest.mark.slow
+
+VALUE = bytes(100_000)
+
+Connect = Callable[[SiltstoneOnDisk, str], Awaitable[Traffic]]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[TinyDisk]:
+    """A file system of 12 MiB."""
+    disk = TinyDisk(tmp_path, "12m")
+    yield disk
+    disk.close()
+
+
+@pytest.fixture
+def broker(tmp_path: Path, disk: TinyDisk) -> Iterator[SiltstoneOnDisk]:
+    """A broker on it."""
+    broker = SiltstoneOnDisk(tmp_path / "broker", disk, {"log.segment.bytes": "1000000"})
+    broker.start()
+    yield broker
+    broker.close()
+
+
+async def _fill(traffic: Traffic) -> int:
+    """Produce until the disk is full; return how many batches it took."""
+    count = 0
+    while not (error := await traffic.produce(b"%06d" % count + VALUE)):
+        count += 1
+    assert error == STORAGE_ERROR
+    return count
+
+
+async def _wait_until_it_takes(traffic: Traffic, value: bytes) -> None:
+    async with asyncio.timeout(10):
+        while await traffic.produce(value):
+            await asyncio.sleep(0.05)
+
+
+async def test_full_disk(broker: SiltstoneOnDisk, disk: TinyDisk, connect: Connect) -> None:
+    """Refused while full, read all the while, kept over SIGKILL, and goes on when there is room."""
+    traffic = await connect(broker, "orders")
+    assert await traffic.create() == 0
+    (disk.path / "ballast").write_bytes(bytes(4_000_000))
+    count = await _fill(traffic)
+
+    assert count > 50
+    assert len(await traffic.values()) == count
+    assert await (await connect(broker, "other")).create() == STORAGE_ERROR
+    disk.fill()
+    broker.kill()
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="make room on the disk"):
+            broker.start()
+    disk.make_room()
+    broker.start()
+    traffic = await connect(broker, "orders")
+    values = await traffic.values()
+    assert [int(value[:6]) for value in values if value] == list(range(count))
+    await _wait_until_it_takes(traffic, b"%06d" % count)
+    values = await traffic.values()
+    assert [int(value[:6]) for value in values if value] == list(range(count + 1))
+    assert await (await connect(broker, "other")).create() == 0
+    assert broker.stop() == 0
+    assert "Traceback" not in broker.daemon.output.read_text()

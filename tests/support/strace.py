@@ -1,0 +1,59 @@
+"""System calls of a real process made to fail or to take long, by strace."""
+
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.daemon import Daemon
+from tests.support.missing import require
+
+
+@contextmanager
+def injected(pid: int, output: Path, calls: str, what: str, path: Path) -> Iterator[None]:
+    """Inject into every call of the names in ``calls`` that is about ``path``, in all threads.
+
+    ``what`` is strace's: ``error=EIO``, ``delay_enter=1000000`` (µs). Skips the test where a
+    process may not be traced.
+    """
+    strace = Daemon(output)
+    strace.launch(
+        [
+            require("strace"),
+            "--follow-forks",
+            f"--attach={pid}",
+            f"--trace={calls}",
+            f"--trace-path={path}",
+            f"--inject={calls}:{what}",
+        ]
+    )
+    try:
+        strace.wait_for(rf"Process {pid} attached", timeout=10)
+        _wait_for_threads(strace, pid)
+    except RuntimeError:
+        pytest.skip(f"strace: may not trace here ({strace.printed().strip()[-80:]})")
+    try:
+        yield
+    finally:
+        strace.signal(signal.SIGINT)
+        assert strace.process is not None
+        try:
+            strace.process.wait(10)
+        except subprocess.TimeoutExpired:
+            strace.kill()
+
+
+def _wait_for_threads(strace: Daemon, pid: int) -> None:
+    """Wait until every thread that there is now is traced."""
+    count = len(list(Path(f"/proc/{pid}/task").iterdir()))
+    if count > 1:
+        strace.wait_for(rf"attached with {count} threads|(attached[\s\S]*){{{count}}}", timeout=10)
+
+
+def strace_counts(output: Path) -> int:
+    """Return how many calls were injected into."""
+    return len(re.findall(r"\(INJECTED\)|\(DELAYED\)", output.read_text(errors="replace")))
