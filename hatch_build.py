@@ -20,13 +20,21 @@ except ModuleNotFoundError:  # run as a script in an environment that only has C
     BuildHookInterface = object  # type: ignore[assignment,misc]
 
 ROOT = Path(__file__).parent
-KERNELS = ("protocol/records/_kernels.py", "protocol/records/_segment_kernels.py")
+KERNELS = (
+    "protocol/records/_kernels.py",
+    "protocol/records/_segment_kernels.py",
+    "cleaner/_kernels.py",
+)
 DEPENDS = (
+    "cleaner/_kernels.pxd",
+    "cleaner/_native_map.pxd",
+    "cleaner/_native_map.h",
     "protocol/records/_kernels.pxd",
     "protocol/records/_segment_kernels.pxd",
     "protocol/records/_native.pxd",
     "protocol/records/_native.h",
 )
+HEADERS = ("protocol/records", "cleaner")
 DIRECTIVES = {
     "annotation_typing": False,  # the types of C stand in the .pxd
     "boundscheck": False,
@@ -48,7 +56,7 @@ def compile_kernels(target: Path) -> list[Path]:
         Extension(
             source.removesuffix(".py").replace("/", "."),
             [source],
-            include_dirs=[str(Path(source).parent)],
+            include_dirs=list(HEADERS),
             extra_compile_args=["-O3", "-g0"],
             depends=list(DEPENDS),
         )

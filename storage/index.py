@@ -136,6 +136,12 @@ class ActiveIndexes:
             self.times.data += TIME_ENTRY.pack(timestamp, offset - self.base_offset)
             self._last_timestamp = timestamp
 
+    def extend(self, offsets: bytes | bytearray, times: bytes | bytearray) -> None:
+        """Add entries that are made already, of batches behind those there are."""
+        self.offsets.data += offsets
+        self.times.data += times
+        self._note_last_timestamp()
+
     def is_full(self, index_bytes: int) -> bool:
         """Tell whether either index has reached ``segment.index.bytes``.
 

@@ -63,7 +63,11 @@ def _unfinished(swaps: set[str], cleaned: set[str], parsed: dict[str, SegmentNam
 def _replaced(
     path: Path, config: TopicConfig, swaps: set[str], parsed: dict[str, SegmentName]
 ) -> set[str]:
-    """Return the files of the old segments, snapshots too, that ``.log.swap`` files replace."""
+    """Return the files of the old segments, snapshots too, that ``.log.swap`` files replace.
+
+    Kafka leaves those of the same base alone where nothing is left in the new segment: the old
+    transaction index, say, of data that is gone.
+    """
     bases = [parsed[name].base_offset for name in swaps if parsed[name].kind == files.LOG]
     if not bases:
         return set()
@@ -74,7 +78,11 @@ def _replaced(
     return {
         name
         for name, each in parsed.items()
-        if not each.suffix and min(bases) <= each.base_offset < end
+        if not each.suffix
+        and (
+            min(bases) <= each.base_offset < end
+            or (each.base_offset in bases and each.kind != files.SNAPSHOT)
+        )
     }
 
 

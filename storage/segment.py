@@ -188,6 +188,37 @@ class LogSegment(ReadableSegment):
         self.size = position + size
         return position
 
+    def append_run(  # what a kernel has found out about the run
+        self,
+        batches: "Buffer",
+        *,
+        offset_entries: bytes | bytearray,
+        time_entries: bytes | bytearray,
+        first_timestamp: int,
+        max_timestamp: int,
+        offset_of_max_timestamp: int,
+    ) -> None:
+        """Write many batches at once, as the cleaner does; their index entries are made already.
+
+        The timestamps are those of the whole segment: of its first batch, the largest so far and
+        the last offset of the batch that has it.
+
+        Raises:
+            OSError: Part of it may be written; the segment is to be thrown away.
+        """
+        fd = self._fd
+        if fd < 0:
+            fd = self._activate()
+        data = memoryview(batches)
+        files.write_all(fd, data, self.size)
+        active = self._active
+        if active is not None:
+            active.extend(offset_entries, time_entries)
+        self._first_timestamp = first_timestamp
+        self._max_timestamp = max_timestamp
+        self._offset_of_max_timestamp = offset_of_max_timestamp
+        self.size += len(data)
+
     def append_aborted(self, transaction: AbortedTransaction) -> None:
         """Add an entry to the transaction index; its marker is in this segment already."""
         transaction_index.append(self.path(files.TRANSACTION_INDEX), [transaction])

@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from storage import files
@@ -39,7 +40,12 @@ class SegmentFiles:
     @property
     def modified_ms(self) -> int:
         """Return when the ``.log`` was last written, in ms since the epoch."""
-        return self.log_path.stat().st_mtime_ns // 1_000_000
+        return self.modified_ns // 1_000_000
+
+    @property
+    def modified_ns(self) -> int:
+        """Return the same in ns."""
+        return self.log_path.stat().st_mtime_ns
 
     def path(self, kind: str) -> Path:
         """Return where the file of a kind, such as `files.INDEX`, is or would be."""
@@ -79,6 +85,16 @@ class SegmentFiles:
                 if kind == files.LOG and files.find_size(str(new)) is None:
                     _logger.warning("segment is gone before it was renamed file=%s", old)
         self.suffix = suffix
+
+    def restore_suffix(self, original: str) -> None:
+        """Take a `change_suffix` back, the ``.log`` last; what was not renamed is fine."""
+        for kind in reversed(files.SEGMENT_KINDS):
+            for changed in {self.suffix, self._moving_to} - {original}:
+                with suppress(FileNotFoundError):
+                    files.rename(
+                        Path(self._path_text(kind, changed)), Path(self._path_text(kind, original))
+                    )
+        self.suffix = self._moving_to = original
 
     def relocate(self, directory: Path) -> None:
         """Follow the folder that was renamed."""

@@ -1,0 +1,222 @@
+# C types of _kernels.py; the algorithm stands there alone.
+cimport cython
+from cleaner._native_map cimport (
+    ABORTED_COUNT,
+    ABORTED_NEXT,
+    ABORTED_NUMBERS,
+    BAD_COUNT,
+    BAD_RECORD,
+    BASE_OFFSET,
+    BATCHES_EMPTIED,
+    BATCHES_READ,
+    BATCHES_REBUILT,
+    BATCHES_WRITTEN,
+    BY_ABORTED,
+    BY_MARKER,
+    BY_NULL_KEY,
+    BY_SUPERSEDED,
+    BY_TOMBSTONE,
+    CHUNK_POSITION,
+    DIGEST,
+    DONE,
+    DROP,
+    DROPPED,
+    EMPTIED,
+    END_OFFSET,
+    EXPIRED,
+    FIRST_DIRTY,
+    FIRST_TIMESTAMP,
+    FULL,
+    GROUP_END,
+    GROWTH,
+    HORIZONS_REACHED,
+    HORIZONS_SET,
+    INTERVAL,
+    KEEP,
+    KEEP_TOMBSTONE,
+    LAST_OFFSET,
+    LAST_OF_GROUP,
+    LAST_TIME,
+    LATEST,
+    LEAST_RECORD,
+    MAP_BATCHES,
+    MAP_KEYS,
+    MAP_LIMIT,
+    MAP_RECORDS,
+    MAX_TIMESTAMP,
+    MAX_TIMESTAMP_OFFSET,
+    MODE,
+    NEEDED,
+    NEXT_HORIZON,
+    NOTHING,
+    NOW,
+    NULL_KEY,
+    OFFSET_BACKWARDS,
+    OFFSET_BYTES,
+    OPEN,
+    OPENED,
+    OUTCOME,
+    OUTPUT,
+    OUTPUT_FULL,
+    PLAN,
+    PLANS,
+    PLANS_FULL,
+    PLAN_NUMBERS,
+    POSITION,
+    PRODUCERS_USED,
+    PRODUCER_NUMBERS,
+    REBUILT,
+    RECORDS_READ,
+    RECORDS_WRITTEN,
+    RETAIN_EMPTY,
+    RETENTION,
+    ROW_NUMBERS,
+    SEED,
+    SEGMENT_BASE,
+    SEGMENT_SIZE,
+    SHORT_LENGTH,
+    SINCE_INDEX,
+    SLOT_NUMBERS,
+    SOME,
+    STAMP,
+    STATUS,
+    SUPERSEDED,
+    TIME_BYTES,
+    TRANSACTION_NUMBERS,
+    UNCHANGED,
+    UPPER,
+    WANTS_PRODUCERS,
+    WANTS_SEGMENT,
+    WHOLE,
+    WINDOW,
+    WRITTEN_OFFSET,
+    WRONG_CRC,
+    WRONG_MAGIC,
+    add_digest,
+    digest_key,
+    home_of,
+    prefetch,
+    spread,
+    wrapping_add,
+    wrapping_subtract,
+    write_int16,
+    write_int32,
+    write_int64,
+)
+from protocol.records._native cimport (
+    INT64_MAX,
+    Numbers,
+    Region,
+    Target,
+    acquire,
+    acquire_numbers,
+    acquire_target,
+    checksum,
+    copy,
+    no_numbers,
+    no_region,
+    no_target,
+    prepare,
+    read_int16,
+    read_int32,
+    read_int64,
+    read_uint32,
+    release,
+    release_numbers,
+    release_target,
+)
+
+ctypedef const unsigned char* Octets
+ctypedef unsigned char* Output
+ctypedef unsigned long long Bits
+ctypedef long long* Int64s
+
+@cython.locals(region=Region, numbers=Numbers, table=Numbers, open_=Numbers, index=Numbers, window=Numbers, data=Octets, size=Py_ssize_t, state_=Int64s, slots_=Int64s, slot_count="long long", transactions_=Int64s, room="long long", aborted_=Int64s, rows_=Int64s)
+cpdef map_keys(object buffer, object state, object slots, object transactions, object aborted, object rows)
+
+@cython.locals(source=Numbers, target=Numbers, old_=Int64s, new_=Int64s, count="long long")
+cpdef move_slots(object old, long long start, long long end, object new)
+
+@cython.locals(region=Region, data=Octets, size=Py_ssize_t, position=Py_ssize_t, total="long long", length=Py_ssize_t)
+cpdef count_records(object buffer)
+
+@cython.locals(region=Region, numbers=Numbers, table=Numbers, open_=Numbers, index=Numbers, last=Numbers, planned=Numbers, target=Target, window=Numbers, data=Octets, size=Py_ssize_t, state_=Int64s, slots_=Int64s, slot_count="long long", transactions_=Int64s, room="long long", aborted_=Int64s, last_=Int64s, last_count="long long", plans_=Int64s, most="long long", fates_=Output, rows_=Int64s)
+cpdef plan_batches(object buffer, object state, object slots, object transactions, object aborted, object producers, object plans, object fates, object rows)
+
+@cython.locals(region=Region, numbers=Numbers, planned=Numbers, found=Region, target=Target, data=Octets, state_=Int64s, plans_=Int64s, fates_=Octets, output_=Output, room=Py_ssize_t)
+cpdef emit_batches(object buffer, object state, object plans, object fates, object output)
+
+@cython.locals(region=Region, numbers=Numbers, first=Target, second=Target, data=Octets, size=Py_ssize_t, index_=Int64s, offsets_=Output, times_=Output)
+cpdef index_batches(object buffer, object index, object offsets, object times)
+
+@cython.locals(position=Py_ssize_t, pending="long long", covered="long long", status="long long", batch_size="long long", attributes="long long", base_offset="long long", last_offset="long long", count="long long", skipped="long long", at=Py_ssize_t, end=Py_ssize_t, _index_in_batch="long long", offset_delta="long long", key_start=Py_ssize_t, key_size="long long", _value_size="long long", offset="long long", row=Py_ssize_t)
+cdef void _map(Octets data, Py_ssize_t size, Int64s state, Int64s slots, long long slot_count, Int64s transactions, long long room, Int64s aborted, Int64s rows) noexcept nogil
+
+@cython.locals(index="long long", row=Py_ssize_t, offset="long long")
+cdef int _put(Int64s state, Int64s slots, long long slot_count, Int64s rows, long long count) noexcept nogil
+
+@cython.locals(slot="long long", at="long long")
+cdef int _put_slot(Int64s slots, long long slot_count, long long low, long long high, long long mark) noexcept nogil
+
+@cython.locals(slot="long long", at="long long")
+cdef long long _find_slot(Int64s slots, long long slot_count, long long low, long long high) noexcept nogil
+
+@cython.locals(slot="long long", at="long long")
+cdef void _move(Int64s old, long long start, long long end, Int64s new, long long count) noexcept nogil
+
+@cython.locals(length="long long", end=Py_ssize_t, delta="long long", count="long long", plain=bint)
+cdef long long _check_batch(Octets data, Py_ssize_t position, Py_ssize_t size, Int64s state) noexcept nogil
+
+@cython.locals(coming="long long")
+cdef bint _lacks_room(Int64s state, long long room) noexcept nogil
+
+@cython.locals(slot="long long", at="long long")
+cdef long long _find_producer(Int64s state, Int64s transactions, long long room, long long producer_id) noexcept nogil
+
+@cython.locals(number="long long", at="long long", producer="long long")
+cdef void _begin_aborted(Int64s state, Int64s aborted, Int64s transactions, long long room, long long base_offset, long long last_offset) noexcept nogil
+
+@cython.locals(at="long long")
+cdef bint _note_data(Octets data, Py_ssize_t position, Int64s state, Int64s transactions, long long room) noexcept nogil
+
+@cython.locals(stop=Py_ssize_t, _offset="long long", key_start=Py_ssize_t, key_size="long long", _value_size="long long", kind="long long", at="long long", seen="long long", number="long long")
+cdef bint _note_control(Octets data, Py_ssize_t position, Py_ssize_t size, Int64s state, Int64s aborted, Int64s transactions, long long room) noexcept nogil
+
+@cython.locals(producer_id="long long", low="long long", high="long long", middle="long long", at="long long", is_control="long long")
+cdef bint _is_last_of_producer(Octets data, Py_ssize_t position, long long last_offset, Int64s producers, long long count) noexcept nogil
+
+@cython.locals(position=Py_ssize_t, plan="long long", fate="long long", pending="long long", latest="long long", now="long long", status="long long", batch_size="long long", attributes="long long", base_offset="long long", last_offset="long long", count="long long", end=Py_ssize_t, is_discardable=bint, has_horizon="long long", is_expired=bint, mode="long long", at=Py_ssize_t, first_fate="long long", _index_in_batch="long long", start=Py_ssize_t, offset_delta="long long", key_start=Py_ssize_t, key_size="long long", value_size="long long", offset="long long", row=Py_ssize_t)
+cdef void _plan(Octets data, Py_ssize_t size, Int64s state, Int64s slots, long long slot_count, Int64s transactions, long long room, Int64s aborted, Int64s producers, long long producer_count, Int64s plans, long long most, Output fates, Int64s rows) noexcept nogil
+
+@cython.locals(index="long long", row=Py_ssize_t, fate="long long")
+cdef void _judge(Octets data, Int64s state, Int64s slots, long long slot_count, Int64s rows, long long count, Output fates) noexcept nogil
+
+cdef void _note_dropped(Int64s state, long long reason, long long count, long long size) noexcept nogil
+
+@cython.locals(at=Py_ssize_t, plan="long long", position=Py_ssize_t, size="long long", mode="long long", fate="long long", count="long long", last_offset="long long", kept="long long", tombstones="long long", index="long long", is_stamped=bint, needed="long long", start=Py_ssize_t, horizon="long long")
+cdef void _emit(Octets data, Int64s state, Int64s plans, Octets fates, Output output, Py_ssize_t room) noexcept nogil
+
+cdef Py_ssize_t _empty(Octets data, Py_ssize_t position, Output output, Py_ssize_t at) noexcept nogil
+
+@cython.locals(attributes="long long", base="long long", append_time="long long", count="long long", end=Py_ssize_t, new_base="long long", is_based="long long", largest="long long", here=Py_ssize_t, there=Py_ssize_t, index="long long", start=Py_ssize_t, length="long long", body=Py_ssize_t, delta="long long", tail=Py_ssize_t, timestamp="long long", new_delta="long long")
+cdef Py_ssize_t _rebuild(Octets data, Py_ssize_t position, Py_ssize_t size, long long mode, long long fate, Octets fates, bint is_stamped, long long kept, Int64s state, Output output, Py_ssize_t at) noexcept nogil
+
+@cython.locals(position=Py_ssize_t, offset_at=Py_ssize_t, time_at=Py_ssize_t, base="long long", batch_size="long long", last_offset="long long", timestamp="long long")
+cdef void _index(Octets data, Py_ssize_t size, Int64s index, Output offsets, Output times) noexcept nogil
+
+@cython.locals(size="long long", stop=Py_ssize_t, _delta="long long", offset_delta="long long", key_size="long long", key_start=Py_ssize_t, value_size="long long")
+cdef (Py_ssize_t, long long, Py_ssize_t, long long, long long) _read_record(Octets data, Py_ssize_t position, Py_ssize_t end) noexcept nogil
+
+@cython.locals(number="long long")
+cdef (long long, Py_ssize_t) _read_varint(Octets data, Py_ssize_t position, Py_ssize_t end) noexcept nogil
+
+cdef (long long, Py_ssize_t) _read_varlong(Octets data, Py_ssize_t position, Py_ssize_t end) noexcept nogil
+
+@cython.locals(rest=Bits, shift=int, byte=Bits)
+cdef (long long, Py_ssize_t) _read_zigzag(Octets data, Py_ssize_t position, Py_ssize_t end, int last_shift) noexcept nogil
+
+@cython.locals(rest=Bits, size=Py_ssize_t)
+cdef Py_ssize_t _zigzag_size(long long number) noexcept nogil
+
+@cython.locals(rest=Bits)
+cdef Py_ssize_t _write_zigzag(Output output, Py_ssize_t position, long long number) noexcept nogil

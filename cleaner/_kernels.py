@@ -1,0 +1,1042 @@
+"""The cleaner's loops over batches and records: compiled by Cython, or plain Python as they stand.
+
+Three steps over a chunk of a segment of about 1 MB, each one call without the GIL. `map_keys` puts
+keys into the offset map. `plan_batches` decides what becomes of each record and batch (storage.md
+§8.7-8.9; `retention.py` is the same to read), `emit_batches` writes what stays (§8.10). What comes
+here came from the disk: a batch is believed when its checksum holds, and no number in it before it
+was compared with the end of what is there. Keys are hashed some records ahead of the look-up, so
+that the map's slots are on their way from memory meanwhile. Longer than 300 lines because one
+compiled unit inlines; the numbers stand in `slots.py`, the types of C in `_kernels.pxd`.
+"""
+# ruff: noqa: C901, PLR0911, PLR0912, PLR0913, PLR0915, PLR0917  # kernels: plain numbers in
+
+from typing import TYPE_CHECKING
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
+    from protocol.records import _portable as cython
+
+if not cython.compiled:
+    from cleaner._portable import (
+        add_digest,
+        digest_key,
+        home_of,
+        prefetch,
+        spread,
+        wrapping_add,
+        wrapping_subtract,
+        write_int16,
+        write_int32,
+        write_int64,
+    )
+    from cleaner.slots import (
+        ABORTED_COUNT,
+        ABORTED_NEXT,
+        ABORTED_NUMBERS,
+        BAD_COUNT,
+        BAD_RECORD,
+        BASE_OFFSET,
+        BATCHES_EMPTIED,
+        BATCHES_READ,
+        BATCHES_REBUILT,
+        BATCHES_WRITTEN,
+        BY_ABORTED,
+        BY_MARKER,
+        BY_NULL_KEY,
+        BY_SUPERSEDED,
+        BY_TOMBSTONE,
+        CHUNK_POSITION,
+        DIGEST,
+        DONE,
+        DROP,
+        DROPPED,
+        EMPTIED,
+        END_OFFSET,
+        EXPIRED,
+        FIRST_DIRTY,
+        FIRST_TIMESTAMP,
+        FULL,
+        GROUP_END,
+        GROWTH,
+        HORIZONS_REACHED,
+        HORIZONS_SET,
+        INTERVAL,
+        KEEP,
+        KEEP_TOMBSTONE,
+        LAST_OF_GROUP,
+        LAST_OFFSET,
+        LAST_TIME,
+        LATEST,
+        LEAST_RECORD,
+        MAP_BATCHES,
+        MAP_KEYS,
+        MAP_LIMIT,
+        MAP_RECORDS,
+        MAX_TIMESTAMP,
+        MAX_TIMESTAMP_OFFSET,
+        MODE,
+        NEEDED,
+        NEXT_HORIZON,
+        NOTHING,
+        NOW,
+        NULL_KEY,
+        OFFSET_BACKWARDS,
+        OFFSET_BYTES,
+        OPEN,
+        OPENED,
+        OUTCOME,
+        OUTPUT,
+        OUTPUT_FULL,
+        PLAN,
+        PLAN_NUMBERS,
+        PLANS,
+        PLANS_FULL,
+        POSITION,
+        PRODUCER_NUMBERS,
+        PRODUCERS_USED,
+        REBUILT,
+        RECORDS_READ,
+        RECORDS_WRITTEN,
+        RETAIN_EMPTY,
+        RETENTION,
+        ROW_NUMBERS,
+        SEED,
+        SEGMENT_BASE,
+        SEGMENT_SIZE,
+        SHORT_LENGTH,
+        SINCE_INDEX,
+        SLOT_NUMBERS,
+        SOME,
+        STAMP,
+        STATUS,
+        SUPERSEDED,
+        TIME_BYTES,
+        TRANSACTION_NUMBERS,
+        UNCHANGED,
+        UPPER,
+        WANTS_PRODUCERS,
+        WANTS_SEGMENT,
+        WHOLE,
+        WINDOW,
+        WRITTEN_OFFSET,
+        WRONG_CRC,
+        WRONG_MAGIC,
+    )
+    from protocol.records._portable import (
+        INT64_MAX,
+        acquire,
+        acquire_numbers,
+        acquire_target,
+        checksum,
+        copy,
+        no_numbers,
+        no_region,
+        no_target,
+        prepare,
+        read_int16,
+        read_int32,
+        read_int64,
+        read_uint32,
+        release,
+        release_numbers,
+        release_target,
+    )
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+COMPILED: bool = cython.compiled
+
+prepare()
+
+
+def map_keys(
+    buffer: "Buffer",
+    state: "Buffer",
+    slots: "Buffer",
+    transactions: "Buffer",
+    aborted: "Buffer",
+    rows: "Buffer",
+) -> None:
+    """Put the keys of a chunk's whole batches into the map, later offsets over earlier ones.
+
+    Markers and aborted data are not mapped, nor records below the first dirty offset, nor those
+    without a key (Kafka: ``buildOffsetMapForSegment``). The caller makes room for transactions.
+    """
+    region = no_region()
+    numbers = no_numbers()
+    table = no_numbers()
+    open_ = no_numbers()
+    index = no_numbers()
+    window = no_numbers()
+    acquire(buffer, region)
+    acquire_numbers(state, numbers)
+    acquire_numbers(slots, table)
+    acquire_numbers(transactions, open_)
+    acquire_numbers(aborted, index)
+    acquire_numbers(rows, window)
+    data = region.buf
+    size = region.len
+    state_ = numbers.buf
+    slots_ = table.buf
+    slot_count = table.len // (8 * SLOT_NUMBERS)
+    transactions_ = open_.buf
+    room = open_.len // (8 * TRANSACTION_NUMBERS)
+    aborted_ = index.buf
+    rows_ = window.buf
+    with cython.nogil:
+        _map(data, size, state_, slots_, slot_count, transactions_, room, aborted_, rows_)
+    release_numbers(window)
+    release_numbers(index)
+    release_numbers(open_)
+    release_numbers(table)
+    release_numbers(numbers)
+    release(region)
+
+
+def move_slots(old: "Buffer", start: int, end: int, new: "Buffer") -> None:
+    """Put the slots from ``start`` to ``end`` of a map into a larger, empty one."""
+    source = no_numbers()
+    target = no_numbers()
+    acquire_numbers(old, source)
+    acquire_numbers(new, target)
+    old_ = source.buf
+    new_ = target.buf
+    count = target.len // (8 * SLOT_NUMBERS)
+    with cython.nogil:
+        _move(old_, start, end, new_, count)
+    release_numbers(target)
+    release_numbers(source)
+
+
+def count_records(buffer: "Buffer") -> int:
+    """Return how many records the batches of a chunk say they have, the last one cut or not."""
+    region = no_region()
+    acquire(buffer, region)
+    data = region.buf
+    size = region.len
+    position = 0
+    total = 0
+    while position + 61 <= size:
+        length = read_int32(data, position + 8)
+        if length < 49:
+            break
+        total += max(read_int32(data, position + 57), 0)
+        position += length + 12
+    release(region)
+    return total
+
+
+def plan_batches(
+    buffer: "Buffer",
+    state: "Buffer",
+    slots: "Buffer",
+    transactions: "Buffer",
+    aborted: "Buffer",
+    producers: "Buffer",
+    plans: "Buffer",
+    fates: "Buffer",
+    rows: "Buffer",
+) -> None:
+    """Decide what becomes of the whole batches of a chunk and of each of their records.
+
+    ``fates`` has a byte for each record there may be: a seventh of the chunk's bytes. Each batch
+    is planned once, since transactions begin and end with it.
+    """
+    region = no_region()
+    numbers = no_numbers()
+    table = no_numbers()
+    open_ = no_numbers()
+    index = no_numbers()
+    last = no_numbers()
+    planned = no_numbers()
+    target = no_target()
+    window = no_numbers()
+    acquire(buffer, region)
+    acquire_numbers(state, numbers)
+    acquire_numbers(slots, table)
+    acquire_numbers(transactions, open_)
+    acquire_numbers(aborted, index)
+    acquire_numbers(producers, last)
+    acquire_numbers(plans, planned)
+    acquire_target(fates, target)
+    acquire_numbers(rows, window)
+    data = region.buf
+    size = region.len
+    state_ = numbers.buf
+    slots_ = table.buf
+    slot_count = table.len // (8 * SLOT_NUMBERS)
+    transactions_ = open_.buf
+    room = open_.len // (8 * TRANSACTION_NUMBERS)
+    aborted_ = index.buf
+    last_ = last.buf
+    last_count = last.len // (8 * PRODUCER_NUMBERS)
+    plans_ = planned.buf
+    most = planned.len // (8 * PLAN_NUMBERS)
+    fates_ = target.buf
+    rows_ = window.buf
+    with cython.nogil:
+        _plan(
+            data, size, state_, slots_, slot_count, transactions_, room, aborted_, last_,
+            last_count, plans_, most, fates_, rows_,
+        )  # fmt: skip
+    release_numbers(window)
+    release_target(target)
+    release_numbers(planned)
+    release_numbers(last)
+    release_numbers(index)
+    release_numbers(open_)
+    release_numbers(table)
+    release_numbers(numbers)
+    release(region)
+
+
+def emit_batches(
+    buffer: "Buffer", state: "Buffer", plans: "Buffer", fates: "Buffer", output: "Buffer"
+) -> None:
+    """Carry out the plans from PLAN on, writing what stays behind the OUTPUT bytes of ``output``.
+
+    Of a batch that was opened (OPENED) OUTCOME says what became of it; unchanged, nothing is
+    written; rebuilt, what is written is not compressed and has no checksum yet.
+    """
+    region = no_region()
+    numbers = no_numbers()
+    planned = no_numbers()
+    found = no_region()
+    target = no_target()
+    acquire(buffer, region)
+    acquire_numbers(state, numbers)
+    acquire_numbers(plans, planned)
+    acquire(fates, found)
+    acquire_target(output, target)
+    data = region.buf
+    state_ = numbers.buf
+    plans_ = planned.buf
+    fates_ = found.buf
+    output_ = target.buf
+    room = target.len
+    with cython.nogil:
+        _emit(data, state_, plans_, fates_, output_, room)
+    release_target(target)
+    release(found)
+    release_numbers(planned)
+    release_numbers(numbers)
+    release(region)
+
+
+def index_batches(buffer: "Buffer", index: "Buffer", offsets: "Buffer", times: "Buffer") -> None:
+    """Write the index entries of batches that are about to be appended (storage.md §3.2).
+
+    POSITION is where in the buffer the walk begins, and afterwards how far it came: to the end, or
+    to a batch that does not fit into the segment. ``offsets`` and ``times`` have room for an entry
+    of each batch that there may be.
+    """
+    region = no_region()
+    numbers = no_numbers()
+    first = no_target()
+    second = no_target()
+    acquire(buffer, region)
+    acquire_numbers(index, numbers)
+    acquire_target(offsets, first)
+    acquire_target(times, second)
+    data = region.buf
+    size = region.len
+    index_ = numbers.buf
+    offsets_ = first.buf
+    times_ = second.buf
+    with cython.nogil:
+        _index(data, size, index_, offsets_, times_)
+    release_target(second)
+    release_target(first)
+    release_numbers(numbers)
+    release(region)
+
+
+def _map(
+    data: memoryview,
+    size: int,
+    state: memoryview,
+    slots: memoryview,
+    slot_count: int,
+    transactions: memoryview,
+    room: int,
+    aborted: memoryview,
+    rows: memoryview,
+) -> None:
+    position = 0
+    pending = 0
+    covered = state[LATEST]
+    status = DONE
+    while True:
+        batch_size = _check_batch(data, position, size, state)
+        if batch_size <= 0:
+            status = batch_size
+            break
+        if _lacks_room(state, room):
+            status = WANTS_PRODUCERS
+            break
+        attributes = read_int16(data, position + 21)
+        base_offset = read_int64(data, position)
+        last_offset = base_offset + read_int32(data, position + 23)
+        count = read_int32(data, position + 57)
+        skipped = attributes & 0x20
+        if attributes & 0x30:
+            _begin_aborted(state, aborted, transactions, room, base_offset, last_offset)
+            if attributes & 0x20:
+                skipped |= _note_control(
+                    data, position, batch_size, state, aborted, transactions, room
+                )
+            elif _note_data(data, position, state, transactions, room):
+                skipped = 1
+        if not skipped and last_offset >= state[FIRST_DIRTY] and count > 0:
+            if attributes & 7 and not state[OPENED]:
+                status = OPEN
+                break
+            at = position + 61
+            end = position + batch_size
+            for _index_in_batch in range(count):
+                at, offset_delta, key_start, key_size, _value_size = _read_record(data, at, end)
+                if at < 0 or offset_delta < 0 or offset_delta > last_offset - base_offset:
+                    status = BAD_RECORD
+                    break
+                offset = base_offset + offset_delta
+                if key_size >= 0 and offset >= state[FIRST_DIRTY]:
+                    row = pending * ROW_NUMBERS
+                    digest_key(data, key_start, key_size, state, SEED, rows, row)
+                    rows[row + 2] = offset
+                    rows[row + 3] = covered
+                    prefetch(slots, home_of(rows[row], slot_count) * SLOT_NUMBERS)
+                    pending += 1
+                    if pending == WINDOW:
+                        pending = 0
+                        if _put(state, slots, slot_count, rows, WINDOW):
+                            status = FULL
+                            break
+            if status != DONE:
+                break
+            if at != end:
+                status = BAD_RECORD
+                break
+            state[MAP_RECORDS] += count
+        state[MAP_BATCHES] += 1
+        state[LAST_OFFSET] = last_offset
+        if last_offset >= state[FIRST_DIRTY]:
+            covered = last_offset
+        position += batch_size
+    if status != FULL:
+        if _put(state, slots, slot_count, rows, pending):
+            status = FULL
+        else:
+            state[LATEST] = max(state[LATEST], covered)
+    state[POSITION] = position
+    state[STATUS] = status
+
+
+def _put(
+    state: memoryview, slots: memoryview, slot_count: int, rows: memoryview, count: int
+) -> int:
+    """Put a window of keys into the map; return 1 at the first for which there is no room."""
+    for index in range(count):
+        row = index * ROW_NUMBERS
+        if state[MAP_KEYS] >= state[MAP_LIMIT]:
+            state[LATEST] = max(state[LATEST], rows[row + 3])
+            return 1
+        offset = rows[row + 2]
+        if _put_slot(slots, slot_count, rows[row], rows[row + 1], offset + 1):
+            state[MAP_KEYS] += 1
+        state[LATEST] = offset
+    return 0
+
+
+def _put_slot(slots: memoryview, slot_count: int, low: int, high: int, mark: int) -> int:
+    """Return 1 if the key is new."""
+    slot = home_of(low, slot_count)
+    while True:
+        at = slot * SLOT_NUMBERS
+        if slots[at + 2] == 0:
+            slots[at] = low
+            slots[at + 1] = high
+            slots[at + 2] = mark
+            return 1
+        if slots[at] == low and slots[at + 1] == high:
+            slots[at + 2] = mark
+            return 0
+        slot += 1
+        if slot == slot_count:
+            slot = 0
+
+
+def _find_slot(slots: memoryview, slot_count: int, low: int, high: int) -> int:
+    """Return the offset of a key, -1 if the map does not have it."""
+    slot = home_of(low, slot_count)
+    while True:
+        at = slot * SLOT_NUMBERS
+        if slots[at + 2] == 0:
+            return -1
+        if slots[at] == low and slots[at + 1] == high:
+            return slots[at + 2] - 1
+        slot += 1
+        if slot == slot_count:
+            slot = 0
+
+
+def _move(old: memoryview, start: int, end: int, new: memoryview, count: int) -> None:
+    for slot in range(start, end):
+        at = slot * SLOT_NUMBERS
+        if old[at + 2]:
+            _put_slot(new, count, old[at], old[at + 1], old[at + 2])
+
+
+def _check_batch(data: memoryview, position: int, size: int, state: memoryview) -> int:
+    """Return the size of a sound batch, 0 if it is not wholly there, or what is wrong with it."""
+    if position + 61 > size:
+        state[NEEDED] = 61
+        return 0
+    length = read_int32(data, position + 8)
+    if length < 49:
+        return SHORT_LENGTH
+    if data[position + 16] != 2:
+        return WRONG_MAGIC
+    if length + 12 > size - position:
+        state[NEEDED] = length + 12
+        return 0
+    end = position + length + 12
+    if not state[OPENED] and checksum(data, position + 21, end) != read_uint32(data, position + 17):
+        return WRONG_CRC
+    delta = read_int32(data, position + 23)
+    if delta < 0 or read_int64(data, position) <= state[LAST_OFFSET]:
+        return OFFSET_BACKWARDS
+    count = read_int32(data, position + 57)
+    if count < 0 or count > delta + 1:
+        return BAD_COUNT
+    plain = state[OPENED] or not read_int16(data, position + 21) & 7
+    if plain and count * LEAST_RECORD > length - 49:
+        return BAD_COUNT
+    return length + 12
+
+
+def _lacks_room(state: memoryview, room: int) -> int:
+    """Whether the table of transactions could get more than three quarters full by one batch."""
+    coming = state[ABORTED_COUNT] - state[ABORTED_NEXT] + 1
+    return (state[PRODUCERS_USED] + coming) * 4 > room * 3
+
+
+def _find_producer(state: memoryview, transactions: memoryview, room: int, producer_id: int) -> int:
+    """Return where the numbers of a producer begin, which may be new."""
+    slot = home_of(spread(producer_id), room)
+    while True:
+        at = slot * TRANSACTION_NUMBERS
+        if transactions[at] == producer_id + 1:
+            return at
+        if transactions[at] == 0:
+            transactions[at] = producer_id + 1
+            state[PRODUCERS_USED] += 1
+            return at
+        slot += 1
+        if slot == room:
+            slot = 0
+
+
+def _begin_aborted(
+    state: memoryview,
+    aborted: memoryview,
+    transactions: memoryview,
+    room: int,
+    base_offset: int,
+    last_offset: int,
+) -> None:
+    """Open the aborted transactions that begin at or before the last offset of a batch."""
+    number = state[ABORTED_NEXT]
+    while number < state[ABORTED_COUNT] and aborted[number * ABORTED_NUMBERS + 1] <= last_offset:
+        at = number * ABORTED_NUMBERS
+        number += 1
+        if aborted[at + 2] >= base_offset:
+            producer = _find_producer(state, transactions, room, aborted[at])
+            if transactions[producer + 2] == 0:
+                transactions[producer + 2] = number
+                transactions[producer + 3] = 0
+    state[ABORTED_NEXT] = number
+
+
+def _note_data(
+    data: memoryview, position: int, state: memoryview, transactions: memoryview, room: int
+) -> int:
+    """Return 1 if a batch of a transaction belongs to an aborted one. May be asked twice."""
+    at = _find_producer(state, transactions, room, read_int64(data, position + 43))
+    if transactions[at + 2]:
+        transactions[at + 3] = 1
+        return 1
+    transactions[at + 1] = 1
+    return 0
+
+
+def _note_control(
+    data: memoryview,
+    position: int,
+    size: int,
+    state: memoryview,
+    aborted: memoryview,
+    transactions: memoryview,
+    room: int,
+) -> int:
+    """Return 1 if a control batch may go: it is empty, or nothing is left of its transaction."""
+    if read_int32(data, position + 57) == 0:
+        return 1
+    stop, _offset, key_start, key_size, _value_size = _read_record(
+        data, position + 61, position + size
+    )
+    if stop < 0 or key_size < 4:
+        return 0
+    kind = read_int16(data, key_start + 2)
+    if kind != 0 and kind != 1:  # noqa: PLR1714  # a set would be an object
+        return 0
+    at = _find_producer(state, transactions, room, read_int64(data, position + 43))
+    if kind == 1:
+        seen = transactions[at + 1]
+        transactions[at + 1] = 0
+        return 0 if seen else 1
+    number = transactions[at + 2]
+    seen = transactions[at + 3]
+    transactions[at + 2] = 0
+    transactions[at + 3] = 0
+    if number and seen:
+        aborted[(number - 1) * ABORTED_NUMBERS + 3] = 1
+        return 0
+    return 1
+
+
+def _is_last_of_producer(
+    data: memoryview, position: int, last_offset: int, producers: memoryview, count: int
+) -> int:
+    """Whether a batch is the last one of a producer that is still active (KAFKA-5490)."""
+    producer_id = read_int64(data, position + 43)
+    low = 0
+    high = count
+    while low < high:
+        middle = (low + high) // 2
+        if producers[middle * PRODUCER_NUMBERS] < producer_id:
+            low = middle + 1
+        else:
+            high = middle
+    at = low * PRODUCER_NUMBERS
+    if low == count or producers[at] != producer_id:
+        return 0
+    if producers[at + 1] >= 0:
+        return producers[at + 1] == last_offset
+    is_control = read_int16(data, position + 21) & 0x20
+    return is_control != 0 and read_int16(data, position + 51) == producers[at + 2]
+
+
+def _plan(
+    data: memoryview,
+    size: int,
+    state: memoryview,
+    slots: memoryview,
+    slot_count: int,
+    transactions: memoryview,
+    room: int,
+    aborted: memoryview,
+    producers: memoryview,
+    producer_count: int,
+    plans: memoryview,
+    most: int,
+    fates: memoryview,
+    rows: memoryview,
+) -> None:
+    position = 0
+    plan = 0
+    fate = 0
+    pending = 0
+    latest = state[LATEST]
+    now = state[NOW]
+    status = DONE
+    while True:
+        batch_size = _check_batch(data, position, size, state)
+        if batch_size <= 0:
+            status = batch_size
+            break
+        if plan == most:
+            status = PLANS_FULL
+            break
+        if _lacks_room(state, room):
+            status = WANTS_PRODUCERS
+            break
+        attributes = read_int16(data, position + 21)
+        base_offset = read_int64(data, position)
+        last_offset = base_offset + read_int32(data, position + 23)
+        count = read_int32(data, position + 57)
+        end = position + batch_size
+        is_discardable = 0
+        if attributes & 0x30:
+            _begin_aborted(state, aborted, transactions, room, base_offset, last_offset)
+            if attributes & 0x20:
+                is_discardable = _note_control(
+                    data, position, batch_size, state, aborted, transactions, room
+                )
+            else:
+                is_discardable = _note_data(data, position, state, transactions, room)
+        has_horizon = attributes & 0x40
+        is_expired = has_horizon != 0 and read_int64(data, position + 27) <= now
+        mode = SOME
+        if attributes & 0x20:
+            mode = WHOLE
+            if count == 0 or (is_discardable and is_expired):
+                mode = DROP
+                _note_dropped(state, BY_MARKER, count, batch_size - 61)
+                state[HORIZONS_REACHED] += count
+            elif is_discardable and not has_horizon:
+                mode = STAMP
+        elif is_discardable:
+            mode = DROP
+            _note_dropped(state, BY_ABORTED, count, batch_size - 61)
+        elif count == 0:
+            mode = DROP
+        elif has_horizon and base_offset > latest:
+            mode = WHOLE
+        elif attributes & 7 and not state[OPENED]:
+            status = OPEN
+            break
+        at = position + 61
+        first_fate = fate
+        if mode == SOME:
+            for _index_in_batch in range(count):
+                start = at
+                at, offset_delta, key_start, key_size, value_size = _read_record(data, at, end)
+                if at < 0 or offset_delta < 0 or offset_delta > last_offset - base_offset:
+                    status = BAD_RECORD
+                    break
+                offset = base_offset + offset_delta
+                if offset > latest:
+                    fates[fate] = KEEP if value_size >= 0 else KEEP_TOMBSTONE
+                elif key_size < 0:
+                    fates[fate] = NULL_KEY
+                    _note_dropped(state, BY_NULL_KEY, 1, at - start)
+                else:
+                    row = pending * ROW_NUMBERS
+                    digest_key(data, key_start, key_size, state, SEED, rows, row)
+                    rows[row + 2] = offset
+                    rows[row + 3] = fate
+                    rows[row + 4] = at - start
+                    rows[row + 5] = key_start
+                    rows[row + 6] = key_size
+                    rows[row + 7] = KEEP
+                    if value_size < 0:
+                        rows[row + 7] = EXPIRED if is_expired else KEEP_TOMBSTONE
+                    prefetch(slots, home_of(rows[row], slot_count) * SLOT_NUMBERS)
+                    pending += 1
+                    if pending == WINDOW:
+                        pending = 0
+                        _judge(data, state, slots, slot_count, rows, WINDOW, fates)
+                fate += 1
+            if status != DONE:
+                break
+            if at != end:
+                status = BAD_RECORD
+                break
+        if last_offset + 1 == state[UPPER] or _is_last_of_producer(
+            data, position, last_offset, producers, producer_count
+        ):
+            mode |= RETAIN_EMPTY
+        elif state[CHUNK_POSITION] + end == state[GROUP_END]:
+            mode |= LAST_OF_GROUP
+        plans[plan * PLAN_NUMBERS] = position
+        plans[plan * PLAN_NUMBERS + 1] = batch_size
+        plans[plan * PLAN_NUMBERS + 2] = mode
+        plans[plan * PLAN_NUMBERS + 3] = first_fate
+        plan += 1
+        state[RECORDS_READ] += count
+        state[BATCHES_READ] += 1
+        state[LAST_OFFSET] = last_offset
+        position = end
+    _judge(data, state, slots, slot_count, rows, pending, fates)
+    state[PLANS] = plan
+    state[PLAN] = 0
+    state[POSITION] = position
+    state[STATUS] = status
+
+
+def _judge(
+    data: memoryview,
+    state: memoryview,
+    slots: memoryview,
+    slot_count: int,
+    rows: memoryview,
+    count: int,
+    fates: memoryview,
+) -> None:
+    """Decide a window of records that have a key and are covered by the map (storage.md §8.7)."""
+    for index in range(count):
+        row = index * ROW_NUMBERS
+        fate = rows[row + 7]
+        if _find_slot(slots, slot_count, rows[row], rows[row + 1]) > rows[row + 2]:
+            fate = SUPERSEDED
+            _note_dropped(state, BY_SUPERSEDED, 1, rows[row + 4])
+        elif fate == EXPIRED:
+            _note_dropped(state, BY_TOMBSTONE, 1, rows[row + 4])
+            state[HORIZONS_REACHED] += 1
+        else:
+            add_digest(data, rows[row + 5], rows[row + 6], state, DIGEST)
+        fates[rows[row + 3]] = fate
+
+
+def _note_dropped(state: memoryview, reason: int, count: int, size: int) -> None:
+    state[DROPPED + 2 * reason] += count
+    state[DROPPED + 2 * reason + 1] += size
+
+
+def _emit(
+    data: memoryview,
+    state: memoryview,
+    plans: memoryview,
+    fates: memoryview,
+    output: memoryview,
+    room: int,
+) -> None:
+    at = state[OUTPUT]
+    state[STATUS] = DONE
+    while state[PLAN] < state[PLANS]:
+        plan = state[PLAN] * PLAN_NUMBERS
+        position = plans[plan]
+        size = plans[plan + 1]
+        mode = plans[plan + 2] & MODE
+        fate = plans[plan + 3]
+        count = read_int32(data, position + 57)
+        last_offset = read_int64(data, position) + read_int32(data, position + 23)
+        kept = 0
+        tombstones = 0
+        if mode == SOME:
+            for index in range(fate, fate + count):
+                kept += fates[index] <= KEEP_TOMBSTONE
+                tombstones += fates[index] == KEEP_TOMBSTONE
+        elif mode != DROP:
+            kept = count
+        is_stamped = mode == STAMP or (
+            tombstones > 0 and not read_int16(data, position + 21) & 0x40
+        )
+        needed = size
+        if kept == 0:
+            needed = 61
+        elif kept != count or is_stamped:
+            needed = size + GROWTH * kept
+        if at + needed > room:
+            state[NEEDED] = needed
+            state[STATUS] = OUTPUT_FULL
+            break
+        start = at
+        if kept > 0 and kept == count and not is_stamped:
+            state[OUTCOME] = UNCHANGED
+            if not state[OPENED]:
+                copy(output, at, data, position, position + size)
+                at += size
+        elif kept > 0:
+            state[OUTCOME] = REBUILT
+            at = _rebuild(
+                data, position, size, mode, fate, fates, is_stamped, kept, state, output, at
+            )
+            state[BATCHES_REBUILT] += 1
+            state[HORIZONS_SET] += is_stamped
+        elif plans[plan + 2] & RETAIN_EMPTY or (
+            plans[plan + 2] & LAST_OF_GROUP and state[WRITTEN_OFFSET] < state[SEGMENT_BASE]
+        ):
+            state[OUTCOME] = EMPTIED
+            at = _empty(data, position, output, at)
+            state[BATCHES_EMPTIED] += count > 0
+        else:
+            state[OUTCOME] = NOTHING
+        if state[OUTCOME] != NOTHING:
+            state[BATCHES_WRITTEN] += 1
+            state[RECORDS_WRITTEN] += kept
+            state[WRITTEN_OFFSET] = last_offset
+            horizon = INT64_MAX
+            if state[OUTCOME] == UNCHANGED and read_int16(data, position + 21) & 0x40:
+                horizon = read_int64(data, position + 27)
+            elif state[OUTCOME] == REBUILT and read_int16(output, start + 21) & 0x40:
+                horizon = read_int64(output, start + 27)
+            state[NEXT_HORIZON] = min(state[NEXT_HORIZON], horizon)
+        state[PLAN] += 1
+    state[OUTPUT] = at
+
+
+def _empty(data: memoryview, position: int, output: memoryview, at: int) -> int:
+    """Write the header of a batch of which nothing else stays; return where it ends."""
+    copy(output, at, data, position, position + 61)
+    write_int32(output, at + 8, 49)
+    write_int16(output, at + 21, read_int16(data, position + 21) & 0x38)
+    write_int64(output, at + 27, -1)
+    write_int32(output, at + 57, 0)
+    write_int32(output, at + 17, checksum(output, at + 21, at + 61))
+    return at + 61
+
+
+def _rebuild(
+    data: memoryview,
+    position: int,
+    size: int,
+    mode: int,
+    fate: int,
+    fates: memoryview,
+    is_stamped: int,
+    kept: int,
+    state: memoryview,
+    output: memoryview,
+    at: int,
+) -> int:
+    """Write a batch of the records that stay; return where it ends (``buildRetainedRecordsInto``).
+
+    Times are told from another base, so that a reader sees the same ones.
+    """
+    attributes = read_int16(data, position + 21)
+    base = read_int64(data, position + 27)
+    append_time = read_int64(data, position + 35)
+    count = read_int32(data, position + 57)
+    end = position + size
+    new_base = base
+    is_based = attributes & 0x40
+    if is_stamped:
+        new_base = wrapping_add(state[NOW], state[RETENTION])
+        is_based = 1
+    largest = -1
+    copy(output, at, data, position, position + 61)
+    here = at + 61
+    there = position + 61
+    for index in range(count):
+        start = there
+        length, body = _read_varint(data, start, end)
+        there = body + length
+        if mode == SOME and fates[fate + index] > KEEP_TOMBSTONE:
+            continue
+        delta, tail = _read_varlong(data, body + 1, there)
+        timestamp = append_time if attributes & 8 else wrapping_add(base, delta)
+        if not is_based:
+            new_base = timestamp
+            is_based = 1
+        largest = max(largest, timestamp)
+        new_delta = wrapping_subtract(timestamp, new_base)
+        if new_delta != delta:
+            here = _write_zigzag(output, here, 1 + _zigzag_size(new_delta) + there - tail)
+            output[here] = data[body]
+            here = _write_zigzag(output, here + 1, new_delta)
+            start = tail
+        copy(output, here, data, start, there)
+        here += there - start
+    if attributes & 8:
+        largest = append_time
+    write_int32(output, at + 8, here - at - 12)
+    if is_stamped:
+        attributes |= 0x40
+    write_int16(output, at + 21, attributes)
+    write_int64(output, at + 27, new_base)
+    write_int64(output, at + 35, largest)
+    write_int32(output, at + 57, kept)
+    if not state[OPENED]:
+        write_int32(output, at + 17, checksum(output, at + 21, here))
+    return here
+
+
+def _index(
+    data: memoryview, size: int, index: memoryview, offsets: memoryview, times: memoryview
+) -> None:
+    position = index[POSITION]
+    offset_at = 0
+    time_at = 0
+    index[STATUS] = DONE
+    base = index[BASE_OFFSET]
+    while position + 61 <= size:
+        batch_size = read_int32(data, position + 8) + 12
+        last_offset = read_int64(data, position) + read_int32(data, position + 23)
+        timestamp = read_int64(data, position + 35)
+        if last_offset - base > 2147483647 or index[SEGMENT_SIZE] + batch_size > 2147483647:
+            index[STATUS] = WANTS_SEGMENT
+            break
+        if index[SEGMENT_SIZE] == 0:
+            index[FIRST_TIMESTAMP] = timestamp
+        if timestamp > index[MAX_TIMESTAMP]:
+            index[MAX_TIMESTAMP] = timestamp
+            index[MAX_TIMESTAMP_OFFSET] = last_offset
+        if index[SINCE_INDEX] > index[INTERVAL]:
+            write_int32(offsets, offset_at, last_offset - base)
+            write_int32(offsets, offset_at + 4, index[SEGMENT_SIZE])
+            offset_at += 8
+            if index[MAX_TIMESTAMP] > index[LAST_TIME]:
+                write_int64(times, time_at, index[MAX_TIMESTAMP])
+                write_int32(times, time_at + 8, index[MAX_TIMESTAMP_OFFSET] - base)
+                time_at += 12
+                index[LAST_TIME] = index[MAX_TIMESTAMP]
+            index[SINCE_INDEX] = 0
+        index[SINCE_INDEX] += batch_size
+        index[SEGMENT_SIZE] += batch_size
+        index[END_OFFSET] = last_offset + 1
+        position += batch_size
+    index[POSITION] = position
+    index[OFFSET_BYTES] = offset_at
+    index[TIME_BYTES] = time_at
+
+
+def _read_record(data: memoryview, position: int, end: int) -> tuple[int, int, int, int, int]:
+    """Return next position (-1: broken), offset delta, where the key is, key and value size."""
+    size, position = _read_varint(data, position, end)
+    stop = position + size
+    if position < 0 or size < 1 or stop > end:
+        return -1, 0, 0, 0, 0
+    _delta, position = _read_varlong(data, position + 1, stop)
+    if position < 0:
+        return -1, 0, 0, 0, 0
+    offset_delta, position = _read_varint(data, position, stop)
+    if position < 0:
+        return -1, 0, 0, 0, 0
+    key_size, key_start = _read_varint(data, position, stop)
+    if key_start < 0 or key_size < -1 or key_size > stop - key_start:
+        return -1, 0, 0, 0, 0
+    value_size, position = _read_varint(data, key_start + max(key_size, 0), stop)
+    if position < 0 or value_size < -1 or value_size > stop - position:
+        return -1, 0, 0, 0, 0
+    return stop, offset_delta, key_start, key_size, value_size
+
+
+def _read_varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
+    """Return a number of 32 bits and the position after it; position -1 if it is broken."""
+    number, position = _read_zigzag(data, position, end, 28)
+    if number < -2147483648 or number > 2147483647:
+        return 0, -1
+    return number, position
+
+
+def _read_varlong(data: memoryview, position: int, end: int) -> tuple[int, int]:
+    """Return a number of 64 bits and the position after it; position -1 if it is broken."""
+    return _read_zigzag(data, position, end, 63)
+
+
+def _read_zigzag(data: memoryview, position: int, end: int, last_shift: int) -> tuple[int, int]:
+    rest = 0
+    shift = 0
+    while position < end and shift <= last_shift:
+        byte = data[position]
+        position += 1
+        rest |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if shift == 63 and byte > 1:
+                break
+            return (rest >> 1) ^ -(rest & 1), position
+        shift += 7
+    return 0, -1
+
+
+def _zigzag_size(number: int) -> int:
+    rest = (number << 1) ^ (number >> 63)
+    size = 1
+    while rest > 0x7F:
+        rest >>= 7
+        size += 1
+    return size
+
+
+def _write_zigzag(output: memoryview, position: int, number: int) -> int:
+    """Return the position after the number."""
+    rest = (number << 1) ^ (number >> 63)
+    while rest > 0x7F:
+        output[position] = (rest & 0x7F) | 0x80
+        position += 1
+        rest >>= 7
+    output[position] = rest
+    return position + 1

@@ -1,0 +1,72 @@
+"""Which segments become one (Kafka: ``Cleaner.groupSegmentsBySize``; storage.md §8.6).
+
+Sizes are those before cleaning: segments shrink in one pass and merge in the next.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Protocol, TypeVar
+
+from config.topic import TopicConfig
+
+MAX_SPAN: Final = (1 << 31) - 1
+"""The largest offset of a segment relative to its base."""
+
+
+class Index(Protocol):
+    """An index tells its number of entries."""
+
+    def __len__(self) -> int: ...
+
+
+class Segment(Protocol):
+    """What grouping asks of a segment; a ``ReadableSegment`` answers."""
+
+    @property
+    def base_offset(self) -> int:
+        """Return the segment's base offset."""
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of its ``.log``."""
+
+    def offset_index(self) -> Index:
+        """Return its offset index, entries of 8 bytes."""
+
+    def time_index(self) -> Index:
+        """Return its time index, entries of 12 bytes."""
+
+
+AnySegment = TypeVar("AnySegment", bound=Segment)
+
+
+def group_segments(
+    segments: Sequence[AnySegment],
+    config: TopicConfig,
+    *,
+    end_offset: int,
+    first_uncleanable_offset: int,
+) -> list[tuple[AnySegment, ...]]:
+    """Pack the segments that begin below ``end_offset``, in order, as many as fit into one.
+
+    What limits a group is ``segment.bytes``, ``segment.index.bytes`` for either index, and the
+    span of its offsets; where a segment ends is told from the base of the next one.
+    """
+    chosen = [segment for segment in segments if segment.base_offset < end_offset]
+    bounds = [segment.base_offset for segment in chosen[1:]] + [first_uncleanable_offset]
+    groups: list[list[AnySegment]] = []
+    sums = (0, 0, 0)
+    for segment, bound in zip(chosen, bounds, strict=True):
+        sizes = (segment.size, 8 * len(segment.offset_index()), 12 * len(segment.time_index()))
+        joined = tuple(map(sum, zip(sums, sizes, strict=True)))
+        limits = (config.segment_bytes, config.segment_index_bytes, config.segment_index_bytes)
+        if (
+            groups
+            and all(size <= limit for size, limit in zip(joined, limits, strict=True))
+            and (not segment.size or bound - 1 - groups[-1][0].base_offset <= MAX_SPAN)
+        ):
+            groups[-1].append(segment)
+            sums = (joined[0], joined[1], joined[2])
+        else:
+            groups.append([segment])
+            sums = sizes
+    return [tuple(group) for group in groups]

@@ -1,0 +1,61 @@
+"""Compressed batches, opened for the kernels and closed again by the same codec."""
+
+from struct import Struct
+from typing import Final
+
+from protocol.errors import CorruptMessage, InvalidRecord
+from protocol.records import compression
+from protocol.records.batch import (
+    ATTRIBUTES_POSITION,
+    CODEC_MASK,
+    CRC_POSITION,
+    HEADER_SIZE,
+    LENGTH_POSITION,
+    LOG_OVERHEAD,
+)
+from protocol.records.crc import crc32c
+
+MOST_OPENED: Final = 1 << 30
+"""What a batch may unfold to: far more than a broker lets in."""
+
+UNREADABLE = (CorruptMessage, InvalidRecord)
+"""What `open_batch` raises."""
+
+_INT32: Final = Struct(">i")
+_UINT32: Final = Struct(">I")
+_ATTRIBUTES_LOW: Final = ATTRIBUTES_POSITION + 1
+
+
+def size_of(batch: memoryview) -> int:
+    """Return the size of the batch at the start of a view."""
+    size: int = _INT32.unpack_from(batch, LENGTH_POSITION)[0]
+    return size + LOG_OVERHEAD
+
+
+def open_batch(batch: memoryview) -> bytearray:
+    """Return exactly one batch with its records unfolded; attributes and CRC stay as they are.
+
+    Raises:
+        CorruptMessage: The codec finds junk.
+        InvalidRecord: There is no such codec, or the batch unfolds to too much.
+    """
+    codec = batch[_ATTRIBUTES_LOW] & CODEC_MASK
+    records = compression.decompress(codec, batch[HEADER_SIZE:], MOST_OPENED)
+    opened = bytearray(HEADER_SIZE + len(records))
+    opened[:HEADER_SIZE] = batch[:HEADER_SIZE]
+    opened[HEADER_SIZE:] = records
+    _INT32.pack_into(opened, LENGTH_POSITION, len(opened) - LOG_OVERHEAD)
+    return opened
+
+
+def close_batch(opened: memoryview) -> bytearray:
+    """Return a batch as it goes to the disk: its records folded at the codec's default level."""
+    codec = opened[_ATTRIBUTES_LOW] & CODEC_MASK
+    records = compression.compress(codec, opened[HEADER_SIZE:])
+    batch = bytearray(HEADER_SIZE + len(records))
+    batch[:HEADER_SIZE] = opened[:HEADER_SIZE]
+    batch[HEADER_SIZE:] = records
+    _INT32.pack_into(batch, LENGTH_POSITION, len(batch) - LOG_OVERHEAD)
+    with memoryview(batch) as whole:
+        _UINT32.pack_into(batch, CRC_POSITION, crc32c(whole[ATTRIBUTES_POSITION:]))
+    return batch

@@ -1,0 +1,168 @@
+"""Numbers in which the cleaner and its kernels speak; `_native_map.pxd` has them for C.
+
+The kernels keep everything that outlives a call in one array of int64, the *state*; its slots are
+numbered here. `_portable.py` and the tests hold this list and the one for C together.
+"""
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from array import array
+
+State: TypeAlias = "array[int]"
+
+# Why a kernel came back: at POSITION, which counts from the start of the buffer.
+DONE: Final = 0
+"""No whole batch is left; the next one needs NEEDED bytes."""
+OPEN: Final = 1
+"""The batch is compressed and has to be opened."""
+FULL: Final = 2
+"""The map is full; LATEST is what it covers."""
+WANTS_PRODUCERS: Final = 3
+"""The table of transactions needs more room."""
+PLANS_FULL: Final = 4
+"""There is no room to plan more batches."""
+OUTPUT_FULL: Final = 5
+"""The output has no room for the next batch, which may take NEEDED bytes."""
+WANTS_SEGMENT: Final = 6
+"""The batch does not fit into the segment: its offset or its position has more than 31 bits."""
+SHORT_LENGTH: Final = -1
+WRONG_MAGIC: Final = -2
+WRONG_CRC: Final = -3
+OFFSET_BACKWARDS: Final = -4
+BAD_COUNT: Final = -5
+BAD_RECORD: Final = -6
+
+FAULTS: Final = {
+    SHORT_LENGTH: "its length is too small",
+    WRONG_MAGIC: "its magic byte is not 2",
+    WRONG_CRC: "its checksum is wrong",
+    OFFSET_BACKWARDS: "its offsets do not follow those before it",
+    BAD_COUNT: "it can not have as many records as it says",
+    BAD_RECORD: "a record in it does not parse",
+}
+
+# What becomes of a record.
+KEEP: Final = 0
+KEEP_TOMBSTONE: Final = 1
+SUPERSEDED: Final = 2
+EXPIRED: Final = 3
+NULL_KEY: Final = 4
+
+# What becomes of a batch, as planned. The low three bits are the mode.
+DROP: Final = 0
+"""Nothing of it stays; the records need not be read."""
+WHOLE: Final = 1
+"""It stays as it is."""
+STAMP: Final = 2
+"""All of it stays, with a delete horizon."""
+SOME: Final = 3
+"""The fates of its records decide."""
+MODE: Final = 7
+RETAIN_EMPTY: Final = 8
+"""If nothing stays, its header does (the last of a producer, the last of the round)."""
+LAST_OF_GROUP: Final = 16
+"""Likewise, if otherwise the new segment would end below the last of the old ones."""
+
+# What became of it, for a batch that was opened.
+NOTHING: Final = 0
+UNCHANGED: Final = 1
+EMPTIED: Final = 2
+REBUILT: Final = 3
+
+# Reasons, in the order of the pairs of records and bytes from DROPPED on.
+BY_SUPERSEDED: Final = 0
+BY_TOMBSTONE: Final = 1
+BY_MARKER: Final = 2
+BY_ABORTED: Final = 3
+BY_NULL_KEY: Final = 4
+REASONS: Final = 5
+
+# The state.
+STATUS: Final = 0
+POSITION: Final = 1
+NEEDED: Final = 2
+OPENED: Final = 3
+"""1: the buffer is one batch that was compressed and is opened; its CRC is not looked at."""
+LAST_OFFSET: Final = 4
+"""Of the batch before: offsets rise."""
+FIRST_DIRTY: Final = 5
+LATEST: Final = 6
+"""The last offset that the map covers (Kafka: ``latestOffset``)."""
+MAP_KEYS: Final = 7
+MAP_LIMIT: Final = 8
+SEED: Final = 9
+"""Two slots: the secret that keys are hashed with."""
+NOW: Final = 11
+RETENTION: Final = 12
+"""``delete.retention.ms``."""
+UPPER: Final = 13
+"""The first uncleanable offset."""
+ABORTED_COUNT: Final = 14
+ABORTED_NEXT: Final = 15
+PRODUCERS_USED: Final = 16
+CHUNK_POSITION: Final = 17
+"""Where in its file the buffer begins."""
+GROUP_END: Final = 18
+"""Where in the last segment of a group its last batch ends; -1 elsewhere."""
+SEGMENT_BASE: Final = 19
+WRITTEN_OFFSET: Final = 20
+"""The last offset that was written for the group, -1 if nothing was."""
+PLANS: Final = 21
+PLAN: Final = 22
+"""The next plan to carry out."""
+OUTPUT: Final = 23
+"""Bytes in the output."""
+OUTCOME: Final = 24
+DIGEST: Final = 25
+"""Two slots: the sum of the digests of the keys that stay."""
+MAP_RECORDS: Final = 27
+MAP_BATCHES: Final = 28
+RECORDS_READ: Final = 29
+BATCHES_READ: Final = 30
+RECORDS_WRITTEN: Final = 31
+BATCHES_WRITTEN: Final = 32
+BATCHES_REBUILT: Final = 33
+BATCHES_EMPTIED: Final = 34
+HORIZONS_SET: Final = 35
+HORIZONS_REACHED: Final = 36
+DROPPED: Final = 37
+NEXT_HORIZON: Final = DROPPED + 2 * REASONS
+"""The smallest delete horizon in what was written."""
+STATE_SLOTS: Final = NEXT_HORIZON + 1
+
+# The state of an output segment's indexes.
+SEGMENT_SIZE: Final = 3
+SINCE_INDEX: Final = 4
+INTERVAL: Final = 5
+BASE_OFFSET: Final = 6
+END_OFFSET: Final = 7
+FIRST_TIMESTAMP: Final = 8
+MAX_TIMESTAMP: Final = 9
+MAX_TIMESTAMP_OFFSET: Final = 10
+LAST_TIME: Final = 11
+"""The timestamp of the last entry in the time index."""
+OFFSET_BYTES: Final = 12
+TIME_BYTES: Final = 13
+INDEX_SLOTS: Final = 14
+
+# Rows of the arrays.
+SLOT_NUMBERS: Final = 3
+"""Of the map: the two halves of a key's digest, its offset + 1; 0 is an empty slot."""
+ROW_NUMBERS: Final = 8
+"""Of the window: digest, offset, then as the kernel needs."""
+WINDOW: Final = 32
+"""Records whose slots are on their way from memory at a time."""
+PLAN_NUMBERS: Final = 4
+"""Position, size, mode, where its fates begin."""
+ABORTED_NUMBERS: Final = 4
+"""Producer id, first offset, offset of the marker, 1 if the marker stays with its data."""
+TRANSACTION_NUMBERS: Final = 4
+"""Producer id + 1, committed data was seen, number of the open aborted one + 1, its data was."""
+PRODUCER_NUMBERS: Final = 3
+"""Producer id, last data offset or -1, epoch; ascending."""
+
+LEAST_RECORD: Final = 7
+"""The bytes of the smallest record."""
+GROWTH: Final = 11
+"""The bytes by which another base timestamp can make a record larger."""

@@ -1,0 +1,72 @@
+"""Bytes per second over all cleaner threads (Kafka: ``Throttler``).
+
+Kafka looks at the rate every 300 ms and sleeps with the lock held. Here each piece of work books
+its time behind that of the others and waits for it by itself, so that who is asked to stop hears
+it while waiting.
+"""
+
+import math
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from storage.clock import Clock
+
+BURST_SECONDS: Final = 0.3
+"""What may be read at once after a pause: Kafka's check interval."""
+SLICE_SECONDS: Final = 0.2
+"""How long a wait goes without asking whether the pass is still wanted."""
+
+
+class Throttle:
+    """One rate for all threads; ``bytes_per_second`` may change at any time.
+
+    ``wait`` sleeps for some seconds; the pool hands in that of an event so that a stop wakes it.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        bytes_per_second: float = math.inf,
+        wait: Callable[[float], object] | None = None,
+    ) -> None:
+        self._clock = clock
+        self._wait = wait or threading.Event().wait
+        self._lock = threading.Lock()
+        self._rate = bytes_per_second  # guarded by: _lock
+        self._booked = clock.monotonic()  # guarded by: _lock; until when the rate is used up
+        self._changes = 0  # guarded by: _lock
+        self.total_bytes = 0  # guarded by: _lock; read by anyone (Kafka: cleaner-io)
+        self.slept_seconds = 0.0  # likewise
+
+    def set_rate(self, bytes_per_second: float) -> None:
+        """Change the rate; those who wait for the old one go on."""
+        with self._lock:
+            self._rate = bytes_per_second
+            self._booked = self._clock.monotonic()
+            self._changes += 1
+
+    def add(self, count: int, still_wanted: Callable[[], None]) -> float:
+        """Account for bytes read or written, and wait as the rate demands; return the seconds.
+
+        Raises:
+            CleaningAborted: ``still_wanted`` raised it during the wait.
+        """
+        now = self._clock.monotonic()
+        with self._lock:
+            self.total_bytes += count
+            if math.isinf(self._rate):
+                return 0.0
+            self._booked = max(self._booked, now - BURST_SECONDS) + count / self._rate
+            until, changes = self._booked, self._changes
+        began = now
+        try:
+            while now < until and changes == self._changes:
+                still_wanted()
+                self._wait(min(SLICE_SECONDS, until - now))
+                now = self._clock.monotonic()
+        finally:
+            slept = now - began
+            with self._lock:
+                self.slept_seconds += slept
+        return slept
