@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from storage.log_view import find_index
 from storage.producer_state import ProducerStateManager
+from storage.readable_segment import ReadableSegment
 from storage.segment import LogSegment
 
 
@@ -25,10 +26,12 @@ def rebuild_producers(
     for segment in segments[find_index(segments, start) :]:
         if segment.base_offset >= end_offset:
             break
-        _replay(producers, segment, start, end_offset)
+        replay_segment(producers, segment, start, end_offset)
 
 
-def _replay(producers: ProducerStateManager, segment: LogSegment, start: int, end: int) -> None:
+def replay_segment(
+    producers: ProducerStateManager, segment: ReadableSegment, start: int, end: int
+) -> None:
     """Feed a segment's batches from ``start`` to ``end``, exclusive, to ``producers``."""
     located = segment.locate(start)
     if located is None:

@@ -6,7 +6,7 @@ are those of storage.md §9.
 
 import logging
 from bisect import insort
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -209,17 +209,38 @@ class ProducerStateManager:
             offset = self._snapshots[-1]
             producers = self._read_snapshot(offset)
             if producers is not None:
-                self._install(producers, offset, now_ms)
+                self.install(producers, offset, now_ms)
                 return offset
             self._delete_snapshot(offset)
-        self._install({}, log_start_offset, now_ms)
+        self.install({}, log_start_offset, now_ms)
         return log_start_offset
+
+    def install(self, producers: dict[int, ProducerEntry], offset: int, now_ms: int) -> None:
+        """Take the state that a snapshot holds, that of all batches below ``offset``."""
+        self.producers = {
+            producer_id: entry
+            for producer_id, entry in producers.items()
+            if not self._is_expired(entry, now_ms)
+        }
+        transactions = [
+            (entry.transaction_first_offset, producer_id)
+            for producer_id, entry in self.producers.items()
+            if entry.transaction_first_offset >= 0
+        ]
+        self._open = {producer_id: first for first, producer_id in sorted(transactions)}
+        self._note_first_unstable()
+        self.map_end_offset = offset
+
+    @property
+    def open_transactions(self) -> Mapping[int, int]:
+        """Return the first offset of each open transaction by producer id, the earliest first."""
+        return self._open
 
     def truncate_fully(self, offset: int) -> None:
         """Forget everything, snapshots included; the log begins anew at ``offset``."""
         for snapshot in self.snapshots:
             self._delete_snapshot(snapshot)
-        self._install({}, offset, 0)
+        self.install({}, offset, 0)
 
     def capture(self, offset: int | None = None) -> Snapshot | None:
         """Return a snapshot to be written, None if there is one at this offset already.
@@ -276,21 +297,6 @@ class ProducerStateManager:
         except CorruptSnapshot as error:
             _logger.warning("producer snapshot is unusable and goes file=%s error=%s", path, error)
             return None
-
-    def _install(self, producers: dict[int, ProducerEntry], offset: int, now_ms: int) -> None:
-        self.producers = {
-            producer_id: entry
-            for producer_id, entry in producers.items()
-            if not self._is_expired(entry, now_ms)
-        }
-        transactions = [
-            (entry.transaction_first_offset, producer_id)
-            for producer_id, entry in self.producers.items()
-            if entry.transaction_first_offset >= 0
-        ]
-        self._open = {producer_id: first for first, producer_id in sorted(transactions)}
-        self._note_first_unstable()
-        self.map_end_offset = offset
 
     def _begin_transaction(self, producer_id: int, entry: ProducerEntry, offset: int) -> None:
         entry.transaction_first_offset = offset
