@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from cleaner import selection
 from cleaner.checkpoints import CleanerCheckpoints
-from cleaner.selection import CleanableLog, LogSnapshot
+from cleaner.selection import CleanableLog, Limit, LogSnapshot
 from cleaner.set_aside import Failure, SetAside
 from cleaner.states import CleaningStates, State
 from storage.clock import Clock
@@ -70,7 +70,6 @@ class CleanerManager:
         self.states = CleaningStates(self._lock)
         self._set_aside = SetAside(clock)  # guarded by: _lock
         self._requests: dict[TopicPartition, bool] = {}  # guarded by: _lock; is it forced
-        self._answers: dict[TopicPartition, CleanableLog] = {}  # likewise: nothing to clean
         self._checkpoints = CleanerCheckpoints(())  # guarded by: _lock
         self.last_selection = LastSelection(clock.now_ms(), 0.0, 0)
 
@@ -206,22 +205,24 @@ class CleanerManager:
             self._checkpoints.remove(topic_partition)
 
     def _grab_requested(self, now_ms: int) -> GrabbedLog | None:
+        """Take a log that somebody asked for; what cannot be cleaned is not asked for any more."""
         for topic_partition, is_forced in list(self._requests.items()):
             log = self._logs.get(topic_partition)
             if log is not None and self.states.get(topic_partition) is not State.NONE:
                 continue  # later, when its state has ended
+            cleanable = None
+            if log is not None and log.config.is_compacted:
+                snapshot = self.snapshot(log)
+                if is_forced:
+                    snapshot = selection.without_min_lag(snapshot)
+                cleanable = self._find_cleanable(log, snapshot, now_ms)
+            taken = False
+            if log is not None and cleanable is not None and _is_worth_a_pass(cleanable):
+                self._correct({log: cleanable})
+                taken = self._take(log, cleanable)
             with self._lock:
                 self._requests.pop(topic_partition, None)
-            if log is None or not log.config.is_compacted:
-                continue
-            snapshot = self.snapshot(log)
-            if is_forced:
-                snapshot = selection.without_min_lag(snapshot)
-            cleanable = self._find_cleanable(log, snapshot, now_ms)
-            if cleanable is None or not cleanable.cleanable_bytes:
-                continue
-            self._correct({log: cleanable})
-            if self._take(log, cleanable):
+            if taken and log is not None and cleanable is not None:
                 return GrabbedLog(
                     log=log,
                     cleanable=cleanable,
@@ -292,3 +293,10 @@ class CleanerManager:
 
     def _is_current(self, log: Log) -> bool:
         return self._logs.get(log.topic_partition) is log
+
+
+def _is_worth_a_pass(cleanable: CleanableLog) -> bool:
+    """Tell whether a pass may change anything: new bytes, or tombstones among the clean ones."""
+    return cleanable.cleanable_bytes > 0 or (
+        cleanable.clean_bytes > 0 and cleanable.limit is Limit.ACTIVE_SEGMENT
+    )
