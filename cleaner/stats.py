@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from cleaner import slots
@@ -88,7 +87,7 @@ class PassResult:
     horizons_set: int
     horizons_reached: int
     next_horizon_ms: int | None = None
-    dropped: Mapping[Reason, Dropped] = MappingProxyType({})
+    dropped: Mapping[Reason, Dropped]
     key_digest: str
     groups: tuple[GroupFacts, ...]
     map_seconds: float = 0.0
@@ -204,12 +203,10 @@ def result_of(  # noqa: PLR0913  # all that a pass knows besides the kernels' st
 def dropped_in(state: State) -> Mapping[Reason, Dropped]:
     """Return what a state says of the records that went, by reason."""
     pairs = state[slots.DROPPED : slots.DROPPED + 2 * slots.REASONS]
-    return MappingProxyType(
-        {
-            reason: Dropped(pairs[2 * number], pairs[2 * number + 1])
-            for number, reason in enumerate(Reason)
-        }
-    )
+    return {
+        reason: Dropped(pairs[2 * number], pairs[2 * number + 1])
+        for number, reason in enumerate(Reason)
+    }
 
 
 def _unsigned(number: int) -> int:
