@@ -22,16 +22,18 @@ from protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from protocol.names import is_internal
+from protocol.names import INTERNAL_TOPICS
 from protocol.produce import API_KEY, PartitionProduced, ProduceRequest, encode, parse
 from storage.validation import check_records, must_open, validate
 
 if TYPE_CHECKING:
     from broker.connection import Connection
     from broker.dispatch import Answer, Waiting
-    from storage.log import AppendResult, Log
+    from protocol.topic_key import TopicKey
+    from storage.log import Log
     from storage.validation import ValidatedBatch
 
+_ACKS = frozenset({-1, 0, 1})
 _ADMIN_CLIENT = "__admin_client"
 _TRANSACTIONAL = 0x10
 # Opening a larger batch takes longer than the hop to a thread and back, and a hostile one inflates
@@ -50,26 +52,26 @@ def handle(
     """Append inline and answer; return a coroutine if a batch must be opened or flushed first."""
     request = parse(version, buffer, position, end)
     produce = _Produce(connection, version, correlation_id, request)
-    if produce.opens_large_batches():
-        produce.keep_records()
-        return produce.append_slowly()
-    produce.append()
-    if produce.unflushed:
-        return produce.flush()
-    return produce.answer()
+    now_ms = connection.rooms.clock.now_ms()
+    for key, partitions in request.topics:
+        results: list[PartitionProduced] = []
+        produce.produced.append((key, results))
+        for place, (index, records) in enumerate(partitions):
+            try:
+                log = produce.find_log(key, index)
+                whole = produce.check(log, records)
+                if len(whole) > _OPEN_INLINE_BYTES and must_open(whole, log.config):
+                    return produce.append_rest(place, now_ms)
+                results.append(produce.append(log, index, validate(whole, log.config, now_ms)))
+            except KafkaError as error:
+                results.append(produce.refuse(index, error))
+    return produce.flush() if produce.unflushed else produce.answer()
 
 
 class _Produce:
-    """One request while it is served."""
+    """One request while it is served: what became of its partitions so far."""
 
-    __slots__ = (
-        "connection",
-        "correlation_id",
-        "produced",
-        "request",
-        "unflushed",
-        "version",
-    )
+    __slots__ = ("connection", "correlation_id", "produced", "request", "unflushed", "version")
 
     def __init__(
         self, connection: Connection, version: int, correlation_id: int, request: ProduceRequest
@@ -78,64 +80,71 @@ class _Produce:
         self.version = version
         self.correlation_id = correlation_id
         self.request = request
-        self.produced: list[tuple[str | bytes, list[PartitionProduced]]] = []
+        self.produced: list[tuple[TopicKey, list[PartitionProduced]]] = []
         self.unflushed: list[Log] = []
 
-    def opens_large_batches(self) -> bool:
-        """Return whether a rule wants a compressed batch opened that is too large for the loop."""
-        for key, partitions in self.request.topics:
-            for index, records in partitions:
-                if records is not None and len(records) > _OPEN_INLINE_BYTES:
-                    log = self._find_log(key, index)
-                    if log is not None and must_open(records, log.config):
-                        return True
-        return False
+    def find_log(self, key: TopicKey, index: int) -> Log:
+        """Return the partition's log.
 
-    def keep_records(self) -> None:
-        """Copy the records out of the receive buffer, which others use while this one waits."""
-        self.request.topics = [
-            (
-                key,
-                [
-                    (index, None if records is None else memoryview(bytearray(records)))
-                    for index, records in partitions
-                ],
-            )
-            for key, partitions in self.request.topics
-        ]
+        Raises:
+            UnknownTopicOrPartition: There is none. Produce never creates a topic.
+            UnknownTopicId: The topic is asked for by an id that nobody has.
+        """
+        topics = self.connection.rooms.topics
+        if isinstance(key, bytes):
+            topic = topics.by_id.get(key)
+            if topic is None:
+                raise UnknownTopicId
+            key = topic.name
+        log = topics.logs.get((key, index))
+        if log is None:
+            raise UnknownTopicOrPartition
+        return log
 
-    def append(self) -> None:
-        """Validate and append every partition's batch on the loop."""
-        now_ms = self.connection.rooms.clock.now_ms()
-        for key, partitions in self.request.topics:
-            results = []
-            for index, records in partitions:
-                try:
-                    log, whole = self._check(key, index, records)
-                    batch = validate(whole, log.config, now_ms)
-                    results.append(self._append(log, index, batch))
-                except KafkaError as error:
-                    results.append(self._refuse(index, error))
-            self.produced.append((key, results))
+    def check(self, log: Log, records: memoryview | None) -> memoryview:
+        """Refuse what needs no look into the records; return the one batch that they are."""
+        whole = check_records(records, self.version)
+        if self.request.acks not in _ACKS:
+            raise InvalidRequiredAcks
+        topic = log.topic_partition.topic
+        if topic in INTERNAL_TOPICS and self.connection.client_id != _ADMIN_CLIENT:
+            raise InvalidTopic(f"{topic} is internal; clients may not produce to it")
+        return whole
 
-    async def append_slowly(self) -> Answer:
-        """Validate on io threads, where codecs release the GIL, and append on the loop."""
-        rooms = self.connection.rooms
-        now_ms = rooms.clock.now_ms()
-        for key, partitions in self.request.topics:
-            results = []
-            for index, records in partitions:
-                try:
-                    log, whole = self._check(key, index, records)
-                    batch = await rooms.io.run(validate, whole, log.config, now_ms)
-                    # The topic may have gone, or come back as another, in the meantime.
-                    if self._find_log(key, index) is not log:
-                        raise UnknownTopicOrPartition
-                    results.append(self._append(log, index, batch))
-                except KafkaError as error:
-                    results.append(self._refuse(index, error))
-            self.produced.append((key, results))
-        return await self.flush()
+    def append(self, log: Log, index: int, batch: ValidatedBatch) -> PartitionProduced:
+        """Append and wake who waits for it."""
+        if batch.attributes & _TRANSACTIONAL:
+            raise InvalidTxnState("transactions are not served by this broker yet")
+        result = log.append(batch)
+        if result.flush_due and log not in self.unflushed:
+            self.unflushed.append(log)
+        if log.waiters:
+            self.connection.rooms.waiting.wake(log)
+        return PartitionProduced(
+            index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
+        )
+
+    def refuse(self, index: int, error: KafkaError) -> PartitionProduced:
+        """Return the answer for a partition that was not appended, and count it."""
+        code = error.code.value
+        self.connection.listener.dispatcher.stats.by_key[API_KEY].failed(code)
+        return PartitionProduced(index, code, -1, -1, -1, error.record_errors, error.message)
+
+    def append_rest(self, place: int, now_ms: int) -> Waiting:
+        """Go on from a partition of the topic last begun, opening batches on io threads.
+
+        The records are copied out of the receive buffer first, which others use meanwhile.
+        """
+        begun = len(self.produced) - 1
+        topics: list[tuple[TopicKey, list[tuple[int, memoryview | None]]]] = []
+        for number, (key, partitions) in enumerate(self.request.topics[begun:]):
+            rest = partitions if number else partitions[place:]
+            kept = [
+                (index, None if records is None else memoryview(bytearray(records)))
+                for index, records in rest
+            ]
+            topics.append((key, kept))
+        return self._append_slowly(topics, now_ms)
 
     async def flush(self) -> Answer:
         """Wait for the fsyncs that ``flush.messages`` asks for before answering."""
@@ -163,57 +172,40 @@ class _Produce:
             return None
         return encode(self.version, self.correlation_id, self.produced)
 
-    def _check(
-        self, key: str | bytes, index: int, records: memoryview | None
-    ) -> tuple[Log, memoryview]:
-        """Refuse what needs no look into the records; return the log and the one batch."""
-        log = self._find_log(key, index)
-        if log is None:
-            if type(key) is bytes and key not in self.connection.rooms.topics.by_id:
-                raise UnknownTopicId
-            raise UnknownTopicOrPartition
-        whole = check_records(records, self.version)
-        if self.request.acks not in {-1, 0, 1}:
-            raise InvalidRequiredAcks
-        topic = log.topic_partition.topic
-        if is_internal(topic) and self.connection.client_id != _ADMIN_CLIENT:
-            raise InvalidTopic(f"{topic} is internal; clients may not produce to it")
-        return log, whole
-
-    def _find_log(self, key: str | bytes, index: int) -> Log | None:
-        topics = self.connection.rooms.topics
-        if type(key) is str:
-            return topics.logs.get((key, index))
-        topic = topics.by_id.get(key)  # type: ignore[arg-type]  # not a str: the 16 bytes of an id
-        return None if topic is None else topics.logs.get((topic.name, index))
-
-    def _append(self, log: Log, index: int, batch: ValidatedBatch) -> PartitionProduced:
-        if batch.attributes & _TRANSACTIONAL:
-            raise InvalidTxnState("transactions are not served by this broker yet")
-        result: AppendResult = log.append(batch)
-        if result.flush_due and log not in self.unflushed:
-            self.unflushed.append(log)
-        if log.waiters:
-            self.connection.rooms.waiting.wake(log)
-        return PartitionProduced(
-            index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
-        )
-
-    def _refuse(self, index: int, error: KafkaError) -> PartitionProduced:
-        code = error.code.value
-        self.connection.listener.dispatcher.stats.by_key[API_KEY].failed(code)
-        return PartitionProduced(index, code, -1, -1, -1, error.record_errors, error.message)
+    async def _append_slowly(
+        self,
+        topics: list[tuple[TopicKey, list[tuple[int, memoryview | None]]]],
+        now_ms: int,
+    ) -> Answer:
+        """Validate on io threads, where codecs release the GIL, and append on the loop."""
+        for number, (key, partitions) in enumerate(topics):
+            if number:
+                self.produced.append((key, []))
+            results = self.produced[-1][1]
+            for index, records in partitions:
+                try:
+                    log = self.find_log(key, index)
+                    whole = self.check(log, records)
+                    batch = await self.connection.rooms.io.run(
+                        validate, whole, log.config, now_ms
+                    )
+                    # The topic may have gone, or come back as another, in the meantime.
+                    if self.find_log(key, index) is not log:
+                        raise UnknownTopicOrPartition
+                    results.append(self.append(log, index, batch))
+                except KafkaError as error:
+                    results.append(self.refuse(index, error))
+        return await self.flush()
 
     def _refuse_log(self, log: Log, error: KafkaError) -> None:
         """A failed fsync: nothing of that log was made durable, so nothing is acknowledged."""
-        topic = log.topic_partition.topic
-        id_bytes = log.topic_id.bytes
+        names = {log.topic_partition.topic, log.topic_id.bytes}
+        partition = log.topic_partition.partition
         for key, results in self.produced:
-            if key in {topic, id_bytes}:
-                for place, result in enumerate(results):
-                    if result.index == log.topic_partition.partition and not result.error_code:
-                        results[place] = self._refuse(result.index, error)
+            for place, result in enumerate(results):
+                if key in names and result.index == partition and not result.error_code:
+                    results[place] = self.refuse(partition, error)
 
 
-def _printed(key: str | bytes) -> str:
+def _printed(key: TopicKey) -> str:
     return key if isinstance(key, str) else f"topic id {key.hex()}"
