@@ -1,18 +1,29 @@
 """Compacted logs under a real LogManager, with a clock that the test moves."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cleaner.cleaner import Cleaner
+from cleaner.cleaner_thread import CleanerRooms, CleanerThread, Worker
+from cleaner.figures import CleanerFigures
+from cleaner.history import History
 from cleaner.manager import CleanerManager
+from cleaner.pool import CleanerPool
+from cleaner.predictions import Predictions
+from cleaner.settings import CleanerSettings
+from cleaner.throttle import Throttle
 from config.server import ServerConfig
 from config.topic import TopicConfig
+from protocol.records.batch import BatchHeader
+from protocol.records.record import Record, iterate_records
 from storage.log import Log
 from storage.manager import LogManager
 from storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP, Row, make_batch
 from tests.support.clock import FakeClock
-from tests.support.logs import TOPIC_ID, validated
+from tests.support.logs import TOPIC_ID, bytes_of, validated
 
 COMPACT = TopicConfig(cleanup_policy=("compact",))
 
@@ -80,6 +91,76 @@ def append(log: Log, rows: list[Row], **fields: Any) -> int:
     return log.append(validated(make_batch(rows, **fields))).base_offset
 
 
-def contents(rows: Mapping[bytes, bytes | None]) -> list[Row]:
-    """Return rows of a mapping."""
-    return list(rows.items())
+def read_all(log: Log) -> list[Record]:
+    """Return every data record that a consumer from the start would get."""
+    data = memoryview(bytes_of(log, log.log_start_offset))
+    found: list[Record] = []
+    position = 0
+    while position < len(data):
+        header = BatchHeader.read(data, position)
+        if not header.is_control:
+            found += iterate_records(data[position : position + header.size])
+        position += header.size
+    return [record for record in found if record.offset >= log.log_start_offset]
+
+
+class CleanerHome(CompactedLogs):
+    """Logs with a cleaner thread whose rounds the test runs, and a pool of which none runs.
+
+    ``on_check`` is called whenever a pass asks whether it is still wanted.
+    """
+
+    def __init__(self, root: Path, *, directories: int = 1) -> None:
+        self.on_check: Callable[[], object] = lambda: None
+        super().__init__(root, directories=directories)
+
+    def open(self) -> None:
+        """Open the folders, with a new cleaner."""
+        super().open()
+        self.throttle = Throttle(self.clock)
+        self.settings = CleanerSettings.of(
+            ServerConfig(log_cleaner_dedupe_buffer_size=2 << 20, log_cleaner_io_buffer_size=1 << 16)
+        )
+        self.rooms = self.make_rooms(self._make_worker)
+        self.pool = CleanerPool(self.rooms, self.throttle, self.settings)
+        self.thread = self.make_thread()
+        check = self.manager.states.check
+
+        def checked(topic_partition: TopicPartition) -> None:
+            self.on_check()
+            check(topic_partition)
+
+        self.manager.states.check = checked  # type: ignore[method-assign]
+
+    def close(self) -> None:
+        """Stop cleanly."""
+        self.thread.stop()
+        super().close()
+
+    def settings_with(self, **values: Any) -> CleanerSettings:
+        """Return the settings with others among them."""
+        return replace(self.settings, **values)
+
+    def make_rooms(self, make_worker: Callable[[CleanerSettings], Worker]) -> CleanerRooms:
+        """Return rooms of a cleaner over these logs."""
+        return CleanerRooms(
+            manager=self.manager,
+            clock=self.clock,
+            figures=CleanerFigures(),
+            history=History(),
+            predictions=Predictions(),
+            make_worker=make_worker,
+        )
+
+    def make_thread(self) -> CleanerThread:
+        """Return a cleaner thread that is not started."""
+        return CleanerThread("cleaner-0", self.rooms, self.settings, lambda *_: None)
+
+    def _make_worker(self, settings: CleanerSettings) -> Worker:
+        return Cleaner(
+            clock=self.clock,
+            throttle=self.throttle,
+            dedupe_buffer_bytes=settings.dedupe_buffer_bytes,
+            load_factor=settings.load_factor,
+            io_buffer_bytes=settings.io_buffer_bytes,
+        )

@@ -1,0 +1,26 @@
+"""What does the passes: kernels in this process, or the same source in one of its own.
+
+Without compiled kernels a pass computes in Python. In a thread it would keep the event loop from
+the interpreter, so it then runs in `cleaner.helper`, at a lower priority.
+"""
+
+from cleaner import kernels
+from cleaner.cleaner import Cleaner
+from cleaner.cleaner_thread import Worker
+from cleaner.helper_process import HelperProcess
+from cleaner.settings import CleanerSettings
+from cleaner.throttle import Throttle
+from storage.clock import Clock
+
+
+def make_worker(settings: CleanerSettings, clock: Clock, throttle: Throttle) -> Worker:
+    """Return what a cleaner thread needs for its passes."""
+    if kernels.COMPILED:
+        return Cleaner(
+            clock=clock,
+            throttle=throttle,
+            dedupe_buffer_bytes=settings.dedupe_buffer_bytes,
+            load_factor=settings.load_factor,
+            io_buffer_bytes=settings.io_buffer_bytes,
+        )
+    return HelperProcess(settings, clock, throttle)
