@@ -83,7 +83,10 @@ def _gzip(data: memoryview, level: int | None) -> bytes:
 
 
 def _gunzip(data: memoryview, cap: int) -> bytes:
-    """Read all members. Windows that double keep thousands of tiny members from costing squares."""
+    """Read all members. Windows that double keep thousands of tiny members from costing squares.
+
+    zlib puts its output together with the GIL held: it is asked for a little at a time.
+    """
     parts: list[bytes] = []
     room = cap
     position = 0
@@ -95,15 +98,15 @@ def _gunzip(data: memoryview, cap: int) -> bytes:
                 raise _junk(GZIP, "it is cut short")
             chunk = data[position : position + window]
             try:
-                part = member.decompress(chunk, room + 1)
+                part = member.decompress(chunk, min(room + 1, _CHUNK))
             except zlib.error as error:
                 raise _junk(GZIP, error) from error
             room -= len(part)
             if room < 0:
                 raise _too_large(cap)
             parts.append(part)
-            position += len(chunk) - len(member.unused_data)
-            window *= 2
+            position += len(chunk) - len(member.unconsumed_tail) - len(member.unused_data)
+            window = min(window * 2, _CHUNK)
         if position == len(data):
             return parts[0] if len(parts) == 1 else b"".join(parts)
 

@@ -1,0 +1,195 @@
+"""Batches that no honest producer sends: Kafka's error for that partition, and for it alone."""
+
+import struct
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.produce.v9 import request as producing
+
+from protocol.errors import CorruptMessage, InvalidRecord, RecordListTooLarge, RecordTooLarge
+from protocol.records import compression
+from protocol.records.batch import CONTROL, LOG_APPEND_TIME
+from protocol.records.build import frame_batch
+from tests.support.batches import make_batch
+from tests.support.running import Running, running
+
+CORRUPT, INVALID = CorruptMessage.code, InvalidRecord.code
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Running]:
+    """A broker with a plain topic, one of small segments, and one that is compacted."""
+    async with running(tmp_path) as started:
+        topics = started.broker._topics
+        await topics.create("plain", 2, {})
+        await topics.create("short", 1, {"segment.bytes": "20000"})
+        await topics.create("compacted", 1, {"cleanup.policy": "compact"})
+        yield started
+
+
+@pytest.fixture
+def unpacking(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the threads that have opened batches."""
+    names: list[str] = []
+
+    def unpack(codec: int, data: memoryview) -> bytes:
+        names.append(threading.current_thread().name)
+        return compression.decompress(codec, data)
+
+    monkeypatch.setattr("storage.validation.decompress", unpack)
+    return names
+
+
+def now() -> int:
+    """Return a time that every topic takes."""
+    return time.time_ns() // 1_000_000
+
+
+def good(rows: int = 3, **fields: int) -> bytearray:
+    """Return a batch that is taken."""
+    return make_batch(rows, timestamp=now(), **fields)
+
+
+def changed(at: int, layout: str, value: int) -> Callable[[], bytes]:
+    """Return what makes a batch with another value at a position, its CRC left as it was."""
+
+    def make() -> bytes:
+        batch = good()
+        struct.pack_into(layout, batch, at, value)
+        return bytes(batch)
+
+    return make
+
+
+def packed(codec: int, payload: bytes, count: int = 1) -> bytes:
+    """Return a batch around bytes that claim to be records."""
+    moment = now()
+    return bytes(
+        frame_batch(payload, count, codec=codec, base_timestamp=moment, max_timestamp=moment)
+    )
+
+
+BAD: dict[str, tuple[Callable[[], bytes | None], Any]] = {
+    "null": (lambda: None, INVALID),
+    "nothing": (lambda: b"", INVALID),
+    "half a header": (lambda: bytes(good()[:30]), INVALID),
+    "half a batch": (lambda: bytes(good()[:-1]), INVALID),
+    "two batches": (lambda: bytes(good() + good()), INVALID),
+    "a wrong CRC": (changed(17, ">I", 1), CORRUPT),
+    "a flipped bit in the last record": (lambda: bytes(good()[:-1]) + b"\xff", CORRUPT),
+    "a length of zero": (changed(8, ">i", 0), CORRUPT),
+    "a negative length": (changed(8, ">i", -1), CORRUPT),
+    "a length below the header": (changed(8, ">i", 48), CORRUPT),
+    "a length beyond the frame": (changed(8, ">i", 2**31 - 13), INVALID),
+    "the largest length": (changed(8, ">i", 2**31 - 1), INVALID),
+    "magic 0": (changed(16, ">b", 0), INVALID),
+    "magic 1": (changed(16, ">b", 1), INVALID),
+    "magic 3": (changed(16, ">b", 3), CORRUPT),
+    "a base offset": (lambda: bytes(good(base_offset=7)), INVALID),
+    "a count too high": (lambda: packed(0, bytes(good()[61:]), 4), INVALID),
+    "a count too low": (lambda: packed(0, bytes(good()[61:]), 2), INVALID),
+    "no records": (lambda: packed(0, b"", 0), INVALID),
+    "a negative count": (lambda: packed(0, b"", -1), INVALID),
+    "the control bit": (lambda: bytes(good(flags=CONTROL)), INVALID),
+    "a producer without a sequence": (
+        lambda: bytes(good(producer_id=5, base_sequence=-1)),
+        INVALID,
+    ),
+    "an unknown codec": (lambda: packed(7, b"abc"), INVALID),
+    "more than max.message.bytes": (lambda: bytes(good(150_000)), RecordTooLarge.code),
+}
+
+
+def request(records: dict[tuple[str, int], bytes | None]) -> Any:
+    """Return a Produce request."""
+    return producing.ProduceRequest(
+        acks=-1,
+        timeout=timedelta(seconds=5),
+        topic_data=tuple(
+            producing.TopicProduceData(
+                name=topic,
+                partition_data=(producing.PartitionProduceData(index=index, records=data),),
+            )
+            for (topic, index), data in records.items()
+        ),
+    )
+
+
+def codes(response: Any) -> list[Any]:
+    """Return the error codes of a response in its order."""
+    return [each.error_code for topic in response.responses for each in topic.partition_responses]
+
+
+@pytest.mark.parametrize(("make", "code"), BAD.values(), ids=BAD.keys())
+async def test_bad_batch_is_refused_alone(
+    broker: Running, make: Callable[[], bytes | None], code: Any
+) -> None:
+    """The partition gets its error and no byte of it; the others of the request are served."""
+    caller = await broker.call()
+    answer = await caller.ask(
+        request({("plain", 0): make(), ("plain", 1): bytes(good()), ("compacted", 0): make()})
+    )
+
+    logs = broker.broker._topics.logs
+    assert codes(answer) == [code, 0, code]
+    assert logs["plain", 0].size == logs["compacted", 0].size == 0
+    assert logs["plain", 1].log_end_offset == 3
+
+
+async def test_batch_larger_than_a_segment(broker: Running) -> None:
+    """It could never be stored."""
+    caller = await broker.call()
+    answer = await caller.ask(request({("short", 0): bytes(good(2000))}))
+
+    assert codes(answer) == [RecordListTooLarge.code]
+
+
+async def test_log_append_time_bit_is_cleared(broker: Running) -> None:
+    """On a topic of CreateTime it is not the producer's to set, and no reason to refuse."""
+    caller = await broker.call()
+    answer = await caller.ask(request({("plain", 0): bytes(good(flags=LOG_APPEND_TIME))}))
+
+    assert codes(answer) == [0]
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4], ids=compression.NAMES[1:])
+@pytest.mark.parametrize("junk", [b"", b"\x00", b"\xff" * 100, bytes(range(256))])
+async def test_junk_for_a_codec(broker: Running, codec: int, junk: bytes) -> None:
+    """Where the records have to be opened, bytes that no codec wrote are refused."""
+    caller = await broker.call()
+    answer = await caller.ask(request({("compacted", 0): packed(codec, junk)}))
+
+    assert codes(answer) in ([CORRUPT], [INVALID])
+
+
+_LARGE = {"cleanup.policy": "compact", "max.message.bytes": "10000000"}
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4], ids=compression.NAMES[1:])
+@pytest.mark.parametrize("unfolded", [1 << 20, 60 << 20, 70 << 20])
+async def test_bombs_do_not_hold_the_loop(
+    broker: Running, codec: int, unfolded: int, unpacking: list[str]
+) -> None:
+    """What may become large is opened on a codec thread, however small it is; 64 MiB at most."""
+    await broker.broker._topics.create("bombed", 1, _LARGE)
+    payload = compression.compress(codec, bytes(unfolded))
+    caller = await broker.call()
+    answer = await caller.ask(request({("bombed", 0): packed(codec, payload)}))
+
+    assert codes(answer) == [INVALID]
+    (thread,) = unpacking
+    assert thread.startswith("codec")
+
+
+async def test_small_batches_are_opened_in_place(broker: Running, unpacking: list[str]) -> None:
+    """A hop to a thread would cost more than opening what cannot become large."""
+    caller = await broker.call()
+    answer = await caller.ask(request({("compacted", 0): bytes(good(codec=compression.SNAPPY))}))
+
+    assert codes(answer) == [0]
+    assert unpacking == ["MainThread"]
