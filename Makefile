@@ -22,6 +22,10 @@ CODE := broker protocol storage cleaner config
 KERNELS_IN := $(filter %.py %.pxd %.h,$(wildcard $(foreach folder,$(CODE) protocol/records,$(folder)/_[kn]*)))
 ARGS ?=
 
+INSTALLER := $(if $(shell command -v uv),uv,pip)
+INSTALL.uv := uv pip install --python $(BIN)/python --reinstall-package siltstone
+INSTALL.pip := $(BIN)/python -m pip install --force-reinstall
+
 # CI must not pass on slow fallbacks; elsewhere a machine without a C compiler still works.
 ifeq ($(CI),true)
 export KERNELS ?= require
@@ -32,21 +36,19 @@ endif
 help:
 	@sed -n 's/^#   //p' Makefile
 
-.venv/.environment: uv.lock requirements.lock
-	@if command -v uv >/dev/null; then \
-	  uv sync --quiet --locked --extra test --no-install-project --python '$(PYTHON)'; \
-	else \
-	  $(PYTHON) -m venv .venv; \
-	  $(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock; \
-	fi
+.venv/.environment-uv: uv.lock
+	@uv sync --quiet --locked --extra test --no-install-project --python '$(PYTHON)'
+	@rm -f .venv/.environment-*
 	@touch $@
 
-.venv/.installed: .venv/.environment pyproject.toml hatch_build.py $(KERNELS_IN)
-	@if command -v uv >/dev/null; then \
-	  uv pip install --quiet --python $(BIN)/python --no-deps --reinstall-package siltstone --editable .; \
-	else \
-	  $(BIN)/python -m pip install --quiet --no-deps --force-reinstall --editable .; \
-	fi
+.venv/.environment-pip: requirements.lock
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock
+	@rm -f .venv/.environment-*
+	@touch $@
+
+.venv/.installed: .venv/.environment-$(INSTALLER) pyproject.toml hatch_build.py $(KERNELS_IN)
+	@$(INSTALL.$(INSTALLER)) --quiet --no-deps --editable .
 	@touch $@
 
 setup: .venv/.installed
@@ -67,7 +69,7 @@ bench: setup
 
 KILLS ?= 1000
 crash: setup
-	@CRASH_KILLS=$(KILLS) CRASH_SEED=$(SEED) $(BIN)/python -m pytest tests/crash --timeout 0 $(ARGS)
+	@CRASH_KILLS=$(KILLS) CRASH_SEED=$(SEED) $(BIN)/python -m pytest tests/crash $(ARGS)
 
 docs: setup
 	@$(BIN)/python -m config.documents

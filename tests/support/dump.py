@@ -16,13 +16,15 @@ HARMLESS = re.compile(r"^\s*-1 is followed by \d+|^Non-consecutive offsets in ")
 PAIR = re.compile(r"^\s*(-?\d+) is followed by (\d+)$")
 
 
-def dump(tools: KafkaTools, folders: list[Path], *options: str) -> str:
+def dump(
+    tools: KafkaTools, folders: list[Path], *options: str, suffixes: tuple[str, ...] = DUMPED
+) -> str:
     """Run DumpLogSegments over every file of the folders that it can read."""
     files = [
         str(path)
         for folder in folders
         for path in sorted(folder.iterdir())
-        if path.suffix in DUMPED and path.stat().st_size
+        if path.suffix in suffixes and path.stat().st_size
     ]
     done = tools.try_run("DumpLogSegments", *options, "--files", ",".join(files), timeout=120)
     return f"{done.stdout}{done.stderr}exit code {done.returncode}\n"
@@ -30,9 +32,9 @@ def dump(tools: KafkaTools, folders: list[Path], *options: str) -> str:
 
 def complaints(tools: KafkaTools, folders: list[Path]) -> list[str]:
     """Return every line that speaks of a fault, over deep iteration and the index check."""
-    said = dump(tools, folders, "--deep-iteration") + dump(
-        tools, folders, "--deep-iteration", "--index-sanity-check"
-    )
+    indexes = (".index", ".timeindex")
+    said = dump(tools, folders, "--deep-iteration")
+    said += dump(tools, folders, "--index-sanity-check", suffixes=indexes)
     found = []
     for line in said.splitlines():
         pair = PAIR.match(line)

@@ -26,7 +26,9 @@ class Confluent:
 
     name = "confluent-kafka"
 
-    def __init__(self, bootstrap: str, settings: Mapping[str, str | int] | None = None) -> None:
+    def __init__(
+        self, bootstrap: str, settings: Mapping[str, str | int | bool] | None = None
+    ) -> None:
         self.bootstrap = bootstrap
         self.settings = dict(settings or {})
 
