@@ -47,7 +47,6 @@ class Connection:
         "_dispatch",
         "_expects_large",
         "_frame",
-        "_frame_filled",
         "_loop",
         "_reading",
         "_tail",
@@ -75,7 +74,6 @@ class Connection:
         self._channel = PlainChannel(loop, sock, listener.rooms.io, self._advance, self.close)
         self._tail = b""
         self._frame: LargeBuffer | None = None
-        self._frame_filled = 0
         self._expects_large = False
         self._task: asyncio.Task[None] | None = None
         self._closing = False
@@ -89,8 +87,8 @@ class Connection:
 
     @property
     def is_stalled(self) -> bool:
-        """Return whether a large frame has begun and not arrived whole."""
-        return self._frame is not None and self._task is None
+        """Return whether a large frame has begun and does not arrive, though we would receive."""
+        return self._frame is not None and self._task is None and self._reading
 
     def close(self, reason: str | None = None) -> None:
         """Close at once; ``reason`` is logged when it is a fault of the peer or of a file."""
@@ -181,13 +179,16 @@ class Connection:
         self._receive()
 
     def _receive_large(self, frame: LargeBuffer) -> None:
-        received = self._channel.recv_into(frame.view[self._frame_filled :])
+        if not self._buffers.may_receive(frame, self._advance):
+            self._mute()
+            return
+        received = self._channel.recv_into(frame.view[frame.received :])
         if received <= 0:
             if received == 0:
                 self.close()
             return
-        self._frame_filled += received
-        if self._frame_filled < frame.size:
+        self._buffers.note_received(frame, received)
+        if frame.received < frame.size:
             return
         reply = self._dispatch(self, frame.view, 0, frame.size)
         if reply is None or isinstance(reply, (bytes, list)):
@@ -206,8 +207,8 @@ class Connection:
                 self._reading = False
             return None
         frame.view[: len(arrived)] = arrived
+        self._buffers.note_received(frame, len(arrived))
         self._frame = frame
-        self._frame_filled = len(arrived)
         self._expects_large = True
         return frame
 

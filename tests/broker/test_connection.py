@@ -68,7 +68,7 @@ async def test_large_frames_arrive_whole(open_line: Opener, size: int) -> None:
 
     assert await line.receive(6) == b"azazhi"
     await sender
-    assert line.buffers.in_flight_bytes == 0
+    assert line.buffers.received_bytes == 0
 
 
 async def test_a_request_that_waits_holds_back_what_is_behind_it(open_line: Opener) -> None:
@@ -130,7 +130,7 @@ async def test_an_impossible_size_closes_with_one_line(
 
     assert data == b""
     assert [record.getMessage() for record in caplog.records if "peer" in record.getMessage()]
-    assert line.buffers.in_flight_bytes == 0
+    assert line.buffers.received_bytes == 0
 
 
 async def test_a_refused_request_closes_after_earlier_answers(open_line: Opener) -> None:
