@@ -69,25 +69,14 @@ class Traffic:
     ) -> tuple[int, bytes]:
         """Return the error code and the batches that a fetch gets."""
         answer = await self.caller.ask(
-            fetching.FetchRequest(
-                max_wait=timedelta(milliseconds=max_wait_ms),
-                min_bytes=min_bytes,
-                topics=(
-                    fetching.FetchTopic(
-                        topic=self.topic,
-                        partitions=(
-                            fetching.FetchPartition(
-                                partition=0, fetch_offset=offset, partition_max_bytes=1 << 20
-                            ),
-                        ),
-                    ),
-                ),
-                forgotten_topics_data=(),
-                rack_id="",
-            )
+            self._fetch_request(offset, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
         )
         partition = answer.responses[0].partitions[0]
         return int(partition.error_code), bytes(partition.records or b"")
+
+    def fetch_frame(self, offset: int, *, max_bytes: int) -> bytes:
+        """Return the frame of a fetch."""
+        return self.caller.frame(self._fetch_request(offset, max_bytes=max_bytes))
 
     async def values(self) -> list[bytes | None]:
         """Fetch everything from offset 0 on and return the values."""
@@ -99,6 +88,26 @@ class Traffic:
             if not records:
                 return values
             values += [record.value for record in records if record.offset >= len(values)]
+
+    def _fetch_request(
+        self, offset: int, *, max_wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = 1 << 20
+    ) -> Any:
+        return fetching.FetchRequest(
+            max_wait=timedelta(milliseconds=max_wait_ms),
+            min_bytes=min_bytes,
+            topics=(
+                fetching.FetchTopic(
+                    topic=self.topic,
+                    partitions=(
+                        fetching.FetchPartition(
+                            partition=0, fetch_offset=offset, partition_max_bytes=max_bytes
+                        ),
+                    ),
+                ),
+            ),
+            forgotten_topics_data=(),
+            rack_id="",
+        )
 
     def _produce_request(self, value: bytes, rows: int, *, acks: int) -> Any:
         batch = make_batch([(b"k", value)] * rows, timestamp=time.time_ns() // 1_000_000)

@@ -1,0 +1,155 @@
+"""Clients that connect, announce, dawdle or stop reading: others and the memory do not notice."""
+
+import asyncio
+import resource
+import socket
+import struct
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker import SiltstoneProcess
+from tests.support.traffic import Traffic
+
+pytestmark = pytest.mark.slow
+
+Connect = Callable[[SiltstoneProcess, str], Awaitable[Traffic]]
+MIB = 1 << 20
+API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SiltstoneProcess]:
+    """A running broker."""
+    broker = SiltstoneProcess(tmp_path_factory.mktemp("hostile"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    broker.start()
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+async def other(broker: SiltstoneProcess, connect: Connect) -> Traffic:
+    """A well-behaved client that has been served before."""
+    traffic = await connect(broker, "orders")
+    await traffic.create()
+    await traffic.produce(b"warm", 10_000)
+    await traffic.fetch(0)
+    return traffic
+
+
+def resident(broker: SiltstoneProcess) -> int:
+    """Return the private memory of the process in bytes: pages of files are not its own."""
+    status = Path(f"/proc/{broker.daemon.pid}/status").read_text()
+    return int(status.partition("RssAnon:")[2].split()[0]) * 1024
+
+
+def descriptors(broker: SiltstoneProcess) -> int:
+    """Return how many descriptors the process has open."""
+    return len(list(Path(f"/proc/{broker.daemon.pid}/fd").iterdir()))
+
+
+def connections(broker: SiltstoneProcess, count: int, stack: ExitStack) -> list[socket.socket]:
+    """Open plain sockets, closed with the stack."""
+    host, port = broker.bootstrap.rsplit(":", 1)
+    return [
+        stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
+        for _ in range(count)
+    ]
+
+
+async def test_silent_connections(broker: SiltstoneProcess, other: Traffic) -> None:
+    """A thousand clients that say nothing cost some KiB each."""
+    before = resident(broker)
+    with ExitStack() as stack:
+        silent = connections(broker, 1000, stack)
+        assert await other.produce(b"a") == 0
+
+        assert resident(broker) - before < 15 * MIB
+        for each in silent[::100]:
+            each.sendall(API_VERSIONS)
+            assert each.recv(4)
+
+
+async def test_announced_frames(broker: SiltstoneProcess, other: Traffic) -> None:
+    """Two hundred requests of 100 MB that never come cost nothing and hold nobody back."""
+    before = resident(broker)
+    with ExitStack() as stack:
+        for each in connections(broker, 200, stack):
+            each.sendall(struct.pack(">ihhih", 100_000_000, 0, 9, 1, -1) + bytes(1000))
+        assert await other.produce(bytes(900_000)) == 0
+
+        assert resident(broker) - before < 20 * MIB
+
+
+async def test_frames_byte_by_byte(broker: SiltstoneProcess, other: Traffic) -> None:
+    """A hundred clients that send a byte now and then are answered in the end, like others."""
+    with ExitStack() as stack:
+        slow = connections(broker, 100, stack)
+        for index in range(len(API_VERSIONS)):
+            for each in slow:
+                each.sendall(API_VERSIONS[index : index + 1])
+            assert await other.produce(b"a") == 0
+
+        assert all(each.recv(8)[4:] == struct.pack(">i", 7) for each in slow)
+
+
+async def test_reader_that_stops(broker: SiltstoneProcess, connect: Connect) -> None:
+    """Fifty clients ask for all there is, again and again, and read none of it."""
+    traffic = await connect(broker, "large")
+    await traffic.create()
+    for _ in range(16):
+        assert await traffic.produce(bytes(MIB - 200)) == 0
+    request = traffic.fetch_frame(0, max_bytes=16 * MIB)
+    before = resident(broker)
+    with ExitStack() as stack:
+        for each in connections(broker, 50, stack):
+            each.setblocking(False)
+            for _ in range(50):
+                each.send(request)
+        began = time.monotonic()
+        for _ in range(20):
+            assert await traffic.produce(b"a") == 0
+            error, data = await traffic.fetch(0)
+            assert (error, len(data) > MIB // 2) == (0, True)
+        seconds = time.monotonic() - began
+
+        assert resident(broker) - before < 25 * MIB
+    assert seconds < 10
+    assert "Traceback" not in broker.daemon.printed()
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "an HTTP request"),
+        (bytes.fromhex("16030100c8010000c40303"), "a TLS handshake"),
+        (b"SSH-2.0-x\r\n", "an SSH client"),
+    ],
+)
+async def test_other_protocols_are_named(broker: SiltstoneProcess, sent: bytes, said: str) -> None:
+    """The log says whose bytes came, and from where."""
+    with ExitStack() as stack:
+        (client,) = connections(broker, 1, stack)
+        client.sendall(sent)
+        assert client.recv(1) == b""
+        host, port = client.getsockname()
+
+    line = broker.daemon.wait_for(rf"WARNING.*peer={host}:{port} .*")[0]
+    assert said in line
+
+
+async def test_many_come_and_go(broker: SiltstoneProcess, other: Traffic) -> None:
+    """Connections that end in the middle of a frame leave nothing behind."""
+    host, port = broker.bootstrap.rsplit(":", 1)
+    before = descriptors(broker)
+    for number in range(500):
+        with socket.create_connection((host, int(port)), timeout=10) as client:
+            client.sendall((struct.pack(">i", 300_000) + bytes(200_000))[: 3 + number * 401])
+    async with asyncio.timeout(10):
+        while descriptors(broker) > before + 5:
+            assert await other.produce(b"a") == 0
