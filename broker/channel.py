@@ -179,7 +179,7 @@ class PlainChannel:
         try:
             while queue and budget > 0:
                 head = queue[0]
-                if type(head) is FileSlice and head.size > INLINE_BYTES:
+                if isinstance(head, FileSlice) and head.size > INLINE_BYTES:
                     sent = self._send_file(head, budget)
                 else:
                     sent = self._send_joined()
@@ -223,7 +223,7 @@ class PlainChannel:
         for part in self._queue:
             if len(buffers) == _MAX_BUFFERS or total >= TURN_BYTES:
                 break
-            if type(part) is FileSlice:
+            if isinstance(part, FileSlice):
                 if part.size > INLINE_BYTES or filled + part.size > len(_SCRATCH):
                     flags = socket.MSG_MORE
                     break
@@ -257,7 +257,7 @@ class PlainChannel:
                 queue.popleft()
                 sent -= size
                 continue
-            if type(head) is FileSlice:
+            if isinstance(head, FileSlice):
                 queue[0] = FileSlice(head.file, head.position + sent, size - sent)
             else:
                 queue[0] = memoryview(head)[sent:]
