@@ -5,6 +5,7 @@
 #   make check        format, lint and types
 #   make bench        the hot paths in figures
 #   make crash        a longer crash campaign: make crash KILLS=2000 SEED=7
+#   make fuzz         a million malformed frames: make fuzz FRAMES=1000000 SEED=7
 #   make docs         write the generated documents and the sample server.yaml
 #   make image-check  build the container image without an engine and run it
 #   make jars         Apache Kafka's jars from Maven, for the tests that need them
@@ -31,7 +32,7 @@ ifeq ($(CI),true)
 export KERNELS ?= require
 endif
 
-.PHONY: help run setup test check bench crash docs image-check jars lock clean
+.PHONY: help run setup test check bench crash fuzz docs image-check jars lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -70,6 +71,10 @@ bench: setup
 KILLS ?= 1000
 crash: setup
 	@CRASH_KILLS=$(KILLS) CRASH_SEED=$(SEED) $(BIN)/python -m pytest tests/crash $(ARGS)
+
+FRAMES ?= 1000000
+fuzz: setup
+	@FUZZ_FRAMES=$(FRAMES) FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/fuzz $(ARGS)
 
 docs: setup
 	@$(BIN)/python -m config.documents

@@ -42,12 +42,6 @@ async def other(broker: SiltstoneProcess, connect: Connect) -> Traffic:
     return traffic
 
 
-def resident(broker: SiltstoneProcess) -> int:
-    """Return the private memory of the process in bytes: pages of files are not its own."""
-    status = Path(f"/proc/{broker.daemon.pid}/status").read_text()
-    return int(status.partition("RssAnon:")[2].split()[0]) * 1024
-
-
 def descriptors(broker: SiltstoneProcess) -> int:
     """Return how many descriptors the process has open."""
     return len(list(Path(f"/proc/{broker.daemon.pid}/fd").iterdir()))
@@ -64,12 +58,12 @@ def connections(broker: SiltstoneProcess, count: int, stack: ExitStack) -> list[
 
 async def test_silent_connections(broker: SiltstoneProcess, other: Traffic) -> None:
     """A thousand clients that say nothing cost some KiB each."""
-    before = resident(broker)
+    before = broker.resident_bytes
     with ExitStack() as stack:
         silent = connections(broker, 1000, stack)
         assert await other.produce(b"a") == 0
 
-        assert resident(broker) - before < 15 * MIB
+        assert broker.resident_bytes - before < 15 * MIB
         for each in silent[::100]:
             each.sendall(API_VERSIONS)
             assert each.recv(4)
@@ -77,13 +71,13 @@ async def test_silent_connections(broker: SiltstoneProcess, other: Traffic) -> N
 
 async def test_announced_frames(broker: SiltstoneProcess, other: Traffic) -> None:
     """Two hundred requests of 100 MB that never come cost nothing and hold nobody back."""
-    before = resident(broker)
+    before = broker.resident_bytes
     with ExitStack() as stack:
         for each in connections(broker, 200, stack):
             each.sendall(struct.pack(">ihhih", 100_000_000, 0, 9, 1, -1) + bytes(1000))
         assert await other.produce(bytes(900_000)) == 0
 
-        assert resident(broker) - before < 20 * MIB
+        assert broker.resident_bytes - before < 20 * MIB
 
 
 async def test_frames_byte_by_byte(broker: SiltstoneProcess, other: Traffic) -> None:
@@ -105,7 +99,7 @@ async def test_reader_that_stops(broker: SiltstoneProcess, connect: Connect) -> 
     for _ in range(16):
         assert await traffic.produce(bytes(MIB - 200)) == 0
     request = traffic.fetch_frame(0, max_bytes=16 * MIB)
-    before = resident(broker)
+    before = broker.resident_bytes
     with ExitStack() as stack:
         for each in connections(broker, 50, stack):
             each.setblocking(False)
@@ -118,7 +112,7 @@ async def test_reader_that_stops(broker: SiltstoneProcess, connect: Connect) -> 
             assert (error, len(data) > MIB // 2) == (0, True)
         seconds = time.monotonic() - began
 
-        assert resident(broker) - before < 25 * MIB
+        assert broker.resident_bytes - before < 25 * MIB
     assert seconds < 10
     assert "Traceback" not in broker.daemon.printed()
 

@@ -45,6 +45,12 @@ class SiltstoneProcess:
         """The address that clients are given."""
         return self.listener
 
+    @property
+    def resident_bytes(self) -> int:
+        """The private memory of the running process; pages of files are not its own."""
+        status = Path(f"/proc/{self.daemon.pid}/status").read_text()
+        return int(status.partition("RssAnon:")[2].split()[0]) * 1024
+
     def command(self, *arguments: str) -> list[str]:
         """Return `siltstone ARGUMENTS` with the settings of this broker."""
         settings = {

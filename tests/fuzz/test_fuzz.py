@@ -1,0 +1,136 @@
+"""Malformed frames against the real process, and a client that must not notice.
+
+`FUZZ_FRAMES` sets their number (default 10,000), `FUZZ_SEED` repeats a run; `make fuzz` sends a
+million. A frame that hangs or crashes the broker is printed with its number, and
+`tests.support.frames.make_frame(seed, number)` makes it again.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker import SiltstoneProcess
+from tests.support.frames import TARGET
+from tests.support.traffic import Traffic
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+WORKERS = 2
+WARM = 1_000
+MOST_GROWTH = 40 << 20
+SLACK = 0.05
+
+
+class Control:
+    """A client that writes and reads all the while, and knows what it must read."""
+
+    def __init__(self, traffic: Traffic) -> None:
+        self.traffic = traffic
+        self.sent: list[bytes] = []
+
+    async def run(self, work: asyncio.Future[None]) -> list[float]:
+        """Write and read until the work is done; return how long each turn took, sorted."""
+        seconds = []
+        while not work.done():
+            began = time.monotonic()
+            value = b"%d" % len(self.sent)
+            assert await self.traffic.produce(value) == 0
+            error, data = await self.traffic.fetch(len(self.sent))
+            assert (error, data.count(value)) == (0, 1)
+            self.sent.append(value)
+            seconds.append(time.monotonic() - began)
+            await asyncio.sleep(0.005)
+        await work
+        return sorted(seconds)
+
+
+class Fuzzer:
+    """The processes that send."""
+
+    def __init__(self, address: str, seed: int) -> None:
+        self.address = address
+        self.seed = seed
+        self.outcomes: Counter[str] = Counter()
+
+    async def send(self, first: int, count: int, kind: str = "malformed") -> None:
+        """Send a range of frames from several processes."""
+        share = -(-count // WORKERS)
+        starts = range(first, first + count, share)
+        await asyncio.gather(
+            *(self._send(start, min(share, first + count - start), kind) for start in starts)
+        )
+
+    async def _send(self, first: int, count: int, kind: str) -> None:
+        numbers = (self.seed, first, count)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.fuzz.sending", self.address),
+            *map(str, numbers),
+            kind,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        said, complained = await process.communicate()
+        assert process.returncode == 0, complained.decode()
+        for word in said.decode().split():
+            outcome, number = word.split("=")
+            self.outcomes[outcome] += int(number)
+
+
+def percentile(seconds: list[float], share: float) -> float:
+    """Return the value below which a share of the sorted values lies."""
+    return seconds[int(share * (len(seconds) - 1))]
+
+
+def faults(output: Path) -> list[str]:
+    """Return the lines that tell of a fault of ours: a refused frame is none."""
+    with output.open(errors="replace") as lines:
+        return [line for line in lines if "request failed" in line or "Traceback" in line][:10]
+
+
+@pytest.mark.timeout(7200)
+async def test_malformed_frames(
+    siltstone: SiltstoneProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No frame stops, slows or fattens the broker, or has a handler fail."""
+    frames = int(os.environ.get("FUZZ_FRAMES") or 10_000)
+    seed = int(os.environ.get("FUZZ_SEED") or time.time_ns() % 2**32)
+    siltstone.settings["auto.create.topics.enable"] = "false"
+    siltstone.start()
+    control = Control(await Traffic.connect(siltstone.bootstrap, "control-7d1f3a"))
+    assert await control.traffic.create() == 0
+    assert await Traffic(control.traffic.caller, TARGET).create(partitions=2) == 0
+    fuzzer = Fuzzer(siltstone.bootstrap, seed)
+    with capsys.disabled():
+        print(f"\n{frames} malformed frames, FUZZ_SEED={seed}", flush=True)  # noqa: T201
+    await fuzzer.send(frames, WARM)
+    before = siltstone.resident_bytes
+    base = await control.run(asyncio.ensure_future(fuzzer.send(0, frames // 5, "valid")))
+    fuzzer.outcomes.clear()
+    began = time.monotonic()
+    under = await control.run(asyncio.ensure_future(fuzzer.send(0, frames)))
+    seconds = time.monotonic() - began
+    grown = siltstone.resident_bytes - before
+    slow, slow_before = percentile(under, 0.99), percentile(base, 0.99)
+    with capsys.disabled():
+        print(  # noqa: T201
+            f"{dict(fuzzer.outcomes)} in {seconds:.0f} s; control client p99 {slow * 1000:.1f} ms, "
+            f"{slow_before * 1000:.1f} ms beside valid requests, {len(control.sent)} records; "
+            f"memory {grown >> 10:+} KiB"
+        )
+
+    assert fuzzer.outcomes.total() == frames
+    assert not faults(siltstone.daemon.output)
+    assert slow < 5 * slow_before + SLACK
+    assert grown < MOST_GROWTH
+    assert await control.traffic.values() == control.sent
+    await control.traffic.caller.client.close()
+    assert siltstone.stop() == 0
+    siltstone.daemon.output.unlink()  # a line for each frame
