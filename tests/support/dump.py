@@ -15,6 +15,8 @@ COMPLAINT = re.compile(
 HARMLESS = re.compile(r"^\s*-1 is followed by \d+|^Non-consecutive offsets in ")
 PAIR = re.compile(r"^\s*(-?\d+) is followed by (\d+)$")
 
+FILES_AT_ONCE = 400
+
 
 def dump(
     tools: KafkaTools, folders: list[Path], *options: str, suffixes: tuple[str, ...] = DUMPED
@@ -26,8 +28,17 @@ def dump(
         for path in sorted(folder.iterdir())
         if path.suffix in suffixes and path.stat().st_size
     ]
-    done = tools.try_run("DumpLogSegments", *options, "--files", ",".join(files), timeout=120)
-    return f"{done.stdout}{done.stderr}exit code {done.returncode}\n"
+    said = ""
+    for some in batched(files):
+        done = tools.try_run("DumpLogSegments", *options, "--files", ",".join(some), timeout=120)
+        said += f"{done.stdout}{done.stderr}exit code {done.returncode}\n"
+    return said
+
+
+def batched(files: list[str]) -> list[list[str]]:
+    """Part the files so that each list fits into one argument of a command (128 KiB)."""
+    count = FILES_AT_ONCE
+    return [files[start : start + count] for start in range(0, len(files), count)]
 
 
 def complaints(tools: KafkaTools, folders: list[Path]) -> list[str]:
