@@ -60,7 +60,7 @@ class OffsetMap:
     @property
     def memory_bytes(self) -> int:
         """Return the bytes that are mapped now."""
-        return self.slots * SLOT_BYTES
+        return len(self.numbers) * 8
 
     def reserve(self, keys: int) -> None:
         """Grow, if that is possible, so that ``keys`` in all do not crowd the slots."""
@@ -74,15 +74,15 @@ class OffsetMap:
         """Move into more slots. Old and new order are the same, so both are walked through once."""
         old, numbers, count = self._memory, self.numbers, self.slots
         self._map(slots)
-        for start in range(0, count, _SLICE):
-            end = min(start + _SLICE, count)
+        for start in range(0, count + 1, _SLICE):
+            end = min(start + _SLICE, count + 1)
             kernels.move_slots(numbers, start, end, self.numbers)
             if old is not None:
                 _forget(old, start * SLOT_BYTES, end * SLOT_BYTES)
         self._unmap(old, numbers)
 
     def _map(self, slots: int) -> None:
-        memory = mmap.mmap(-1, slots * SLOT_BYTES)
+        memory = mmap.mmap(-1, (slots + 1) * SLOT_BYTES)  # one is always empty: probing ends
         if len(memory) >= _HUGE_FROM:
             memory.madvise(mmap.MADV_HUGEPAGE)
         self._memory = memory
