@@ -207,7 +207,7 @@ cdef void _index(Octets data, Py_ssize_t size, Int64s index, Output offsets, Out
 @cython.locals(size="long long", stop=Py_ssize_t, _delta="long long", offset_delta="long long", key_size="long long", key_start=Py_ssize_t, value_size="long long")
 cdef (Py_ssize_t, long long, Py_ssize_t, long long, long long) _read_record(Octets data, Py_ssize_t position, Py_ssize_t end) noexcept nogil
 
-@cython.locals(number="long long")
+@cython.locals(number="long long", byte="long long")
 cdef (long long, Py_ssize_t) _read_varint(Octets data, Py_ssize_t position, Py_ssize_t end) noexcept nogil
 
 cdef (long long, Py_ssize_t) _read_varlong(Octets data, Py_ssize_t position, Py_ssize_t end) noexcept nogil

@@ -996,6 +996,10 @@ def _read_record(data: memoryview, position: int, end: int) -> tuple[int, int, i
 
 def _read_varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
     """Return a number of 32 bits and the position after it; position -1 if it is broken."""
+    if position < end:
+        byte = data[position]
+        if byte < 0x80:
+            return (byte >> 1) ^ -(byte & 1), position + 1
     number, position = _read_zigzag(data, position, end, 28)
     if number < -2147483648 or number > 2147483647:
         return 0, -1
