@@ -5,6 +5,7 @@ import errno
 import itertools
 import json
 import logging
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -78,6 +79,28 @@ async def test_failed_fsync(broker: Running, disk: Disk) -> None:
     assert broker.broker._probe is not None
     with pytest.raises(ProbeFailed):
         await broker.broker._probe.round_trip()
+
+
+async def test_stalled_disk(broker: Running, disk: Disk) -> None:
+    """While fsyncs hang, those of the housekeeping too, others read, write and connect."""
+    safe = Traffic(await broker.call(), "safe")
+    other = await open_traffic(broker)
+    assert await other.produce(b"a") == 0
+    disk.fail("fsync", error=0, seconds=1.0)
+    hanging = asyncio.create_task(safe.produce(b"waits"))
+    broker.broker._logs.checkpoint_high_watermarks()
+    slowest, turns = 0.0, 0
+    while not hanging.done():
+        began = time.monotonic()
+        assert await (await open_traffic(broker)).fetch(0) != (0, b"")
+        assert await other.produce(b"b") == 0
+        slowest = max(slowest, time.monotonic() - began)
+        turns += 1
+    disk.mend()
+
+    assert await hanging == 0
+    assert turns > 10
+    assert slowest < 0.5
 
 
 async def test_unanswered_produce_closes(traffic: Traffic, disk: Disk) -> None:

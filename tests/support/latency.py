@@ -1,0 +1,76 @@
+"""How long the loop takes to answer while something else runs, told from noise of the machine.
+
+Who computes with the GIL gives it up after a switch interval, who waits or runs a kernel at once.
+So a long interval makes the former stand out: each time it gets the GIL the loop stands still for
+that long, where a busy processor costs it some milliseconds. The client is a process of its own,
+and a measurement is the best of several windows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.support import pinging
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+WINDOWS = 3
+WINDOW_SECONDS = 0.3
+INTERVAL_SECONDS = 0.1
+
+
+class Latency(NamedTuple):
+    """Seconds per round trip: the median, and what somebody waits who comes at a bad moment.
+
+    ``late``: four tenths of the time are spent in longer ones. Counting round trips instead would
+    hide a pause in the thousands that are made outside of it; a smaller share of the time, in the
+    pauses that other users of the processors make.
+    """
+
+    median: float
+    late: float
+
+    def is_noticed_beside(self, base: Latency) -> bool:
+        """Tell whether this is more than noise over a baseline of the same run."""
+        return self.late > 4 * base.late + INTERVAL_SECONDS / 5
+
+
+async def measure(port: int) -> Latency:
+    """Return the best of several windows of round trips to the broker in this loop."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        pinging.__file__,
+        *map(str, (port, WINDOWS, WINDOW_SECONDS)),
+        stdout=subprocess.PIPE,
+    )
+    said, _ = await process.communicate()
+    windows = [Latency(*map(float, line.split())) for line in said.splitlines()]
+    return min(windows, key=lambda each: each.late)
+
+
+@contextmanager
+def busy_thread(work: Callable[[], object]) -> Iterator[None]:
+    """Have a thread do some work again and again; it must have done it once."""
+    stop = threading.Event()
+    rounds = 0
+
+    def run() -> None:
+        nonlocal rounds
+        while not stop.is_set():
+            work()
+            rounds += 1
+
+    thread = threading.Thread(target=run, name="busy")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    assert rounds
