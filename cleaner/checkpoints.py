@@ -25,7 +25,7 @@ class CleanerCheckpoints:
 
     def get(self, directory: Path, topic_partition: TopicPartition) -> int | None:
         """Return the first offset that is not clean yet, None if none was noted."""
-        return self._offsets[directory].get(topic_partition)
+        return self._offsets.get(directory, {}).get(topic_partition)
 
     def update(
         self,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from cleaner.errors import CleaningAborted
-from cleaner.events import Span, abort_event, failure_event, pass_event
+from cleaner.events import Span, abort_event, begin_event, failure_event, pass_event
 from cleaner.figures import CleanerFigures
 from cleaner.history import History
 from cleaner.log_to_clean import LogToClean
@@ -143,6 +143,7 @@ class CleanerThread:
         rooms = self._rooms
         self.working_on = work
         began = rooms.clock.monotonic()
+        self._record(work, begin_event(self._span(work)))
         try:
             result = self._pass(work)
             rooms.manager.done(work, result.end_offset)

@@ -25,6 +25,14 @@ class Span(NamedTuple):
     ended_ms: int
 
 
+def begin_event(span: Span) -> dict[str, Any]:
+    """Return the event of a pass that begins: without one that ends it, it was cut short.
+
+    Only the file has it. It tells who verifies that files may have changed without a receipt.
+    """
+    return {**_head(span, "begun"), "event": "begin"}
+
+
 def pass_event(
     span: Span,
     result: PassResult,

@@ -18,6 +18,8 @@ from storage import files
 
 FILE_NAME = "cleaner-history.jsonl"
 OLD_FILE_NAME = f"{FILE_NAME}.1"
+KIND = "pass"
+"""The kind of event that tells how a pass ended; others are for who verifies."""
 MOST_BYTES = 8 << 20
 MOST_IN_MEMORY = 1000
 
@@ -39,7 +41,12 @@ class History:
 
     def load(self, directories: Iterable[Path]) -> None:
         """Read what there is, so that the newest events are at hand. Blocks."""
-        found = [event for directory in directories for event in read_history(directory)]
+        found = [
+            event
+            for directory in directories
+            for event in read_history(directory)
+            if event.get("event") == KIND
+        ]
         found.sort(key=lambda event: int(event.get("started_ms", 0)))
         self._recent.extend(found)
 
@@ -49,7 +56,8 @@ class History:
 
     def append(self, directory: Path, event: dict[str, Any]) -> None:
         """Add an event to the file of a log directory. Blocks."""
-        self._recent.append(event)
+        if event.get("event") == KIND:
+            self._recent.append(event)
         line = json.dumps(event, separators=(",", ":")).encode() + b"\n"
         with self._lock:
             try:

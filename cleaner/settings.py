@@ -10,7 +10,8 @@ from config.server import ServerConfig
 class CleanerSettings:
     """Effective values; ``threads`` is 0 where ``log.cleaner.enable`` is false.
 
-    Map and buffers are what one thread gets of what is set for all of them.
+    Map and buffers are what one thread gets of what is set for all of them; half of the buffers is
+    for reading and half for writing.
     """
 
     threads: int
@@ -30,7 +31,7 @@ class CleanerSettings:
             # Kafka's map is one Java array per thread, which ends at 2 GiB.
             dedupe_buffer_bytes=min(server.log_cleaner_dedupe_buffer_size // share, (1 << 31) - 1),
             load_factor=server.log_cleaner_io_buffer_load_factor,
-            io_buffer_bytes=server.log_cleaner_io_buffer_size // share,
+            io_buffer_bytes=server.log_cleaner_io_buffer_size // share // 2,
             bytes_per_second=server.log_cleaner_io_max_bytes_per_second,
             backoff_seconds=server.log_cleaner_backoff_ms / 1000,
         )

@@ -69,7 +69,7 @@ def test_start_reads_the_newest_of_all_directories(
     for name, starts in (("a", [1, 4]), ("b", [2, 3])):
         (tmp_path / name).mkdir()
         for started in starts:
-            History().append(tmp_path / name, {"started_ms": started})
+            History().append(tmp_path / name, {"event": "pass", "started_ms": started})
 
     events = History()
     events.load([tmp_path / "a", tmp_path / "b", tmp_path / "missing"])
@@ -83,7 +83,7 @@ def test_disk_that_takes_no_line_stops_nobody(
     """It is said once, and the event is known all the same."""
     events = History()
     for number in range(2):
-        events.append(tmp_path / "missing", {"number": number})
+        events.append(tmp_path / "missing", {"event": "pass", "number": number})
 
     assert [event["number"] for event in events.recent()] == [0, 1]
     assert caplog.text.count("cannot be written") == 1

@@ -1,0 +1,77 @@
+"""What the history says of a partition's files: the last receipt, and whether it is still whole."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from protocol.records.crc import crc32c
+
+_CHUNK = 1 << 20
+
+
+class ReceiptFile(NamedTuple):
+    """One ``.log`` of a receipt."""
+
+    name: str
+    size: int
+    crc: str
+
+    def matches(self, path: Path) -> bool:
+        """Tell whether a file is this one, byte for byte. Blocks."""
+        return path.stat().st_size == self.size and crc_of(path) == self.crc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What the last pass that ended well has made of what.
+
+    ``is_last`` is false if another pass was begun later and did not end so: it may have replaced
+    some of the files, and nobody wrote down by what.
+    """
+
+    started_ms: int
+    end_offset: int
+    inputs: tuple[ReceiptFile, ...]
+    outputs: tuple[ReceiptFile, ...]
+    key_digest: str
+    is_last: bool
+
+
+def find_receipt(events: Iterable[dict[str, Any]]) -> Receipt | None:
+    """Return the last receipt among the events of one partition, the oldest of them first."""
+    found: dict[str, Any] | None = None
+    is_last = True
+    for event in events:
+        if event.get("outcome") == "cleaned" and "receipt" in event:
+            found, is_last = event, True
+        else:
+            is_last = False
+    if found is None:
+        return None
+    receipt = found["receipt"]
+    return Receipt(
+        started_ms=found["started_ms"],
+        end_offset=found["end_offset"],
+        inputs=_files(receipt["groups"], "inputs"),
+        outputs=_files(receipt["groups"], "outputs"),
+        key_digest=receipt["key_digest"],
+        is_last=is_last,
+    )
+
+
+def crc_of(path: Path) -> str:
+    """Return the CRC-32C of a file as receipts write it. Blocks."""
+    crc = 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            crc = crc32c(chunk, crc)
+    return f"{crc:08x}"
+
+
+def _files(groups: list[dict[str, Any]], kind: str) -> tuple[ReceiptFile, ...]:
+    return tuple(
+        ReceiptFile(each["name"], each["size"], each["crc32c"])
+        for group in groups
+        for each in group[kind]
+    )

@@ -1,0 +1,260 @@
+"""Holds compacted folders, at rest, against the rules and against the receipts of the cleaner.
+
+Below the checkpoint a key is there once, with its newest value; offsets ascend; files are what the
+last receipt says; and where the files that went into the last pass are still there as
+``.deleted``, no survivor differs from them and no last value is missing. Keys are never shown.
+Kafka has nothing like it.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cleaner import key_digest
+from cleaner.explanation import moment
+from cleaner.receipts import Receipt, find_receipt
+from protocol.errors import CorruptMessage, InvalidRecord
+from protocol.records.batch import HEADER_SIZE, MAGIC, MIN_LENGTH, BatchHeader, has_valid_crc
+from protocol.records.record import Record, iterate_records
+from storage import files, transaction_index
+from storage.topic_partition import TopicPartition, parse_folder
+from storage.transaction_index import AbortedTransaction
+
+MOST_FAULTS = 20
+"""More of one partition are counted, not listed."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What was found in one partition folder."""
+
+    topic_partition: TopicPartition
+    records: int = 0
+    keys: int = 0  # below the checkpoint
+    faults: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def fault(self, sentence: str) -> None:
+        """Note what must not be."""
+        self.faults.append(sentence)
+
+
+class _Batch(NamedTuple):
+    path: Path
+    position: int
+    header: BatchHeader
+    data: bytes
+
+
+def verify_partition(
+    path: Path, checkpoint: int | None, events: Iterable[dict[str, Any]]
+) -> Report:
+    """Verify a partition folder that no broker has open. Blocks, for as long as it takes to read.
+
+    ``events`` are those of this partition in the cleaner's history, the oldest first.
+    """
+    report = Report(parse_folder(path.name).topic_partition)
+    survivors = _verify_log(path, checkpoint, report)
+    receipt = find_receipt(events)
+    if receipt is None:
+        report.notes.append("the history has no receipt of it")
+        return report
+    is_whole = _verify_outputs(path, receipt, report)
+    if is_whole:
+        _verify_keys(receipt, survivors, report)
+        _verify_inputs(path, receipt, report)
+    return report
+
+
+def _verify_log(path: Path, checkpoint: int | None, report: Report) -> dict[bytes, int]:
+    """Check every batch and the rule of one record per key; return the offsets of keys."""
+    offsets: dict[bytes, int] = {}
+    expected = 0
+    for log in _logs(path):
+        for batch in _batches(log, report):
+            if batch.header.base_offset < expected:
+                report.fault(
+                    f"{log.name} position {batch.position}: offset {batch.header.base_offset} is "
+                    f"not above {expected - 1}"
+                )
+            expected = max(expected, batch.header.next_offset)
+            for record in _records(batch, report):
+                report.records += 1
+                if checkpoint is None or record.offset >= checkpoint:
+                    continue
+                if record.key is None:
+                    report.fault(f"offset {record.offset}, below the checkpoint, has no key")
+                    continue
+                before = offsets.setdefault(record.key, record.offset)
+                if before != record.offset:
+                    report.fault(
+                        f"one key is below the checkpoint {checkpoint} twice, at offsets {before} "
+                        f"and {record.offset}"
+                    )
+    if checkpoint is not None and checkpoint > expected:
+        report.notes.append(f"the checkpoint {checkpoint} is above the end, {expected}")
+    report.keys = len(offsets)
+    return offsets
+
+
+def _verify_outputs(path: Path, receipt: Receipt, report: Report) -> bool:
+    """Check the files that the last pass has made; true if all are there as they were."""
+    is_whole = True
+    when = moment(receipt.started_ms)
+    for output in receipt.outputs:
+        file = path / output.name
+        if not file.exists():
+            is_whole = False
+            report.notes.append(f"{output.name} of the receipt of {when} has gone: retention")
+        elif not output.matches(file):
+            is_whole = False
+            sentence = f"{output.name} is not what the receipt of {when} says"
+            if receipt.is_last:
+                report.fault(sentence)
+            else:
+                report.notes.append(f"{sentence}: a later pass was cut short")
+    if is_whole:
+        report.notes.append(f"{len(receipt.outputs)} files are as the receipt of {when} says")
+    return is_whole
+
+
+def _verify_keys(receipt: Receipt, survivors: dict[bytes, int], report: Report) -> None:
+    """Check the digest of the set of keys that the last pass left."""
+    total = 0
+    for key, offset in survivors.items():
+        if offset < receipt.end_offset:
+            total = key_digest.sum_with(total, key)
+    if key_digest.text_of(total) != receipt.key_digest:
+        report.fault(
+            f"the keys below offset {receipt.end_offset} are not those of the receipt of "
+            f"{moment(receipt.started_ms)}"
+        )
+
+
+def _verify_inputs(path: Path, receipt: Receipt, report: Report) -> None:
+    """Hold what the last pass has left against what went into it, as far as that is there."""
+    old = [(each, path / f"{each.name}{files.DELETED}") for each in receipt.inputs]
+    found = [file for each, file in old if file.exists() and each.matches(file)]
+    if not found:
+        return
+    aborted = _aborted(path)
+    last: dict[bytes, tuple[int, bool]] = {}  # offset, and whether it has a value
+    left = _below(receipt, [path / each.name for each in receipt.outputs], aborted, report)
+    is_complete = len(found) == len(old)
+    survivor = next(left, None)
+    kept = 0
+    for record in _below(receipt, found, aborted, report):
+        if record.key is not None:
+            last[record.key] = record.offset, record.value is not None
+        while survivor is not None and survivor.offset < record.offset:
+            _note_stranger(survivor, report, is_complete=is_complete)
+            survivor = next(left, None)
+        if survivor is not None and survivor.offset == record.offset:
+            kept += 1
+            if survivor != record:
+                report.fault(f"the record at offset {record.offset} was altered")
+            survivor = next(left, None)
+    for stranger in itertools.chain([survivor] if survivor is not None else [], left):
+        _note_stranger(stranger, report, is_complete=is_complete)
+    if is_complete:
+        _verify_last(receipt, path, last, aborted, report)
+    report.notes.append(
+        f"{kept} survivors are as they were in {len(found)} of {len(old)} replaced files"
+    )
+
+
+def _note_stranger(survivor: Record, report: Report, *, is_complete: bool) -> None:
+    """A survivor that no input holds is a fault, if all inputs are there."""
+    if is_complete:
+        report.fault(f"offset {survivor.offset} was not in what it was made of")
+
+
+def _verify_last(
+    receipt: Receipt,
+    path: Path,
+    last: dict[bytes, tuple[int, bool]],
+    aborted: list[AbortedTransaction],
+    report: Report,
+) -> None:
+    """Check that each key's last record is there, unless it was a tombstone."""
+    there = {
+        record.key: record.offset
+        for record in _below(receipt, [path / each.name for each in receipt.outputs], aborted)
+    }
+    for key, (offset, has_value) in last.items():
+        survivor = there.get(key)
+        if survivor is None and has_value:
+            report.fault(f"the last value of a key, at offset {offset}, is missing")
+        elif survivor is not None and survivor != offset:
+            report.fault(f"offset {survivor} is not the newest of its key, which was at {offset}")
+
+
+def _below(
+    receipt: Receipt,
+    logs: Iterable[Path],
+    aborted: list[AbortedTransaction],
+    report: Report | None = None,
+) -> Iterator[Record]:
+    """Yield the data records below the end of a pass that no transaction took back."""
+    for log in logs:
+        for batch in _batches(log, report):
+            if _is_aborted(batch.header, aborted):
+                continue
+            for record in _records(batch, report):
+                if record.offset < receipt.end_offset:
+                    yield record
+
+
+def _is_aborted(header: BatchHeader, aborted: list[AbortedTransaction]) -> bool:
+    return header.is_transactional and any(
+        each.producer_id == header.producer_id
+        and each.first_offset <= header.base_offset <= each.last_offset
+        for each in aborted
+    )
+
+
+def _aborted(path: Path) -> list[AbortedTransaction]:
+    """Return the aborted transactions of a folder, also those of replaced segments."""
+    indexes = path.glob(f"*{files.TRANSACTION_INDEX}*")
+    return [entry for index in sorted(indexes) for entry in transaction_index.read(index)]
+
+
+def _logs(path: Path) -> list[Path]:
+    names = [(files.parse_name(each.name), each) for each in path.iterdir()]
+    return sorted(
+        each for name, each in names if name and name.kind == files.LOG and not name.suffix
+    )
+
+
+def _batches(log: Path, report: Report | None) -> Iterator[_Batch]:
+    """Yield the batches of a file up to the first that is none; checks each CRC."""
+    size = log.stat().st_size
+    position = 0
+    with log.open("rb") as file:
+        while size - position >= HEADER_SIZE:
+            file.seek(position)
+            header = BatchHeader.read(file.read(HEADER_SIZE))
+            if header.length < MIN_LENGTH or header.magic != MAGIC or header.size > size - position:
+                break
+            file.seek(position)
+            batch = file.read(header.size)
+            if has_valid_crc(memoryview(batch), header.crc):
+                yield _Batch(log, position, header, batch)
+            elif report is not None:
+                report.fault(f"{log.name} position {position}: the checksum is wrong")
+            position += header.size
+    if position < size and report is not None:
+        report.fault(f"{log.name} position {position}: no batch begins there")
+
+
+def _records(batch: _Batch, report: Report | None) -> Iterator[Record]:
+    """Yield the data records of a batch."""
+    if batch.header.is_control:
+        return
+    try:
+        yield from iterate_records(batch.data)
+    except (CorruptMessage, InvalidRecord) as error:
+        if report is not None:
+            report.fault(f"{batch.path.name} position {batch.position}: {error}")
