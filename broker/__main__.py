@@ -1,4 +1,4 @@
-"""The command ``siltstone``: serve, config, check, health, dump-log, version.
+"""The command ``siltstone`` and its subcommands.
 
 Exit codes: 0 fine, 1 a fault (each in a sentence on stderr), 2 wrong usage. Parts are imported by
 the command that needs them, so that each starts as fast as it can.
@@ -64,6 +64,8 @@ def _parser() -> argparse.ArgumentParser:
     health.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS")
     health.set_defaults(run=_health)
 
+    _add_cleaner_commands(commands)
+
     dump = commands.add_parser("dump-log", help="print segment, index and checkpoint files")
     dump.add_argument("arguments", nargs=argparse.REMAINDER, metavar="…", help="see dump-log -h")
     dump.set_defaults(run=_dump_log)
@@ -72,6 +74,44 @@ def _parser() -> argparse.ArgumentParser:
         "version", help="print the version and whether the kernels are compiled"
     ).set_defaults(run=_version)
     return parser
+
+
+def _add_cleaner_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    which = "a topic or one of its partitions (default: all)"
+
+    explain = commands.add_parser(
+        "explain", help="say why partitions are or are not compacted, and what a pass would do"
+    )
+    _add_settings(explain)
+    explain.add_argument("name", nargs="?", metavar="TOPIC[-PARTITION]", help=which)
+    explain.add_argument("--json", action="store_true", help="print codes and numbers")
+    explain.add_argument(
+        "--dry-run", action="store_true", help="read the logs as a pass would and predict it"
+    )
+    explain.set_defaults(run=_explain)
+
+    clean = commands.add_parser("clean", help="have a topic compacted now, whatever its ratio")
+    _add_settings(clean)
+    clean.add_argument("name", metavar="TOPIC[-PARTITION]")
+    clean.add_argument("--wait", action="store_true", help="until it is done, and say what it did")
+    clean.add_argument("--timeout", type=float, default=3600.0, metavar="SECONDS")
+    clean.add_argument(
+        "--force", action="store_true", help="records younger than min.compaction.lag.ms, too"
+    )
+    clean.set_defaults(run=_clean)
+
+    history = commands.add_parser("history", help="print the passes of the cleaner")
+    _add_settings(history)
+    history.add_argument("name", nargs="?", metavar="TOPIC[-PARTITION]", help=which)
+    history.add_argument("--json", action="store_true", help="one line of JSON each, with receipts")
+    history.set_defaults(run=_history)
+
+    verify = commands.add_parser(
+        "verify", help="check compacted folders and the cleaner's receipts; the broker is stopped"
+    )
+    _add_settings(verify)
+    verify.add_argument("name", nargs="?", metavar="TOPIC[-PARTITION]", help=which)
+    verify.set_defaults(run=_verify)
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
@@ -151,6 +191,48 @@ def _health(options: argparse.Namespace) -> int:
     from broker.health_command import run_health
 
     return run_health(layers.server().http_address, options.timeout)
+
+
+def _explain(options: argparse.Namespace) -> int:
+    layers = _load(options)
+    if layers is None:
+        return 2
+    from broker.cleaner_commands import run_explain
+
+    return run_explain(layers, options.name, as_json=options.json, is_dry_run=options.dry_run)
+
+
+def _clean(options: argparse.Namespace) -> int:
+    layers = _load(options)
+    if layers is None:
+        return 2
+    from broker.cleaner_commands import run_clean
+
+    return run_clean(
+        layers,
+        options.name,
+        is_forced=options.force,
+        waits=options.wait,
+        seconds=options.timeout,
+    )
+
+
+def _history(options: argparse.Namespace) -> int:
+    layers = _load(options)
+    if layers is None:
+        return 2
+    from broker.cleaner_commands import run_history
+
+    return run_history(layers, options.name, as_json=options.json)
+
+
+def _verify(options: argparse.Namespace) -> int:
+    layers = _load(options)
+    if layers is None:
+        return 2
+    from broker.verify_command import run_verify
+
+    return run_verify(layers, options.name)
 
 
 def _dump_log(options: argparse.Namespace) -> int:

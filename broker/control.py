@@ -60,13 +60,13 @@ class ControlChannel:
         self._find_logs = find_logs
 
     def routes(self) -> tuple[Route, ...]:
-        """Return every page; what changes something is wrapped in ``_guarded``."""
+        """Return every page; what changes something is wrapped in `guarded`."""
         return (
             Route("GET", "/v1/status", self._status),
-            Route("POST", "/v1/flush", self._guarded(self._flush)),
+            Route("POST", "/v1/flush", self.guarded(self._flush)),
         )
 
-    def _guarded(
+    def guarded(
         self, handle: Callable[[HttpRequest], Awaitable[HttpResponse]]
     ) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:
         """Return the page as one that asks for the token first."""

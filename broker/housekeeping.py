@@ -38,8 +38,15 @@ class Housekeeping:
     topics are left to the cleaner, which trims them after each of its passes.
     """
 
-    def __init__(self, logs: LogManager, server: Callable[[], ServerConfig], clock: Clock) -> None:
+    def __init__(
+        self,
+        logs: LogManager,
+        server: Callable[[], ServerConfig],
+        clock: Clock,
+        is_busy: Callable[[Log], bool] = lambda _: False,
+    ) -> None:
         self.failures = 0
+        self._is_busy = is_busy  # a cleaner thread is still at a log that was compacted
         self._logs = logs
         self._server = server
         self._clock = clock
@@ -115,7 +122,7 @@ class Housekeeping:
     def apply_retention(self) -> Iterator[None]:
         """Delete what is too old or too much, log by log."""
         for log in self._logs.all_logs():
-            if not log.config.is_compacted:
+            if not log.config.is_compacted and not self._is_busy(log):
                 try:
                     log.apply_retention(self._clock.now_ms())
                 except KafkaStorageError:

@@ -1,9 +1,9 @@
 """The composition root: builds every part, hands them to each other, starts and stops them.
 
 Start: sockets are bound, folders locked, HTTP answers, logs are recovered and joined with the
-topics, listeners accept, the probe has written and read back. Stop, in reverse: no new
-connections, what is owed is answered, logs are flushed and closed, the clean-shutdown mark is
-written.
+topics, listeners accept, the probe has written and read back, the cleaner runs. Stop, in reverse:
+no new connections, what is owed is answered, passes of the cleaner are ended, logs are flushed and
+closed, the clean-shutdown mark is written. Longer than 300 lines because all parts meet here.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING
 from broker.api import APIS
 from broker.buffers import Buffers
 from broker.catalog_writer import CatalogWriter
+from broker.cleaning import Cleaning
 from broker.context import Identity, Rooms
 from broker.control import ControlChannel, Status
+from broker.control_cleaner import CleanerPages
 from broker.control_token import ensure_token
 from broker.dispatch import Dispatcher
+from broker.explaining import Explainer
 from broker.exposition import Scrapes
 from broker.fetch_sessions import FetchSessions
 from broker.health import DiskCheck, Health, LoopWatch
@@ -91,7 +94,11 @@ class Broker:
         self._requests = RequestStats((api.key, api.name) for api in APIS)
         self._dispatcher = Dispatcher(self._requests)
         self._loop_watch = LoopWatch(clock)
-        self._housekeeping = Housekeeping(self._logs, lambda: self._settings.server, clock)
+        self._cleaning = Cleaning(self._logs, self._settings, self._io, clock)
+        self._topics.cleaning = self._cleaning
+        self._housekeeping = Housekeeping(
+            self._logs, lambda: self._settings.server, clock, self._cleaning.is_busy
+        )
         self._readiness = Readiness(clock, self._find_dead_threads)
         self._probe: Probe | None = None
         self._rooms: Rooms | None = None
@@ -140,6 +147,7 @@ class Broker:
             listener.start()
         self._is_started = True
         await self._open_probe()
+        await self._cleaning.start()
         self._spawn(self._loop_watch.run(), "event loop watch", stop)
         self._spawn(self._housekeeping.run(), "housekeeping", stop)
         self._spawn(self._close_idle(), "idle connections", stop)
@@ -168,7 +176,8 @@ class Broker:
             await self._writer.close()
         if self._http is not None:
             await self._http.close()
-        clean = await self._close_logs(deadline)
+        cleaner_ended = await self._cleaning.stop()
+        clean = await self._close_logs(deadline) and cleaner_ended
         self._io.close()
         if self._is_started:
             log.info("stopped clean=%s", clean)
@@ -201,12 +210,15 @@ class Broker:
         except OSError as error:
             raise StartError(f"cannot write the control token: {error}") from error
         control = ControlChannel(token, self._io, self._status, self._logs.all_logs)
+        explainer = Explainer(self._cleaning, self._topics, self._settings, self._clock)
+        cleaner_pages = CleanerPages(self._cleaning, explainer, self._io, self._clock)
         self._http = HttpServer(
             [
                 Route("GET", "/metrics", Scrapes(sources, self._clock).answer),
                 Route("GET", "/healthz", health.answer),
                 Route("GET", "/readyz", self._readiness.answer),
                 *control.routes(),
+                *cleaner_pages.routes(control.guarded),
             ]
         )
         try:
@@ -285,7 +297,8 @@ class Broker:
         gc.freeze()
 
     def _find_dead_threads(self) -> list[str]:
-        return [] if self._logs.background.alive else ["housekeeping"]
+        dead = [] if self._logs.background.alive else ["housekeeping"]
+        return dead + self._cleaning.pool.dead_threads
 
     def _status(self) -> Status:
         return Status(

@@ -9,7 +9,7 @@ from broker.work_off import work_off
 from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from uuid import UUID
 
     from broker.io import IoThreads
@@ -50,15 +50,21 @@ async def create_partitions(
 
 
 async def delete_partitions(
-    manager: LogManager, io: IoThreads, partitions: Iterable[TopicPartition]
+    manager: LogManager,
+    io: IoThreads,
+    partitions: Iterable[TopicPartition],
+    delete_one: Callable[[TopicPartition], None],
 ) -> bool:
-    """Rename the folders of those partitions that are there; return whether all of them went."""
+    """Rename the folders of those partitions that are there; return whether all of them went.
+
+    ``delete_one`` does it for one partition, on an io thread.
+    """
     failures: list[KafkaError] = []
 
     async def delete(topic_partition: TopicPartition) -> None:
         if topic_partition in manager.logs:
             try:
-                await io.run(manager.delete, topic_partition)
+                await io.run(delete_one, topic_partition)
             except KafkaError as error:
                 failures.append(error)
                 log.error("folder is still there partition=%s: %s", topic_partition, error)  # noqa: TRY400

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from broker.catalog_writer import CatalogWriter
+    from broker.cleaning import Cleaning
     from broker.io import IoThreads
     from broker.settings import BrokerSettings
     from broker.waiting import Waiting
@@ -67,6 +68,7 @@ class TopicRegistry:
         self._io = io
         self._waiting = waiting
         self._manager: LogManager
+        self.cleaning: Cleaning | None = None  # set by the server, before `open`
         self._names = Reservations()
         self._alike: dict[str, set[str]] = {}  # topics by their name with "_" for "."
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -243,7 +245,8 @@ class TopicRegistry:
     async def _delete_logs(self, name: str, topic_id: UUID, indexes: Iterable[int]) -> None:
         """Take folders away; what a failing disk does not take, the next start does by its id."""
         partitions = [TopicPartition(name, index) for index in indexes]
-        if await delete_partitions(self._manager, self._io, partitions):
+        delete = self._manager.delete if self.cleaning is None else self.cleaning.delete
+        if await delete_partitions(self._manager, self._io, partitions, delete):
             self._catalog.defer(lambda state: _forget(state, topic_id))
 
     def _publish(self, name: str, entry: CatalogTopic) -> Topic:
@@ -287,7 +290,10 @@ class TopicRegistry:
         topic.config = self._settings.topic_config(overrides)
         for each in topic.logs:
             if each is not None and each.config is not topic.config:
+                before = each.config
                 each.reconfigure(topic.config)
+                if self.cleaning is not None:
+                    self.cleaning.reconfigured(each, before)
 
     async def _reconfigure(self) -> None:
         """Have every log obey the broker's settings as they are now, some topics at a time."""

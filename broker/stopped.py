@@ -1,0 +1,171 @@
+"""``siltstone explain`` over the folders of a broker that does not run. Reads only.
+
+Settings come from the file, the environment, the command line and the catalogue, as they would at
+the next start.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from broker.control_cleaner import prediction_answer
+from broker.explaining import find_what_is_off
+from cleaner import selection
+from cleaner.checkpoints import CleanerCheckpoints
+from cleaner.errors import CorruptSegment
+from cleaner.explain import PartitionView, explain
+from cleaner.history import read_history
+from cleaner.last_pass import Pass, last_pass_of
+from cleaner.settings import CleanerSettings
+from cleaner.stopped_log import StoppedLog, read_stopped_log
+from cleaner.throttle import Throttle
+from cleaner.worker import make_worker
+from config.describe import find_place
+from protocol.errors import CorruptMessage
+from storage import files
+from storage.catalog import Catalog
+from storage.checkpoint import OffsetCheckpoint
+from storage.clock import Clock
+from storage.topic_partition import FolderState, TopicPartition, parse_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from broker.cleaner_commands import Which
+    from config.layers import Layers
+    from config.topic import TopicConfig
+
+
+class StoppedBroker:
+    """The log directories of some settings."""
+
+    def __init__(self, layers: Layers, clock: Clock | None = None) -> None:
+        """Read the catalogue.
+
+        Raises:
+            LogDirError: It is damaged.
+        """
+        self._clock = clock or Clock()
+        self._directories = [Path(name).absolute() for name in layers.server().log_dirs]
+        catalog = Catalog(self._directories)
+        catalog.load()
+        self._topics = catalog.state.topics
+        self._last: dict[TopicPartition, Pass] = {}
+        self._layers = layers.with_dynamic(
+            cluster=catalog.state.cluster_configs, broker=catalog.state.broker_configs
+        )
+
+    def explain(self, meant: Iterable[Which], *, is_dry_run: bool) -> dict[str, Any]:
+        """Return what a running broker would answer. Blocks.
+
+        Raises:
+            LookupError: There is no such partition.
+        """
+        folders = dict(self._folders())
+        for which in meant:
+            found = {
+                each: path
+                for each, path in folders.items()
+                if which.topic in {"", each.topic} and which.partition in {None, each.partition}
+            }
+            if found or not which.topic:
+                break
+        else:
+            raise LookupError("there is no such partition")
+        self._last = dict(self._last_passes())
+        checkpoints = CleanerCheckpoints(
+            directory for directory in self._directories if directory.is_dir()
+        )
+        answers = [
+            self._explain(each, path, checkpoints, is_dry_run=is_dry_run)
+            for each, path in sorted(found.items())
+        ]
+        return {"now_ms": self._clock.now_ms(), "partitions": answers}
+
+    def _folders(self) -> Iterator[tuple[TopicPartition, Path]]:
+        for directory in self._directories:
+            if not directory.is_dir():
+                continue
+            for path in directory.iterdir():
+                try:
+                    folder = parse_folder(path.name)
+                except ValueError:
+                    continue
+                if folder.state is FolderState.LIVE and path.is_dir():
+                    yield folder.topic_partition, path
+
+    def _explain(
+        self,
+        topic_partition: TopicPartition,
+        path: Path,
+        checkpoints: CleanerCheckpoints,
+        *,
+        is_dry_run: bool,
+    ) -> dict[str, Any]:
+        overrides = self._overrides(topic_partition.topic)
+        now_ms = self._clock.now_ms()
+        try:
+            log = self._read(topic_partition, path, self._layers.topic(overrides))
+        except (ValueError, OSError, CorruptMessage) as error:
+            return {
+                "topic": topic_partition.topic,
+                "partition": topic_partition.partition,
+                "rule": "unreadable",
+                "eligible": False,
+                "because": f"its folder cannot be read: {error}",
+                "next_eligible_ms": None,
+            }
+        last = self._last.get(topic_partition)
+        view = PartitionView(
+            snapshot=log.snapshot(checkpoints.get(path.parent, topic_partition)),
+            now_ms=now_ms,
+            find_place=partial(find_place, self._layers, overrides),
+            last_pass=last,
+            transaction=log.transaction,
+            cleaner_off=find_what_is_off(self._layers),
+        )
+        answer = explain(view).as_json()
+        answer["last_pass"] = None if last is None else last._asdict()
+        if is_dry_run and log.config.is_compacted:
+            answer["prediction"] = self._predict(log, view)
+        return answer
+
+    def _read(self, each: TopicPartition, path: Path, config: TopicConfig) -> StoppedLog:
+        starts = OffsetCheckpoint(path.parent, files.LOG_START_OFFSETS).read_or_empty()
+        return read_stopped_log(path, config, starts.get(each), self._clock.now_ms())
+
+    def _overrides(self, topic: str) -> Mapping[str, str]:
+        entry = self._topics.get(topic)
+        return {} if entry is None else entry.overrides
+
+    def _last_passes(self) -> Iterator[tuple[TopicPartition, Pass]]:
+        """Yield the passes that the history tells of, the oldest first."""
+        for directory in self._directories:
+            for event in read_history(directory):
+                topic, partition = str(event.get("topic")), event.get("partition")
+                known = self._topics.get(topic)
+                last = last_pass_of(event)
+                if last is None or not isinstance(partition, int):
+                    continue
+                if known is None or event.get("topic_id") == str(known.id):
+                    yield TopicPartition(topic, partition), last
+
+    def _predict(self, log: StoppedLog, view: PartitionView) -> dict[str, Any]:
+        cleanable = selection.find_cleanable(view.snapshot, view.now_ms)
+        if not cleanable.cleanable_bytes:
+            return {"fault": "there is nothing to clean now"}
+        settings = CleanerSettings.of(self._layers.server())
+        worker = make_worker(settings, self._clock, Throttle(self._clock))
+        began = self._clock.monotonic()
+        try:
+            prediction = worker.dry_run(
+                log.log_to_clean(cleanable),
+                lambda: None,
+            )
+        except (CorruptSegment, OSError) as error:
+            return {"fault": f"{type(error).__name__}: {error}"}
+        finally:
+            worker.close()
+        return prediction_answer(prediction, self._clock.monotonic() - began)
