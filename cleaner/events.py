@@ -43,7 +43,7 @@ def pass_event(
 ) -> dict[str, Any]:
     """Return the event of a pass that ended well, with its receipt."""
     event: dict[str, Any] = {
-        **_head(span, "cleaned"),
+        **_head(span._replace(started_ms=result.started_ms), "cleaned"),
         "requested": is_requested,
         "first_dirty_offset": result.first_dirty_offset,
         "first_uncleanable_offset": result.first_uncleanable_offset,

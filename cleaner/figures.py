@@ -95,7 +95,7 @@ def summarise(result: PassResult, seconds: float) -> Pass:
     """Return what is kept of a pass."""
     return Pass(
         started_ms=result.started_ms,
-        seconds=seconds,
+        seconds=round(seconds, 6),
         first_dirty_offset=result.first_dirty_offset,
         end_offset=result.end_offset,
         bytes_read=result.bytes_read,
