@@ -17,12 +17,12 @@ def live(folder: CompactedFolder, round_number: int) -> None:
     """Write what a cleaner has to thin out, in segments of its own."""
     first = 100 * round_number
     for number in range(60):
-        rows: list[Row] = [
-            (b"key-%d" % (number * step % 23), b"%d" % number * 9) for step in (1, 2, 3)
-        ]
-        if number % 10 == 0:
-            rows.append((b"key-%d" % (number % 7), None))
-        folder.write(*rows, codec=number % 5, timestamp=1_700_000_000_000 + first + number)
+        folder.write(
+            *((b"key-%d" % (number * step % 23), b"%d" % number * 9) for step in (1, 2, 3)),
+            (b"key-%d" % (number % 7), None if number % 10 == 0 else b"v"),
+            codec=number % 5,
+            timestamp=TIMESTAMP + first + number,
+        )
         if number % 6 == 5:
             sequence = (first + number) * 2
             folder.write_transactional(
