@@ -43,10 +43,10 @@ class Typed:
         ]
         self.client.produce("orders-7", rows)
 
-    def run(self, *arguments: str) -> tuple[int, str, str]:
-        """Return exit code, output and errors of a command."""
+    def run(self, *arguments: str, broker: SiltstoneProcess | None = None) -> tuple[int, str, str]:
+        """Return exit code, output and errors of a command, with the settings of a broker."""
         done = subprocess.run(
-            self.broker.command(*arguments), capture_output=True, text=True, check=False
+            (broker or self.broker).command(*arguments), capture_output=True, text=True, check=False
         )
         return done.returncode, done.stdout, done.stderr
 
@@ -67,6 +67,13 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Typed]:
         yield typed
     finally:
         typed.broker.close()
+
+
+def nobody(root: Path) -> SiltstoneProcess:
+    """Return a broker that does not run; nothing listens where it would."""
+    stopped = SiltstoneProcess(root / "nobody", SETTINGS)
+    stopped.http = "127.0.0.1:1"
+    return stopped
 
 
 @pytest.mark.slow
@@ -121,11 +128,11 @@ def test_story_of_a_topic(typed: Typed) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_commands_say_what_is_wrong(typed: Typed) -> None:
+def test_commands_say_what_is_wrong(typed: Typed, tmp_path: Path) -> None:
     """An unknown topic, a topic that is not compacted, nobody there."""
     assert typed.run("explain", "nope")[::2] == (1, "siltstone: there is no nope here\n")
-    assert typed.run("clean", "nope-3")[::2] == (1, "siltstone: there is no nope here\n")
-    code, _, errors = typed.run("clean", "orders-7", "--set", "http.listener=127.0.0.1:1")
+    assert typed.run("clean", "nope-3")[::2] == (1, "siltstone: there is no nope-3 here\n")
+    code, _, errors = typed.run("clean", "orders-7", broker=nobody(tmp_path))
     assert code == 1
     assert "no broker answers on http.listener 127.0.0.1:1" in errors
 
@@ -134,12 +141,12 @@ def test_commands_say_what_is_wrong(typed: Typed) -> None:
 @pytest.mark.timeout(120)
 def test_copy_of_the_folders_is_explained_without_a_broker(typed: Typed, tmp_path: Path) -> None:
     """Also with a dry run, and nothing in it changes."""
-    copy = tmp_path / "copy"
+    stopped = nobody(tmp_path)
+    copy = stopped.folder
     shutil.copytree(typed.broker.folder, copy)
     before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
-    elsewhere = ("--set", f"log.dirs={copy}", "--set", "http.listener=127.0.0.1:1")
 
-    code, output, errors = typed.run("explain", "orders-7-0", "--dry-run", *elsewhere)
+    code, output, errors = typed.run("explain", "orders-7-0", "--dry-run", broker=stopped)
 
     assert code == 0, errors
     assert "this is what its folders say" in errors
