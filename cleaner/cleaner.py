@@ -192,12 +192,5 @@ class Cleaner:
 
 def _bytes_to_read(log: LogToClean) -> int:
     """Return the bytes of both readings."""
-    every = sum(segment.size for segment in log.segments)
-    bounds = [segment.base_offset for segment in log.segments[1:]]
-    bounds.append(log.first_uncleanable_offset)
-    dirty = sum(
-        segment.size
-        for segment, bound in zip(log.segments, bounds, strict=True)
-        if bound > log.first_dirty_offset
-    )
-    return dirty + every
+    dirty = sum(segment.size for segment, _ in log.dirty_segments(log.first_dirty_offset))
+    return dirty + sum(segment.size for segment in log.segments)

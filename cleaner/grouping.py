@@ -55,7 +55,7 @@ def group_segments(
     bounds = [segment.base_offset for segment in chosen[1:]] + [first_uncleanable_offset]
     groups: list[list[AnySegment]] = []
     sums = (0, 0, 0)
-    for segment, bound in zip(chosen, bounds, strict=True):
+    for segment, bound in zip(chosen, bounds, strict=False):  # of none there is a bound, too
         sizes = (segment.size, 8 * len(segment.offset_index()), 12 * len(segment.time_index()))
         joined = tuple(map(sum, zip(sums, sizes, strict=True)))
         limits = (config.segment_bytes, config.segment_index_bytes, config.segment_index_bytes)

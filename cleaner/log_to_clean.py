@@ -43,6 +43,16 @@ class LogToClean:
     aborted: tuple[AbortedTransaction, ...] = ()
     producers: tuple[LastOfProducer, ...] = ()
 
+    def dirty_segments(self, first_dirty_offset: int) -> list[tuple[ReadableSegment, int]]:
+        """Return the segments that hold the offset or follow it, each with the next one's base."""
+        bases = [segment.base_offset for segment in self.segments[1:]]
+        bounds = [*bases, self.first_uncleanable_offset]
+        return [
+            (segment, bound)
+            for segment, bound in zip(self.segments, bounds, strict=False)
+            if bound > first_dirty_offset
+        ]
+
     @classmethod
     def of(cls, log: "Log", *, first_dirty_offset: int, first_uncleanable_offset: int) -> Self:
         """Return what a pass over a log goes over, as it is now. Reads transaction indexes; blocks.

@@ -37,11 +37,7 @@ class Mapping:
         state[slots.MAP_LIMIT] = self._map.usable
         state[slots.LAST_OFFSET] = -1
         self._transactions.enter(state)
-        bounds = [segment.base_offset for segment in log.segments[1:]]
-        bounds.append(log.first_uncleanable_offset)
-        for segment, bound in zip(log.segments, bounds, strict=True):
-            if bound <= first_dirty_offset:
-                continue
+        for segment, bound in log.dirty_segments(first_dirty_offset):
             start = segment.offset_index().floor(first_dirty_offset).position
             if not self._walk.run(segment, start, state, self._consume):
                 return False

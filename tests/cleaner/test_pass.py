@@ -180,6 +180,16 @@ def test_empty_dirty_section_is_a_pass(tmp_path: Path) -> None:
     assert folder.offsets() == [1]
 
 
+def test_nothing_to_clean_is_a_pass(tmp_path: Path) -> None:
+    """A log of nothing but its active segment is left alone."""
+    folder = CompactedFolder(tmp_path)
+    folder.write((A, b"1"))
+
+    result = folder.clean()
+
+    assert (result.end_offset, result.groups, result.bytes_read) == (0, (), 0)
+
+
 def test_last_batch_of_a_producer_stays_empty(tmp_path: Path) -> None:
     """Its header is what a start learns the sequence from; a newer batch relieves it."""
     folder = CompactedFolder(tmp_path)

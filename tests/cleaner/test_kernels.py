@@ -1,0 +1,145 @@
+"""The compiled kernels against the same source uncompiled, and the two lists of numbers."""
+
+import re
+from array import array
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cleaner import kernels, slots
+from cleaner.key_digest import sum_with
+from tests.cleaner.conftest import PLAIN
+from tests.support.batches import make_batch
+
+ROOT = Path(__file__).parents[2] / "cleaner"
+SECRET = (123, -456)
+
+
+def test_numbers_of_c_are_those_of_python() -> None:
+    """`_native_map.pxd` says what `slots.py` says."""
+    found = dict(
+        re.findall(
+            r"^    ([A-Z_]+) = (-?\d+)$", (ROOT / "_native_map.pxd").read_text(), re.MULTILINE
+        )
+    )
+
+    ours = {name: value for name, value in vars(slots).items() if isinstance(value, int)}
+    assert {name: int(value) for name, value in found.items()} == {
+        name: value for name, value in ours.items() if name in found
+    }
+    assert set(ours) - set(found) <= {"TYPE_CHECKING"}
+
+
+class Run:
+    """The arrays of one run of the kernels over some batches, with a map of its own."""
+
+    def __init__(
+        self, kernel: Any, data: bytes, *, now: int = 0, first_dirty: int = 0, opened: int = 0
+    ) -> None:
+        self.state = array("q", bytes(8 * slots.STATE_SLOTS))
+        state = self.state
+        state[slots.SEED], state[slots.SEED + 1] = SECRET
+        state[slots.LAST_OFFSET] = state[slots.LATEST] = state[slots.GROUP_END] = -1
+        state[slots.FIRST_DIRTY] = first_dirty
+        state[slots.MAP_LIMIT] = 200
+        state[slots.NOW] = now
+        state[slots.UPPER] = 1 << 40
+        state[slots.OPENED] = opened
+        self.map = array("q", bytes(24 * 256))
+        self.transactions = array("q", bytes(32 * 64))
+        self.nothing = array("q")
+        self.rows = array("q", bytes(8 * slots.WINDOW * slots.ROW_NUMBERS))
+        self.plans = array("q", bytes(8 * 200 * slots.PLAN_NUMBERS))
+        self.fates = bytearray(len(data) // slots.LEAST_RECORD + 1)
+        self.output = bytearray(4 * len(data) + 100)
+        self._run(kernel, data)
+
+    def _run(self, kernel: Any, data: bytes) -> None:
+        state, nothing = self.state, self.nothing
+        kernel.map_keys(data, state, self.map, self.transactions, nothing, self.rows)
+        self.mapped = list(state)
+        state[slots.LAST_OFFSET] = -1
+        state[slots.PRODUCERS_USED] = 0
+        self.transactions = array("q", bytes(32 * 64))
+        kernel.plan_batches(
+            data, state, self.map, self.transactions, nothing, nothing, self.plans, self.fates,
+            self.rows,
+        )  # fmt: skip
+        self.planned = list(state)
+        kernel.emit_batches(data, state, self.plans, self.fates, self.output)
+
+    def outcome(self) -> tuple[Any, ...]:
+        """Return all that two runs have to have in common."""
+        return (
+            self.mapped,
+            self.planned,
+            list(self.state),
+            self.plans.tobytes(),
+            bytes(self.fates),
+            bytes(self.output),
+            sorted(self.map[2::3]),
+        )
+
+
+def lay_out(rows: list[list[tuple[bytes | None, bytes | None]]], horizon: int) -> bytes:
+    """Return batches of rows, some with a horizon."""
+    data, offset = b"", 0
+    for number, some in enumerate(rows):
+        fields = {"flags": 0x40, "base_timestamp": horizon} if number % 3 == 2 else {}
+        data += make_batch(some, base_offset=offset, **fields)
+        offset += len(some) + number % 2
+    return data
+
+
+KEY = st.none() | st.binary(max_size=9)
+BATCHES = st.lists(
+    st.lists(st.tuples(KEY, st.none() | st.binary(max_size=40)), min_size=1, max_size=50),
+    min_size=1,
+    max_size=12,
+)
+SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@SETTINGS
+@given(BATCHES, st.integers(0, 3), st.integers(0, 30))
+def test_compiled_is_plain(
+    rows: list[list[tuple[bytes | None, bytes | None]]], horizon: int, first_dirty: int
+) -> None:
+    """State, plans, fates and output are the same, byte for byte."""
+    data = lay_out(rows, horizon)
+
+    compiled = Run(kernels, data, now=2, first_dirty=first_dirty)
+    plain = Run(PLAIN, data, now=2, first_dirty=first_dirty)
+
+    assert compiled.outcome() == plain.outcome()
+
+
+@SETTINGS
+@given(BATCHES, st.integers(0, 1 << 20), st.integers(0, 255), st.booleans())
+def test_damage_is_seen_alike(
+    rows: list[list[tuple[bytes | None, bytes | None]]], place: int, byte: int, opened: bool
+) -> None:
+    """Whatever byte is wrong, both stop at the same place with the same answer, or take it."""
+    data = bytearray(lay_out(rows, 1))
+    data[place % len(data)] = byte
+
+    # An opened batch is not protected by its checksum: every number in it is suspect.
+    compiled = Run(kernels, bytes(data), opened=opened)
+    plain = Run(PLAIN, bytes(data), opened=opened)
+
+    assert compiled.outcome() == plain.outcome()
+
+
+@given(st.lists(st.binary(max_size=40), min_size=1, max_size=20, unique=True))
+def test_digest_is_that_of_the_receipts(keys: list[bytes]) -> None:
+    """The kernel adds up what `cleaner.key_digest` does."""
+    run = Run(kernels, bytes(make_batch([(key, b"v") for key in keys])))
+
+    total = 0
+    for key in keys:
+        total = sum_with(total, key)
+    mask = (1 << 64) - 1
+    low, high = run.state[slots.DIGEST] & mask, run.state[slots.DIGEST + 1] & mask
+    assert low | high << 64 == total
