@@ -20,6 +20,8 @@ from cleaner.throttle import Throttle
 from cleaner.worker import make_worker
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from broker.io import IoThreads
     from broker.settings import BrokerSettings
     from config.topic import TopicConfig
@@ -41,6 +43,7 @@ class Cleaning:
         self._logs = logs
         self._settings = settings
         self._io = io
+        self.clock = clock
         self.manager = CleanerManager(logs.logs, clock, lambda: time.sleep(0))
         cleaner_settings = CleanerSettings.of(settings.server)
         throttle = Throttle(clock, cleaner_settings.bytes_per_second)
@@ -57,6 +60,16 @@ class Cleaning:
             cleaner_settings,
         )
         settings.on_change(self._reconfigure)
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, Log]:
+        """Return every log, compacted or not."""
+        return self._logs.logs
+
+    @property
+    def directories(self) -> list[str]:
+        """Return the paths of the log directories."""
+        return [str(directory.path) for directory in self._logs.directories]
 
     async def start(self) -> None:
         """Read what was noted at earlier times, and start the threads."""

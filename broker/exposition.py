@@ -15,7 +15,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from broker.http import HttpResponse
-from broker.metrics import METRICS, PAUSE, Summary
+from broker.metric import PAUSE, Summary
+from broker.metrics import METRICS
 from broker.request_stats import BOUNDS_SECONDS, Histogram
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as Family
 
     from broker.http import HttpRequest
+    from broker.metric import Metric, Value
     from broker.metric_sources import MetricSources
-    from broker.metrics import Metric, Value
     from storage.clock import Clock
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

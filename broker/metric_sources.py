@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from broker.cleaning import Cleaning
     from broker.request_stats import Histogram, RequestStats
     from broker.topics import TopicRegistry
 
@@ -59,3 +60,4 @@ class MetricSources:
     offline_directories: Callable[[], Mapping[str, bool]]
     dead_threads: Callable[[], Sequence[str]]
     ready: Callable[[], bool]
+    cleaning: Cleaning | None = None

@@ -8,67 +8,22 @@ on its way: a good moment to give the loop to others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
 from broker import process_stats
-from broker.request_stats import Histogram
+from broker.metric import PAUSE, Metric, Summary, single
+from broker.metrics_cleaner import CLEANER_METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from broker.metric import Reader, Row
     from broker.metric_sources import MetricSources
     from storage.log import Log
 
-Kind: TypeAlias = Literal["counter", "gauge", "summary", "histogram"]
-
-
-class Summary(NamedTuple):
-    """How often something was done, and how long that took altogether."""
-
-    times: int
-    seconds: float
-
-
-Value: TypeAlias = float | Summary | Histogram
-Row: TypeAlias = tuple[tuple[str, ...], Value]
-Reader: TypeAlias = "Callable[[MetricSources], Iterator[Row | None]]"
-
-PAUSE = None
 _PAUSE_EVERY = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric; a counter's ``name`` stands without ``_total``.
-
-    ``source`` says for the documentation where ``read`` finds the value; ``scale`` turns the
-    seconds of a histogram or summary into the unit that the name promises.
-    """
-
-    kind: Kind
-    name: str
-    labels: tuple[str, ...]
-    help: str
-    source: str
-    read: Reader
-    scale: float = 1.0
-
-    @property
-    def series(self) -> str:
-        """The name as it is scraped and documented."""
-        return f"{self.name}_total" if self.kind == "counter" else self.name
-
-
-def _single(read: Callable[[MetricSources], Value]) -> Reader:
-    """Return a reader of one unlabelled value."""
-
-    def rows(sources: MetricSources) -> Iterator[Row]:
-        yield (), read(sources)
-
-    return rows
 
 
 def _snapshot(sources: MetricSources) -> Iterator[tuple[tuple[str, int], Log]]:
@@ -197,25 +152,25 @@ METRICS = (
            f"`segments` of the {_LOG}", _per_partition(lambda log: len(log.segments))),
     Metric("gauge", "kafka_server_replicamanager_partitioncount", (),
            "Partitions that are served.",
-           "`TopicRegistry.logs`", _single(_partition_count)),
+           "`TopicRegistry.logs`", single(_partition_count)),
     Metric("gauge", "kafka_server_replicamanager_leadercount", (),
            "Partitions that this broker leads: all of them.",
-           "`TopicRegistry.logs`", _single(_partition_count)),
+           "`TopicRegistry.logs`", single(_partition_count)),
     Metric("gauge", "kafka_server_replicamanager_underreplicatedpartitions", (),
            "Always 0: one node is its own only replica.",
-           "constant", _single(lambda _: 0)),
+           "constant", single(lambda _: 0)),
     Metric("gauge", "kafka_controller_kafkacontroller_offlinepartitionscount", (),
            "Partitions that are not served because their log directory failed.",
-           "`LogDirectory.failure`", _single(_offline_partition_count)),
+           "`LogDirectory.failure`", single(_offline_partition_count)),
     Metric("gauge", "kafka_controller_kafkacontroller_activecontrollercount", (),
            "Always 1: this broker is its own controller.",
-           "constant", _single(lambda _: 1)),
+           "constant", single(lambda _: 1)),
     Metric("gauge", "kafka_controller_kafkacontroller_globaltopiccount", (),
            "Topics.",
-           "`TopicRegistry.topics`", _single(lambda sources: len(sources.topics.topics))),
+           "`TopicRegistry.topics`", single(lambda sources: len(sources.topics.topics))),
     Metric("gauge", "kafka_controller_kafkacontroller_globalpartitioncount", (),
            "Partitions of all topics.",
-           "`TopicRegistry.logs`", _single(_partition_count)),
+           "`TopicRegistry.logs`", single(_partition_count)),
     Metric("counter", f"{_REQUESTS}_requests", ("request",),
            "Requests answered, the probe's own included.",
            "`RequestStats`, in dispatch", _requests),
@@ -224,7 +179,7 @@ METRICS = (
            "`RequestStats`, in dispatch", _request_errors),
     Metric("counter", "siltstone_requests_refused", (),
            "Frames that were no request served here; each closed its connection.",
-           "`RequestStats`, in dispatch", _single(lambda sources: sources.requests.refused)),
+           "`RequestStats`, in dispatch", single(lambda sources: sources.requests.refused)),
     Metric("histogram", f"{_REQUESTS}_totaltimems", ("request",),
            "Milliseconds from the whole request to its answer, the wait of a long poll included.",
            "`RequestStats`, in dispatch", _request_time, scale=1000.0),
@@ -236,55 +191,56 @@ METRICS = (
            "`Listener.accepted_count`", _accepted_connections),
     Metric("gauge", "kafka_server_fetchsessioncache_numincrementalfetchsessions", (),
            "Incremental fetch sessions.",
-           "`FetchSessions`", _single(lambda sources: sources.sessions().sessions)),
+           "`FetchSessions`", single(lambda sources: sources.sessions().sessions)),
     Metric("gauge", "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached", (),
            "Partitions in incremental fetch sessions.",
-           "`FetchSessions`", _single(lambda sources: sources.sessions().partitions)),
+           "`FetchSessions`", single(lambda sources: sources.sessions().partitions)),
     Metric("counter", "kafka_server_fetchsessioncache_incrementalfetchsessionevictions", (),
            "Incremental fetch sessions that had to make room for others.",
-           "`FetchSessions`", _single(lambda sources: sources.sessions().evicted)),
+           "`FetchSessions`", single(lambda sources: sources.sessions().evicted)),
     Metric("gauge", "siltstone_waiting_fetches", (),
            "Fetches that wait for data.",
-           "`Waiting`", _single(lambda sources: sources.waiting_fetches())),
+           "`Waiting`", single(lambda sources: sources.waiting_fetches())),
     Metric("summary", "kafka_log_logflushstats_logflushrateandtimems", (),
            "Milliseconds of flushes of logs to the disk.",
-           "`LogManager`", _single(lambda sources: Summary(*sources.flushes())), scale=1000.0),
+           "`LogManager`", single(lambda sources: Summary(*sources.flushes())), scale=1000.0),
     Metric("gauge", "kafka_log_logmanager_offlinelogdirectorycount", (),
            "Log directories that failed and are not served.",
            "`LogManager`",
-           _single(lambda sources: sum(sources.offline_directories().values()))),
+           single(lambda sources: sum(sources.offline_directories().values()))),
     Metric("gauge", "kafka_log_logmanager_logdirectoryoffline", ("logdirectory",),
            "1 if the log directory failed and is not served.",
            "`LogManager`", _offline_directories),
     Metric("histogram", "siltstone_event_loop_lag_seconds", (),
            "How late a timer of the event loop fired; timers have a grain of 1 ms.",
-           "`LoopWatch`, ten times a second", _single(lambda sources: sources.loop_lag)),
+           "`LoopWatch`, ten times a second", single(lambda sources: sources.loop_lag)),
     Metric("gauge", "siltstone_dead_threads", (),
            "Background threads that died; the log has the reason. Restart the broker.",
-           "threads of the broker", _single(lambda sources: len(sources.dead_threads()))),
+           "threads of the broker", single(lambda sources: len(sources.dead_threads()))),
     Metric("gauge", "siltstone_ready", (),
            "1 if the last round trip through the probe log succeeded.",
-           "`Readiness`", _single(lambda sources: int(sources.ready()))),
+           "`Readiness`", single(lambda sources: int(sources.ready()))),
     Metric("gauge", "siltstone_build_info", ("version", "kernels"),
            "Always 1; the labels say which version runs and whether its kernels are compiled.",
            "package metadata", _build),
     Metric("counter", "process_cpu_seconds", (),
            "Processor seconds of all threads, user and system.",
-           "`getrusage`", _single(lambda _: process_stats.cpu_seconds())),
+           "`getrusage`", single(lambda _: process_stats.cpu_seconds())),
     Metric("gauge", "process_resident_memory_bytes", (),
            "Resident memory; mapped files are in it.",
-           "`/proc/self/statm`", _single(lambda _: process_stats.resident_bytes())),
+           "`/proc/self/statm`", single(lambda _: process_stats.resident_bytes())),
     Metric("gauge", "process_virtual_memory_bytes", (),
            "Address space.",
-           "`/proc/self/statm`", _single(lambda _: process_stats.virtual_bytes())),
+           "`/proc/self/statm`", single(lambda _: process_stats.virtual_bytes())),
     Metric("gauge", "process_open_fds", (),
            "Open file descriptors.",
-           "`/proc/self/fd`", _single(lambda _: process_stats.open_descriptors())),
+           "`/proc/self/fd`", single(lambda _: process_stats.open_descriptors())),
     Metric("gauge", "process_max_fds", (),
            "The most file descriptors that may be open.",
-           "`RLIMIT_NOFILE`", _single(lambda _: process_stats.most_descriptors())),
+           "`RLIMIT_NOFILE`", single(lambda _: process_stats.most_descriptors())),
     Metric("gauge", "process_start_time_seconds", (),
            "When the broker started, in seconds since the epoch.",
-           "the clock at start", _single(lambda sources: sources.started)),
+           "the clock at start", single(lambda sources: sources.started)),
+    *CLEANER_METRICS,
 )
 # fmt: on

@@ -48,6 +48,13 @@ second; else 503 and the reason |
 | `GET /v1/status` | version, kernels, uptime, counts and log directories as JSON |
 | `POST /v1/flush` | brings every log to the disk; asks for the bearer token in \
 `.siltstone-control-token` of the first log directory |
+| `GET /v1/explain` | why each partition is or is not compacted, as JSON; like the next three, for \
+`?topic=` and `&partition=` if they are given |
+| `POST /v1/dry-run` | what a pass would do now, which it reads the logs for; asks for the token |
+| `POST /v1/clean` | has a topic compacted next, with `&force=1` against \
+min.compaction.lag.ms; asks for the token |
+| `GET /v1/cleaner-history` | the cleaner's last passes with their receipts, a line of JSON \
+each; those that ended since `&since_ms=` |
 """
 
 

@@ -339,6 +339,7 @@ class Broker:
             },
             dead_threads=self._find_dead_threads,
             ready=lambda: self._readiness.is_ready,
+            cleaning=self._cleaning,
         )
 
     def _count_connections(self) -> Iterator[ListenerCounts]:

@@ -19,7 +19,7 @@ from cleaner.manager import CleanerManager, GrabbedLog
 from cleaner.predictions import Predictions
 from cleaner.settings import CleanerSettings
 from cleaner.stats import PassResult, Prediction, Progress
-from protocol.errors import KafkaStorageError
+from protocol.errors import KafkaError
 from storage.clock import Clock
 from storage.log import Log
 from storage.retention import find_doomed
@@ -283,7 +283,7 @@ class CleanerThread:
             return
         try:
             log.apply_retention(now_ms)
-        except KafkaStorageError:
-            _logger.debug("retention skips an offline log partition=%s", log.topic_partition)
+        except KafkaError:
+            _logger.debug("retention skips an unreadable log partition=%s", log.topic_partition)
         finally:
             manager.release(log)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,11 +14,14 @@ from broker.cleaning import Cleaning
 from broker.control_cleaner import CleanerPages
 from broker.explaining import Explainer
 from broker.http import HttpRequest, HttpResponse, Routes
+from broker.metric import PAUSE
+from broker.metrics_cleaner import CLEANER_METRICS
 from cleaner.states import State
 from storage.topic_partition import TopicPartition
 from tests.support.batches import make_producer_batch
 from tests.support.cleaner import append, read_all
 from tests.support.logs import validated
+from tests.support.metrics import make_sources
 from tests.support.rooms import RoomsOnDisk
 
 if TYPE_CHECKING:
@@ -326,3 +330,58 @@ async def test_clean_of_what_cannot_be_cleaned(home: Home, path: str, status: in
     await home.rooms.topics.create("plain", 1, {})
 
     assert (await home.ask("POST", path)).status == status
+
+
+def scraped(home: Home) -> dict[tuple[str, ...], Any]:
+    """Return the cleaner's metrics: name without its prefix and labels, and the value."""
+    sources = make_sources({})
+    sources = replace(sources, topics=home.rooms.topics, cleaning=home.cleaning)
+    found = {}
+    for metric in CLEANER_METRICS:
+        for row in metric.read(sources):
+            if row is not PAUSE:
+                found[metric.name, *row[0]] = row[1]
+    return found
+
+
+async def test_metrics_tell_of_passes(home: Home) -> None:
+    """Kafka's gauges and ours: what was dropped and why, and what is left to be done."""
+    await home.create("orders", 2)
+    home.fill(home.log(), 3)
+    before = scraped(home)
+    await home.cleaning.start()
+    await until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
+    home.clock.advance(5000)
+
+    after = scraped(home)
+
+    assert before["siltstone_cleaner_dirty_ratio", "orders", "0"] == 1.0
+    assert before["siltstone_cleaner_cleanable_bytes", "orders", "0"] > 0
+    assert after["siltstone_cleaner_dirty_ratio", "orders", "0"] == 0.0
+    assert after["siltstone_cleaner_passes", "cleaned"] == 1
+    assert after["siltstone_cleaner_records_dropped", "superseded"] == 20
+    assert after["siltstone_cleaner_records_dropped", "tombstone_expired"] == 0
+    assert after["kafka_log_logcleaner_cleaner_recopy_percent",] > 0
+    assert after["kafka_log_logcleaner_max_buffer_utilization_percent",] > 0
+    assert after["kafka_log_logcleanermanager_max_dirty_percent",] in {0, 100}
+    assert after["kafka_log_logcleanermanager_time_since_last_run_ms",] == 5000
+    assert after["kafka_utils_throttler_cleaner_io",] > 0
+    assert after["siltstone_cleaner_threads",] == 1
+    assert after["siltstone_cleaner_last_pass_timestamp_seconds", "orders", "0"] > 1e9
+
+
+async def test_metrics_tell_of_failures(home: Home) -> None:
+    """Which partition, why, and how many bytes wait in which directory."""
+    await home.create()
+    home.fill(home.log(), 3)
+    grabbed = home.cleaning.manager.grab_filthiest()
+    assert grabbed is not None
+    home.cleaning.manager.fail(grabbed.log, ValueError("no batch"))
+
+    found = scraped(home)
+
+    directory = str(home.paths[0])
+    manager = "kafka_log_logcleanermanager"
+    assert found[f"{manager}_uncleanable_partitions_count", directory] == 1
+    assert found[f"{manager}_uncleanable_bytes", directory] == grabbed.cleanable.cleanable_bytes
+    assert found["siltstone_cleaner_partition_failures", "orders", "0", "ValueError"] == 1
