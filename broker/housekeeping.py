@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from config.server import ServerConfig
 from config.topic import FOREVER
-from protocol.errors import KafkaStorageError
+from protocol.errors import KafkaError
 from storage.clock import Clock
 from storage.log import Log
 from storage.manager import LogManager
@@ -125,9 +125,9 @@ class Housekeeping:
             if not log.config.is_compacted and not self._is_busy(log):
                 try:
                     log.apply_retention(self._clock.now_ms())
-                except KafkaStorageError:
+                except KafkaError:
                     _logger.debug(
-                        "retention skips an offline log partition=%s", log.topic_partition
+                        "retention skips an unreadable log partition=%s", log.topic_partition
                     )
             yield
 

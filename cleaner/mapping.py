@@ -38,7 +38,7 @@ class Mapping:
         state[slots.LAST_OFFSET] = -1
         self._transactions.enter(state)
         for segment, bound in log.dirty_segments(first_dirty_offset):
-            start = segment.offset_index().floor(first_dirty_offset).position
+            start = segment.start_before(first_dirty_offset)
             if not self._walk.run(segment, start, state, self._consume):
                 return False
             state[slots.LATEST] = bound - 1  # what is missing before it is no record

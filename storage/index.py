@@ -109,12 +109,13 @@ class ActiveIndexes:
     thread writes.
     """
 
-    __slots__ = ("_last_timestamp", "base_offset", "offsets", "times")
+    __slots__ = ("_last_timestamp", "base_offset", "is_ours", "offsets", "times")
 
     def __init__(self, base_offset: int, offsets: bytes = b"", times: bytes = b"") -> None:
         self.base_offset = base_offset
         self.offsets = MemoryEntries(OFFSET_ENTRY.size, offsets)
         self.times = MemoryEntries(TIME_ENTRY.size, times)
+        self.is_ours = not offsets  # no entry comes from a file
         self._last_timestamp = -1
         self._note_last_timestamp()
 

@@ -3,11 +3,13 @@
 import os
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from protocol.errors import CorruptMessage
 from protocol.parts import FileSlice
-from protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader
+from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, NO_TIMESTAMP, BatchHeader
 from protocol.records.record import iterate_records
 from storage import batch_walk, files, transaction_index
 from storage.batch_walk import Cut, Located
@@ -15,7 +17,9 @@ from storage.index import (
     OFFSET_ENTRY,
     TIME_ENTRY,
     ActiveIndexes,
+    OffsetEntry,
     OffsetIndex,
+    TimeEntry,
     TimeIndex,
 )
 from storage.index_entries import Entries, FileEntries, MemoryEntries
@@ -45,6 +49,7 @@ class ReadableSegment(SegmentFiles):
 
     __slots__ = (
         "_active",
+        "_distrusted",
         "_file",
         "_first_timestamp",
         "_has_aborted",
@@ -66,6 +71,7 @@ class ReadableSegment(SegmentFiles):
         self.size = size
         self._file: SegmentFile | None = None  # the .log, while it is written
         self._active: ActiveIndexes | None = None  # likewise
+        self._distrusted = False  # an entry of the offset index was wrong: none is used any more
         self._first_timestamp = UNKNOWN  # of the first batch
         self._max_timestamp = UNKNOWN
         self._offset_of_max_timestamp = base_offset
@@ -127,8 +133,15 @@ class ReadableSegment(SegmentFiles):
             CorruptMessage: The log is damaged there.
         """
         file = self.file()
-        start = position or self.offset_index().floor(offset).position
-        return batch_walk.find_batch(file.fileno(), start, self.size, offset)
+        start = position or self.start_before(offset)
+        try:
+            return batch_walk.find_batch(file.fileno(), start, self.size, offset)
+        except CorruptMessage as error:
+            raise self._named(error) from error
+
+    def start_before(self, offset: int) -> int:
+        """Return where to begin a walk to a batch: near it by the index, or at the start."""
+        return self._confirm(self.offset_index().floor(offset))
 
     def cut(self, position: int, max_bytes: int, limit: int, *, at_least_one: bool) -> Cut:
         """Return where the whole batches from ``position`` on end that fit into ``max_bytes``.
@@ -141,8 +154,11 @@ class ReadableSegment(SegmentFiles):
             CorruptMessage: The log is damaged there.
         """
         target = min(position + max_bytes, limit - 1)
-        start = max(position, self.offset_index().floor_position(target).position)
-        found = batch_walk.cut(self.file().fileno(), start, target, limit)
+        start = max(position, self._confirm(self.offset_index().floor_position(target)))
+        try:
+            found = batch_walk.cut(self.file().fileno(), start, target, limit)
+        except CorruptMessage as error:
+            raise self._named(error) from error
         one_more = found.end == position if at_least_one else False
         if one_more or limit <= position + max_bytes:
             header = self.header_at(found.end)
@@ -152,14 +168,17 @@ class ReadableSegment(SegmentFiles):
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[Located]:
         """Yield the batches between two positions, ``position`` being the start of one."""
         file = self.file()
-        yield from batch_walk.iterate_batches(
-            file.fileno(), position, self.size if end is None else end
-        )
+        try:
+            yield from batch_walk.iterate_batches(
+                file.fileno(), position, self.size if end is None else end
+            )
+        except CorruptMessage as error:
+            raise self._named(error) from error
 
     def next_offset(self) -> int:
         """Return the offset after the last batch, ``base_offset`` if there is none."""
         last = self.offset_index().last()
-        for position in (last.position if last else 0, 0):  # an index may be ahead of a torn log
+        for position in (self._confirm(last) if last else 0, 0):  # it may be ahead of a torn log
             found = deque(self.batches(position), maxlen=1)
             if found:
                 return found[0].header.next_offset
@@ -179,8 +198,8 @@ class ReadableSegment(SegmentFiles):
         Opens the batches that can hold it. May block.
         """
         before = self.time_index().floor(timestamp)
-        offset = max(before.offset if before else self.base_offset, start_offset)
-        position = self.offset_index().floor(offset).position
+        sure = before.offset if before and self._is_confirmed(before) else self.base_offset
+        position = self.start_before(max(sure, start_offset))
         for batch in self.batches(position):
             header = batch.header
             if header.max_timestamp < timestamp or header.last_offset < start_offset:
@@ -206,6 +225,8 @@ class ReadableSegment(SegmentFiles):
 
     def offset_index(self) -> OffsetIndex:
         """Return the offset index, wherever its entries are."""
+        if self._distrusted:
+            return OffsetIndex(self.base_offset, MemoryEntries(OFFSET_ENTRY.size))
         active = self._active
         if active is not None:
             return active.offset_index()
@@ -226,11 +247,76 @@ class ReadableSegment(SegmentFiles):
         """
         return BatchHeader.read(self.read(position, HEADER_SIZE))
 
+    def _named(self, error: CorruptMessage) -> CorruptMessage:
+        return CorruptMessage(f"{self.log_path}: {error.message}")
+
+    def _confirm(self, entry: OffsetEntry) -> int:
+        """Return the position of an index entry if a batch begins there that it can mean, else 0.
+
+        A wrong entry would skip batches, or have a walk begin inside of one. Kafka's own may be of
+        several batches (KAFKA-806), of which the first is at the position.
+        """
+        position = entry.position
+        if not position or (self._active is not None and self._active.is_ours):
+            return position
+        if 0 < position <= self.size - HEADER_SIZE:
+            header = self.header_at(position)
+            if (
+                header.magic == MAGIC
+                and header.length >= HEADER_SIZE - LOG_OVERHEAD
+                and self.base_offset <= header.base_offset <= header.last_offset <= entry.offset
+            ):
+                return position
+        if not self._is_damaged_before(position):
+            self._distrusted = True
+            self._report_distrust(f"no batch of offset {entry.offset} begins at {position}")
+        return 0
+
+    def _is_damaged_before(self, position: int) -> bool:
+        """Tell whether it is the log that has no batch there, by a walk from its start."""
+        try:
+            for batch in self.batches():
+                if batch.position >= position:
+                    return False
+        except CorruptMessage:
+            return True
+        return False
+
+    @property
+    def has_damaged_index(self) -> bool:
+        """Tell whether a lookup has met an entry of the offset index that was wrong."""
+        return self._distrusted
+
+    def _report_distrust(self, reason: str) -> None:
+        """Have it known that the offset index is no longer used; its owner overrides this."""
+
+    def _is_confirmed(self, entry: TimeEntry) -> bool:
+        """Tell whether a time entry is of a batch that has its timestamp."""
+        if entry.offset < self.base_offset:
+            return False
+        found = self.locate(entry.offset)
+        return found is not None and found.header.max_timestamp == entry.timestamp
+
     def _load_max_timestamp(self) -> None:
-        """Take the last entry of the time index: roll, close and recovery put it there."""
+        """Take the last entry of the time index: roll, close and recovery put it there.
+
+        Retention deletes by it, so it is not believed unless its batch says the same.
+        """
         last = self.time_index().last()
-        self._offset_of_max_timestamp = last.offset if last else self.base_offset
-        self._max_timestamp = last.timestamp if last else NO_TIMESTAMP
+        if last is None:
+            last = TimeEntry(NO_TIMESTAMP, self.base_offset)
+        elif self._active is None:
+            with suppress(CorruptMessage):  # the index is all there is to go by
+                if not self._is_confirmed(last):
+                    last = self._find_max_timestamp()
+        self._max_timestamp, self._offset_of_max_timestamp = last
+
+    def _find_max_timestamp(self) -> TimeEntry:
+        largest = TimeEntry(NO_TIMESTAMP, self.base_offset)
+        for _, header in self.batches():
+            if header.max_timestamp > largest.timestamp:
+                largest = TimeEntry(header.max_timestamp, header.last_offset)
+        return largest
 
     def _entries(self, kind: str, size: int) -> Entries:
         try:

@@ -18,6 +18,7 @@ from storage import files, leftovers
 from storage.checkpoint import MalformedCheckpoint
 from storage.epochs import EpochStart, LeaderEpochs
 from storage.files import SegmentName
+from storage.index import MAX_RELATIVE_OFFSET
 from storage.log_directory import LogDirectory
 from storage.partition_metadata import PartitionMetadata
 from storage.producer_recovery import rebuild_producers, write_snapshot
@@ -173,9 +174,11 @@ class _Loading:
 
     def _walk_tail(self, segment: LogSegment) -> None:
         """Find the log end offset, and whether anything but batches precedes the next append."""
-        last = segment.offset_index().last()
-        end = last.position if last else 0
+        end = segment.start_before(segment.base_offset + MAX_RELATIVE_OFFSET)
         end_offset = segment.base_offset
+        if segment.has_damaged_index:
+            self._note_damage(len(self.segments) - 1, "its offset index is damaged")
+            return
         try:
             for position, header in segment.batches(end):
                 end, end_offset = position + header.size, header.next_offset

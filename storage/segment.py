@@ -6,6 +6,7 @@ transition or a question to it.
 """
 
 import errno
+import logging
 import os
 import random
 from contextlib import suppress
@@ -26,6 +27,7 @@ from storage.transaction_index import AbortedTransaction
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+_logger = logging.getLogger(__name__)
 _pwrite = os.pwrite
 
 
@@ -354,6 +356,7 @@ class LogSegment(ReadableSegment):
         for kind in (files.INDEX, files.TIME_INDEX):
             os.close(files.create_file(self.path(kind)))
         self._names_unsynced = True
+        self._distrusted = False
         self._active = scan.indexes
         self._max_timestamp = scan.max_timestamp
         self._offset_of_max_timestamp = scan.offset_of_max_timestamp
@@ -452,14 +455,32 @@ class LogSegment(ReadableSegment):
         self._load_max_timestamp()
         position = 0
         if self._max_timestamp >= 0:
-            position = self.offset_index().floor(self._offset_of_max_timestamp).position
+            position = self.start_before(self._offset_of_max_timestamp)
         for batch in self.batches(position):
             if batch.header.max_timestamp > self._max_timestamp:
                 self._max_timestamp = batch.header.max_timestamp
                 self._offset_of_max_timestamp = batch.header.last_offset
 
+    def _report_distrust(self, reason: str) -> None:
+        _logger.error(
+            "offset index is damaged and goes: lookups in the segment walk its log until the "
+            "next start builds it anew file=%s reason=%r",
+            self.path(files.INDEX),
+            reason,
+        )
+        if self._active is None:
+            self._delete_index()
+
+    def _delete_index(self) -> None:
+        """Take a damaged offset index away: a missing one is what the next start builds anew."""
+        self.forget(files.INDEX)
+        with suppress(OSError):
+            files.unlink(self.path(files.INDEX))
+
     def _rest(self) -> None:
         """Let descriptor and memory go."""
+        if self._distrusted and self._active is not None:
+            self._delete_index()
         self._fd = -1
         self._file = None
         self._active = None

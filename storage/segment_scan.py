@@ -66,6 +66,8 @@ def scan_log(
         if state[verdicts.NEEDED] > len(buffer) and state[verdicts.NEEDED] <= size - position:
             buffer = bytearray(state[verdicts.NEEDED])
         filled = os.preadv(fd, [buffer], position)
+        if not filled:
+            break  # the file is shorter than it was
         chunk = memoryview(buffer)[: min(filled, size - position)]
         kernels.scan_batches(chunk, state, entries, notable)
         _add_entries(indexes, state, entries)
