@@ -20,7 +20,7 @@ SHELL := bash
 PYTHON ?= python3
 BIN := .venv/bin
 CODE := broker protocol storage cleaner config
-KERNELS_IN := $(filter %.py %.pxd %.h,$(wildcard $(foreach folder,$(CODE) protocol/records,$(folder)/_[kn]*)))
+KERNELS_IN := $(filter %.py %.pxd %.h,$(wildcard $(foreach folder,$(CODE) protocol/records,$(folder)/_[a-z]*)))
 ARGS ?=
 
 INSTALLER := $(if $(shell command -v uv),uv,pip)

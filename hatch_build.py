@@ -23,9 +23,11 @@ ROOT = Path(__file__).parent
 KERNELS = (
     "protocol/records/_kernels.py",
     "protocol/records/_segment_kernels.py",
+    "cleaner/_emit_kernels.py",
     "cleaner/_kernels.py",
 )
 DEPENDS = (
+    "cleaner/_emit_kernels.pxd",
     "cleaner/_kernels.pxd",
     "cleaner/_native_map.pxd",
     "cleaner/_native_map.h",

@@ -1,110 +1,7 @@
 # C types of _kernels.py; the algorithm stands there alone.
 cimport cython
-from cleaner._native_map cimport (
-    ABORTED_COUNT,
-    ABORTED_NEXT,
-    ABORTED_NUMBERS,
-    BAD_COUNT,
-    BAD_RECORD,
-    BASE_OFFSET,
-    BATCHES_EMPTIED,
-    BATCHES_READ,
-    BATCHES_REBUILT,
-    BATCHES_WRITTEN,
-    BY_ABORTED,
-    BY_MARKER,
-    BY_NULL_KEY,
-    BY_SUPERSEDED,
-    BY_TOMBSTONE,
-    CHUNK_POSITION,
-    DIGEST,
-    DONE,
-    DROP,
-    DROPPED,
-    EMPTIED,
-    END_OFFSET,
-    EXPIRED,
-    FIRST_DIRTY,
-    FIRST_TIMESTAMP,
-    FULL,
-    GROUP_END,
-    GROWTH,
-    HORIZONS_REACHED,
-    HORIZONS_SET,
-    INTERVAL,
-    KEEP,
-    KEEP_TOMBSTONE,
-    LAST_OFFSET,
-    LAST_OF_GROUP,
-    LAST_TIME,
-    LATEST,
-    LEAST_RECORD,
-    MAP_BATCHES,
-    MAP_KEYS,
-    MAP_LIMIT,
-    MAP_RECORDS,
-    MAX_TIMESTAMP,
-    MAX_TIMESTAMP_OFFSET,
-    MODE,
-    NEEDED,
-    NEXT_HORIZON,
-    NOTHING,
-    NOW,
-    NULL_KEY,
-    OFFSET_BACKWARDS,
-    OFFSET_BYTES,
-    OPEN,
-    OPENED,
-    OUTCOME,
-    OUTPUT,
-    OUTPUT_FULL,
-    PLAN,
-    PLANS,
-    PLANS_FULL,
-    PLAN_NUMBERS,
-    POSITION,
-    PRODUCERS_USED,
-    PRODUCER_NUMBERS,
-    REBUILT,
-    RECORDS_READ,
-    RECORDS_WRITTEN,
-    RETAIN_EMPTY,
-    RETENTION,
-    ROW_NUMBERS,
-    SEED,
-    SEGMENT_BASE,
-    SEGMENT_SIZE,
-    SHORT_LENGTH,
-    SINCE_INDEX,
-    SLOT_NUMBERS,
-    SOME,
-    STAMP,
-    STATUS,
-    SUPERSEDED,
-    TIME_BYTES,
-    TRANSACTION_NUMBERS,
-    UNCHANGED,
-    UPPER,
-    WANTS_PRODUCERS,
-    WANTS_SEGMENT,
-    WHOLE,
-    WINDOW,
-    WRITTEN_OFFSET,
-    WRONG_CRC,
-    WRONG_MAGIC,
-    add_digest,
-    digest_key,
-    home_of,
-    prefetch,
-    spread,
-    wrapping_add,
-    wrapping_subtract,
-    write_int16,
-    write_int32,
-    write_int64,
-)
+from cleaner._native_map cimport *
 from protocol.records._native cimport (
-    INT64_MAX,
     Numbers,
     Region,
     Target,
@@ -112,7 +9,6 @@ from protocol.records._native cimport (
     acquire_numbers,
     acquire_target,
     checksum,
-    copy,
     no_numbers,
     no_region,
     no_target,
@@ -142,12 +38,6 @@ cpdef count_records(object buffer)
 
 @cython.locals(region=Region, numbers=Numbers, table=Numbers, open_=Numbers, index=Numbers, last=Numbers, planned=Numbers, target=Target, window=Numbers, data=Octets, size=Py_ssize_t, state_=Int64s, slots_=Int64s, slot_count="long long", transactions_=Int64s, room="long long", aborted_=Int64s, last_=Int64s, last_count="long long", plans_=Int64s, most="long long", fates_=Output, rows_=Int64s)
 cpdef plan_batches(object buffer, object state, object slots, object transactions, object aborted, object producers, object plans, object fates, object rows)
-
-@cython.locals(region=Region, numbers=Numbers, planned=Numbers, found=Region, target=Target, data=Octets, state_=Int64s, plans_=Int64s, fates_=Octets, output_=Output, room=Py_ssize_t)
-cpdef emit_batches(object buffer, object state, object plans, object fates, object output)
-
-@cython.locals(region=Region, numbers=Numbers, first=Target, second=Target, data=Octets, size=Py_ssize_t, index_=Int64s, offsets_=Output, times_=Output)
-cpdef index_batches(object buffer, object index, object offsets, object times)
 
 @cython.locals(position=Py_ssize_t, pending="long long", covered="long long", status="long long", batch_size="long long", attributes="long long", base_offset="long long", last_offset="long long", count="long long", skipped="long long", at=Py_ssize_t, end=Py_ssize_t, _index_in_batch="long long", offset_delta="long long", key_start=Py_ssize_t, key_size="long long", _value_size="long long", offset="long long", row=Py_ssize_t)
 cdef void _map(Octets data, Py_ssize_t size, Int64s state, Int64s slots, long long slot_count, Int64s transactions, long long room, Int64s aborted, Int64s rows) noexcept nogil
@@ -193,17 +83,6 @@ cdef void _judge(Octets data, Int64s state, Int64s slots, long long slot_count, 
 
 cdef void _note_dropped(Int64s state, long long reason, long long count, long long size) noexcept nogil
 
-@cython.locals(at=Py_ssize_t, plan="long long", position=Py_ssize_t, size="long long", mode="long long", fate="long long", count="long long", last_offset="long long", kept="long long", tombstones="long long", index="long long", is_stamped=bint, needed="long long", start=Py_ssize_t, horizon="long long")
-cdef void _emit(Octets data, Int64s state, Int64s plans, Octets fates, Output output, Py_ssize_t room) noexcept nogil
-
-cdef Py_ssize_t _empty(Octets data, Py_ssize_t position, Output output, Py_ssize_t at) noexcept nogil
-
-@cython.locals(attributes="long long", base="long long", append_time="long long", count="long long", end=Py_ssize_t, new_base="long long", is_based="long long", largest="long long", here=Py_ssize_t, there=Py_ssize_t, index="long long", start=Py_ssize_t, length="long long", body=Py_ssize_t, delta="long long", tail=Py_ssize_t, timestamp="long long", new_delta="long long")
-cdef Py_ssize_t _rebuild(Octets data, Py_ssize_t position, Py_ssize_t size, long long mode, long long fate, Octets fates, bint is_stamped, long long kept, Int64s state, Output output, Py_ssize_t at) noexcept nogil
-
-@cython.locals(position=Py_ssize_t, offset_at=Py_ssize_t, time_at=Py_ssize_t, base="long long", batch_size="long long", last_offset="long long", timestamp="long long")
-cdef void _index(Octets data, Py_ssize_t size, Int64s index, Output offsets, Output times) noexcept nogil
-
 @cython.locals(size="long long", stop=Py_ssize_t, _delta="long long", offset_delta="long long", key_size="long long", key_start=Py_ssize_t, value_size="long long")
 cdef (Py_ssize_t, long long, Py_ssize_t, long long, long long) _read_record(Octets data, Py_ssize_t position, Py_ssize_t end) noexcept nogil
 
@@ -214,9 +93,3 @@ cdef (long long, Py_ssize_t) _read_varlong(Octets data, Py_ssize_t position, Py_
 
 @cython.locals(rest=Bits, shift=int, byte=Bits)
 cdef (long long, Py_ssize_t) _read_zigzag(Octets data, Py_ssize_t position, Py_ssize_t end, int last_shift) noexcept nogil
-
-@cython.locals(rest=Bits, size=Py_ssize_t)
-cdef Py_ssize_t _zigzag_size(long long number) noexcept nogil
-
-@cython.locals(rest=Bits)
-cdef Py_ssize_t _write_zigzag(Output output, Py_ssize_t position, long long number) noexcept nogil

@@ -12,23 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cleaner._kernels import (
-        COMPILED,
-        count_records,
-        emit_batches,
-        index_batches,
-        map_keys,
-        move_slots,
-        plan_batches,
-    )
+    from cleaner._emit_kernels import emit_batches, index_batches
+    from cleaner._kernels import COMPILED, count_records, map_keys, move_slots, plan_batches
 
-_NAME = "_kernels"
+READING = "_kernels"
+WRITING = "_emit_kernels"
 
 
-def load_uncompiled() -> Any:
-    """Return the kernels as plain Python, whatever lies compiled beside them."""
-    source = Path(__file__).with_name(f"{_NAME}.py")
-    spec = importlib.util.spec_from_file_location(f"{__package__}.{_NAME}_uncompiled", source)
+def load_uncompiled(name: str) -> Any:
+    """Return kernels (READING, WRITING) as plain Python, whatever lies compiled beside them."""
+    source = Path(__file__).with_name(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"{__package__}.{name}_uncompiled", source)
     if spec is None or spec.loader is None:
         raise ImportError(f"{source} is missing; install siltstone again")
     module = importlib.util.module_from_spec(spec)
@@ -36,24 +30,27 @@ def load_uncompiled() -> Any:
     return module
 
 
-def _choose() -> Any:
+def _choose(name: str) -> Any:
     if os.environ.get("SILTSTONE_KERNELS") == "off":
-        return load_uncompiled()
-    return importlib.import_module(f"{__package__}.{_NAME}")
+        return load_uncompiled(name)
+    return importlib.import_module(f"{__package__}.{name}")
 
 
 if not TYPE_CHECKING:
-    _kernels = _choose()
-    COMPILED = _kernels.COMPILED
-    count_records = _kernels.count_records
-    emit_batches = _kernels.emit_batches
-    index_batches = _kernels.index_batches
-    map_keys = _kernels.map_keys
-    move_slots = _kernels.move_slots
-    plan_batches = _kernels.plan_batches
+    _reading = _choose(READING)
+    _writing = _choose(WRITING)
+    COMPILED = _reading.COMPILED and _writing.COMPILED
+    count_records = _reading.count_records
+    emit_batches = _writing.emit_batches
+    index_batches = _writing.index_batches
+    map_keys = _reading.map_keys
+    move_slots = _reading.move_slots
+    plan_batches = _reading.plan_batches
 
 __all__ = [
     "COMPILED",
+    "READING",
+    "WRITING",
     "count_records",
     "emit_batches",
     "index_batches",

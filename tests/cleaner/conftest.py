@@ -4,20 +4,22 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from cleaner import kernels
 from tests.support import faults
 
-PLAIN = kernels.load_uncompiled()
-NAMES = (
-    "count_records",
-    "emit_batches",
-    "index_batches",
-    "map_keys",
-    "move_slots",
-    "plan_batches",
+_READING = kernels.load_uncompiled(kernels.READING)
+_WRITING = kernels.load_uncompiled(kernels.WRITING)
+PLAIN = SimpleNamespace(
+    count_records=_READING.count_records,
+    emit_batches=_WRITING.emit_batches,
+    index_batches=_WRITING.index_batches,
+    map_keys=_READING.map_keys,
+    move_slots=_READING.move_slots,
+    plan_batches=_READING.plan_batches,
 )
 
 
@@ -25,8 +27,8 @@ NAMES = (
 def both_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run a test with the kernels that were chosen, and with those in plain Python."""
     if request.param == "plain":
-        for name in NAMES:
-            monkeypatch.setattr(kernels, name, getattr(PLAIN, name))
+        for name, kernel in vars(PLAIN).items():
+            monkeypatch.setattr(kernels, name, kernel)
     return str(request.param)
 
 
