@@ -52,6 +52,8 @@ class SegmentWalk:
             if used is None:
                 return False
             needed = HEADER_SIZE if used else state[slots.NEEDED]
+            if not used and needed <= len(chunk):
+                raise corrupt(segment, position, state, "its kernel makes no progress on it")
             position += used
             self.bytes_read += used
             self.account(used)
