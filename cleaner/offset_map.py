@@ -20,6 +20,8 @@ COMFORT: Final = 0.75
 
 _SLICE: Final = 1 << 16
 _HUGE_FROM: Final = 4 << 20
+"""Large pages spare the look-up of addresses, which costs as much as that of the slot; private
+memory has them, and gives back what is forgotten."""
 
 SECRET: Final = struct.unpack("=qq", os.urandom(16))
 """What keys are hashed with: drawn once per process."""
@@ -82,7 +84,8 @@ class OffsetMap:
         self._unmap(old, numbers)
 
     def _map(self, slots: int) -> None:
-        memory = mmap.mmap(-1, (slots + 1) * SLOT_BYTES)  # one is always empty: probing ends
+        size = (slots + 1) * SLOT_BYTES  # one is always empty: probing ends
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if len(memory) >= _HUGE_FROM:
             memory.madvise(mmap.MADV_HUGEPAGE)
         self._memory = memory
