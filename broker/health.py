@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from broker.http import text
 from broker.request_stats import Histogram
 from storage import files
+from storage.log_directory import remedy_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,11 +74,17 @@ class DiskCheck:
         self._io = io
         self._clock = clock
         self._limit_seconds = limit_seconds
+        self.remark: str | None = None  # what is wrong and no restart would cure
         self._try: asyncio.Future[None] | None = None
         self._began = 0.0
 
     async def find_fault(self) -> str | None:
-        """Return what is wrong with the disk in a sentence, or None."""
+        """Return what is wrong with the disk in a sentence, or None.
+
+        A full disk is no fault in this sense: whoever restarts what is not healthy would turn a
+        broker that still serves fetches into one that cannot start. `remark` tells of it, and
+        readiness, which appends a record, is gone.
+        """
         if self._try is None or self._is_stale(self._try):
             self._began = self._clock.monotonic()
             self._try = asyncio.ensure_future(self._io.run(write_and_sync, self.directory))
@@ -90,7 +97,15 @@ class DiskCheck:
         if self._try.cancelled():
             return f"{self.directory} was not tried: the broker is stopping"
         error = self._try.exception()
-        return None if error is None else f"{self.directory} cannot be written: {error}"
+        self.remark = None
+        if error is None:
+            return None
+        sentence = f"{self.directory} cannot be written: {error}"
+        remedy = remedy_for(error) if isinstance(error, OSError) else None
+        if remedy is None:
+            return sentence
+        self.remark = f"{sentence}; {remedy}"
+        return None
 
     def _is_stale(self, last: asyncio.Future[None]) -> bool:
         return last.done() and self._clock.monotonic() - self._began >= DISK_CACHE_SECONDS
@@ -118,14 +133,15 @@ class Health:
         self._disks = tuple(disks)
 
     async def answer(self, _request: HttpRequest) -> HttpResponse:
-        """Answer 200 if every disk writes, else 503 with a sentence for each that does not."""
+        """Answer 200 unless a disk is broken, else 503 with a sentence for each that is."""
         found = await asyncio.gather(*(disk.find_fault() for disk in self._disks))
         faults = [fault for fault in found if fault is not None]
         if faults:
             return text(503, "\n".join(faults))
         worst_ms = self._loop_watch.worst_recent * 1000
-        return text(
-            200,
-            f"healthy: {len(self._disks)} log directories write, "
-            f"the event loop was at most {worst_ms:.1f} ms late in the last minute",
+        remarks = [disk.remark for disk in self._disks if disk.remark is not None]
+        sentence = (
+            f"healthy: {len(self._disks) - len(remarks)} log directories write, "
+            f"the event loop was at most {worst_ms:.1f} ms late in the last minute"
         )
+        return text(200, "\n".join([sentence, *remarks]))

@@ -87,17 +87,35 @@ async def test_disk_is_tried_again_after_some_seconds(
     check = DiskCheck(tmp_path, io, clock)
     assert await check.find_fault() is None
 
-    def full(_directory: Path) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def broken(_directory: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(health, "write_and_sync", full)
+    monkeypatch.setattr(health, "write_and_sync", broken)
     kept = await check.find_fault()
     clock.advance(DISK_CACHE_SECONDS * 1000)
     fresh = await check.find_fault()
 
     assert kept is None
     assert fresh is not None
-    assert "No space left" in fresh
+    assert "Input/output error" in fresh
+
+
+async def test_full_disk_is_told_and_no_fault(
+    io: IoThreads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restart makes no room, and the broker would not come back: fetches go on meanwhile."""
+    clock = FakeClock()
+
+    def full(_directory: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(health, "write_and_sync", full)
+    response = await Health(LoopWatch(clock), [DiskCheck(tmp_path, io, clock)]).answer(REQUEST)
+
+    assert response.status == 200
+    assert isinstance(response.body, bytes)
+    assert "healthy: 0 log directories write" in response.body.decode()
+    assert "No space left on device; make room on the disk" in response.body.decode()
 
 
 async def test_disk_that_hangs_costs_one_thread(
