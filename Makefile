@@ -4,6 +4,7 @@
 #   make test         every test; what this machine lacks is listed at the end
 #   make check        format, lint and types
 #   make bench        the hot paths in figures
+#   make demo         a git history, compacted before your eyes: make demo REPO=~/project
 #   make crash        a longer crash campaign: make crash KILLS=2000 SEED=7
 #   make fuzz         a million malformed frames: make fuzz FRAMES=1000000 SEED=7
 #   make docs         write the generated documents and the sample server.yaml
@@ -32,7 +33,7 @@ ifeq ($(CI),true)
 export KERNELS ?= require
 endif
 
-.PHONY: help run setup test check bench crash fuzz docs image-check jars lock clean
+.PHONY: help run setup test check bench demo crash fuzz docs image-check jars lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -67,6 +68,10 @@ check: setup
 
 bench: setup
 	@$(BIN)/python -m bench $(ARGS)
+
+REPO ?= .
+demo: setup
+	@$(BIN)/python -m examples.demo '$(REPO)'
 
 KILLS ?= 1000
 crash: setup

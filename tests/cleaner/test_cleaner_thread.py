@@ -380,3 +380,29 @@ def test_log_is_free_when_the_thread_dies_in_its_pass(home: CleanerHome) -> None
         thread.step()
 
     assert home.manager.states.get(log.topic_partition) is State.NONE
+
+
+def test_session_of_the_latest_product_prices(home: CleanerHome) -> None:
+    """Seven prices one by one, a segment each: the last of every product stays, and the active."""
+    log = home.create(
+        "latest-product-price",
+        delete_retention_ms=100,
+        segment_ms=100,
+        min_cleanable_dirty_ratio=0.01,
+    )
+    prices = ("p3:10$", "p5:7$", "p3:11$", "p6:25$", "p6:12$", "p5:14$", "p5:17$")
+    for number, price in enumerate(prices):
+        key, _, value = price.partition(":")
+        append(log, [(key.encode(), value.encode())], timestamp=TIMESTAMP + 150 * number)
+    home.settle()
+
+    while home.thread.step():
+        pass
+
+    assert [(each.key, each.value) for each in read_all(log)] == [
+        (b"p3", b"11$"),
+        (b"p6", b"12$"),
+        (b"p5", b"14$"),
+        (b"p5", b"17$"),
+    ]
+    assert home.checkpoint() == "0\n1\nlatest-product-price 0 6\n"
