@@ -105,8 +105,10 @@ static inline long long spread(long long number) {
     return (long long)((uint64_t)number * UINT64_C(0x9E3779B97F4A7C15));
 }
 
+/* Bring a slot of the map on its way; one in four lies in two lines of the cache. */
 static inline void prefetch(const long long *numbers, long long at) {
     __builtin_prefetch(numbers + at);
+    __builtin_prefetch(numbers + at + 2);
 }
 
 static inline long long wrapping_add(long long a, long long b) {
