@@ -289,6 +289,28 @@ def test_transaction_spans_segments_and_groups(tmp_path: Path) -> None:
     assert folder.headers()[0].count == 0
 
 
+def test_as_many_transactions_as_there_are(tmp_path: Path) -> None:
+    """Tables of producers grow; hundreds of open transactions are told apart."""
+    folder = CompactedFolder(tmp_path)
+    producers = range(1, 400)
+    for producer_id in producers:
+        folder.write_transactional(producer_id, (b"%d" % producer_id, b"v"))
+    for producer_id in producers:
+        folder.write_marker(producer_id, ABORT if producer_id % 2 else COMMIT)
+    folder.write((b"end", b""))
+    folder.roll()
+
+    result = folder.clean()
+
+    keys = [key for _, key, _ in folder.rows()]
+    assert keys == [
+        *(b"%d" % producer_id for producer_id in producers if not producer_id % 2),
+        b"end",
+    ]
+    assert result.dropped[Reason.ABORTED].records == 200
+    assert len(folder.log.aborted_transactions(0, 10_000)) == 200
+
+
 def test_markers_are_never_compared_as_keys(tmp_path: Path) -> None:
     """All markers share two keys; each stays with its data."""
     folder = CompactedFolder(tmp_path)
