@@ -7,25 +7,23 @@ the background thread or called from an io thread. What retention deletes is dec
 """
 
 import logging
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol.errors import KafkaError, OffsetOutOfRange, PolicyViolation
+from protocol.errors import OffsetOutOfRange, PolicyViolation
 from protocol.records.batch import CONTROL
 from storage.dropped_segments import DroppedSegments
 from storage.log_reader import LogReader
-from storage.log_view import base_offset_of, find_index
+from storage.log_view import find_index
 from storage.markers import read_marker
 from storage.partition_metadata import PartitionMetadata
 from storage.producer_state import Origin
-from storage.readable_log import ReadableLog
+from storage.replaceable_log import ReplaceableLog
 from storage.retention import Doomed, find_doomed
 from storage.segment import LogSegment
-from storage.segment_swap import SegmentSwap
 
 if TYPE_CHECKING:
     import uuid
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 
     from config.topic import TopicConfig
     from storage.log_services import LogServices
-    from storage.readable_segment import ReadableSegment
     from storage.recovery import LoadedPartition
     from storage.validation import ValidatedBatch
 
@@ -63,7 +60,7 @@ class AppendResult(NamedTuple):
     flush_due: bool
 
 
-class Log(ReadableLog):
+class Log(ReplaceableLog):
     """A partition's segments, offsets, producers and leader epochs.
 
     The event loop is the only one that appends, rolls, retains and changes settings; ``lock`` is
@@ -74,35 +71,19 @@ class Log(ReadableLog):
 
     __slots__ = (
         "__weakref__",
-        "_abandoned",
-        "_flush_lock",
-        "_services",
-        "_swap",
         "_unwritten",
         "batches_in",
         "bytes_in",
         "bytes_out",
-        "config",
         "last_flush_ms",
-        "lock",
-        "path",
         "records_in",
         "recovery_point",
-        "size",
         "waiters",
     )
 
     def __init__(self, loaded: "LoadedPartition", services: "LogServices") -> None:
-        super().__init__(loaded)
-        self._services = services
-        self.path = loaded.folder.path  # changes when the folder is renamed for deletion
-        self.config = loaded.folder.config  # loop only; a new value replaces it
-        self.lock = threading.Lock()
-        self._flush_lock = threading.Lock()  # held across fsync; the loop never takes it
-        self._swap: SegmentSwap | None = None  # not finished yet; owned by who cleans
-        self._abandoned = False  # the folder goes; background work stops
+        super().__init__(loaded, services)
         self.recovery_point = loaded.recovery_point  # guarded by: lock; read by anyone
-        self.size = sum(segment.size for segment in loaded.segments)  # likewise
         self.last_flush_ms = services.clock.now_ms()
         self._unwritten = 0  # bytes since write-back was last started
         self.bytes_in = 0
@@ -344,87 +325,6 @@ class Log(ReadableLog):
         self._services.background.submit("renaming of deleted segments", rename)
         return gone
 
-    def replace_segments(self, new: Sequence[LogSegment], old: Iterable["ReadableSegment"]) -> None:
-        """Have cleaned segments take the place of old ones (storage.md §8.11). Blocks.
-
-        ``new`` are ``.cleaned``, complete and flushed, and belong to the log from now on. One
-        thread at a time, and nothing else may take segments away meanwhile: the cleaner's states
-        see to that. Readers go by the old segments up to one moment and by the new ones after it.
-        What the disk refused is not held against the directory; see `finish_swap`.
-
-        Raises:
-            OSError: The disk failed. If it was before that moment the log is as it was, otherwise
-            it serves the new segments and only their names are not final.
-            NotLeaderOrFollower: The log is closed.
-        """
-        self.finish_swap()
-        chosen = set(old)
-        swap = SegmentSwap(self.path, new, [each for each in self.segments if each in chosen])
-        self._swap = swap
-        try:
-            with self._flush_lock:  # a flush of the old ones would write to files of the new ones
-                swap.begin()
-                self._publish(swap)
-        except (OSError, KafkaError):
-            with suppress(OSError):
-                self.finish_swap()
-            raise
-        self.finish_swap()
-
-    @property
-    def has_unfinished_swap(self) -> bool:
-        """Tell whether the disk failed in the middle of `replace_segments`."""
-        return self._swap is not None
-
-    def finish_swap(self) -> None:
-        """Go on with a swap in which the disk failed: to its end, or back. Blocks.
-
-        Until then no segment may be cleaned. A start does the same.
-
-        Raises:
-            OSError: The disk still fails.
-        """
-        swap = self._swap
-        if swap is None:
-            return
-        with self._flush_lock:
-            if swap.is_published:
-                swap.end()
-            else:
-                swap.undo()
-        self._swap = None
-        if swap.is_published:
-            gone = DroppedSegments(
-                swap.old, swap.snapshots, self.directory, self._services, lambda: self._abandoned
-            )
-            self._services.deletions.schedule(self.config.file_delete_delay_ms, gone.unlink)
-
-    def _publish(self, swap: SegmentSwap) -> None:
-        """Show readers the new segments, in one assignment.
-
-        Old ones that are gone already, by retention, are not missed (KAFKA-7278).
-        """
-        bases = {segment.base_offset for segment in swap.new}
-        chosen = set(swap.old)
-        with self.lock:
-            if self._closed:
-                raise self._refusal()
-            end_offset, segments, end_position = self._view
-            kept = [segment for segment in segments if segment not in chosen]
-            merged = sorted([*kept, *swap.new], key=base_offset_of)
-            for segment in swap.new:
-                segment.reconfigure(self.config)
-            self._view = (end_offset, tuple(merged), end_position)
-            self._reader = LogReader()
-            self.size += sum(segment.size for segment in merged)
-            self.size -= sum(segment.size for segment in segments)
-            for segment in swap.old:
-                if segment.base_offset not in bases:
-                    snapshot = self.producers.forget_snapshot(segment.base_offset)
-                    if snapshot is not None:
-                        swap.snapshots.append(snapshot)
-            swap.is_published = True
-
     def _start_at(self, offset: int) -> None:
         """Raise the log start offset; the caller holds the lock."""
         self.log_start_offset = offset
@@ -525,9 +425,6 @@ class Log(ReadableLog):
         """Write the leader epochs into their file. Blocks."""
         with self._writing():
             self.epochs.flush()
-
-    def _refusal(self) -> KafkaError:
-        return self._absence() if self._closed else self.directory.refuse()
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -1,0 +1,134 @@
+"""A partition whose closed segments can be replaced by cleaned ones (storage.md §8.11)."""
+
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from protocol.errors import KafkaError
+from storage.dropped_segments import DroppedSegments
+from storage.log_reader import LogReader
+from storage.log_view import base_offset_of
+from storage.readable_log import ReadableLog
+from storage.segment import LogSegment
+from storage.segment_swap import SegmentSwap
+
+if TYPE_CHECKING:
+    from storage.log_services import LogServices
+    from storage.readable_segment import ReadableSegment
+    from storage.recovery import LoadedPartition
+
+
+class ReplaceableLog(ReadableLog):
+    """What a log has for the cleaner: its locks, and the swap that is not finished yet.
+
+    Renames and fsyncs happen outside of ``lock``, which is held to publish the new segments only.
+    On the disk the order is that of `SegmentSwap`; a crash at any point leaves the old segments or
+    the new ones.
+    """
+
+    __slots__ = (
+        "_abandoned",
+        "_flush_lock",
+        "_services",
+        "_swap",
+        "config",
+        "lock",
+        "path",
+        "size",
+    )
+
+    def __init__(self, loaded: "LoadedPartition", services: "LogServices") -> None:
+        super().__init__(loaded)
+        self._services = services
+        self.path = loaded.folder.path  # changes when the folder is renamed for deletion
+        self.config = loaded.folder.config  # loop only; a new value replaces it
+        self.lock = threading.Lock()
+        self._flush_lock = threading.Lock()  # held across fsync; the loop never takes it
+        self._abandoned = False  # the folder goes; background work stops
+        self._swap: SegmentSwap | None = None  # owned by who cleans
+        self.size = sum(segment.size for segment in loaded.segments)  # guarded by: lock
+
+    def replace_segments(self, new: Sequence[LogSegment], old: Iterable["ReadableSegment"]) -> None:
+        """Have cleaned segments take the place of old ones (storage.md §8.11). Blocks.
+
+        ``new`` are ``.cleaned``, complete and flushed, and belong to the log from now on. One
+        thread at a time, and nothing else may take segments away meanwhile: the cleaner's states
+        see to that. Readers go by the old segments up to one moment and by the new ones after it.
+        What the disk refused is not held against the directory; see `finish_swap`.
+
+        Raises:
+            OSError: The disk failed. If it was before that moment the log is as it was, otherwise
+            it serves the new segments and only their names are not final.
+            NotLeaderOrFollower: The log is closed.
+        """
+        self.finish_swap()
+        chosen = set(old)
+        swap = SegmentSwap(self.path, new, [each for each in self.segments if each in chosen])
+        self._swap = swap
+        try:
+            with self._flush_lock:  # a flush of the old ones would write to files of the new ones
+                swap.begin()
+                self._publish(swap)
+        except (OSError, KafkaError):
+            with suppress(OSError):
+                self.finish_swap()
+            raise
+        self.finish_swap()
+
+    @property
+    def has_unfinished_swap(self) -> bool:
+        """Tell whether the disk failed in the middle of `replace_segments`."""
+        return self._swap is not None
+
+    def finish_swap(self) -> None:
+        """Go on with a swap in which the disk failed: to its end, or back. Blocks.
+
+        Until then no segment may be cleaned. A start does the same.
+
+        Raises:
+            OSError: The disk still fails.
+        """
+        swap = self._swap
+        if swap is None:
+            return
+        with self._flush_lock:
+            if swap.is_published:
+                swap.end()
+            else:
+                swap.undo()
+        self._swap = None
+        if swap.is_published:
+            gone = DroppedSegments(
+                swap.old, swap.snapshots, self.directory, self._services, lambda: self._abandoned
+            )
+            self._services.deletions.schedule(self.config.file_delete_delay_ms, gone.unlink)
+
+    def _publish(self, swap: SegmentSwap) -> None:
+        """Show readers the new segments, in one assignment.
+
+        Old ones that are gone already, by retention, are not missed (KAFKA-7278).
+        """
+        bases = {segment.base_offset for segment in swap.new}
+        chosen = set(swap.old)
+        with self.lock:
+            if self._closed:
+                raise self._refusal()
+            end_offset, segments, end_position = self._view
+            kept = [segment for segment in segments if segment not in chosen]
+            merged = sorted([*kept, *swap.new], key=base_offset_of)
+            for segment in swap.new:
+                segment.reconfigure(self.config)
+            self._view = (end_offset, tuple(merged), end_position)
+            self._reader = LogReader()
+            self.size += sum(segment.size for segment in merged)
+            self.size -= sum(segment.size for segment in segments)
+            for segment in swap.old:
+                if segment.base_offset not in bases:
+                    snapshot = self.producers.forget_snapshot(segment.base_offset)
+                    if snapshot is not None:
+                        swap.snapshots.append(snapshot)
+            swap.is_published = True
+
+    def _refusal(self) -> KafkaError:
+        return self._absence() if self._closed else self.directory.refuse()
