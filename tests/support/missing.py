@@ -16,6 +16,11 @@ REMEDIES = {
     "kcat": "kcat (Debian: apt-get install kcat)",
     "buildah": "buildah and debootstrap (Debian: apt-get install buildah debootstrap), as root",
     "uv": "uv (pip install uv)",
+    "strace": "strace (Debian: apt-get install strace), and the right to trace (SYS_PTRACE)",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "root": "run as root, or leave it to CI",
+    "mount": "a container that may mount (SYS_ADMIN), or leave it to CI",
 }
 
 
