@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Protocol
 from cleaner.errors import CleaningAborted
 from cleaner.events import Span, abort_event, begin_event, failure_event, pass_event
 from cleaner.figures import CleanerFigures
+from cleaner.grabbed_log import GrabbedLog
 from cleaner.history import History
 from cleaner.log_to_clean import LogToClean
-from cleaner.manager import CleanerManager, GrabbedLog
+from cleaner.manager import CleanerManager
 from cleaner.predictions import Predictions
 from cleaner.settings import CleanerSettings
 from cleaner.stats import PassResult, Prediction, Progress

@@ -5,13 +5,14 @@ What is decided is in `cleaner.selection`, who may work on what in `cleaner.stat
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from cleaner import selection
 from cleaner.checkpoints import CleanerCheckpoints
+from cleaner.grabbed_log import GrabbedLog, LastSelection
 from cleaner.selection import CleanableLog, Limit, LogSnapshot
 from cleaner.set_aside import Failure, SetAside
 from cleaner.states import CleaningStates, State
@@ -21,29 +22,8 @@ from storage.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GrabbedLog:
-    """A log that a cleaner thread has taken, and what of it is to be cleaned."""
-
-    log: Log
-    cleanable: CleanableLog
-    now_ms: int
-    is_requested: bool = False
-    is_forced: bool = False
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """Return the partition."""
-        return self.log.topic_partition
-
-
-class LastSelection(NamedTuple):
-    """What the last look at all logs came to, for the gauges."""
-
-    now_ms: int
-    max_dirty_ratio: float
-    max_delay_ms: int
+_BREATH = 16  # logs: some 200 µs of Python
+_LOOKS_KEPT = 10  # a ranking counts for ten times as long as it took: a tenth of the time at most
 
 
 class CleanerManager:
@@ -71,6 +51,8 @@ class CleanerManager:
         self._set_aside = SetAside(clock)  # guarded by: _lock
         self._requests: dict[TopicPartition, bool] = {}  # guarded by: _lock; is it forced
         self._checkpoints = CleanerCheckpoints(())  # guarded by: _lock
+        self._ranked: deque[Log] = deque()  # replaced as a whole; threads pop its head
+        self._ranked_until = clock.monotonic()
         self.last_selection = LastSelection(clock.now_ms(), 0.0, 0)
 
     def load(self, directories: Iterable[Path]) -> None:
@@ -108,9 +90,10 @@ class CleanerManager:
 
     def compacted_logs(self) -> Iterator[Log]:
         """Yield the logs that the cleaner is responsible for, as of now. Takes no lock."""
-        for log in list(self._logs.values()):
+        for number, log in enumerate(list(self._logs.values())):
             if log.config.is_compacted and log.directory.failure is None:
                 yield log
+            if not number % _BREATH:
                 self._breathe()
 
     def grab_filthiest(self) -> GrabbedLog | None:
@@ -122,19 +105,48 @@ class CleanerManager:
         requested = self._grab_requested(now_ms)
         if requested is not None:
             return requested
-        found = dict(self._look(now_ms))
+        is_new = False
+        while not is_new:
+            is_new = not self._ranked or self._clock.monotonic() >= self._ranked_until
+            if is_new:
+                self._rank(now_ms)
+            with suppress(IndexError):  # another thread may have taken the last one
+                while self._ranked:
+                    work = self._grab_ranked(self._ranked.popleft(), now_ms)
+                    if work is not None:
+                        return work
+        return None
+
+    def _rank(self, now_ms: int) -> None:
+        """Look at all logs. With thousands of them that is work, so that the order is kept a while.
+
+        The log at its head is looked at again before it is taken.
+        """
+        began = self._clock.monotonic()
+        found = {each.topic_partition: (log, each) for log, each in self._look(now_ms)}
+        cleanable = [each for _, each in found.values()]
         self.last_selection = LastSelection(
             now_ms,
-            max((each.ratio for each in found.values()), default=0.0),
-            max((each.delay_ms for each in found.values()), default=0),
+            max((each.ratio for each in cleanable), default=0.0),
+            max((each.delay_ms for each in cleanable), default=0),
         )
-        self._correct(found)
-        while (best := selection.choose(found.values())) is not None:
-            log = next(log for log, each in found.items() if each is best)
-            if self._take(log, best):
-                return GrabbedLog(log=log, cleanable=best, now_ms=now_ms)
-            del found[log]
-        return None
+        self._correct(found.values())
+        ranked = selection.rank(cleanable)
+        self._ranked = deque(found[each.topic_partition][0] for each in ranked)
+        now = self._clock.monotonic()
+        self._ranked_until = now + _LOOKS_KEPT * (now - began)
+
+    def _grab_ranked(self, log: Log, now_ms: int) -> GrabbedLog | None:
+        """Take a log if it still is eligible."""
+        topic_partition = log.topic_partition
+        if self._set_aside.holds(topic_partition) or not log.config.is_compacted:
+            return None
+        if self.states.get(topic_partition) is not State.NONE:
+            return None
+        cleanable = self._find_cleanable(log, self.snapshot(log), now_ms)
+        if cleanable is None or not cleanable.is_eligible or not self._take(log, cleanable):
+            return None
+        return GrabbedLog(log=log, cleanable=cleanable, now_ms=now_ms)
 
     def take(self, log: Log) -> bool:
         """Take a log for something else than a pass, such as retention; false if it has a state."""
@@ -218,7 +230,7 @@ class CleanerManager:
                 cleanable = self._find_cleanable(log, snapshot, now_ms)
             taken = False
             if log is not None and cleanable is not None and _is_worth_a_pass(cleanable):
-                self._correct({log: cleanable})
+                self._correct([(log, cleanable)])
                 taken = self._take(log, cleanable)
             with self._lock:
                 self._requests.pop(topic_partition, None)
@@ -256,10 +268,10 @@ class CleanerManager:
             self.set_aside(log, error)
             return None
 
-    def _correct(self, found: Mapping[Log, CleanableLog]) -> None:
+    def _correct(self, found: Iterable[tuple[Log, CleanableLog]]) -> None:
         """Write the checkpoints anew that lay outside of their logs (KAFKA-6266)."""
         by_directory: dict[Path, dict[TopicPartition, int]] = {}
-        for log, each in found.items():
+        for log, each in found:
             if each.correction is not None:
                 offsets = by_directory.setdefault(log.directory.path, {})
                 offsets[log.topic_partition] = each.first_dirty_offset

@@ -148,13 +148,13 @@ def without_min_lag(snapshot: LogSnapshot) -> LogSnapshot:
     return snapshot._replace(config=replace(snapshot.config, min_compaction_lag_ms=0))
 
 
-def choose(candidates: Iterable[CleanableLog]) -> CleanableLog | None:
-    """Return the filthiest of the eligible: the greatest ratio, the first of equal ones.
+def rank(candidates: Iterable[CleanableLog]) -> list[CleanableLog]:
+    """Return the eligible ones, who is to be cleaned next first: the one of the greatest ratio.
 
-    A greater ratio wins over one that must be cleaned, as in Kafka.
+    Of equal ones the first; a greater ratio wins over a log that must be cleaned, as in Kafka.
     """
-    eligible = (each for each in candidates if each.is_eligible)
-    return max(eligible, key=lambda each: each.ratio, default=None)
+    eligible = [each for each in candidates if each.is_eligible]
+    return sorted(eligible, key=lambda each: each.ratio, reverse=True)
 
 
 def is_worth_a_look(snapshot: LogSnapshot) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.manager import GrabbedLog
+from cleaner.grabbed_log import GrabbedLog
 from cleaner.set_aside import FIRST_PAUSE_SECONDS
 from cleaner.states import State
 from config.topic import TopicConfig
@@ -380,3 +380,49 @@ def test_settings_are_those_of_the_moment(home: CompactedLogs) -> None:
     log.reconfigure(TopicConfig(cleanup_policy=("compact",)))
 
     assert taken(home).log is log
+
+
+def test_ranking_is_kept_for_a_while(home: CompactedLogs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking at thousands of logs takes time: the next pass goes by the same look."""
+    logs = [home.create(f"t{number}") for number in range(3)]
+    for log in logs:
+        home.fill(log, 2)
+    looks = []
+    look = home.manager._look
+
+    def slow_look(now_ms: int) -> Iterator[object]:
+        looks.append(now_ms)
+        home.clock.advance(1000)
+        return look(now_ms)
+
+    monkeypatch.setattr(home.manager, "_look", slow_look)
+
+    home.manager.done(taken(home), 20)
+    home.manager.done(taken(home), 20)
+    assert len(looks) == 1
+    home.clock.advance(10_000)
+    home.manager.done(taken(home), 20)
+    assert len(looks) == 2
+    assert home.manager.grab_filthiest() is None
+    assert len(looks) == 3
+
+
+def test_ranked_log_is_looked_at_again_before_it_is_taken(
+    home: CompactedLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has changed since the look counts: here another policy."""
+    logs = [home.create(f"t{number}") for number in range(2)]
+    for log in logs:
+        home.fill(log, 2)
+    look = home.manager._look
+
+    def slow_look(now_ms: int) -> Iterator[object]:
+        home.clock.advance(1000)
+        return look(now_ms)
+
+    monkeypatch.setattr(home.manager, "_look", slow_look)
+    home.manager.done(taken(home), 20)
+    other = logs[1]
+    home.reconfigure(other, min_cleanable_dirty_ratio=1.0)
+
+    assert home.manager.grab_filthiest() is None

@@ -9,10 +9,10 @@ from cleaner.selection import (
     Correction,
     Limit,
     LogSnapshot,
-    choose,
     find_cleanable,
     find_next_eligible,
     is_worth_a_look,
+    rank,
     without_min_lag,
 )
 from config.topic import FOREVER
@@ -164,25 +164,20 @@ def test_greatest_ratio_wins() -> None:
     must = filth(0, 90, max_compaction_lag_ms=1)
     logs = [must, filth(1, 30), filth(2, 10), filth(3, 40)]
 
-    chosen = choose(logs)
-
     assert must.must_clean
-    assert chosen is not None
-    assert chosen.topic_partition.partition == 2
+    assert [each.topic_partition.partition for each in rank(logs)] == [2, 1, 3, 0]
 
 
 def test_first_of_equal_ratios_wins() -> None:
     """Ties are broken by the order of the logs."""
-    chosen = choose([filth(3, 20), filth(1, 20)])
+    ranked = rank([filth(3, 20), filth(1, 20), filth(2, 20)])
 
-    assert chosen is not None
-    assert chosen.topic_partition.partition == 3
+    assert [each.topic_partition.partition for each in ranked] == [3, 1, 2]
 
 
 def test_nobody_is_chosen_below_the_threshold() -> None:
     """Logs that are not eligible stay, however many there are."""
-    assert choose([filth(0, 60), filth(1, 90)]) is None
-    assert choose([]) is None
+    assert rank([filth(0, 60), filth(1, 90)]) == []
 
 
 def test_forced_pass_ignores_the_min_lag_alone() -> None:
