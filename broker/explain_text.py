@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MOST_IN_DETAIL = 20
+_VERDICTS = {"in-progress": "being cleaned", "requested": "next"}
 
 
 def explanation_lines(
@@ -33,6 +34,7 @@ def partition_name(facts: Mapping[str, Any]) -> str:
 
 def _detail(facts: Mapping[str, Any], now_ms: int) -> Iterator[str]:
     verdict = "eligible" if facts["eligible"] else "not eligible"
+    verdict = _VERDICTS.get(facts["rule"], verdict)
     yield f"{partition_name(facts)}: {verdict} ({facts['rule']})"
     yield f"  {facts['because']}"
     if "first_dirty_offset" in facts:
