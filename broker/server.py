@@ -151,9 +151,7 @@ class Broker:
         self._spawn(self._loop_watch.run(), "event loop watch", stop)
         self._spawn(self._housekeeping.run(), "housekeeping", stop)
         self._spawn(self._close_idle(), "idle connections", stop)
-        preload = asyncio.create_task(self._preload(), name="preload")
-        preload.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._tasks.append(preload)
+        self._spawn(self._preload(), "preload", stop)
 
     async def stop(self) -> bool:
         """Stop within ``graceful.shutdown.timeout.ms``; return whether all closed cleanly."""
@@ -261,8 +259,8 @@ class Broker:
         loop = asyncio.get_running_loop()
         seconds = max(_MIN_CLOSE_SECONDS, deadline - loop.time())
         try:
-            await asyncio.wait_for(
-                self._io.run(lambda: self._logs.close(clean=self._is_started)), seconds
+            return await asyncio.wait_for(
+                self._io.run(self._logs.close, clean=self._is_started), seconds
             )
         except TimeoutError:
             log.warning(
@@ -271,7 +269,6 @@ class Broker:
                 seconds,
             )
             return False
-        return all(directory.failure is None for directory in self._logs.directories)
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str, stop: asyncio.Event) -> None:
         task = asyncio.create_task(coroutine, name=name)

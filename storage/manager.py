@@ -234,12 +234,13 @@ class LogManager:
         finally:
             self._directories_checked = True
 
-    def close(self, *, clean: bool = True) -> None:
-        """Close every log, write the checkpoints and the marks. Blocks; idempotent.
+    def close(self, *, clean: bool = True) -> bool:
+        """Close every log, write the checkpoints and the marks; true if all got one. Blocks.
 
         A directory that failed, one of whose logs failed to close, or that was never loaded, gets
-        no mark, so the next start recovers it; so does every one if not ``clean``.
+        no mark, so the next start recovers it; so does every one if not ``clean``. Idempotent.
         """
+        unmarked = set(self.directories)
         failed = self._close_logs() if clean and self._loaded else set(self.directories)
         drained = self.background.close()
         for directory, logs in self._by_directory():
@@ -251,12 +252,14 @@ class LogManager:
                 checkpoints.write_log_starts(log_checkpoints.log_starts(logs))
                 checkpoints.write_high_watermarks(log_checkpoints.high_watermarks(logs))
                 clean_shutdown.mark(directory.path)
+                unmarked.discard(directory)
             except OSError as error:
                 directory.fail(error)
         for directory in self.directories:
             directory.release()
         self.directories = ()
         self.logs = {}
+        return not unmarked
 
     def _close_logs(self) -> set[LogDirectory]:
         """Close all logs, several at a time; return the directories where one failed."""

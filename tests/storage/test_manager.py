@@ -434,3 +434,16 @@ def test_a_log_that_fails_to_close_leaves_no_mark(
 
     assert not (tmp_path / files.CLEAN_SHUTDOWN).exists()
     assert not (tmp_path / files.LOCK).exists()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_closing_tells_whether_every_directory_got_its_mark(tmp_path: Path, fails: bool) -> None:
+    """A stop that calls itself clean is one after which the next start recovers nothing."""
+    manager = _manager(tmp_path)
+    manager.load()
+    _append(manager.create(_partition(0), TOPIC_ID, TopicConfig()))
+    if fails:
+        manager.directories[0].fail(OSError("I/O error"))
+
+    assert manager.close() is not fails
+    assert (tmp_path / files.CLEAN_SHUTDOWN).exists() is not fails
