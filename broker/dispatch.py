@@ -1,7 +1,7 @@
 """From a frame to its answer: find the row, check the version, decode, handle, encode.
 
 An answer is bytes, a list of bytes and file ranges, nothing (acks=0), or a coroutine when the
-request has to wait. The only ``except Exception`` of the broker is here: a fault in a handler is
+request has to wait. A request meets its only ``except Exception`` here: a fault in a handler is
 logged with its traceback once and closes that connection, since no answer fits every API.
 """
 

@@ -21,6 +21,7 @@ from protocol.errors import (
     KafkaError,
     KafkaStorageError,
     TopicAlreadyExists,
+    UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from protocol.names import random_id, uuid_text
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from broker.settings import BrokerSettings
     from broker.waiting import Waiting
     from config.topic import TopicConfig
+    from protocol.topic_key import TopicKey
     from storage.catalog import CatalogState
     from storage.log import Log
     from storage.manager import LogManager
@@ -100,6 +102,23 @@ class TopicRegistry:
         """Wait until everything that was begun has ended."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+    def find_log(self, key: TopicKey, partition: int) -> Log:
+        """Return the log that a request names, by the name of its topic or the bytes of its id.
+
+        Raises:
+            UnknownTopicId: Nobody has that id.
+            UnknownTopicOrPartition: There is no such topic, or it has no such partition here.
+        """
+        if isinstance(key, bytes):
+            topic = self.by_id.get(key)
+            if topic is None:
+                raise UnknownTopicId
+            key = topic.name
+        found = self.logs.get((key, partition))
+        if found is None:
+            raise UnknownTopicOrPartition
+        return found
 
     def check_collision(self, name: str) -> None:
         """Refuse a name whose metrics could not be told from another topic's.

@@ -18,8 +18,6 @@ from protocol.errors import (
     NotLeaderOrFollower,
     OffsetOutOfRange,
     UnknownLeaderEpoch,
-    UnknownTopicId,
-    UnknownTopicOrPartition,
 )
 from protocol.fetch import API_KEY, FetchPartition, FetchRequest, PartitionFetched, encode, parse
 
@@ -117,11 +115,9 @@ class _Fetch:
 
     async def wait(self) -> Answer:
         """Park until ``min_bytes`` are there or ``max_wait_ms`` has passed, then read again."""
-        logs = {}
-        for key, wanted in self.plan.partitions:
-            log = self._find_log(key, wanted.partition)
-            if log is not None:
-                logs[log] = wanted
+        # All of them were found a moment ago: who asks for an unknown one is answered at once.
+        find_log = self.rooms.topics.find_log
+        logs = {find_log(key, wanted.partition): wanted for key, wanted in self.plan.partitions}
         seconds = self.request.max_wait_ms / 1000
         await self.rooms.waiting.wait(logs, lambda: self._is_enough(logs), seconds)
         self.read()
@@ -158,21 +154,10 @@ class _Fetch:
                 return True
         return False
 
-    def _find_log(self, key: TopicKey, partition: int) -> Log | None:
-        topics = self.rooms.topics
-        if type(key) is str:
-            return topics.logs.get((key, partition))
-        topic = topics.by_id.get(key)  # type: ignore[arg-type]  # not a str: the 16 bytes of an id
-        return None if topic is None else topics.logs.get((topic.name, partition))
-
     def _read_partition(
         self, key: TopicKey, wanted: FetchPartition, limit: int, *, at_least_one: bool
     ) -> PartitionFetched:
-        log = self._find_log(key, wanted.partition)
-        if log is None:
-            if type(key) is bytes and key not in self.rooms.topics.by_id:
-                raise UnknownTopicId
-            raise UnknownTopicOrPartition
+        log = self.rooms.topics.find_log(key, wanted.partition)
         if self.request.replica_id >= 0:
             raise NotLeaderOrFollower
         epoch = wanted.current_leader_epoch
@@ -223,9 +208,8 @@ class _Fetch:
         self.connection.listener.dispatcher.stats.by_key[API_KEY].failed(code)
         leader = None
         if code in _LEADER_ERRORS and self.version >= _FIRST_WITH_LEADER:
-            log = self._find_log(key, wanted.partition)
-            if log is not None:
-                leader = (self.rooms.identity.node_id, log.leader_epoch)
+            log = self.rooms.topics.find_log(key, wanted.partition)
+            leader = (self.rooms.identity.node_id, log.leader_epoch)
         return PartitionFetched(
             wanted.partition, code, -1, -1, -1, None, b"", current_leader=leader
         )

@@ -19,7 +19,6 @@ from protocol.errors import (
     InvalidTxnState,
     KafkaError,
     ProtocolError,
-    UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from protocol.names import INTERNAL_TOPICS
@@ -60,13 +59,14 @@ def handle(
     """Append inline and answer; return a coroutine if a batch must be opened or flushed first."""
     request = parse(version, buffer, position, end)
     produce = _Produce(connection, version, correlation_id, request)
+    topics = connection.rooms.topics
     now_ms = connection.rooms.clock.now_ms()
     for key, partitions in request.topics:
         results: list[PartitionProduced] = []
         produce.produced.append((key, results))
         for place, (index, records) in enumerate(partitions):
             try:
-                log = produce.find_log(key, index)
+                log = topics.find_log(key, index)
                 whole = produce.check(log, records)
                 most = _OPEN_INLINE_BYTES[whole[_CODEC_POSITION] & CODEC_MASK]
                 if len(whole) > most and must_open(whole, log.config):
@@ -91,24 +91,6 @@ class _Produce:
         self.request = request
         self.produced: list[tuple[TopicKey, list[PartitionProduced]]] = []
         self.unflushed: list[Log] = []
-
-    def find_log(self, key: TopicKey, index: int) -> Log:
-        """Return the partition's log.
-
-        Raises:
-            UnknownTopicOrPartition: There is none. Produce never creates a topic.
-            UnknownTopicId: The topic is asked for by an id that nobody has.
-        """
-        topics = self.connection.rooms.topics
-        if isinstance(key, bytes):
-            topic = topics.by_id.get(key)
-            if topic is None:
-                raise UnknownTopicId
-            key = topic.name
-        log = topics.logs.get((key, index))
-        if log is None:
-            raise UnknownTopicOrPartition
-        return log
 
     def check(self, log: Log, records: memoryview | None) -> memoryview:
         """Refuse what needs no look into the records; return the one batch that they are."""
@@ -193,13 +175,13 @@ class _Produce:
             results = self.produced[-1][1]
             for index, records in partitions:
                 try:
-                    log = self.find_log(key, index)
+                    log = self.connection.rooms.topics.find_log(key, index)
                     whole = self.check(log, records)
                     batch = await self.connection.rooms.io.unpack(
                         validate, whole, log.config, now_ms
                     )
                     # The topic may have gone, or come back as another, in the meantime.
-                    if self.find_log(key, index) is not log:
+                    if self.connection.rooms.topics.find_log(key, index) is not log:
                         raise UnknownTopicOrPartition
                     results.append(self.append(log, index, batch))
                 except KafkaError as error:
