@@ -40,7 +40,7 @@ class Control:
         seconds = []
         while not work.done():
             began = time.monotonic()
-            value = b"%d" % len(self.sent)
+            value = b"value %08d." % len(self.sent)  # long: no other field may look like it
             assert await self.traffic.produce(value) == 0
             error, data = await self.traffic.fetch(len(self.sent))
             assert (error, data.count(value)) == (0, 1)
@@ -69,17 +69,17 @@ class Fuzzer:
 
     async def _send(self, first: int, count: int, kind: str) -> None:
         numbers = (self.seed, first, count)
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.fuzz.sending", self.address),
-            *map(str, numbers),
-            kind,
+        command = [sys.executable, "-m", "tests.fuzz.sending", self.address]
+        finished = await asyncio.to_thread(
+            subprocess.run,
+            [*command, *map(str, numbers), kind],
             cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
+            text=True,
+            check=False,
         )
-        said, complained = await process.communicate()
-        assert process.returncode == 0, complained.decode()
-        for word in said.decode().split():
+        assert finished.returncode == 0, finished.stderr
+        for word in finished.stdout.split():
             outcome, number = word.split("=")
             self.outcomes[outcome] += int(number)
 

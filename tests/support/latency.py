@@ -43,14 +43,11 @@ class Latency(NamedTuple):
 
 async def measure(port: int) -> Latency:
     """Return the best of several windows of round trips to the broker in this loop."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        pinging.__file__,
-        *map(str, (port, WINDOWS, WINDOW_SECONDS)),
-        stdout=subprocess.PIPE,
+    command = [sys.executable, pinging.__file__, *map(str, (port, WINDOWS, WINDOW_SECONDS))]
+    finished = await asyncio.to_thread(
+        subprocess.run, command, stdout=subprocess.PIPE, check=True, timeout=60
     )
-    said, _ = await process.communicate()
-    windows = [Latency(*map(float, line.split())) for line in said.splitlines()]
+    windows = [Latency(*map(float, line.split())) for line in finished.stdout.splitlines()]
     return min(windows, key=lambda each: each.late)
 
 
