@@ -8,11 +8,21 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("broker", "cleaner", "storage", "protocol", "config")
+PACKAGES = (
+    "broker",
+    "cleaner",
+    "pipeline",
+    "pyspark_siltstone",
+    "storage",
+    "protocol",
+    "config",
+)
 
 MAY_IMPORT = {
     "broker": {"broker", "cleaner", "storage", "protocol", "config"},
     "cleaner": {"cleaner", "storage", "protocol.records", "protocol.errors", "config"},
+    "pipeline": {"pipeline", "storage", "protocol", "config"},
+    "pyspark_siltstone": {"pipeline"},
     "storage": {
         "storage", "protocol.records", "protocol.errors", "protocol.parts", "protocol.names",
         "config",
@@ -20,15 +30,18 @@ MAY_IMPORT = {
     "protocol": {"protocol"},
     "config": {"config"},
 }  # fmt: skip
+SPARK = {"pyspark", "pyarrow", "deltalake", "pyiceberg"}  # never needed by the daemon
 NEVER = {
-    "broker": set(),
-    "cleaner": {"asyncio", "uvloop", "prometheus_client"},
-    "storage": {"asyncio", "uvloop", "prometheus_client"},
+    "broker": SPARK,
+    "cleaner": {"asyncio", "uvloop", "prometheus_client"} | SPARK,
+    "pipeline": {"asyncio", "uvloop", "prometheus_client"},
+    "pyspark_siltstone": set(),
+    "storage": {"asyncio", "uvloop", "prometheus_client"} | SPARK,
     "protocol": {
         "asyncio", "uvloop", "prometheus_client", "socket", "ssl", "select", "selectors",
-        "threading", "concurrent", "logging", "time", "tempfile", "mmap",
+        "threading", "concurrent", "logging", "time", "tempfile", "mmap", *SPARK,
     },
-    "config": {"asyncio", "uvloop", "prometheus_client", "kio"},
+    "config": {"asyncio", "uvloop", "prometheus_client", "kio"} | SPARK,
 }  # fmt: skip
 CLOCKS = {("time", "time"), ("time", "monotonic"), ("time", "time_ns"), ("time", "monotonic_ns")}
 

@@ -1,0 +1,118 @@
+"""What partitions were at one moment: their offsets, their segments, and where the files are.
+
+A pin (the broker's answer to ``POST /v1/pins``) is such a manifest, and so is what the archive
+transport finds in a folder: the planner knows nothing else. As JSON each value is an object with
+the names of its fields.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from storage import files
+from storage.topic_partition import TopicPartition
+
+NO_PIN: Final = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedSegment:
+    """One segment, as far as it belongs to the moment.
+
+    Of the active segment the first ``size`` bytes do; a ``.log`` only grows. ``files`` are the
+    kinds that are there beside it (``.log``, ``.index``, ``.timeindex``, ``.txnindex``); an index
+    may lack entries, that of an active segment all of them.
+    """
+
+    base_offset: int
+    size: int
+    is_active: bool = False
+    largest_timestamp: int = -1
+    files: tuple[str, ...] = (files.LOG,)
+    inode: int = 0
+    """The ``.log`` that was meant, where its name may come to mean another one; 0: any."""
+
+    def file_name(self, kind: str) -> str:
+        """Return the name of one of the segment's files."""
+        return files.segment_file_name(self.base_offset, kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedPartition:
+    """One partition: readers see ``log_start_offset`` to below ``end_offset``, the high watermark.
+
+    Under read_committed they see no further than ``last_stable_offset``. ``folder`` is where the
+    segments' files (links, in a pin) are; empty for a partition that is read over the network.
+    """
+
+    topic: str
+    partition: int
+    log_start_offset: int
+    end_offset: int
+    last_stable_offset: int
+    topic_id: str = ""
+    """Base64url without padding, as Kafka prints it; empty where nobody knows."""
+    folder: str = ""
+    is_compacted: bool = False
+    delete_retention_ms: int = 86_400_000
+    first_dirty_offset: int = 0
+    """Below it the cleaner has left one record a key (its checkpoint)."""
+    segments: tuple[PinnedSegment, ...] = ()
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Topic and number."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """All asked partitions at one moment; with a pin the files stay until its lease has run out."""
+
+    pin: str = NO_PIN
+    taken_at_ms: int
+    cluster_id: str = ""
+    lease_ms: int = 0
+    partitions: tuple[PinnedPartition, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all partitions."""
+        return sum(partition.size for partition in self.partitions)
+
+    def to_json(self) -> str:
+        """Return the manifest as JSON text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> "Manifest":
+        """Read what `to_json` wrote; fields that it does not know are left out.
+
+        Raises:
+            ValueError: the text is no manifest.
+        """
+        try:
+            facts = json.loads(text)
+            partitions = tuple(_partition(each) for each in facts.pop("partitions"))
+            return cls(**_known(cls, facts), partitions=partitions)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"that is not a manifest of pinned partitions: {error!r}") from error
+
+
+def _partition(facts: dict[str, Any]) -> PinnedPartition:
+    segments = tuple(_segment(each) for each in facts.pop("segments", ()))
+    return PinnedPartition(**_known(PinnedPartition, facts), segments=segments)
+
+
+def _segment(facts: dict[str, Any]) -> PinnedSegment:
+    kinds = tuple(facts.pop("files", (files.LOG,)))
+    return PinnedSegment(**_known(PinnedSegment, facts), files=kinds)
+
+
+def _known(kind: type, facts: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if name in kind.__slots__}  # type: ignore[attr-defined]

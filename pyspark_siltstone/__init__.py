@@ -1,0 +1,1 @@
+"""Found by Spark on its own: ``spark.read.format("siltstone")`` needs no registration."""
