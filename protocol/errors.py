@@ -79,6 +79,24 @@ class RecordTooLarge(KafkaError):
     code = ErrorCode.message_too_large
 
 
+class CoordinatorLoadInProgress(KafkaError):
+    """The coordinator is still reading its topic; ask again in a moment."""
+
+    code = ErrorCode.coordinator_load_in_progress
+
+
+class CoordinatorNotAvailable(KafkaError):
+    """The coordinator cannot write its topic now; ask again."""
+
+    code = ErrorCode.coordinator_not_available
+
+
+class NotCoordinator(KafkaError):
+    """This broker does not coordinate that group or transaction."""
+
+    code = ErrorCode.not_coordinator
+
+
 class InvalidTopic(KafkaError):
     """The topic name is illegal, collides with another one, or is reserved."""
 
@@ -89,6 +107,12 @@ class RecordListTooLarge(KafkaError):
     """The batch is larger than segment.bytes of the topic."""
 
     code = ErrorCode.record_list_too_large
+
+
+class NotEnoughReplicas(KafkaError):
+    """The transaction could not be verified now; send the batch again."""
+
+    code = ErrorCode.not_enough_replicas
 
 
 class InvalidRequiredAcks(KafkaError):
@@ -193,6 +217,18 @@ class InvalidProducerIdMapping(KafkaError):
     code = ErrorCode.invalid_producer_id_mapping
 
 
+class InvalidTransactionTimeout(KafkaError):
+    """The time-out must be positive and at most transaction.max.timeout.ms."""
+
+    code = ErrorCode.invalid_transaction_timeout
+
+
+class ConcurrentTransactions(KafkaError):
+    """The transaction before is still being completed; ask again."""
+
+    code = ErrorCode.concurrent_transactions
+
+
 class TransactionCoordinatorFenced(KafkaError):
     """The transaction marker comes from a coordinator that has been replaced."""
 
@@ -203,6 +239,12 @@ class TransactionalIdAuthorizationFailed(KafkaError):
     """The principal may not use this transactional id."""
 
     code = ErrorCode.transactional_id_authorization_failed
+
+
+class OperationNotAttempted(KafkaError):
+    """Nothing was done, since another part of the request failed."""
+
+    code = ErrorCode.operation_not_attempted
 
 
 class KafkaStorageError(KafkaError):
@@ -271,6 +313,24 @@ class InvalidRecord(KafkaError):
     code = ErrorCode.invalid_record
 
 
+class ProducerFenced(KafkaError):
+    """A newer producer uses the same transactional id."""
+
+    code = ErrorCode.producer_fenced
+
+
+class InvalidUpdateVersion(KafkaError):
+    """The feature does not exist or cannot have that level."""
+
+    code = ErrorCode.invalid_update_version
+
+
+class FeatureUpdateFailed(KafkaError):
+    """The level of the feature could not be changed."""
+
+    code = ErrorCode.feature_update_failed
+
+
 class UnknownTopicId(KafkaError):
     """There is no topic with this id here."""
 
@@ -289,6 +349,12 @@ class InconsistentClusterId(KafkaError):
     code = ErrorCode.inconsistent_cluster_id
 
 
+class TransactionalIdNotFound(KafkaError):
+    """There is no such transactional id here."""
+
+    code = ErrorCode.transactional_id_not_found
+
+
 class FetchSessionTopicIdError(KafkaError):
     """The fetch session was opened with topic names and continued with ids, or the other way."""
 
@@ -305,3 +371,15 @@ class UnsupportedEndpointType(KafkaError):
     """There is no such kind of endpoint."""
 
     code = ErrorCode.unsupported_endpoint_type
+
+
+class TransactionAbortable(KafkaError):
+    """The transaction cannot go on; abort it and try again."""
+
+    code = ErrorCode.transaction_abortable
+
+
+class InvalidRegularExpression(KafkaError):
+    """The regular expression is not valid."""
+
+    code = ErrorCode.invalid_regular_expression
