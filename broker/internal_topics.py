@@ -1,13 +1,17 @@
-"""How topics of the broker's own are made when a client asks for one before the broker needs it."""
+"""How topics of the broker's own are made, whether it or a client needs them first."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from config.server import ServerConfig
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
 
 _SEGMENT_BYTES = "104857600"
 
@@ -20,31 +24,35 @@ class Preset:
     overrides: Mapping[str, str]
 
 
-PRESETS: Mapping[str, Preset] = MappingProxyType(
-    {
-        "__consumer_offsets": Preset(
-            partitions=50,
-            overrides={
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": _SEGMENT_BYTES,
-            },
-        ),
-        "__transaction_state": Preset(
-            partitions=50,
-            overrides={
-                "cleanup.policy": "compact",
-                "compression.type": "uncompressed",
-                "segment.bytes": _SEGMENT_BYTES,
-            },
-        ),
-        "__share_group_state": Preset(
-            partitions=50,
-            overrides={
-                "cleanup.policy": "delete",
-                "retention.ms": "-1",
-                "segment.bytes": _SEGMENT_BYTES,
-            },
-        ),
-    }
-)
+def preset_for(name: str, server: ServerConfig) -> Preset:
+    """Return how a topic is made that nobody describes."""
+    match name:
+        case "__consumer_offsets":
+            return Preset(
+                partitions=server.offsets_topic_num_partitions,
+                overrides={
+                    "cleanup.policy": "compact",
+                    "compression.type": "producer",
+                    "segment.bytes": str(server.offsets_topic_segment_bytes),
+                },
+            )
+        case "__transaction_state":
+            return Preset(
+                partitions=50,
+                overrides={
+                    "cleanup.policy": "compact",
+                    "compression.type": "uncompressed",
+                    "segment.bytes": _SEGMENT_BYTES,
+                },
+            )
+        case "__share_group_state":
+            return Preset(
+                partitions=50,
+                overrides={
+                    "cleanup.policy": "delete",
+                    "retention.ms": "-1",
+                    "segment.bytes": _SEGMENT_BYTES,
+                },
+            )
+        case _:
+            return Preset(partitions=server.num_partitions, overrides={})

@@ -7,13 +7,14 @@ SocketServerConfigs, CleanerConfig.
 
 from dataclasses import dataclass, field
 
+from config.coordinators import CoordinatorConfig
 from config.keys import NOT_EMPTY, Kind, at_least, key
 from config.listeners import Listener, advertise, parse_host_port, parse_listeners, protocol_map
 from config.topic import DAY_MS, FOREVER, TopicConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerConfig:
+class ServerConfig(CoordinatorConfig):
     """The settings of the broker; without arguments, what it starts with when nothing is set."""
 
     node_id: int = key(

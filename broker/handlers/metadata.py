@@ -24,7 +24,7 @@ from kio.schema.metadata.v13.response import (
 )
 
 from broker import authorized
-from broker.internal_topics import PRESETS, Preset
+from broker.internal_topics import preset_for
 from broker.work_off import work_off
 from protocol.errors import (
     InvalidRequest,
@@ -142,9 +142,7 @@ async def _create(context: RequestContext, name: str) -> None:
     topics = context.rooms.topics
     check_topic_name(name)
     topics.check_collision(name)
-    preset = PRESETS.get(name)
-    if preset is None:
-        preset = Preset(partitions=context.rooms.settings.server.num_partitions, overrides={})
+    preset = preset_for(name, context.rooms.settings.server)
     with suppress(TopicAlreadyExists):
         await topics.create(name, preset.partitions, preset.overrides)
 

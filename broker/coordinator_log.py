@@ -1,0 +1,279 @@
+"""One internal topic as the journal of a coordinator (Kafka: ``CoordinatorRuntime``).
+
+A coordinator writes first and then publishes its new state, so what it has acknowledged is in the
+log. At the start the journal is read back: batches are fetched on io threads and applied on the
+loop in slices; meanwhile whoever asks for a partition that is not read yet is told so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from broker.internal_topics import preset_for
+from protocol.coordinator.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+)
+from protocol.coordinator.java_hash import partition_for
+from protocol.errors import (
+    KafkaError,
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    TopicAlreadyExists,
+    UnknownServerError,
+)
+from protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
+from protocol.records.journal import NO_PRODUCER, encode_rows, read_entries
+from storage.producer_checks import Origin
+from storage.validation import ValidatedBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from broker.io import IoThreads
+    from broker.settings import BrokerSettings
+    from broker.topics import TopicRegistry
+    from broker.waiting import Waiting
+    from protocol.parts import FileSlice
+    from protocol.records.journal import Entry, Producer, Row
+    from storage.clock import Clock
+    from storage.log import Log
+
+log = logging.getLogger(__name__)
+
+_CHUNK_BYTES = 1 << 20
+_SLICE_ENTRIES = 256
+_SLICE_SECONDS = 0.005
+_PROGRESS_SECONDS = 5.0
+
+
+class CoordinatorLog:
+    """The partitions of one internal topic (loop only).
+
+    A partition is loading from the start until `load` has applied all that is in it; nothing may
+    be appended to it meanwhile. The topic is made when it is first needed. How many partitions it
+    has is read once, since every id belongs to one of them for good.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        topics: TopicRegistry,
+        settings: BrokerSettings,
+        io: IoThreads,
+        waiting: Waiting,
+        clock: Clock,
+    ) -> None:
+        self.name = name
+        self.entries_loaded = 0
+        self.load_seconds = 0.0
+        self._topics = topics
+        self._settings = settings
+        self._io = io
+        self._waiting = waiting
+        self._clock = clock
+        self._count = 0
+        self._loading: set[int] = set()
+        self._failed: set[int] = set()
+        self._creation: asyncio.Task[None] | None = None
+
+    @property
+    def count(self) -> int:
+        """How many partitions there are, or will be when the topic is made."""
+        if not self._count:
+            topic = self._topics.topics.get(self.name)
+            if topic is None:
+                return preset_for(self.name, self._settings.server).partitions
+            self._count = topic.partitions
+        return self._count
+
+    @property
+    def is_created(self) -> bool:
+        """Whether the topic exists."""
+        return self.name in self._topics.topics
+
+    @property
+    def loading_count(self) -> int:
+        """How many partitions are not read yet."""
+        return len(self._loading)
+
+    def partition_for(self, name: str) -> int:
+        """Return the partition that holds what is known of a group or transactional id."""
+        return partition_for(name, self.count)
+
+    def is_loading(self, partition: int) -> bool:
+        """Tell whether the partition is not read yet."""
+        return partition in self._loading
+
+    def check(self, partition: int) -> None:
+        """Refuse to serve from a partition whose state is not known.
+
+        Raises:
+            CoordinatorLoadInProgress: It is being read.
+            NotCoordinator: It could not be read; the log says why.
+        """
+        if partition in self._loading:
+            raise CoordinatorLoadInProgress
+        if partition in self._failed:
+            raise NotCoordinator(f"partition {partition} of {self.name} could not be read")
+
+    async def ensure_created(self) -> None:
+        """Make the topic if it does not exist; whoever comes meanwhile waits for the same.
+
+        Raises:
+            CoordinatorNotAvailable: The disk did not take it.
+        """
+        if self.is_created:
+            return
+        if self._creation is None:
+            self._creation = asyncio.get_running_loop().create_task(self._create(), name=self.name)
+        creation = self._creation
+        try:
+            await asyncio.shield(creation)
+        except KafkaError as error:
+            raise CoordinatorNotAvailable(error.message) from error
+
+    async def _create(self) -> None:
+        preset = preset_for(self.name, self._settings.server)
+        try:
+            await self._topics.create(self.name, preset.partitions, preset.overrides)
+        except TopicAlreadyExists:
+            pass  # a client was faster: it may make internal topics, too
+        finally:
+            self._creation = None
+
+    def forget(self) -> None:
+        """Count the partitions anew: the topic was deleted."""
+        self._count = 0
+        self._failed.clear()
+
+    def append(self, partition: int, rows: Sequence[Row], producer: Producer = NO_PRODUCER) -> int:
+        """Write the records as one batch, into the page cache, and return the first's offset.
+
+        Raises:
+            CoordinatorNotAvailable: There is no such topic.
+            NotCoordinator: The disk does not take it.
+            UnknownServerError: The batch is larger than the topic takes.
+            InvalidProducerEpoch: A newer epoch of the producer has written.
+        """
+        target = self._topics.logs.get((self.name, partition))
+        if target is None:
+            raise CoordinatorNotAvailable(f"partition {partition} of {self.name} is not there")
+        now_ms = self._clock.now_ms()
+        batch = encode_rows(rows, now_ms, producer)
+        size = len(batch)
+        if size > target.config.max_message_bytes:
+            # Kafka's answer in place of MESSAGE_TOO_LARGE, which is no code of a group's API.
+            raise UnknownServerError(f"{size} bytes are more than {self.name} takes at once")
+        count = len(rows)
+        validated = ValidatedBatch(
+            memoryview(batch),
+            size,
+            count - 1,
+            count,
+            0 if producer.id < 0 else TRANSACTIONAL,
+            now_ms,
+            producer.id,
+            producer.epoch,
+            NO_SEQUENCE,
+            NO_TIMESTAMP,
+        )
+        return self.append_batch(target, validated)
+
+    def append_batch(self, target: Log, batch: ValidatedBatch) -> int:
+        """Append a batch and wake who reads the internal topic; see `append`."""
+        try:
+            result = target.append(batch, Origin.COORDINATOR)
+        except (KafkaStorageError, NotLeaderOrFollower) as error:
+            raise NotCoordinator(error.message) from error
+        if target.waiters:
+            self._waiting.wake(target)
+        return result.base_offset
+
+    def begin_loading(self) -> None:
+        """Have every partition refuse until it is read; call it before clients are served."""
+        topic = self._topics.topics.get(self.name)
+        if topic is None:
+            return
+        self._count = topic.partitions
+        self._loading = {
+            index
+            for index, each in enumerate(topic.logs)
+            if each is not None and each.log_end_offset > each.log_start_offset
+        }
+        self._failed = {index for index, each in enumerate(topic.logs) if each is None}
+
+    async def load(
+        self, apply: Callable[[int, list[Entry]], None], loaded: Callable[[int], None]
+    ) -> None:
+        """Read back every partition; ``apply`` gets its entries in order, then ``loaded`` its end.
+
+        What is appended meanwhile is read, too: the end is looked at last.
+        """
+        partitions = sorted(self._loading)
+        if not partitions:
+            return
+        began = said = self._clock.monotonic()
+        log.info("loading topic=%s partitions=%d", self.name, len(partitions))
+        for done, partition in enumerate(partitions):
+            target = self._topics.logs.get((self.name, partition))
+            try:
+                if target is not None:
+                    await self._load_partition(target, partition, apply)
+            except (KafkaError, OSError, ValueError) as error:
+                self._failed.add(partition)
+                log.error(  # noqa: TRY400 - the reason says all there is to say
+                    "loading failed partition=%s-%d reason=%s", self.name, partition, error
+                )
+            loaded(partition)
+            self._loading.discard(partition)
+            now = self._clock.monotonic()
+            if now - said >= _PROGRESS_SECONDS:
+                said = now
+                log.info(
+                    "loading topic=%s partitions=%d/%d records=%d",
+                    self.name,
+                    done + 1,
+                    len(partitions),
+                    self.entries_loaded,
+                )
+        self.load_seconds = self._clock.monotonic() - began
+        log.info(
+            "loaded topic=%s partitions=%d records=%d seconds=%.2f",
+            self.name,
+            len(partitions),
+            self.entries_loaded,
+            self.load_seconds,
+        )
+
+    async def _load_partition(
+        self, target: Log, partition: int, apply: Callable[[int, list[Entry]], None]
+    ) -> None:
+        offset = target.log_start_offset
+        deadline = self._clock.monotonic() + _SLICE_SECONDS
+        while offset < target.log_end_offset:
+            read = target.read(offset, _CHUNK_BYTES, target.log_end_offset)
+            if read is None:
+                return
+            chunk = memoryview(await self._io.run(_read, read.slice))
+            position = 0
+            while position < len(chunk):
+                entries, end = read_entries(chunk, position, _SLICE_ENTRIES)
+                if end == position:
+                    raise ValueError(f"a batch near offset {offset} is cut short")
+                position = end
+                apply(partition, entries)
+                self.entries_loaded += len(entries)
+                if self._clock.monotonic() >= deadline:
+                    await asyncio.sleep(0)
+                    deadline = self._clock.monotonic() + _SLICE_SECONDS
+            offset = read.next_offset
+
+
+def _read(source: FileSlice) -> bytes:
+    """Return the bytes of a range. Blocks."""
+    return os.pread(source.file.fileno(), source.size, source.position)

@@ -1,0 +1,23 @@
+"""Which partition of an internal topic an id belongs to (Java's ``String.hashCode``).
+
+External tools find a group's records by the same formula, so it is Java's to the last bit.
+"""
+
+from struct import unpack
+
+_INT32_MIN = 1 << 31
+
+
+def java_hash(text: str) -> int:
+    """Return Java's hash of a string, an int32: 31 * h + unit over its UTF-16 units."""
+    octets = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for unit in unpack(f">{len(octets) // 2}H", octets):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - (value >> 31 << 32)
+
+
+def partition_for(name: str, count: int) -> int:
+    """Return the partition of ``count`` that holds what is known of ``name``."""
+    value = abs(java_hash(name))
+    return 0 if value == _INT32_MIN else value % count
