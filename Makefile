@@ -20,7 +20,7 @@ SHELL := bash
 
 PYTHON ?= python3
 BIN := .venv/bin
-CODE := broker protocol storage cleaner config
+CODE := broker protocol storage cleaner config pipeline pyspark_siltstone
 KERNELS_IN := $(filter %.py %.pxd %.h,$(wildcard $(foreach folder,$(CODE) protocol/records,$(folder)/_[a-z]*)))
 ARGS ?=
 
@@ -39,7 +39,7 @@ help:
 	@sed -n 's/^#   //p' Makefile
 
 .venv/.environment-uv: uv.lock
-	@uv sync --quiet --locked --extra test --no-install-project --python '$(PYTHON)'
+	@uv sync --quiet --locked --extra test --extra spark --no-install-project --python '$(PYTHON)'
 	@rm -f .venv/.environment-*
 	@touch $@
 
@@ -94,7 +94,7 @@ jars:
 
 lock:
 	@uv lock
-	@uv export --quiet --locked --extra test --no-emit-project --no-header --no-annotate \
+	@uv export --quiet --locked --extra test --extra spark --no-emit-project --no-header --no-annotate \
 	  --output-file requirements.lock
 	@uv export --quiet --locked --no-emit-project --no-header --no-annotate \
 	  --output-file docker/requirements.lock
@@ -102,4 +102,4 @@ lock:
 clean:
 	@rm -rf .venv .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find $(CODE) tests bench examples -name __pycache__ -prune -exec rm -rf {} +
-	@find $(CODE) \( -name '_kernels*.so' -o -name '_kernels.c' \) -delete
+	@find $(CODE) \( -name '*_kernels*.so' -o -name '*_kernels.c' \) -delete

@@ -12,8 +12,16 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = {"broker", "protocol", "storage", "cleaner", "config"}
-LOCKS = {"requirements.lock": ["test"], "docker/requirements.lock": []}
+PACKAGES = {
+    "broker",
+    "protocol",
+    "storage",
+    "cleaner",
+    "config",
+    "pipeline",
+    "pyspark_siltstone",
+}
+LOCKS = {"requirements.lock": ["test", "spark"], "docker/requirements.lock": []}
 BUILD = """
 import sys
 from hatchling.build import build_sdist, build_wheel
@@ -53,7 +61,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_wheel_holds_our_packages_and_nothing_else(built: Path) -> None:
-    """The top-level names of the wheel are the five packages and its metadata."""
+    """The top-level names of the wheel are the seven packages and its metadata."""
     (wheel,) = built.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
 
@@ -131,7 +139,7 @@ def _split(requirement: str) -> tuple[str, str]:
 
 
 def _extra(marker: str) -> str:
-    match = re.search(r"extra == '(\w+)'", marker)
+    match = re.search(r"extra == '([\w-]+)'", marker)
     return match[1] if match else ""
 
 
