@@ -274,7 +274,7 @@ def _decode_classic(reader: FieldReader) -> ClassicMetadata | None:
 
 
 def _decode_protocol(reader: FieldReader) -> tuple[str, bytes]:
-    protocol = reader.string(), reader.bytes()
+    protocol = reader.string(), reader.data()
     reader.tags()
     return protocol
 

@@ -54,13 +54,18 @@ class FieldReader:
         )
         return text
 
-    def bytes(self) -> bytes:
+    def data(self) -> bytes:
         """Read bytes that cannot be null, as a copy."""
+        value = self.nullable_data()
+        if value is None:
+            raise ProtocolError(f"null before {self._position}, where bytes are required")
+        return value
+
+    def nullable_data(self) -> bytes | None:
+        """Read bytes or null, as a copy."""
         size, start = self._encoding.size(self._buffer, self._position, self._end)
-        if size < 0:
-            raise ProtocolError(f"null before {start}, where bytes are required")
-        self._position = start + size
-        return bytes(self._buffer[start : self._position])
+        self._position = start + max(size, 0)
+        return None if size < 0 else bytes(self._buffer[start : self._position])
 
     def uuid(self) -> UUID:
         """Read the 16 bytes of an id."""
