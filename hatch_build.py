@@ -21,6 +21,7 @@ except ModuleNotFoundError:  # run as a script in an environment that only has C
 
 ROOT = Path(__file__).parent
 KERNELS = (
+    "protocol/_produce_kernels.py",
     "protocol/records/_kernels.py",
     "protocol/records/_segment_kernels.py",
     "cleaner/_emit_kernels.py",
@@ -31,6 +32,7 @@ DEPENDS = (
     "cleaner/_kernels.pxd",
     "cleaner/_native_map.pxd",
     "cleaner/_native_map.h",
+    "protocol/_produce_kernels.pxd",
     "protocol/records/_kernels.pxd",
     "protocol/records/_segment_kernels.pxd",
     "protocol/records/_native.pxd",

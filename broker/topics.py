@@ -110,15 +110,21 @@ class TopicRegistry:
             UnknownTopicId: Nobody has that id.
             UnknownTopicOrPartition: There is no such topic, or it has no such partition here.
         """
+        found = self.get_log(key, partition)
+        if found is None:
+            if isinstance(key, bytes) and key not in self.by_id:
+                raise UnknownTopicId
+            raise UnknownTopicOrPartition
+        return found
+
+    def get_log(self, key: TopicKey, partition: int) -> Log | None:
+        """Return the log that a request names, if there is one."""
         if isinstance(key, bytes):
             topic = self.by_id.get(key)
             if topic is None:
-                raise UnknownTopicId
+                return None
             key = topic.name
-        found = self.logs.get((key, partition))
-        if found is None:
-            raise UnknownTopicOrPartition
-        return found
+        return self.logs.get((key, partition))
 
     def check_collision(self, name: str) -> None:
         """Refuse a name whose metrics could not be told from another topic's.

@@ -21,7 +21,6 @@ from protocol.errors import (
 from protocol.records.batch import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
-    HEADER,
     HEADER_SIZE,
     LENGTH_POSITION,
     LOG_APPEND_TIME,
@@ -29,12 +28,11 @@ from protocol.records.batch import (
     MAGIC,
     MAGIC_POSITION,
     NO_TIMESTAMP,
-    TRANSACTIONAL,
     BatchHeader,
     stamp_timestamp,
 )
 from protocol.records.compression import MAX_RATIO, NONE, ZSTD, decompress
-from protocol.records.kernels import check_batch, walk_records
+from protocol.records.kernels import check_batch, take_plain, walk_records
 from protocol.records.verdicts import (
     BAD_CRC,
     BATCH_FAULTS,
@@ -54,7 +52,6 @@ _MIN_LEGACY_SIZE: Final = 14 + LOG_OVERHEAD
 _MIN_RECORD_BYTES: Final = 7
 _WRITTEN_ATTRIBUTES: Final = 0x7F & ~LOG_APPEND_TIME
 _INT64_MAX: Final = (1 << 63) - 1
-_INT64_MIN: Final = -(1 << 63)
 _KEPT_BY: Final = (
     *(frozenset({"producer", name}) for name in ("uncompressed", "gzip", "snappy", "lz4", "zstd")),
     *(frozenset[str](),) * 3,
@@ -63,7 +60,6 @@ _KEPT_BY: Final = (
 _BAD_RECORDS: Final = NULL_KEY | TIMESTAMP_OUTSIDE
 
 _read_length = Struct(">i").unpack_from
-_read_header = HEADER.unpack_from
 _new_tuple = tuple.__new__
 
 
@@ -139,89 +135,32 @@ def validate(records: memoryview, config: "TopicConfig", now_ms: int) -> Validat
         RecordListTooLarge: above segment.bytes.
         CorruptMessage: length, CRC or compressed bytes are damaged.
     """
+    plain = take_plain_batch(records, config, now_ms)
+    return validate_closely(records, config, now_ms) if plain is None else plain
+
+
+def validate_closely(records: memoryview, config: "TopicConfig", now_ms: int) -> ValidatedBatch:
+    """Check a batch rule by rule, in Kafka's order; see `validate`."""
     size = len(records)
     if size < HEADER_SIZE:
         raise CorruptMessage(f"a batch of {size} bytes is shorter than its header")
-    (
-        base_offset,
-        _length,
-        _leader_epoch,
-        magic,
-        _crc,
-        attributes,
-        last_offset_delta,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        count,
-    ) = _read_header(records)
-    if base_offset:
-        raise InvalidRecord(f"a producer's batch must have base offset 0, not {base_offset}")
+    header = BatchHeader.read(records)
+    if header.base_offset:
+        raise InvalidRecord(f"a producer's batch must have base offset 0, not {header.base_offset}")
     if size > config.max_message_bytes:
         raise RecordTooLarge(
             f"the batch has {size} bytes; max.message.bytes is {config.max_message_bytes}"
         )
-    is_compacted = "compact" in config.cleanup_policy
-    is_stamped = config.message_timestamp_type == "LogAppendTime"
-    if is_stamped or attributes & LOG_APPEND_TIME:
-        low, high = _INT64_MIN, _INT64_MAX
-    else:
-        low = now_ms - config.message_timestamp_before_max_ms
-        high = min(now_ms + config.message_timestamp_after_max_ms, _INT64_MAX)
-    verdict = check_batch(records, low, high, is_compacted)
-    codec = attributes & CODEC_MASK
-    if (  # every rule holds and nothing has to be written: the common case, in one go
-        verdict == (0, 0, max_timestamp)
-        and not attributes & ~(TRANSACTIONAL | CODEC_MASK)
-        and count == last_offset_delta + 1
-        and (producer_id < 0 or base_sequence >= 0)
-        and not is_stamped
-        and magic == MAGIC
-        and config.compression_type in _KEPT_BY[codec]
-        and size <= config.segment_bytes
-        and (
-            not codec
-            or (
-                not is_compacted
-                and low <= base_timestamp <= max_timestamp <= high
-                and count * _MIN_RECORD_BYTES <= (size - HEADER_SIZE) * MAX_RATIO[codec]
-            )
-        )
-    ):
-        return _new_tuple(
-            ValidatedBatch,
-            (
-                records,
-                size,
-                last_offset_delta,
-                count,
-                attributes,
-                max_timestamp,
-                producer_id,
-                producer_epoch,
-                base_sequence,
-                NO_TIMESTAMP,
-            ),
-        )
-    return _decide(records, config, now_ms, verdict)
-
-
-def _decide(
-    records: memoryview, config: "TopicConfig", now_ms: int, verdict: tuple[int, int, int]
-) -> ValidatedBatch:
-    """Go through all rules in Kafka's order; `verdict` is the kernel's about the bytes."""
-    header = BatchHeader.read(records)
-    if header.size != len(records) or header.magic != MAGIC:
+    limits = Limits.of(config, now_ms, header.attributes)
+    verdict = check_batch(records, limits.low, limits.high, config.is_compacted)
+    if header.size != size or header.magic != MAGIC:
         raise CorruptMessage(
             f"the batch says to have {header.size} bytes and magic {header.magic};"
-            f" {len(records)} bytes are there"
+            f" {size} bytes are there"
         )
     if verdict[0] == BAD_CRC:
         raise CorruptMessage("the checksum of the batch does not match its bytes")
     _check_header(header)
-    limits = Limits.of(config, now_ms, header.attributes)
     stamp_error = find_stamp_error(header, config, now_ms)
     content = _read_content(records, header, config, limits, verdict)
     if content.data is None:
@@ -235,6 +174,36 @@ def _decide(
             stamp_error=stamp_error,
         )
     return _store(records, header, config, now_ms, content)
+
+
+def take_plain_batch(
+    records: memoryview, config: "TopicConfig", now_ms: int
+) -> ValidatedBatch | None:
+    """Return a batch that breaks no rule and is stored as it came; None: ask `validate`.
+
+    What nearly every batch is, in one call of a kernel.
+    """
+    size = len(records)
+    if (
+        size > config.max_message_bytes
+        or size > config.segment_bytes
+        or config.message_timestamp_type == "LogAppendTime"
+    ):
+        return None
+    plain = take_plain(
+        records,
+        now_ms - config.message_timestamp_before_max_ms,
+        min(now_ms + config.message_timestamp_after_max_ms, _INT64_MAX),
+        "compact" in config.cleanup_policy,
+    )
+    if plain is None:
+        return None
+    codec = plain[4] & CODEC_MASK
+    if config.compression_type not in _KEPT_BY[codec]:
+        return None
+    if codec and plain[3] * _MIN_RECORD_BYTES > (size - HEADER_SIZE) * MAX_RATIO[codec]:
+        return None
+    return _new_tuple(ValidatedBatch, plain)
 
 
 def _check_header(header: BatchHeader) -> None:

@@ -21,11 +21,20 @@ from protocol.errors import (
     ProtocolError,
     UnknownTopicOrPartition,
 )
+from protocol.kernels import find_single
 from protocol.names import INTERNAL_TOPICS
-from protocol.produce import API_KEY, PartitionProduced, ProduceRequest, encode, parse
+from protocol.produce import (
+    API_KEY,
+    FIRST_FLEXIBLE,
+    PartitionProduced,
+    ProduceRequest,
+    encode,
+    encode_single,
+    parse,
+)
 from protocol.records.batch import ATTRIBUTES_POSITION, CODEC_MASK
 from protocol.records.compression import MAX_RATIO
-from storage.validation import check_records, must_open, validate
+from storage.validation import check_records, must_open, take_plain_batch, validate
 
 if TYPE_CHECKING:
     from broker.connection import Connection
@@ -35,6 +44,8 @@ if TYPE_CHECKING:
     from storage.validation import ValidatedBatch
 
 _ACKS = frozenset({-1, 0, 1})
+_ACKNOWLEDGED = frozenset({-1, 1})
+_NEVER = (1 << 63) - 1  # of flush.messages
 _ADMIN_CLIENT = "__admin_client"
 _TRANSACTIONAL = 0x10
 _CODEC_POSITION = ATTRIBUTES_POSITION + 1
@@ -57,6 +68,10 @@ def handle(
     end: int,
 ) -> Answer | Waiting:
     """Append inline and answer; return a coroutine if a batch must be opened or flushed first."""
+    if version >= FIRST_FLEXIBLE:
+        answer = _append_single(connection, version, correlation_id, buffer, position, end)
+        if answer is not None:
+            return answer
     request = parse(version, buffer, position, end)
     produce = _Produce(connection, version, correlation_id, request)
     topics = connection.rooms.topics
@@ -73,8 +88,59 @@ def handle(
                     return produce.append_rest(place, now_ms)
                 results.append(produce.append(log, index, validate(whole, log.config, now_ms)))
             except KafkaError as error:
-                results.append(produce.refuse(index, error))
+                results.append(_refuse(connection, index, error))
     return produce.flush() if produce.unflushed else produce.answer()
+
+
+def _append_single(
+    connection: Connection,
+    version: int,
+    correlation_id: int,
+    buffer: memoryview,
+    position: int,
+    end: int,
+) -> bytes | None:
+    """Serve what nearly every request is, one batch that breaks no rule; None: look closer.
+
+    Nothing is written where None is returned, so the general way begins anew.
+    """
+    try:
+        single = find_single(buffer, position, end, version)
+    except UnicodeDecodeError:
+        return None
+    if single is None:
+        return None
+    acks, key, index, start, stop = single
+    rooms = connection.rooms
+    log = rooms.topics.get_log(key, index)
+    if log is None or acks not in _ACKNOWLEDGED or log.topic_partition.topic in INTERNAL_TOPICS:
+        return None
+    config = log.config
+    batch = take_plain_batch(buffer[start:stop], config, rooms.clock.now_ms())
+    if batch is None or batch.attributes & _TRANSACTIONAL or config.flush_messages != _NEVER:
+        return None
+    try:
+        result = log.append(batch)
+    except KafkaError as error:
+        refused = _refuse(connection, index, error)
+        return encode(version, correlation_id, [(key, [refused])])
+    if log.waiters:
+        rooms.waiting.wake(log)
+    return encode_single(
+        correlation_id,
+        key,
+        index,
+        result.base_offset,
+        result.log_append_time_ms,
+        result.log_start_offset,
+    )
+
+
+def _refuse(connection: Connection, index: int, error: KafkaError) -> PartitionProduced:
+    """Return the answer for a partition that was not appended, and count it."""
+    code = error.code.value
+    connection.listener.dispatcher.stats.by_key[API_KEY].failed(code)
+    return PartitionProduced(index, code, -1, -1, -1, error.record_errors, error.message)
 
 
 class _Produce:
@@ -114,12 +180,6 @@ class _Produce:
         return PartitionProduced(
             index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
         )
-
-    def refuse(self, index: int, error: KafkaError) -> PartitionProduced:
-        """Return the answer for a partition that was not appended, and count it."""
-        code = error.code.value
-        self.connection.listener.dispatcher.stats.by_key[API_KEY].failed(code)
-        return PartitionProduced(index, code, -1, -1, -1, error.record_errors, error.message)
 
     def append_rest(self, place: int, now_ms: int) -> Waiting:
         """Go on from a partition of the topic last begun, opening batches on codec threads.
@@ -185,7 +245,7 @@ class _Produce:
                         raise UnknownTopicOrPartition
                     results.append(self.append(log, index, batch))
                 except KafkaError as error:
-                    results.append(self.refuse(index, error))
+                    results.append(_refuse(self.connection, index, error))
         return await self.flush()
 
     def _refuse_log(self, log: Log, error: KafkaError) -> None:
@@ -195,7 +255,7 @@ class _Produce:
         for key, results in self.produced:
             for place, result in enumerate(results):
                 if key in names and result.index == partition and not result.error_code:
-                    results[place] = self.refuse(partition, error)
+                    results[place] = _refuse(self.connection, partition, error)
 
 
 def _printed(key: TopicKey) -> str:

@@ -44,6 +44,9 @@ ctypedef unsigned long long Bits
 @cython.locals(region=Region, data=Octets, size=Py_ssize_t, verdict="long long", index="long long", timestamp="long long")
 cpdef tuple check_batch(object buffer, long long low, long long high, bint keys_required)
 
+@cython.locals(region=Region, data=Octets, size=Py_ssize_t, verdict="long long", _index="long long", largest="long long")
+cpdef take_plain(object buffer, long long low, long long high, bint keys_required)
+
 @cython.locals(region=Region, data=Octets, verdict="long long", index="long long", timestamp="long long")
 cpdef tuple walk_records(object buffer, Py_ssize_t start, Py_ssize_t end, long long count, long long base_timestamp, long long low, long long high, bint keys_required)
 
@@ -55,6 +58,9 @@ cpdef rewrite_records(object buffer, Py_ssize_t start, Py_ssize_t end, long long
 
 @cython.locals(region=Region, data=Octets, size=Py_ssize_t, value="unsigned int")
 cpdef crc32c(object buffer, bint portable)
+
+@cython.locals(attributes=int, first="long long")
+cdef bint _is_plain(Octets data, Py_ssize_t size, bint keys_required, long long low, long long high) noexcept nogil
 
 @cython.locals(count="long long")
 cdef (long long, long long, long long) _check_batch(Octets data, Py_ssize_t size, long long low, long long high, bint keys_required) noexcept nogil

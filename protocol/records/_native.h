@@ -33,6 +33,14 @@ static inline Py_buffer nothing(void) {
     return region;
 }
 
+static inline PyObject *text_of(const uint8_t *data, Py_ssize_t start, Py_ssize_t end) {
+    return PyUnicode_DecodeUTF8((const char *)data + start, end - start, NULL);
+}
+
+static inline PyObject *octets_of(const uint8_t *data, Py_ssize_t start, Py_ssize_t end) {
+    return PyBytes_FromStringAndSize((const char *)data + start, end - start);
+}
+
 static inline void copy(uint8_t *output, Py_ssize_t at, const uint8_t *data, Py_ssize_t start,
                         Py_ssize_t end) {
     memcpy(output + at, data + start, (size_t)(end - start));

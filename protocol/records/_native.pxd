@@ -33,6 +33,8 @@ cdef extern from "_native.h":
     void release(Region region)
     void release_numbers "release" (Numbers numbers)
     void release_target "release" (Target target)
+    object text_of(const unsigned char* data, Py_ssize_t start, Py_ssize_t end)
+    object octets_of(const unsigned char* data, Py_ssize_t start, Py_ssize_t end)
 
 # The numbers of verdicts.py
 cdef enum:

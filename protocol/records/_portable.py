@@ -78,6 +78,16 @@ def copy(output: memoryview, at: int, data: memoryview, start: int, end: int) ->
     output[at : at + end - start] = data[start:end]
 
 
+def text_of(data: memoryview, start: int, end: int) -> str:
+    """Return a range as text; raises UnicodeDecodeError if it is not UTF-8."""
+    return str(data[start:end], "utf-8")
+
+
+def octets_of(data: memoryview, start: int, end: int) -> bytes:
+    """Return a copy of a range."""
+    return bytes(data[start:end])
+
+
 def read_int64(data: memoryview, position: int) -> int:
     """Read a big-endian signed number."""
     number: int = _INT64.unpack_from(data, position)[0]

@@ -17,10 +17,10 @@ from protocol.errors import ProtocolError
 from protocol.produce import PartitionProduced, ProduceRequest, encode, parse
 from tests.support.kio_messages import encode as kio_encode
 from tests.support.kio_messages import encode_with_unknown_tags
+from tests.support.produce_requests import Topics, request_entity
 
 VERSIONS = range(3, 14)
 FLEXIBLE = range(9, 14)
-Topics = list[tuple[Any, list[tuple[int, bytes | None]]]]
 
 int32 = st.integers(-(1 << 31), (1 << 31) - 1)
 int64 = st.integers(-1, (1 << 63) - 1)
@@ -35,28 +35,6 @@ def topics_of(version: int, entry: Any) -> st.SearchStrategy[Any]:
     one = st.tuples(keys, st.lists(entry, min_size=1, max_size=1))
     some = st.tuples(keys, st.lists(entry, max_size=3))
     return st.lists(one, min_size=1, max_size=1) | st.lists(some, max_size=3)
-
-
-def request_entity(
-    version: int, acks: int, timeout_ms: int, transactional_id: str | None, topics: Topics
-) -> Any:
-    """Return kio's entity of a request."""
-    module: Any = load_payload_module(0, version, EntityType.request)
-    return module.ProduceRequest(
-        transactional_id=transactional_id,
-        acks=acks,
-        timeout=timedelta(milliseconds=timeout_ms),
-        topic_data=tuple(
-            module.TopicProduceData(
-                **({"topic_id": UUID(bytes=topic)} if version >= 13 else {"name": topic}),
-                partition_data=tuple(
-                    module.PartitionProduceData(index=index, records=content)
-                    for index, content in partitions
-                ),
-            )
-            for topic, partitions in topics
-        ),
-    )
 
 
 def parse_body(version: int, body: bytes) -> ProduceRequest:
@@ -137,7 +115,7 @@ def test_records_are_writable_views_of_the_frame(version: int) -> None:
 
 
 def test_a_topic_name_is_utf8() -> None:
-    """A name that is no text closes the connection, in the single way and in the general one."""
+    """A name that is no text closes the connection."""
     single: Topics = [("ab", [(0, b"r")])]
     for topics in (single, single * 2):
         body = kio_encode(request_entity(9, 1, 5, None, topics)).replace(b"ab", b"\xff\xfe")
@@ -259,14 +237,3 @@ def test_responses_as_kio_reads_them(data: st.DataObject) -> None:
     assert head + size == len(frame)
     assert response_values(version, entity) == (topics, throttle_ms)
     assert frame[head:] == kio_encode(entity)
-
-
-@pytest.mark.parametrize("length", [1, 126, 127, 128, 249])
-def test_names_of_every_length_are_answered(length: int) -> None:
-    """The precompiled layouts end where lengths take a second byte."""
-    module: Any = load_payload_module(0, 12, EntityType.response)
-    topics = [("n" * length, [PartitionProduced(0, 0, 5, -1, 0)])]
-
-    entity, _ = entity_reader(module.ProduceResponse)(encode(12, 1, topics), 9)
-
-    assert response_values(12, entity) == (topics, 0)

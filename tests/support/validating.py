@@ -15,7 +15,7 @@ from protocol.records.batch import (
 )
 from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from protocol.records.crc import crc32c
-from storage.validation import ValidatedBatch, validate
+from storage.validation import ValidatedBatch, validate, validate_closely
 from tests.support.batches import TIMESTAMP
 
 NOW = TIMESTAMP + 60_000
@@ -31,8 +31,10 @@ every_packed = pytest.mark.parametrize("codec", PACKED)
 
 def accept(batch: bytearray, config: TopicConfig = DELETE, now_ms: int = NOW) -> ValidatedBatch:
     """Validate and check what has to be true of every accepted batch."""
+    closely = validate_closely(memoryview(bytearray(batch)), config, now_ms)
     validated = validate(memoryview(batch), config, now_ms)
 
+    assert validated == closely
     header = BatchHeader.read(validated.buffer)
     assert header.size == validated.size == len(validated.buffer)
     assert has_valid_crc(validated.buffer, header.crc)
@@ -50,6 +52,8 @@ def accept(batch: bytearray, config: TopicConfig = DELETE, now_ms: int = NOW) ->
 
 def refuse(batch: bytearray, config: TopicConfig = DELETE, now_ms: int = NOW) -> KafkaError:
     """Validate what must be refused and return the refusal."""
+    with pytest.raises(KafkaError):
+        validate_closely(memoryview(bytearray(batch)), config, now_ms)
     with pytest.raises(KafkaError) as refusal:
         validate(memoryview(batch), config, now_ms)
     return refusal.value

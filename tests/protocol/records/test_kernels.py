@@ -12,11 +12,12 @@ from protocol.errors import InvalidRecord
 from protocol.records import kernels, verdicts
 from protocol.records.batch import HEADER_SIZE, BatchHeader, stamp_timestamp
 from protocol.records.build import build_batch, frame_batch
+from protocol.records.choosing import load_uncompiled
 from protocol.records.record import Record, iterate_records
 from tests.support.batches import TIMESTAMP, make_batch
 
 COMPILED = kernels
-PLAIN = kernels.load_uncompiled(kernels.RECORDS)
+PLAIN = load_uncompiled(kernels.RECORDS)
 BOTH = pytest.mark.parametrize("kernel", [COMPILED, PLAIN], ids=["chosen", "plain"])
 LOW, HIGH = -(2**63), 2**63 - 1
 
@@ -330,3 +331,21 @@ def test_a_stamped_batch_is_sound(kernel: Any) -> None:
     stamp_timestamp(memoryview(batch), 8, 5)
 
     assert kernel.check_batch(batch, LOW, HIGH, False)[0] == verdicts.FINE
+
+
+@given(
+    rows,
+    st.lists(st.tuples(st.integers(0, 500), st.integers(0, 255)), max_size=3),
+    timestamps,
+    timestamps,
+    st.booleans(),
+)
+def test_both_forms_take_the_same_batches(
+    rows: list[Record], flips: list[tuple[int, int]], low: int, high: int, keys: bool
+) -> None:
+    """A batch that is taken as it is: the same fields of it, or None, from both."""
+    batch = bytearray(build_batch(number(rows)))
+    for position, byte in flips:
+        batch[position % len(batch)] = byte
+
+    assert COMPILED.take_plain(batch, low, high, keys) == PLAIN.take_plain(batch, low, high, keys)

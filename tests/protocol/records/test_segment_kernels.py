@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from protocol.records import kernels, verdicts
 from protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, stamp
+from protocol.records.choosing import load_uncompiled
 from tests.support.batches import TIMESTAMP, make_batch, make_producer_batch
 
-PLAIN = kernels.load_uncompiled(kernels.SEGMENTS)
+PLAIN = load_uncompiled(kernels.SEGMENTS)
 BOTH = pytest.mark.parametrize("kernel", [kernels, PLAIN], ids=["chosen", "plain"])
 EVERY_BATCH = 0
 NEVER = 1 << 40
