@@ -1,0 +1,135 @@
+"""EndTxn, time-outs and fencing: how a transaction gets from open to prepared (KIP-98, KIP-890).
+
+Clients of ``transaction.version`` 2 get the epoch of their next transaction with the end of this
+one, so that whatever is late is of an epoch that has passed. Older ones keep theirs.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from broker.transactions.transaction import (
+    BETWEEN,
+    COMPLETED,
+    FIRST_WITH_EPOCH_BUMP,
+    MAX_EPOCH,
+    NO_EPOCH,
+    NO_PARTITIONS,
+    PREPARED,
+    Transaction,
+    TransactionState,
+    check_producer,
+    check_settled,
+    refuse_state,
+)
+from protocol.coordinator.transaction_records import NO_PRODUCER_ID
+from protocol.errors import ConcurrentTransactions, InvalidProducerIdMapping
+
+_LAST_CLIENT_EPOCH: Final = MAX_EPOCH - 1
+
+
+class End(NamedTuple):
+    """What EndTxn asks for, and by the rules of which ``transaction.version``."""
+
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    client_version: int
+
+    @property
+    def wanted(self) -> str:
+        """Return what is wanted, for a message."""
+        return "commit" if self.is_commit else "abort"
+
+
+def takes_new_id(transaction: Transaction, end: End) -> bool:
+    """Whether the next transaction needs another producer id, since the epochs are used up."""
+    return transaction.is_exhausted and end.client_version >= FIRST_WITH_EPOCH_BUMP
+
+
+def end_transaction(
+    transaction: Transaction | None, end: End, *, new_producer_id: int, now_ms: int
+) -> Transaction:
+    """Return the prepared state; the same value if the request was sent again after the end.
+
+    ``new_producer_id`` counts if `takes_new_id`.
+
+    Raises:
+        InvalidProducerIdMapping: The id is unknown, or of another producer id.
+        ProducerFenced: The producer has another epoch.
+        ConcurrentTransactions: The same end is being carried out.
+        InvalidTxnState: There is nothing to end, or it has ended the other way.
+    """
+    if end.client_version < FIRST_WITH_EPOCH_BUMP:
+        return _end_keeping_epoch(transaction, end, now_ms)
+    if transaction is None:
+        raise InvalidProducerIdMapping
+    if _is_retry(transaction, end):
+        if transaction.state in PREPARED and transaction.is_commit == end.is_commit:
+            raise ConcurrentTransactions
+        if transaction.state in COMPLETED and transaction.is_commit == end.is_commit:
+            return transaction
+        raise refuse_state(transaction, end.wanted)
+    check_producer(transaction, end.producer_id, end.producer_epoch)
+    check_settled(transaction)
+    if transaction.state in BETWEEN and end.is_commit:
+        raise refuse_state(transaction, end.wanted)
+    next_producer_id = new_producer_id if takes_new_id(transaction, end) else NO_PRODUCER_ID
+    return prepare(transaction, end, next_producer_id=next_producer_id, now_ms=now_ms)
+
+
+def prepare(
+    transaction: Transaction, end: End, *, next_producer_id: int = NO_PRODUCER_ID, now_ms: int
+) -> Transaction:
+    """Return the state whose record decides the transaction: from here on it will be completed."""
+    is_open = transaction.state is TransactionState.ONGOING
+    is_bumped = end.client_version >= FIRST_WITH_EPOCH_BUMP
+    return transaction._replace(
+        next_producer_id=next_producer_id,
+        producer_epoch=transaction.producer_epoch + is_bumped,
+        last_epoch=transaction.producer_epoch if is_bumped else transaction.last_epoch,
+        state=TransactionState.PREPARE_COMMIT if end.is_commit else TransactionState.PREPARE_ABORT,
+        partitions=transaction.partitions if is_open else NO_PARTITIONS,
+        started_ms=transaction.started_ms if is_open else now_ms,
+        updated_ms=now_ms,
+        client_version=end.client_version,
+    )
+
+
+def fence(transaction: Transaction, *, version: int, now_ms: int) -> Transaction:
+    """Return the prepared abort of an open transaction, with an epoch that its producer lacks.
+
+    ``version`` is the broker's ``transaction.version``.
+    """
+    epoch = transaction.producer_epoch
+    prepared = prepare(
+        transaction, End(transaction.producer_id, epoch, False, version), now_ms=now_ms
+    )
+    if version >= FIRST_WITH_EPOCH_BUMP:
+        return prepared
+    return prepared._replace(producer_epoch=epoch + 1, last_epoch=NO_EPOCH)
+
+
+def _end_keeping_epoch(transaction: Transaction | None, end: End, now_ms: int) -> Transaction:
+    transaction = check_producer(transaction, end.producer_id, end.producer_epoch)
+    if transaction.state is TransactionState.ONGOING:
+        return prepare(transaction, end, now_ms=now_ms)
+    if transaction.state is TransactionState.EMPTY or transaction.is_commit != end.is_commit:
+        raise refuse_state(transaction, end.wanted)
+    check_settled(transaction)
+    return transaction
+
+
+def _is_retry(transaction: Transaction, end: End) -> bool:
+    """Whether the end that this asks for has given the producer its next epoch already."""
+    if transaction.state not in PREPARED | COMPLETED:
+        return False
+    if end.producer_id == transaction.producer_id:
+        return end.producer_epoch + 1 == transaction.producer_epoch
+    is_previous = end.producer_id == transaction.previous_producer_id
+    return (
+        is_previous
+        and end.producer_epoch == _LAST_CLIENT_EPOCH
+        and transaction.producer_epoch == 0
+        and transaction.state in COMPLETED
+    )

@@ -1,0 +1,108 @@
+"""InitProducerId with a transactional id: which epoch the next producer gets (KIP-98, 360, 890)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker.transactions.ending import fence
+from broker.transactions.transaction import (
+    MAX_EPOCH,
+    NO_EPOCH,
+    NO_PARTITIONS,
+    NOT_STARTED,
+    Transaction,
+    TransactionState,
+    check_settled,
+)
+from protocol.coordinator.transaction_records import NO_PRODUCER_ID
+from protocol.errors import ProducerFenced
+
+
+class Expected(NamedTuple):
+    """The id and epoch that a producer believes to have, when it asks for the next epoch."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+def begin(producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
+    """Return the first state of a transactional id that nobody has used."""
+    return Transaction(
+        producer_id=producer_id,
+        previous_producer_id=NO_PRODUCER_ID,
+        next_producer_id=NO_PRODUCER_ID,
+        producer_epoch=0,
+        timeout_ms=timeout_ms,
+        state=TransactionState.EMPTY,
+        partitions=NO_PARTITIONS,
+        started_ms=NOT_STARTED,
+        updated_ms=now_ms,
+        client_version=0,
+    )
+
+
+def takes_new_id(transaction: Transaction, expected: Expected | None) -> bool:
+    """Whether the next producer needs another producer id, since this one's epochs are used up."""
+    is_current = expected is None or expected.producer_epoch == transaction.producer_epoch
+    return (
+        transaction.is_exhausted
+        and is_current
+        and transaction.state is not (TransactionState.ONGOING)
+    )
+
+
+def initialise(
+    transaction: Transaction,
+    expected: Expected | None,
+    timeout_ms: int,
+    *,
+    new_producer_id: int,
+    version: int,
+    now_ms: int,
+) -> Transaction:
+    """Return the state with the next producer's epoch; in `PREPARE_ABORT` if it has to wait.
+
+    An open transaction is aborted with an epoch that nobody is told, which fences its producer;
+    the caller answers ConcurrentTransactions and the client asks again. ``new_producer_id`` counts
+    if `takes_new_id`; ``version`` is the broker's ``transaction.version``.
+
+    Raises:
+        ConcurrentTransactions: The transaction before is being completed.
+        ProducerFenced: Another producer has begun since this one did.
+    """
+    check_settled(transaction)
+    if expected is not None and not _may_go_on(transaction, expected):
+        raise ProducerFenced
+    if transaction.state is TransactionState.ONGOING:
+        return fence(transaction, version=version, now_ms=now_ms)
+    following = transaction._replace(
+        state=TransactionState.EMPTY,
+        timeout_ms=timeout_ms,
+        partitions=NO_PARTITIONS,
+        started_ms=NOT_STARTED,
+        updated_ms=now_ms,
+    )
+    if takes_new_id(transaction, expected):
+        return following._replace(
+            producer_id=new_producer_id,
+            previous_producer_id=transaction.producer_id,
+            producer_epoch=0,
+            last_epoch=NO_EPOCH if expected is None else transaction.producer_epoch,
+        )
+    if expected is None:
+        last_epoch = NO_EPOCH
+    elif expected.producer_epoch == transaction.producer_epoch:
+        last_epoch = transaction.producer_epoch
+    elif expected.producer_epoch == transaction.last_epoch:
+        return following  # sent again: the answer got lost
+    else:
+        raise ProducerFenced
+    return following._replace(producer_epoch=transaction.producer_epoch + 1, last_epoch=last_epoch)
+
+
+def _may_go_on(transaction: Transaction, expected: Expected) -> bool:
+    """Whether the id is the current one, or the one before whose last answer got lost."""
+    if expected.producer_id == transaction.producer_id:
+        return True
+    is_previous = expected.producer_id == transaction.previous_producer_id
+    return is_previous and expected.producer_epoch >= MAX_EPOCH - 1
