@@ -13,15 +13,13 @@ import os
 from typing import TYPE_CHECKING
 
 from broker.internal_topics import preset_for
-from protocol.coordinator.errors import (
-    CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
-    NotCoordinator,
-)
 from protocol.coordinator.java_hash import partition_for
 from protocol.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
     KafkaError,
     KafkaStorageError,
+    NotCoordinator,
     NotLeaderOrFollower,
     TopicAlreadyExists,
     UnknownServerError,

@@ -1,4 +1,4 @@
-"""Errors that only coordinators answer: a class is a Kafka error code, as in `protocol.errors`."""
+"""Errors that only groups answer: a class is a Kafka error code, as in `protocol.errors`."""
 # ruff: noqa: N818  # Kafka's names, without "Exception", are what operators search for
 
 from kio.schema.errors import ErrorCode
@@ -10,24 +10,6 @@ class OffsetMetadataTooLarge(KafkaError):
     """The metadata of a committed offset is longer than offset.metadata.max.bytes."""
 
     code = ErrorCode.offset_metadata_too_large
-
-
-class CoordinatorLoadInProgress(KafkaError):
-    """The coordinator is reading its topic; ask again in a moment."""
-
-    code = ErrorCode.coordinator_load_in_progress
-
-
-class CoordinatorNotAvailable(KafkaError):
-    """The coordinator can not be used now; ask again in a moment."""
-
-    code = ErrorCode.coordinator_not_available
-
-
-class NotCoordinator(KafkaError):
-    """The coordinator can not keep its state; its log directory has failed."""
-
-    code = ErrorCode.not_coordinator
 
 
 class IllegalGeneration(KafkaError):
@@ -64,24 +46,6 @@ class RebalanceInProgress(KafkaError):
     """The group is rebalancing; join again."""
 
     code = ErrorCode.rebalance_in_progress
-
-
-class InvalidTransactionTimeout(KafkaError):
-    """The transaction timeout is outside of what the broker allows."""
-
-    code = ErrorCode.invalid_transaction_timeout
-
-
-class ConcurrentTransactions(KafkaError):
-    """The transaction is being ended; ask again in a moment."""
-
-    code = ErrorCode.concurrent_transactions
-
-
-class OperationNotAttempted(KafkaError):
-    """Nothing was done for this partition, since another one of the request was refused."""
-
-    code = ErrorCode.operation_not_attempted
 
 
 class NonEmptyGroup(KafkaError):
@@ -126,18 +90,6 @@ class UnstableOffsetCommit(KafkaError):
     code = ErrorCode.unstable_offset_commit
 
 
-class ProducerFenced(KafkaError):
-    """A newer producer uses the same transactional id."""
-
-    code = ErrorCode.producer_fenced
-
-
-class TransactionalIdNotFound(KafkaError):
-    """There is no such transactional id."""
-
-    code = ErrorCode.transactional_id_not_found
-
-
 class FencedMemberEpoch(KafkaError):
     """The epoch of the member is not the one it has in the group; it has to join again."""
 
@@ -160,15 +112,3 @@ class StaleMemberEpoch(KafkaError):
     """The epoch of the member is not current; ask again after the next heartbeat."""
 
     code = ErrorCode.stale_member_epoch
-
-
-class InvalidRegularExpression(KafkaError):
-    """The regular expression is not one of RE2."""
-
-    code = ErrorCode.invalid_regular_expression
-
-
-class TransactionAbortable(KafkaError):
-    """The transaction can not go on; abort it."""
-
-    code = ErrorCode.transaction_abortable
