@@ -38,11 +38,11 @@ def preset_for(name: str, server: ServerConfig) -> Preset:
             )
         case "__transaction_state":
             return Preset(
-                partitions=50,
+                partitions=server.transaction_state_log_num_partitions,
                 overrides={
                     "cleanup.policy": "compact",
                     "compression.type": "uncompressed",
-                    "segment.bytes": _SEGMENT_BYTES,
+                    "segment.bytes": str(server.transaction_state_log_segment_bytes),
                 },
             )
         case "__share_group_state":

@@ -1,12 +1,13 @@
-"""The settings of the coordinators (Kafka: GroupCoordinatorConfig, TransactionLogConfig)."""
+"""The settings of the group coordinator (Kafka: GroupCoordinatorConfig)."""
 
 from dataclasses import dataclass
 
 from config.keys import Kind, at_least, key
+from config.transactions import TransactionConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorConfig:
+class CoordinatorConfig(TransactionConfig):
     """What groups, committed offsets and transactions obey; a part of `config.server`."""
 
     group_min_session_timeout_ms: int = key(
