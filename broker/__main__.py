@@ -66,6 +66,14 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_cleaner_commands(commands)
 
+    pins = commands.add_parser(
+        "pins", help="show who pins segment files, and what only pins keep on the disk"
+    )
+    _add_settings(pins)
+    pins.add_argument("--json", action="store_true", help="print codes and numbers")
+    pins.add_argument("--release", metavar="ID", help="end a pin whose reader is gone")
+    pins.set_defaults(run=_pins)
+
     dump = commands.add_parser("dump-log", help="print segment, index and checkpoint files")
     dump.add_argument("arguments", nargs=argparse.REMAINDER, metavar="…", help="see dump-log -h")
     dump.set_defaults(run=_dump_log)
@@ -233,6 +241,15 @@ def _verify(options: argparse.Namespace) -> int:
     from broker.verify_command import run_verify
 
     return run_verify(layers, options.name)
+
+
+def _pins(options: argparse.Namespace) -> int:
+    layers = _load(options)
+    if layers is None:
+        return 2
+    from broker.pins_command import run_pins
+
+    return run_pins(layers, options.release, as_json=options.json)
 
 
 def _dump_log(options: argparse.Namespace) -> int:

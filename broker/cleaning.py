@@ -107,6 +107,10 @@ class Cleaning:
         if self.manager.failure(topic_partition) is not None:
             self._io.run(self._take_back, topic_partition)
 
+    def first_dirty_offset(self, log: Log) -> int:
+        """Return where the cleaner has come to in a log, as its checkpoint says; 0 if nowhere."""
+        return self.manager.snapshot(log).checkpoint or 0
+
     def request(self, topic_partition: TopicPartition, *, is_forced: bool) -> None:
         """Have a partition cleaned next. Blocks: io thread."""
         self.manager.request(topic_partition, is_forced=is_forced)

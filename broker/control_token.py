@@ -6,15 +6,18 @@ could read or have written is replaced, since its token is no secret any more.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import stat
 from typing import TYPE_CHECKING
 
+from storage import files
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-TOKEN_FILE = ".siltstone-control-token"  # noqa: S105 - where it is, not what it is
+TOKEN_FILE = files.CONTROL_TOKEN
 _TOKEN_BYTES = 32
 _MOST_FILE_BYTES = 256
 
@@ -44,6 +47,13 @@ def read_token(directory: Path) -> str:
         OSError: there is none, or it belongs to another user.
     """
     return (directory / TOKEN_FILE).read_text(encoding="ascii").strip()
+
+
+def note_address(directory: Path, host: str, port: int) -> None:
+    """Note where the control channel is, for whoever knows the log directory only. Blocks."""
+    shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    with contextlib.suppress(OSError):  # a help for those who read the folder, and no more
+        files.replace_file(directory / files.CONTROL_ADDRESS, f"{shown}\n".encode(), durable=False)
 
 
 def _read_trusted(path: Path) -> str | None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from broker.cleaning import Cleaning
+    from broker.pins import PinRoom
     from broker.request_stats import Histogram, RequestStats
     from broker.topics import TopicRegistry
 
@@ -61,3 +62,4 @@ class MetricSources:
     dead_threads: Callable[[], Sequence[str]]
     ready: Callable[[], bool]
     cleaning: Cleaning | None = None
+    pins: PinRoom | None = None

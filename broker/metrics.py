@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from broker import process_stats
 from broker.metric import PAUSE, Metric, Summary, single
 from broker.metrics_cleaner import CLEANER_METRICS
+from broker.metrics_pins import PIN_METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -242,5 +243,6 @@ METRICS = (
            "When the broker started, in seconds since the epoch.",
            "the clock at start", single(lambda sources: sources.started)),
     *CLEANER_METRICS,
+    *PIN_METRICS,
 )
 # fmt: on

@@ -22,7 +22,8 @@ from broker.cleaning import Cleaning
 from broker.context import Identity, Rooms
 from broker.control import ControlChannel, Status
 from broker.control_cleaner import CleanerPages
-from broker.control_token import ensure_token
+from broker.control_pins import PinPages
+from broker.control_token import ensure_token, note_address
 from broker.dispatch import Dispatcher
 from broker.explaining import Explainer
 from broker.exposition import Scrapes
@@ -33,6 +34,7 @@ from broker.http import HttpServer, Route
 from broker.io import IoThreads
 from broker.listener import Listener
 from broker.metric_sources import FlushCounts, ListenerCounts, MetricSources, SessionCounts
+from broker.pins import PinRoom
 from broker.probe import Probe
 from broker.producer_ids import ProducerIds
 from broker.readiness import Readiness
@@ -96,6 +98,9 @@ class Broker:
         self._loop_watch = LoopWatch(clock)
         self._cleaning = Cleaning(self._logs, self._settings, self._io, clock)
         self._topics.cleaning = self._cleaning
+        self._pins = PinRoom(
+            lambda: self._settings.server, clock, self._cleaning.first_dirty_offset
+        )
         self._housekeeping = Housekeeping(
             self._logs, lambda: self._settings.server, clock, self._cleaning.is_busy
         )
@@ -150,6 +155,7 @@ class Broker:
         await self._cleaning.start()
         self._spawn(self._loop_watch.run(), "event loop watch", stop)
         self._spawn(self._housekeeping.run(), "housekeeping", stop)
+        self._spawn(self._pins.run(), "pins", stop)
         self._spawn(self._close_idle(), "idle connections", stop)
         self._spawn(self._preload(), "preload", stop)
 
@@ -174,6 +180,7 @@ class Broker:
             await self._writer.close()
         if self._http is not None:
             await self._http.close()
+        await self._pins.close()
         cleaner_ended = await self._cleaning.stop()
         clean = await self._close_logs(deadline) and cleaner_ended
         self._io.close()
@@ -210,6 +217,7 @@ class Broker:
         control = ControlChannel(token, self._io, self._status, self._logs.all_logs)
         explainer = Explainer(self._cleaning, self._topics, self._settings, self._clock)
         cleaner_pages = CleanerPages(self._cleaning, explainer, self._io, self._clock)
+        pin_pages = PinPages(self._pins, self._topics, self._io, lambda: self._logs.cluster_id)
         self._http = HttpServer(
             [
                 Route("GET", "/metrics", Scrapes(sources, self._clock).answer),
@@ -217,6 +225,7 @@ class Broker:
                 Route("GET", "/readyz", self._readiness.answer),
                 *control.routes(),
                 *cleaner_pages.routes(control.guarded),
+                *pin_pages.routes(control.guarded),
             ]
         )
         try:
@@ -226,6 +235,7 @@ class Broker:
                 f"cannot listen on http.listener {host}:{port}: {error.strerror or error}; stop "
                 "what uses the address or choose another in http.listener"
             ) from error
+        note_address(self._directories[0], *addresses[0])
         for bound_host, bound_port in addresses:
             log.info("listening listener=http address=%s:%d", bound_host, bound_port)
 
@@ -337,6 +347,7 @@ class Broker:
             dead_threads=self._find_dead_threads,
             ready=lambda: self._readiness.is_ready,
             cleaning=self._cleaning,
+            pins=self._pins,
         )
 
     def _count_connections(self) -> Iterator[ListenerCounts]:

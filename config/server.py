@@ -60,6 +60,28 @@ class ServerConfig(CoordinatorConfig):
         check=at_least(0),
         ours=True,
     )
+    pins_max_count: int = key(
+        64,
+        "How many pins there may be at once: moments at which somebody reads the segment files. "
+        "One more is refused.",
+        check=at_least(0),
+        ours=True,
+    )
+    pins_max_bytes: int = key(
+        10 << 30,
+        "How many bytes of log may stay on the disk for the sake of pins alone, when retention and "
+        "the cleaner have let go of them. Above it no pin is given, and the oldest are ended.",
+        kind=Kind.LONG,
+        check=at_least(0),
+        ours=True,
+    )
+    pins_max_lease_ms: int = key(
+        600_000,
+        "The longest lease of a pin: it ends unless it is renewed within that time.",
+        kind=Kind.LONG,
+        check=at_least(1000),
+        ours=True,
+    )
     log_dirs: tuple[str, ...] = key(
         ("siltstone-data",),
         "The data folders. A new partition goes to the one that has the fewest.",

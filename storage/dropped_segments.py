@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from storage import files
 from storage.log_directory import LogDirectory
+from storage.name_gate import NameGate
 from storage.segment import LogSegment
 
 if TYPE_CHECKING:
@@ -30,12 +31,14 @@ class DroppedSegments:
         snapshots: Sequence[Path],
         directory: LogDirectory,
         services: "LogServices",
+        names: NameGate,
         is_abandoned: Callable[[], bool],
     ) -> None:
         self._segments = segments
         self._snapshots = snapshots
         self._directory = directory
         self._deletions = services.deletions
+        self._names = names
         self._is_abandoned = is_abandoned
 
     def rename(self, delay_ms: int) -> None:
@@ -48,10 +51,11 @@ class DroppedSegments:
             return
         self._deletions.schedule(delay_ms, self.unlink)
         try:
-            for segment in self._segments:
-                segment.change_suffix(files.DELETED)
-            for path in self._snapshots:
-                files.mark_deleted(path)
+            with self._names.changing():
+                for segment in self._segments:
+                    segment.change_suffix(files.DELETED)
+                for path in self._snapshots:
+                    files.mark_deleted(path)
         except OSError as error:
             raise self._directory.fail(error) from error
 
@@ -64,11 +68,12 @@ class DroppedSegments:
         if self._is_abandoned():
             return
         try:
-            for segment in self._segments:
-                segment.unlink()
-            for path in self._snapshots:
-                files.unlink(path)
-                files.unlink(files.deleted_name(path))
+            with self._names.changing():
+                for segment in self._segments:
+                    segment.unlink()
+                for path in self._snapshots:
+                    files.unlink(path)
+                    files.unlink(files.deleted_name(path))
         except OSError as error:
             refusal = self._directory.fail(error)
             if self._directory.failure is None:

@@ -38,6 +38,9 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
 FSYNC_FAILED = ".siltstone-fsync-failed"
 ROOM = ".siltstone-room"
+PINS = ".pins"
+CONTROL_TOKEN = ".siltstone-control-token"  # noqa: S105  # where it is, not what it is
+CONTROL_ADDRESS = ".siltstone-control-address"
 
 _FILE_MODE = 0o644
 _FALLOCATE_KEEP_SIZE = 1
@@ -95,7 +98,7 @@ def find_size(path: str) -> int | None:
         return None
 
 
-def find_identity(path: Path) -> tuple[int, int]:
+def find_identity(path: Path | str) -> tuple[int, int]:
     """Return device and inode of a file or folder."""
     found = os.stat(path)  # noqa: PTH116  # as above
     return found.st_dev, found.st_ino
@@ -173,6 +176,11 @@ def fsync_directory(path: Path) -> None:
 def rename(old: Path, new: Path) -> None:
     """Rename a file or folder, replacing a file of that name; the caller fsyncs the directory."""
     os.rename(old, new)  # noqa: PTH104  # all changes of the disk go through os
+
+
+def link(old: str, new: str) -> None:
+    """Give a file a second name, for as long as a pin lasts: nothing is made durable."""
+    os.link(old, new)  # all changes of the disk go through os
 
 
 def unlink(path: Path) -> None:

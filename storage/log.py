@@ -319,6 +319,7 @@ class Log(ReplaceableLog):
             [path for path in snapshots if path is not None],
             self.directory,
             self._services,
+            self.names,
             lambda: self._abandoned,
         )
         rename = partial(dropped.rename, self.config.file_delete_delay_ms)

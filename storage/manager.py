@@ -17,7 +17,7 @@ from config.server import ServerConfig
 from config.topic import TopicConfig
 from protocol.errors import KafkaStorageError
 from protocol.names import random_id
-from storage import clean_shutdown, files, loading, log_checkpoints
+from storage import clean_shutdown, files, loading, log_checkpoints, pins
 from storage.background import Background
 from storage.clock import Clock
 from storage.deletion import DelayedDeletions
@@ -76,6 +76,8 @@ class LogManager:
         self.directories, self.cluster_id = open_directories(
             self._paths, self._server.node_id, self._clock.now_ms()
         )
+        for directory in self.directories:
+            _sweep_pins(directory)
         self.background.start()
 
     def load(self) -> None:
@@ -195,7 +197,8 @@ class LogManager:
         self.background.drain()  # nothing that was begun may meet a new folder of this name
         self._placement.add(log.directory, -1)
         try:
-            files.rename(old, new)
+            with log.names.changing():  # a pin may be linking the files under their old names
+                files.rename(old, new)
             files.fsync_directory(old.parent)
         except OSError as error:
             raise log.directory.fail(error) from error
@@ -314,3 +317,20 @@ class LogManager:
             recovery_point=recovery_point or 0,
             log_start_offset=log_start_offset,
         )
+
+
+def _sweep_pins(directory: LogDirectory) -> None:
+    """Delete what a killed broker left of its pins; a disk that refuses is no reason to stop."""
+    try:
+        count = pins.sweep(directory.path)
+    except OSError as error:
+        _logger.warning(
+            "pins of an earlier run are left: delete the folder folder=%s error=%s",
+            directory.path / files.PINS,
+            error,
+        )
+    else:
+        if count:
+            _logger.info(
+                "pins of an earlier run swept directory=%s count=%d", directory.path, count
+            )

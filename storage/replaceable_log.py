@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaError
 from storage.dropped_segments import DroppedSegments
+from storage.frozen_log import FrozenLog
 from storage.log_reader import LogReader
 from storage.log_view import base_offset_of
+from storage.name_gate import NameGate
 from storage.readable_log import ReadableLog
 from storage.segment import LogSegment
 from storage.segment_swap import SegmentSwap
@@ -34,6 +36,7 @@ class ReplaceableLog(ReadableLog):
         "_swap",
         "config",
         "lock",
+        "names",
         "path",
         "size",
     )
@@ -44,6 +47,7 @@ class ReplaceableLog(ReadableLog):
         self.path = loaded.folder.path  # changes when the folder is renamed for deletion
         self.config = loaded.folder.config  # loop only; a new value replaces it
         self.lock = threading.Lock()
+        self.names = NameGate()
         self._flush_lock = threading.Lock()  # held across fsync; the loop never takes it
         self._abandoned = False  # the folder goes; background work stops
         self._swap: SegmentSwap | None = None  # owned by who cleans
@@ -92,7 +96,7 @@ class ReplaceableLog(ReadableLog):
         swap = self._swap
         if swap is None:
             return
-        with self._flush_lock:
+        with self._flush_lock, self.names.changing():
             if swap.is_published:
                 swap.end()
             else:
@@ -100,7 +104,12 @@ class ReplaceableLog(ReadableLog):
         self._swap = None
         if swap.is_published:
             gone = DroppedSegments(
-                swap.old, swap.snapshots, self.directory, self._services, lambda: self._abandoned
+                swap.old,
+                swap.snapshots,
+                self.directory,
+                self._services,
+                self.names,
+                lambda: self._abandoned,
             )
             self._services.deletions.schedule(self.config.file_delete_delay_ms, gone.unlink)
 
@@ -129,6 +138,35 @@ class ReplaceableLog(ReadableLog):
                     if snapshot is not None:
                         swap.snapshots.append(snapshot)
             swap.is_published = True
+
+    def freeze(self, first_dirty_offset: int = 0) -> FrozenLog:
+        """Return the log as it is, and keep the names of its files until `names` is released.
+
+        For the event loop: memory only. The cleaner's first dirty offset is noted with the rest.
+
+        Raises:
+            NotLeaderOrFollower: The log is closed.
+        """
+        with self.lock:
+            if self._closed:
+                raise self._absence()
+            self.names.hold()
+            end_offset, segments, end_position = self._view
+            return FrozenLog(
+                topic_partition=self.topic_partition,
+                topic_id=self.topic_id,
+                path=self.path,
+                directory=self.directory.path,
+                segments=segments,
+                sizes=(*(segment.size for segment in segments[:-1]), end_position),
+                log_start_offset=self.log_start_offset,
+                log_end_offset=end_offset,
+                last_stable_offset=self.last_stable_offset,
+                first_dirty_offset=first_dirty_offset,
+                is_compacted=self.config.is_compacted,
+                delete_retention_ms=self.config.delete_retention_ms,
+                names=self.names,
+            )
 
     def _refusal(self) -> KafkaError:
         return self._absence() if self._closed else self.directory.refuse()

@@ -110,6 +110,30 @@ class SegmentFiles:
             for suffix in {self.suffix, self._moving_to}:
                 files.unlink(Path(self._path_text(kind, suffix)))
 
+    def link(self, folder: Path, target: Path) -> tuple[str, ...]:
+        """Link the files that exist into another folder, and return their kinds. Blocks.
+
+        There they get their final names. ``folder`` is where they are now; nobody may rename
+        them meanwhile.
+
+        Raises:
+            FileNotFoundError: There is no ``.log``.
+        """
+        kinds = []
+        for kind in files.SEGMENT_KINDS:
+            name = files.segment_file_name(self.base_offset, kind)
+            for suffix in dict.fromkeys((self.suffix, self._moving_to)):
+                try:
+                    files.link(f"{folder}/{name}{suffix}", f"{target}/{name}")
+                    kinds.append(kind)
+                    break
+                except FileNotFoundError:
+                    continue
+            else:
+                if kind == files.LOG:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        return tuple(kinds)
+
     def check_present(self) -> None:
         """Notice that somebody took the files away while we have them open.
 
