@@ -1,0 +1,81 @@
+"""What small produces wait for while the cleaner runs without pause, and while it does not."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from bench.brokers import port_of
+from bench.cases import PARTITIONS, make_topic
+from bench.clean import homes
+from bench.clean.passes import beginnings, clean_offset
+from bench.frames import batch_of, produce_frames
+from tests.support.daemon import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bench.brokers import Broker
+    from bench.cases import Result
+    from bench.clean.homes import Contender
+    from bench.clean.sets import DataSet
+    from bench.load import Load
+
+RATE: Final = 2000
+SECONDS: Final = 8.0
+COPIES: Final = 16
+"""Partitions with the set in each, so that the cleaner does not run out of work."""
+
+IDLE: Final = "2,000 produces/s, idle"
+BUSY: Final = "2,000 produces/s, cleaning A"
+
+_SMALL_TOPIC = "small"
+_WARM_OURS = 2.0
+_WARM_PEER = 20.0
+_LIMIT_SECONDS = 30
+
+
+def measure_interference(
+    load: Load, contender: Contender, data_set: DataSet
+) -> Iterator[tuple[str, Result]]:
+    """Yield the idle case and the busy one, of one life of a broker."""
+    with homes.opened(contender, data_set, COPIES) as broker:
+        make_topic(load, broker, _SMALL_TOPIC)
+        warm = _WARM_OURS if contender.is_ours else _WARM_PEER
+        yield IDLE, _produce(load, broker, warm)
+        homes.compact(broker)
+        _wait_for_beginning(broker)
+        busy = _produce(load, broker, 0.0)
+        cleaned = sum(clean_offset(broker, number) > 0 for number in range(COPIES))
+        if cleaned == COPIES:
+            raise RuntimeError("the cleaner ended before the load did: it needs more copies")
+        yield BUSY, {**busy, "logs cleaned": cleaned}
+
+
+def _wait_for_beginning(broker: Broker) -> None:
+    for _ in until(_LIMIT_SECONDS):
+        if any(beginnings(broker)):
+            return
+    raise TimeoutError("the cleaner does not begin")
+
+
+def _produce(load: Load, broker: Broker, warmup: float) -> Result:
+    batch = batch_of(0, 100, int(time.time() * 1000))
+    got = load.run(
+        "produce",
+        produce_frames(_SMALL_TOPIC, range(PARTITIONS), batch, 1),
+        port=port_of(broker),
+        pid=broker.daemon.pid,
+        connections=8,
+        rate=RATE,
+        warmup=warmup,
+        seconds=SECONDS,
+    )
+    return {
+        "p50 us": got["p50_us"],
+        "p99 us": got["p99_us"],
+        "p99.9 us": got["p999_us"],
+        "max us": got["max_us"],
+        "requests/s": got["rps"],
+        "broker cores": got["broker_cpu_seconds"] / got["seconds"],
+    }

@@ -1,0 +1,170 @@
+"""Lines of JSON about what was measured, and the tables that are made of them.
+
+A line is one quantity of one contender in one case: median, least and most of its rounds.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from bench.clean.asking import DRY_RUN, EXPLAIN
+from bench.clean.homes import KAFKA, SILTSTONE, SMALL_KAFKA
+from bench.clean.interference import BUSY, IDLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from bench.cases import Result
+
+Line: TypeAlias = dict[str, Any]
+
+FLOOR: Final = "two reads"
+CONTENDERS: Final = (SILTSTONE.name, KAFKA.name, SMALL_KAFKA.name)
+_PEERS: Final = (KAFKA.name, SMALL_KAFKA.name)
+_SHOWN: Final = ("MB/s", "records/s", "CPU s/GB", "CPU us/record", "peak MiB", "written/read")
+_KEPT: Final = ("read GB", "written GB", "left MB", "left records", "passes")
+_RISING: Final = {"MB/s", "records/s", "requests/s"}
+
+
+class Expected(NamedTuple):
+    """What is expected of us: a number, as a share of the better Kafka unless it is a limit."""
+
+    number: float
+    is_ratio: bool = True
+
+
+EXPECTED: Final = {
+    ("A", "MB/s"): Expected(5),
+    ("A", "CPU us/record"): Expected(0.17),
+    ("A", "peak MiB"): Expected(230, is_ratio=False),
+    ("A-lz4", "records/s"): Expected(2),
+    ("A-zstd", "records/s"): Expected(1.5),
+    ("B", "MB/s"): Expected(2),
+    ("B", "CPU s/GB"): Expected(0.3),
+    ("A", "read GB"): Expected(1),
+    ("A", "written GB"): Expected(1),
+    (BUSY, "p99 us"): Expected(0.15),
+    (BUSY, "p99.9 us"): Expected(0.15),
+    (EXPLAIN, "seconds"): Expected(1, is_ratio=False),
+}
+
+
+def lines_of(samples: dict[str, dict[str, list[Result]]], about: dict[str, object]) -> list[Line]:
+    """Return a line for each quantity of each contender in each case."""
+    return [
+        {
+            "case": case,
+            "broker": name,
+            "quantity": quantity,
+            "n": len(results),
+            "median": statistics.median(result[quantity] for result in results),
+            "least": min(result[quantity] for result in results),
+            "most": max(result[quantity] for result in results),
+            **about,
+        }
+        for case, found in samples.items()
+        for name, results in found.items()
+        for quantity in (results[0] if results else ())
+    ]
+
+
+def merge(path: Path, lines: Sequence[Line]) -> list[Line]:
+    """Put lines into a file, in the place of those of the same cases and contenders."""
+    new = {(line["case"], line["broker"]) for line in lines}
+    kept = [line for line in read(path) if (line["case"], line["broker"]) not in new]
+    merged = [*kept, *lines]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in merged), encoding="utf-8")
+    return merged
+
+
+def read(path: Path) -> list[Line]:
+    """Return the lines of a file, none if there is no such file."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+class Table:
+    """What is known of all cases, to be printed as Markdown."""
+
+    def __init__(self, lines: Iterable[Line]) -> None:
+        self._lines = {(line["case"], line["broker"], line["quantity"]): line for line in lines}
+
+    def median(self, case: str, broker: str, quantity: str) -> float | None:
+        """Return a median, None if it was not measured."""
+        line = self._lines.get((case, broker, quantity))
+        return None if line is None else float(line["median"])
+
+    def ratio(self, case: str, quantity: str) -> float | None:
+        """Return ours as a share of the better of Kafka's."""
+        ours = self.median(case, SILTSTONE.name, quantity)
+        theirs = [
+            found for name in _PEERS if (found := self.median(case, name, quantity)) is not None
+        ]
+        if ours is None or not theirs:
+            return None
+        better = max(theirs) if quantity in _RISING else min(theirs)
+        return ours / better if better else None
+
+    def text(self) -> str:
+        """Return the table."""
+        heads = ["case", "quantity", *CONTENDERS, FLOOR, "ratio", "expected"]
+        rows = [heads, *self._rows()]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+        texts = []
+        for number, row in enumerate(rows):
+            cells = [
+                cell.ljust(width) if column < 2 else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            texts.append(f"| {' | '.join(cells)} |")
+            if not number:
+                texts.append("|" + "|".join("-" * (width + 2) for width in widths) + "|")
+        return "\n".join(texts)
+
+    def _rows(self) -> Iterable[list[str]]:
+        for case, quantity in dict.fromkeys((case, each) for case, _, each in self._lines):
+            is_set = case not in {IDLE, BUSY, EXPLAIN, DRY_RUN}
+            if is_set and quantity not in {*_SHOWN, *_KEPT}:
+                continue
+            ratio = self.ratio(case, quantity)
+            yield [
+                case,
+                quantity,
+                *(self._cell(case, name, quantity) for name in (*CONTENDERS, FLOOR)),
+                "" if ratio is None else f"{ratio:.2f}",
+                self._expectation(case, quantity),
+            ]
+
+    def _cell(self, case: str, broker: str, quantity: str) -> str:
+        line = self._lines.get((case, broker, quantity))
+        if line is None:
+            return ""
+        median, least, most = (number(line[each]) for each in ("median", "least", "most"))
+        return median if least == most else f"{median} ({least}-{most})"
+
+    def _expectation(self, case: str, quantity: str) -> str:
+        expected = EXPECTED.get((case, quantity))
+        if expected is None:
+            return ""
+        sign = "≥" if quantity in _RISING else "≤"
+        found = (
+            self.ratio(case, quantity)
+            if expected.is_ratio
+            else self.median(case, SILTSTONE.name, quantity)
+        )
+        if found is None:
+            return f"{sign} {expected.number:g}"
+        is_met = found >= expected.number if quantity in _RISING else found <= expected.number
+        return f"{sign} {expected.number:g} {'met' if is_met else 'MISSED'}"
+
+
+def number(value: float) -> str:
+    """Return a figure with three digits that count."""
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
