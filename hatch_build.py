@@ -22,6 +22,7 @@ except ModuleNotFoundError:  # run as a script in an environment that only has C
 ROOT = Path(__file__).parent
 KERNELS = (
     "protocol/_produce_kernels.py",
+    "protocol/records/_column_kernels.py",
     "protocol/records/_kernels.py",
     "protocol/records/_segment_kernels.py",
     "cleaner/_emit_kernels.py",
@@ -33,7 +34,10 @@ DEPENDS = (
     "cleaner/_native_map.pxd",
     "cleaner/_native_map.h",
     "protocol/_produce_kernels.pxd",
+    "protocol/records/_column_kernels.pxd",
     "protocol/records/_kernels.pxd",
+    "protocol/records/_native_columns.pxd",
+    "protocol/records/_native_columns.h",
     "protocol/records/_segment_kernels.pxd",
     "protocol/records/_native.pxd",
     "protocol/records/_native.h",
