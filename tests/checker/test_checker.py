@@ -73,7 +73,7 @@ def test_a_log_that_is_not_read_to_its_end_proves_nothing(*, committed: bool) ->
 
     faults = check(history[:start] + history[start + length :])
 
-    assert {fault.kind for fault in faults} == {Kind.UNPROVEN}
+    assert Kind.UNPROVEN in {fault.kind for fault in faults}
 
 
 def test_an_offset_that_is_not_shown_at_the_end_proves_nothing() -> None:
