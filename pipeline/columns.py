@@ -1,0 +1,53 @@
+"""The columns of the table that a topic is: names and types as in Spark's own Kafka source.
+
+Beyond those there are columns that only the files know, on request: ``segment``, ``position``,
+``batchOffset``, ``producerId``, ``isTombstone``, and ``timestampMs``, the time as it is stored.
+"""
+
+from typing import Final
+
+import pyarrow as pa
+
+from pipeline.errors import BadOption
+
+HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+
+TYPES: Final[dict[str, pa.DataType]] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    "headers": pa.list_(HEADER),
+    "segment": pa.int64(),
+    "position": pa.int64(),
+    "batchOffset": pa.int64(),
+    "producerId": pa.int64(),
+    "isTombstone": pa.bool_(),
+    "timestampMs": pa.int64(),
+}
+STANDARD: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+WALKED: Final = {"key", "value", "timestamp", "timestampMs", "headers", "isTombstone"}
+"""What only the records themselves tell; the rest comes from batch headers where they agree."""
+
+
+def check_names(names: tuple[str, ...]) -> None:
+    """Refuse columns that there are none of.
+
+    Raises:
+        BadOption: with all of them named.
+    """
+    unknown = [name for name in names if name not in TYPES]
+    if unknown:
+        raise BadOption(
+            f"there is no column {', '.join(unknown)} in a topic; there are {', '.join(TYPES)}"
+        )
+    if len(set(names)) < len(names):
+        raise BadOption(f"a column is named twice in {', '.join(names)}")
+
+
+def arrow_schema(names: tuple[str, ...]) -> pa.Schema:
+    """Return the Arrow schema of columns in this order."""
+    return pa.schema([pa.field(name, TYPES[name]) for name in names])
