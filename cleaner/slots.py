@@ -62,7 +62,7 @@ MODE: Final = 7
 RETAIN_EMPTY: Final = 8
 """If nothing stays, its header does (the last of a producer, the last of the round)."""
 LAST_OF_GROUP: Final = 16
-"""Likewise, if otherwise the new segment would end below the last of the old ones."""
+"""Its offsets do, if otherwise the new segment would end below the last of the old ones."""
 
 # What became of it, for a batch that was opened.
 NOTHING: Final = 0

@@ -134,16 +134,14 @@ def written(
     }
     flags = header.attributes & ~CODEC & ~DELETE_HORIZON
     if not verdict.keeps_records:
-        if not verdict.is_written and not keeps_end:
-            return b""
-        empty = build_batch(
-            [],
-            base_offset=header.base_offset,
-            flags=flags,
-            max_timestamp=header.max_timestamp,
-            **same,
-        )
-        return bytes(empty)
+        if verdict.is_written:
+            stamp = header.max_timestamp
+            return bytes(
+                build_batch(
+                    [], base_offset=header.base_offset, flags=flags, max_timestamp=stamp, **same
+                )
+            )
+        return placeholder(header) if keeps_end else b""
     kept = [
         record for record, fate in zip(records, verdict.fates, strict=True) if fate is Fate.KEPT
     ]
@@ -162,3 +160,16 @@ def written(
         **same,
     )
     return bytes(rebuilt)
+
+
+def placeholder(header: BatchHeader) -> bytes:
+    """Return what says the offsets of a batch that is gone, and nothing else of it."""
+    return bytes(
+        build_batch(
+            [],
+            base_offset=header.base_offset,
+            leader_epoch=header.leader_epoch,
+            last_offset_delta=header.last_offset_delta,
+            max_timestamp=-1,
+        )
+    )
