@@ -7,6 +7,8 @@
 #   make demo         a git history, compacted before your eyes: make demo REPO=~/project
 #   make crash        a longer crash campaign: make crash KILLS=2000 SEED=7
 #   make fuzz         a million malformed frames: make fuzz FRAMES=1000000 SEED=7
+#   make model        random lives of a compacted topic: make model SEQUENCES=5000 SEED=7
+#   make differential Apache Kafka's cleaner beside ours: make differential FOLDERS=100 SEED=7
 #   make docs         write the generated documents and the sample server.yaml
 #   make image-check  build the container image without an engine and run it
 #   make jars         Apache Kafka's jars from Maven, for the tests that need them
@@ -33,7 +35,7 @@ ifeq ($(CI),true)
 export KERNELS ?= require
 endif
 
-.PHONY: help run setup test check bench demo crash fuzz docs image-check jars lock clean
+.PHONY: help run setup test check bench demo crash fuzz model differential docs image-check jars lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -80,6 +82,14 @@ crash: setup
 FRAMES ?= 1000000
 fuzz: setup
 	@FUZZ_FRAMES=$(FRAMES) FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/fuzz $(ARGS)
+
+SEQUENCES ?= 5000
+model: setup
+	@MODEL_SEQUENCES=$(SEQUENCES) MODEL_SEED=$(SEED) $(BIN)/python -m pytest -s tests/cleaner/test_model.py $(ARGS)
+
+FOLDERS ?= 100
+differential: setup
+	@DIFFERENTIAL_FOLDERS=$(FOLDERS) DIFFERENTIAL_SEED=$(SEED) $(BIN)/python -m pytest -s tests/interop/test_cleaner_differential.py $(ARGS)
 
 docs: setup
 	@$(BIN)/python -m config.documents

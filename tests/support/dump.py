@@ -13,6 +13,12 @@ COMPLAINT = re.compile(
 )
 # Printed for every file that does not begin at offset 0, Kafka's own included.
 HARMLESS = re.compile(r"^\s*-1 is followed by \d+|^Non-consecutive offsets in ")
+# Of a batch without records, which a cleaner leaves; Kafka's own likewise.
+EMPTY_BATCHES = re.compile(
+    r"^Found timestamp mismatch in .*\n"
+    r"(?:\s+Index timestamp: -?\d+, log timestamp: -1\n)+(?!\s+Index timestamp)",
+    re.MULTILINE,
+)
 PAIR = re.compile(r"^\s*(-?\d+) is followed by (\d+)$")
 
 FILES_AT_ONCE = 400
@@ -43,9 +49,22 @@ def batched(files: list[str]) -> list[list[str]]:
 
 def complaints(tools: KafkaTools, folders: list[Path]) -> list[str]:
     """Return every line that speaks of a fault, over deep iteration and the index check."""
+    return _complaints_in(_dump_thoroughly(tools, folders))
+
+
+def complaints_about_cleaned(tools: KafkaTools, folders: list[Path]) -> list[str]:
+    """Return the complaints but those of gaps and of batches without records: a cleaner's work."""
+    said = EMPTY_BATCHES.sub("", _dump_thoroughly(tools, folders))
+    return [line for line in _complaints_in(said) if not PAIR.match(line)]
+
+
+def _dump_thoroughly(tools: KafkaTools, folders: list[Path]) -> str:
     indexes = (".index", ".timeindex")
     said = dump(tools, folders, "--deep-iteration")
-    said += dump(tools, folders, "--index-sanity-check", suffixes=indexes)
+    return said + dump(tools, folders, "--index-sanity-check", suffixes=indexes)
+
+
+def _complaints_in(said: str) -> list[str]:
     found = []
     for line in said.splitlines():
         pair = PAIR.match(line)

@@ -57,15 +57,23 @@ class RandomLog:
         self.roll()
 
     def roll(self) -> None:
-        """Begin a segment."""
-        self.offset += self.chance.choice([0, 0, 0, 3])
+        """Begin a segment, perhaps some offsets further."""
+        self.begin_segment(self.offset + self.chance.choice([0, 0, 0, 3]))
+
+    def begin_segment(self, offset: int) -> None:
+        """Begin a segment at an offset; one that begins there already is enough."""
+        self.offset = offset
         if not self.segments or self.offset > self.segments[-1].base_offset:
             self.segments.append(LogSegment.create(self.path, self.offset, self.config, now_ms=NOW))
 
     def write(self, batch: bytearray) -> None:
-        """Append a batch whose offsets are right."""
+        """Append a batch whose offsets are right, to a new segment where an index is full."""
+        header = BatchHeader.read(batch)
+        segment = self.segments[-1]
+        if segment.size and segment._index_full:
+            self.begin_segment(header.base_offset)
         append(self.segments[-1], batch)
-        self.offset = BatchHeader.read(batch).next_offset + self.chance.choice([0, 0, 0, 0, 2])
+        self.offset = header.next_offset + self.chance.choice([0, 0, 0, 0, 2])
 
     def step(self) -> None:
         """Append something, or roll."""
@@ -130,28 +138,37 @@ class RandomLog:
     def marker(self, producer: Producer) -> None:
         """Append a marker, also of a transaction without data."""
         kind = self.chance.choice([ABORT, COMMIT])
+        if self.chance.random() < 0.1:  # fenced: the coordinator's marker has the next epoch
+            producer.epoch += 1
+            producer.sequence = 0
+            producer.last_data_offset = -1
         fields: dict[str, int] = {
             "producer_id": producer.producer_id,
             "producer_epoch": producer.epoch,
             "leader_epoch": 0,
         }
-        if kind == ABORT and producer.first_offset >= 0:
-            self.aborted.append(
-                AbortedTransaction(
-                    producer.producer_id, producer.first_offset, self.offset, self.offset + 1
-                )
-            )
-        producer.first_offset = -1
-        self.write(build_marker(self.offset, TIMESTAMP, kind, 0, **fields))
+        first_offset, producer.first_offset = producer.first_offset, -1
+        offset = self.offset
+        self.write(build_marker(offset, TIMESTAMP, kind, 0, **fields))
+        if kind == ABORT and first_offset >= 0:
+            others = [each.first_offset for each in self.producers if each.first_offset >= 0]
+            stable_offset = min(others, default=offset + 1)
+            aborted = AbortedTransaction(producer.producer_id, first_offset, offset, stable_offset)
+            self.aborted.append(aborted)
+            self.segments[-1].append_aborted(aborted)
+
+    def seal(self) -> None:
+        """Have the files as a log that was closed leaves them."""
+        for segment in self.segments:
+            segment.seal()
+            segment.flush()
 
     def finish(self, first_dirty_offset: int | None = None) -> LogToClean:
         """End all transactions and return the log, all of it cleanable."""
         for producer in self.producers:
             if producer.first_offset >= 0:
                 self.marker(producer)
-        for segment in self.segments:
-            segment.seal()
-            segment.flush()
+        self.seal()
         end_offset = self.offset
         if first_dirty_offset is None:
             first = self.segments[0].base_offset

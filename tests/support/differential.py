@@ -1,0 +1,336 @@
+"""One random log in two folders: Apache Kafka's cleaner works on one of them, ours on the other.
+
+After each pass both have the same batches, fields and records, and say the same of what they did.
+Sizes of compressed batches may differ, since the codecs' libraries do; which segments are merged
+depends on sizes, so segments are only compared while these are the same.
+"""
+
+import random
+import shutil
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from cleaner.cleaner import Cleaner
+from cleaner.log_to_clean import LogToClean
+from cleaner.offset_map import SLOT_BYTES
+from cleaner.selection import LogSnapshot, find_cleanable
+from cleaner.stats import PassResult
+from cleaner.throttle import Throttle
+from config.topic import TopicConfig
+from protocol.records.batch import CODEC_MASK, BatchHeader
+from protocol.records.record import Record, iterate_records
+from storage import transaction_index
+from storage.background import Background
+from storage.deletion import DelayedDeletions
+from storage.log import Log
+from storage.log_directory import LogDirectory
+from storage.log_services import LogServices
+from storage.recovery import PartitionFolder, load_partition
+from storage.topic_partition import TopicPartition
+from tests.support.clock import FakeClock
+from tests.support.folders import segments
+from tests.support.invariants import check_log
+from tests.support.kafka_cleaner import Cleaned, KafkaCleaner, Selected
+from tests.support.random_logs import HOUR, NOW, RandomLog
+
+ORDERS = TopicPartition("orders", 0)
+LOAD_FACTOR = 0.9
+ROUNDS = 3
+PASSES = 3
+EXPIRATION_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A batch as a pass left it: what a consumer, a producer and a later pass see of it."""
+
+    base_offset: int
+    last_offset: int
+    fields: tuple[int, ...]
+    records: tuple[Record, ...]
+
+    @property
+    def is_placeholder(self) -> bool:
+        """Tell whether it is what we leave at the end of merged segments, and Kafka does not."""
+        attributes, _, *rest = self.fields
+        return not self.records and not attributes and set(rest) == {-1}
+
+    @classmethod
+    def read(cls, data: memoryview) -> "Kept":
+        """Return what a batch says; its compressed bytes may differ from one library to another."""
+        header = BatchHeader.read(data)
+        fields = (
+            header.attributes,
+            header.leader_epoch,
+            header.base_timestamp,
+            header.max_timestamp,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+        )
+        records = tuple(iterate_records(data))
+        if header.is_log_append_time:
+            records = tuple(each._replace(timestamp=header.max_timestamp) for each in records)
+        return cls(header.base_offset, header.last_offset, fields, records)
+
+
+def read_folder(path: Path) -> dict[int, list[Kept]]:
+    """Return the batches of a folder by the base offset of their segment."""
+    found: dict[int, list[Kept]] = {}
+    for log in segments(path):
+        data = memoryview(log.read_bytes())
+        kept = found[int(log.stem)] = []
+        position = 0
+        while position < len(data):
+            end = position + BatchHeader.read(data, position).size
+            kept.append(Kept.read(data[position:end]))
+            position = end
+    return found
+
+
+def aborted_in(path: Path) -> set[tuple[int, ...]]:
+    """Return the entries of a folder's transaction indexes."""
+    return {entry for index in path.glob("*.txnindex") for entry in transaction_index.read(index)}
+
+
+class OurLog:
+    """A folder that our storage opens and our cleaner cleans."""
+
+    def __init__(self, path: Path, config: TopicConfig, clock: FakeClock) -> None:
+        self.path = path
+        self.config = config
+        self.clock = clock
+        self.checkpoint: int | None = None
+        self._directory = LogDirectory(path.parent)
+        self._start = 0
+        self._end = 0
+
+    def open(self, *, is_clean: bool, start: int) -> tuple[int, int]:
+        """Open the folder and return the log's end and last stable offset."""
+        background = Background()
+        services = LogServices(
+            clock=self.clock,
+            background=background,
+            deletions=DelayedDeletions(self.clock, background),
+        )
+        folder = PartitionFolder(
+            topic_partition=ORDERS,
+            directory=self._directory,
+            path=self.path,
+            config=self.config,
+            producer_expiration_ms=EXPIRATION_MS,
+            is_clean=is_clean,
+            recovery_point=self._end if is_clean else 0,
+            log_start_offset=start,
+        )
+        self.background = background
+        self.log = Log(load_partition(folder, self.clock.now_ms()), services)
+        check_log(self.log)
+        return self.log.log_end_offset, self.log.last_stable_offset
+
+    def close(self) -> None:
+        """Stop cleanly."""
+        self._end = self.log.log_end_offset
+        self.log.close()
+        self.background.close()
+        assert self.background.failures == 0
+
+    def clean(self, memory: int, buffer: int) -> tuple[Selected, PassResult | None]:
+        """Select, predict and clean; no pass is made where nothing is cleanable."""
+        log = self.log
+        log.remove_expired_producers(self.clock.now_ms())
+        snapshot = LogSnapshot(
+            topic_partition=ORDERS,
+            config=self.config,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            last_stable_offset=log.last_stable_offset,
+            segments=log.segments,
+            checkpoint=self.checkpoint,
+        )
+        found = find_cleanable(snapshot, self.clock.now_ms())
+        selected = Selected(
+            found.first_dirty_offset,
+            max(found.first_dirty_offset, found.first_uncleanable_offset),
+            found.clean_bytes,
+            found.cleanable_bytes,
+        )
+        if not found.cleanable_bytes:
+            return selected, None
+        cleaner = Cleaner(
+            clock=self.clock,
+            throttle=Throttle(self.clock),
+            dedupe_buffer_bytes=memory,
+            load_factor=LOAD_FACTOR,
+            io_buffer_bytes=buffer,
+        )
+        work = LogToClean.of(
+            log,
+            first_dirty_offset=selected.first_dirty_offset,
+            first_uncleanable_offset=selected.first_uncleanable_offset,
+        )
+        prediction = cleaner.dry_run(work, _go_on)
+        result = cleaner.clean(work, log.replace_segments, _go_on)
+        cleaner.close()
+        assert prediction.result.effect == result.effect
+        below = [each for each in log.segments if each.base_offset < work.first_uncleanable_offset]
+        assert prediction.bytes_after == sum(each.size for each in below)
+        self.checkpoint = result.end_offset
+        check_log(log)
+        return selected, result
+
+
+class Twins:
+    """The two folders of one seed. `live` writes, opens and cleans both, round after round."""
+
+    def __init__(self, root: Path, seed: int, kafka: KafkaCleaner) -> None:
+        self.chance = random.Random(seed)
+        self.happened: Counter[str] = Counter()
+        self.config = TopicConfig(
+            cleanup_policy=("compact",),
+            segment_bytes=self.chance.choice([1500, 4000, 20_000]),
+            segment_index_bytes=self.chance.choice([96, 1 << 20]),
+            index_interval_bytes=self.chance.choice([0, 300, 4096]),
+            delete_retention_ms=self.chance.choice([0, 1000, HOUR]),
+            min_compaction_lag_ms=self.chance.choice([0, 0, HOUR]),
+        )
+        self.memory = SLOT_BYTES * self.chance.choice([1 << 12, 1 << 12, 5, 9, 14])
+        self.buffer = self.chance.choice([1 << 18, 500])
+        self.clock = FakeClock(NOW)
+        paths = [root / whose / str(ORDERS) for whose in ("written", "kafka", "ours")]
+        for path in paths:
+            path.mkdir(parents=True)
+        self.written, self.theirs, self.ours = paths
+        self.source = RandomLog(
+            self.written, seed, self.config, keys=self.chance.choice([4, 12, 40])
+        )
+        self.kafka = kafka
+        self.our_log = OurLog(self.ours, self.config, self.clock)
+        self.their_checkpoint: int | None = None
+
+    @property
+    def has_small_indexes(self) -> bool:
+        """Tell whether Kafka's recovery may not find room: its cleaner indexes by chunks."""
+        return self.config.segment_index_bytes < 1000
+
+    def live(self) -> None:
+        """Do all rounds; each ends with a clean stop, and begins with a recovery or without one."""
+        for number in range(ROUNDS):
+            self.write()
+            is_clean = number > 0 and (self.has_small_indexes or self.chance.random() < 0.5)
+            start = self.source.segments[0].base_offset
+            ends = self.our_log.open(is_clean=is_clean, start=start)
+            their_ends = self.kafka.open(
+                self.theirs,
+                self._kafkas_config(),
+                is_clean=is_clean,
+                start=start,
+                now_ms=self.clock.now_ms(),
+            )
+            assert ends == their_ends
+            self.happened["open transaction"] += ends[0] > ends[1]
+            for _ in range(PASSES):
+                self.clean()
+                self.clock.advance(self.chance.choice([1, 1000, HOUR, 2 * HOUR]))
+            self.our_log.close()
+            self.kafka.close()
+
+    def write(self) -> None:
+        """Append the same new segments to both logs."""
+        source = self.source
+        known = 0
+        if source.segments[-1].size:  # where the snapshot of the clean stop is
+            known = len(source.segments)
+            source.begin_segment(source.segments[-1].next_offset())
+        for _ in range(self.chance.choice([10, 25, 40])):
+            source.step()
+        source.data()
+        source.seal()
+        for segment in source.segments[known:]:
+            for path in self.written.glob(f"{segment.base_offset:020d}.*"):
+                shutil.copy2(path, self.theirs)
+                shutil.copy2(path, self.ours)
+
+    def clean(self) -> None:
+        """Make a pass over each folder and compare all that they tell and left.
+
+        Often the checkpoint is lost: all is cleaned again, so that horizons are come back to.
+        """
+        if self.chance.random() < 0.5:
+            self.their_checkpoint = self.our_log.checkpoint = None
+        are_alike = _sizes(self.theirs) == _sizes(self.ours)
+        before = read_folder(self.ours)
+        their_selected, cleaned = self.kafka.clean(
+            self.their_checkpoint,
+            now_ms=self.clock.now_ms(),
+            memory=self.memory,
+            load_factor=LOAD_FACTOR,
+            buffer=self.buffer,
+        )
+        selected, result = self.our_log.clean(self.memory, self.buffer)
+        assert selected[:2] == their_selected[:2]
+        if are_alike:
+            assert selected == their_selected
+        assert (cleaned is None) == (result is None)
+        if cleaned is None or result is None:
+            self.happened["nothing to clean"] += 1
+            return
+        self.their_checkpoint = cleaned.end_offset
+        self.happened["pass"] += 1
+        self.happened["alike"] += are_alike
+        self._compare(cleaned, result, are_alike=are_alike)
+        self._count(before, result)
+
+    def _compare(self, cleaned: Cleaned, result: PassResult, *, are_alike: bool) -> None:
+        assert cleaned == Cleaned(
+            result.end_offset,
+            result.map_keys,
+            cleaned.map_records_read,
+            result.records_written,
+            result.invalid_records,
+        )
+        theirs, ours = read_folder(self.theirs), read_folder(self.ours)
+        if are_alike:
+            assert list(theirs) == list(ours)
+        all_theirs = [each for kept in theirs.values() for each in kept]
+        all_ours = [each for kept in ours.values() for each in kept]
+        known = set(all_theirs)
+        more = [each for each in all_ours if each not in known]
+        assert [each for each in all_ours if each in known] == all_theirs
+        assert all(each.is_placeholder for each in more)
+        self.happened["placeholder"] += len(more)
+        assert aborted_in(self.theirs) == aborted_in(self.ours)
+
+    def _count(self, before: dict[int, list[Kept]], result: PassResult) -> None:
+        """Note what this pass met, so that a test can tell that nothing is left out."""
+        for reason, dropped in result.dropped.items():
+            self.happened[str(reason)] += dropped.records
+        self.happened["full map"] += result.is_map_full
+        self.happened["horizon set"] += result.horizons_set
+        self.happened["rebuilt"] += result.batches_rebuilt
+        self.happened["emptied"] += result.batches_emptied
+        self.happened["merged"] += any(len(group.inputs) > 1 for group in result.groups)
+        for kept in before.values():
+            for batch in kept:
+                self.happened[f"codec {batch.fields[0] & CODEC_MASK}"] += 1
+                self.happened["record"] += len(batch.records)
+
+    def _kafkas_config(self) -> dict[str, object]:
+        config = self.config
+        return {
+            "cleanup.policy": "compact",
+            "internal.segment.bytes": config.segment_bytes,
+            "segment.index.bytes": config.segment_index_bytes,
+            "index.interval.bytes": config.index_interval_bytes,
+            "delete.retention.ms": config.delete_retention_ms,
+            "min.compaction.lag.ms": config.min_compaction_lag_ms,
+        }
+
+
+def _sizes(path: Path) -> list[tuple[str, int]]:
+    return [(log.name, log.stat().st_size) for log in segments(path)]
+
+
+def _go_on() -> None:
+    """Let a pass go on."""
