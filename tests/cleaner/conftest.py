@@ -2,7 +2,8 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,12 +25,28 @@ PLAIN = SimpleNamespace(
 
 
 @pytest.fixture(params=["chosen", "plain"])
-def both_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def both_kernels(
+    request: pytest.FixtureRequest, plain_kernels: Callable[[], AbstractContextManager[None]]
+) -> Iterator[str]:
     """Run a test with the kernels that were chosen, and with those in plain Python."""
-    if request.param == "plain":
-        for name, kernel in vars(PLAIN).items():
-            monkeypatch.setattr(kernels, name, kernel)
-    return str(request.param)
+    with plain_kernels() if request.param == "plain" else nullcontext():
+        yield str(request.param)
+
+
+@pytest.fixture
+def plain_kernels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[], AbstractContextManager[None]]:
+    """Return what has the kernels in plain Python take the place of the chosen ones for a while."""
+
+    @contextmanager
+    def use() -> Iterator[None]:
+        with monkeypatch.context() as patch:
+            for name, kernel in vars(PLAIN).items():
+                patch.setattr(kernels, name, kernel)
+            yield
+
+    return use
 
 
 @pytest.fixture
