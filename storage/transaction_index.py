@@ -50,6 +50,11 @@ def read(path: Path) -> list[AbortedTransaction]:
         data = path.read_bytes()
     except FileNotFoundError:
         return []
+    return parse(data)
+
+
+def parse(data: bytes) -> list[AbortedTransaction]:
+    """Return the entries that the bytes of a file are; a torn last one does not count."""
     whole = len(data) - len(data) % ENTRY.size
     return [AbortedTransaction(*entry[1:]) for entry in ENTRY.iter_unpack(data[:whole])]
 
