@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from broker.fetch_sessions import FetchSessions
+    from broker.groups.coordinator import GroupCoordinator
     from broker.io import IoThreads
     from broker.producer_ids import ProducerIds
     from broker.settings import BrokerSettings
@@ -40,6 +41,7 @@ class Rooms:
     clock: Clock
     logs: LogManager
     topics: TopicRegistry
+    groups: GroupCoordinator
     producer_ids: ProducerIds
     io: IoThreads
     waiting: Waiting

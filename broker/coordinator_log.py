@@ -95,6 +95,11 @@ class CoordinatorLog:
         return self.name in self._topics.topics
 
     @property
+    def is_settled(self) -> bool:
+        """Whether every partition was read, and none in vain."""
+        return not self._loading and not self._failed
+
+    @property
     def loading_count(self) -> int:
         """How many partitions are not read yet."""
         return len(self._loading)

@@ -28,6 +28,7 @@ from broker.dispatch import Dispatcher
 from broker.explaining import Explainer
 from broker.exposition import Scrapes
 from broker.fetch_sessions import FetchSessions
+from broker.groups.coordinator import GroupCoordinator
 from broker.health import DiskCheck, Health, LoopWatch
 from broker.housekeeping import Housekeeping
 from broker.http import HttpServer, Route
@@ -89,6 +90,9 @@ class Broker:
         self._topics = TopicRegistry(self._writer, self._settings, self._io, self._waiting)
         server = self._settings.server
         self._logs = LogManager(self._directories, server, self._topics.config_for, clock)
+        self._groups = GroupCoordinator(
+            self._topics, self._settings, self._io, self._waiting, clock
+        )
         self._sessions = FetchSessions(
             lambda: self._settings.server.max_incremental_fetch_session_cache_slots,
             clock.monotonic,
@@ -124,6 +128,7 @@ class Broker:
             clock=self._clock,
             logs=self._logs,
             topics=self._topics,
+            groups=self._groups,
             producer_ids=ProducerIds(self._writer),
             io=self._io,
             waiting=self._waiting,
@@ -145,6 +150,7 @@ class Broker:
             node_id=self._settings.server.node_id,
             rack=self._settings.server.broker_rack,
         )
+        self._groups.begin()
         gc.collect()
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
@@ -156,6 +162,7 @@ class Broker:
         self._spawn(self._loop_watch.run(), "event loop watch", stop)
         self._spawn(self._housekeeping.run(), "housekeeping", stop)
         self._spawn(self._pins.run(), "pins", stop)
+        self._spawn(self._groups.run(), "groups", stop)
         self._spawn(self._close_idle(), "idle connections", stop)
         self._spawn(self._preload(), "preload", stop)
 
@@ -175,6 +182,7 @@ class Broker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._probe is not None:
             await self._probe.close()
+        await self._groups.close()
         await self._topics.close()
         if self._is_started:
             await self._writer.close()

@@ -74,12 +74,17 @@ class TopicRegistry:
         self._names = Reservations()
         self._alike: dict[str, set[str]] = {}  # topics by their name with "_" for "."
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._deleted: list[Callable[[Topic], None]] = []
         settings.on_change(self._reconfigure)
 
     @property
     def generation(self) -> int:
         """Return how often the catalogue has been written since the broker was new."""
         return self._catalog.state.generation
+
+    def on_delete(self, callback: Callable[[Topic], None]) -> None:
+        """Have every topic that goes away made known, once nobody can find it any more."""
+        self._deleted.append(callback)
 
     def config_for(self, topic: str) -> TopicConfig:
         """Return the settings that the catalogue gives a topic; for any thread, at the start."""
@@ -211,6 +216,8 @@ class TopicRegistry:
 
             await self._catalog.commit(change)
             self._unpublish(topic)
+            for told in self._deleted:
+                told(topic)
             await self._delete_logs(topic.name, topic.id, range(topic.partitions))
         log.info("topic deleted topic=%s id=%s", topic.name, uuid_text(topic.id))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from broker.catalog_writer import CatalogWriter
 from broker.context import Identity, RequestContext, Rooms
 from broker.fetch_sessions import FetchSessions
+from broker.groups.coordinator import GroupCoordinator
 from broker.io import IoThreads
 from broker.producer_ids import ProducerIds
 from broker.settings import BrokerSettings
@@ -52,11 +53,15 @@ class RoomsOnDisk:
         logs = LogManager(self.paths, settings.server, topics.config_for, self.clock)
         logs.load()
         await topics.open(logs, self.clock.now_ms())
+        groups = GroupCoordinator(topics, settings, self.io, waiting, self.clock)
+        groups.begin()
+        await groups.load()
         self.rooms = Rooms(
             settings=settings,
             clock=self.clock,
             logs=logs,
             topics=topics,
+            groups=groups,
             producer_ids=ProducerIds(writer),
             io=self.io,
             waiting=waiting,
@@ -68,6 +73,7 @@ class RoomsOnDisk:
 
     async def close(self) -> None:
         """Stop as the server does."""
+        await self.rooms.groups.close()
         await self.rooms.topics.close()
         await self.writer.close()
         self.rooms.logs.close()

@@ -1,0 +1,1 @@
+"""Groups: who reads what together, and how far they have come."""

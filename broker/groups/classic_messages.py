@@ -1,0 +1,81 @@
+"""What goes in and out of a classic group, free of versions and of encodings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import TypeAlias
+
+    from kio.schema.errors import ErrorCode
+
+Protocols: TypeAlias = "tuple[tuple[str, bytes], ...]"
+"""Names and metadata, the preferred one first."""
+
+NO_GENERATION = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRequest:
+    """A JoinGroup request; ``member_id`` is empty until the coordinator has given one."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    protocol_type: str
+    protocols: Protocols
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    requires_known_id: bool = True
+    """The member is given an id first and joins with it (KIP-394, from version 4 on)."""
+    may_skip_assignment: bool = True
+    """The leader of a group that does not rebalance is told so (KIP-814, from version 9 on)."""
+
+
+class JoinedMember(NamedTuple):
+    """What the leader learns of a member."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+class JoinResult(NamedTuple):
+    """The answer to a join; the members are listed for the leader alone."""
+
+    error: ErrorCode
+    member_id: str
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    members: tuple[JoinedMember, ...] = ()
+    skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncRequest:
+    """A SyncGroup request; the assignments, by member id, come from the leader."""
+
+    member_id: str
+    instance_id: str | None
+    generation: int
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: Mapping[str, bytes]
+
+
+class SyncResult(NamedTuple):
+    """The answer to a sync."""
+
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+JoinReply: TypeAlias = "Callable[[JoinResult], None]"
+SyncReply: TypeAlias = "Callable[[SyncResult], None]"

@@ -1,0 +1,280 @@
+"""All groups of this broker, their committed offsets and their journal (Kafka: group coordinator).
+
+The state machines know no I/O: here their records are written to ``__consumer_offsets``, read back
+at the start, and their time passes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from broker.coordinator_log import CoordinatorLog
+from broker.groups.classic_group import ClassicGroup
+from broker.groups.classic_state import ClassicServices
+from broker.groups.expiry import expire
+from broker.groups.offsets import Offsets
+from broker.groups.replay import Replay
+from broker.groups.timers import Timers
+from broker.internal_topics import OFFSETS_TOPIC
+from protocol.coordinator.group_errors import (
+    GroupIdNotFound,
+    IllegalGeneration,
+    StaleMemberEpoch,
+    UnknownMemberId,
+)
+from protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.groups.group import Group
+    from broker.io import IoThreads
+    from broker.settings import BrokerSettings
+    from broker.topic import Topic
+    from broker.topics import TopicRegistry
+    from broker.waiting import Waiting
+    from protocol.records.journal import Row
+    from storage.clock import Clock
+
+log = logging.getLogger(__name__)
+
+_FIRST_WITH_GROUP_ID_NOT_FOUND = 9
+_TIMERS_AT_A_TIME = 500
+_TOMBSTONES_AT_A_TIME = 1000
+
+
+class GroupCoordinator:
+    """Owner of groups, offsets and timers (loop only).
+
+    ``groups`` has every group with members or a record of its own; one that has only committed
+    offsets is made when somebody asks (`find`). A group lives in the partition of the journal that
+    its id hashes to; while that is being read the group is not to be asked for.
+    """
+
+    def __init__(
+        self,
+        topics: TopicRegistry,
+        settings: BrokerSettings,
+        io: IoThreads,
+        waiting: Waiting,
+        clock: Clock,
+    ) -> None:
+        self.topics = topics
+        self.settings = settings
+        self.clock = clock
+        self.log = CoordinatorLog(OFFSETS_TOPIC, topics, settings, io, waiting, clock)
+        self.groups: dict[str, Group] = {}
+        self.timers = Timers(clock)
+        self.offsets = Offsets(self.log.append)
+        self.replay = Replay(self)
+        self.classic = ClassicServices(
+            clock=clock,
+            timers=self.timers,
+            settings=lambda: settings.server,
+            write=self.log.append,
+        )
+        self.loaded = asyncio.Event()
+        self._wake: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        topics.on_delete(self._topic_deleted)
+
+    def begin(self) -> None:
+        """Let time pass, and refuse what is not read yet; call it before clients are served."""
+        self.log.begin_loading()
+        self.timers.on_earlier = self._wake_at
+        if self.timers.next_ms is not None:
+            self._wake_at(self.timers.next_ms)
+
+    async def run(self) -> None:
+        """Read the journal back, then have offsets expire from time to time, until cancelled."""
+        await self.load()
+        while True:
+            await asyncio.sleep(self.settings.server.offsets_retention_check_interval_ms / 1000)
+            for _ in expire(self):
+                await asyncio.sleep(0)
+
+    async def load(self) -> None:
+        """Read the journal back; `loaded` is set afterwards."""
+        await self.log.load(self.replay.apply, self.replay.finish)
+        self.loaded.set()
+
+    async def close(self) -> None:
+        """Let no more time pass."""
+        self.timers.on_earlier = lambda _: None
+        if self._wake is not None:
+            self._wake.cancel()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def check(self, group_id: str) -> None:
+        """Refuse to speak of a group whose state is not known.
+
+        Raises:
+            CoordinatorLoadInProgress: Its partition of the journal is being read.
+            NotCoordinator: It could not be read.
+        """
+        if self.log.is_settled:
+            return
+        self.log.check(self.log.partition_for(group_id))
+
+    def find(self, group_id: str) -> Group | None:
+        """Return a group that is there, if only because of its committed offsets."""
+        group = self.groups.get(group_id)
+        if group is None and group_id in self.offsets:
+            group = self.add_classic(group_id)
+        return group
+
+    def list_all(self) -> list[Group]:
+        """Return all groups."""
+        for group_id in self.offsets:
+            self.find(group_id)
+        return list(self.groups.values())
+
+    def add_classic(self, group_id: str) -> ClassicGroup:
+        """Have a group that is not in the journal yet, or only by its offsets."""
+        group = ClassicGroup(group_id, self.log.partition_for(group_id), self.classic)
+        self.groups[group_id] = group
+        return group
+
+    def find_or_create_classic(self, group_id: str, member_id: str) -> Group:
+        """Return the group that a member wants to join; only a newcomer finds a new one.
+
+        Raises:
+            UnknownMemberId: The group is not there, and so neither is the member.
+            KafkaError: The journal did not take it, ready to be answered.
+        """
+        group = self.find(group_id)
+        if group is not None:
+            return group
+        if member_id:
+            raise UnknownMemberId
+        created = self.add_classic(group_id)
+        try:
+            created.write_new()
+        except BaseException:
+            del self.groups[group_id]
+            raise
+        return created
+
+    def check_commit(
+        self,
+        group_id: str,
+        generation: int,
+        member_id: str,
+        instance_id: str | None,
+        version: int,
+        *,
+        is_transactional: bool = False,
+    ) -> Group:
+        """Return the group that may commit offsets, or the simple one that is made for it.
+
+        Raises:
+            GroupIdNotFound: There is no such group, and so no member of it.
+            IllegalGeneration: The same, for whoever does not know that code.
+            KafkaError: Another refusal of the group.
+        """
+        group = self.find(group_id)
+        if group is None:
+            if generation >= 0:
+                if version >= _FIRST_WITH_GROUP_ID_NOT_FOUND and not is_transactional:
+                    raise GroupIdNotFound(f"group {group_id} was not found")
+                raise IllegalGeneration
+            group = self.add_classic(group_id)
+        try:
+            group.check_commit(
+                member_id, instance_id, generation, version, is_transactional=is_transactional
+            )
+        except StaleMemberEpoch:
+            if version < _FIRST_WITH_GROUP_ID_NOT_FOUND or is_transactional:
+                raise IllegalGeneration from None
+            raise
+        return group
+
+    def write(self, group: Group, rows: Sequence[Row]) -> None:
+        """Write records of a group into the journal, in batches that it can take.
+
+        Raises:
+            KafkaError: It did not take them, ready to be answered.
+        """
+        for start in range(0, len(rows), _TOMBSTONES_AT_A_TIME):
+            self.log.append(group.partition, rows[start : start + _TOMBSTONES_AT_A_TIME])
+
+    def delete(self, group: Group) -> None:
+        """Delete a group that is empty, its offsets first.
+
+        Raises:
+            KafkaError: The journal did not take it, ready to be answered.
+        """
+        group_id = group.group_id
+        self.delete_offsets(group, self.offsets.list_all(group_id))
+        self.write(group, group.tombstones())
+        self.offsets.forget(group_id)
+        del self.groups[group_id]
+        group.close()
+
+    def delete_offsets(self, group: Group, named: Sequence[tuple[str, int]]) -> int:
+        """Delete offsets of a group, and return how many there were.
+
+        Raises:
+            KafkaError: The journal did not take it, ready to be answered.
+        """
+        return sum(
+            self.offsets.delete(
+                group.group_id, group.partition, named[start : start + _TOMBSTONES_AT_A_TIME]
+            )
+            for start in range(0, len(named), _TOMBSTONES_AT_A_TIME)
+        )
+
+    def _topic_deleted(self, topic: Topic) -> None:
+        """Forget offsets of a topic that is gone; without the journal there is nothing at all."""
+        if topic.name == OFFSETS_TOPIC:
+            for group in self.groups.values():
+                group.close()
+            self.groups.clear()
+            self.offsets.clear()
+            self.log.forget()
+            return
+        doomed = [
+            (group_id, dict(committed[topic.name]))
+            for group_id in self.offsets
+            if topic.name in (committed := self.offsets.topics(group_id))
+        ]
+        if doomed:
+            work = self._forget_offsets(topic.name, doomed)
+            task = asyncio.get_running_loop().create_task(work, name="offsets of a deleted topic")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _forget_offsets(self, topic: str, doomed: list[tuple[str, dict[int, bytes]]]) -> None:
+        """Delete the offsets that are still what they were when the topic was deleted."""
+        for group_id, stored in doomed:
+            group = self.find(group_id)
+            now = self.offsets.topics(group_id).get(topic, {})
+            named = [(topic, index) for index, was in stored.items() if now.get(index) is was]
+            if group is not None and named:
+                try:
+                    self.delete_offsets(group, named)
+                except KafkaError as error:
+                    log.warning("offsets not deleted group=%s reason=%s", group_id, error)
+            await asyncio.sleep(0)
+
+    def _wake_at(self, deadline_ms: float) -> None:
+        """Look at the timers then, if not sooner anyway."""
+        loop = asyncio.get_running_loop()
+        when = loop.time() + max(0.0, deadline_ms - self.timers.now_ms()) / 1000
+        if self._wake is not None:
+            if self._wake.when() <= when:
+                return
+            self._wake.cancel()
+        self._wake = loop.call_at(when, self._run_timers)
+
+    def _run_timers(self) -> None:
+        self._wake = None
+        try:
+            self.timers.run_due(_TIMERS_AT_A_TIME)
+        finally:
+            if self.timers.next_ms is not None:
+                self._wake_at(self.timers.next_ms)

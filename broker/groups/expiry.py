@@ -1,0 +1,75 @@
+"""Offsets that nobody will ask for again, and groups that have nothing else (KIP-211)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from broker.groups.offsets import read_stored
+from protocol.coordinator.group_records import NO_EXPIRY
+from protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.groups.coordinator import GroupCoordinator
+    from broker.groups.group import Group
+
+log = logging.getLogger(__name__)
+
+_MINUTE_MS = 60_000
+
+
+def expire(coordinator: GroupCoordinator) -> Iterator[None]:
+    """Delete what has expired, a group at a time; a generator, so that others get their turn."""
+    before = coordinator.offsets.expired_count
+    groups = 0
+    for group_id in {*coordinator.groups, *coordinator.offsets}:
+        try:
+            coordinator.check(group_id)
+            group = coordinator.find(group_id)
+            if group is not None:
+                groups += expire_group(coordinator, group)
+        except KafkaError as error:
+            log.warning("offsets not expired group=%s reason=%s", group_id, error)
+        yield
+    count = coordinator.offsets.expired_count - before
+    if count or groups:
+        log.info("offsets expired offsets=%d groups=%d", count, groups)
+
+
+def expire_group(coordinator: GroupCoordinator, group: Group) -> bool:
+    """Delete the expired offsets of one group; then the group, if nothing is left of it.
+
+    Returns:
+        Whether the group is gone.
+
+    Raises:
+        KafkaError: The journal did not take it; what was not deleted is tried next time.
+    """
+    offsets = coordinator.offsets
+    now_ms = coordinator.clock.now_ms()
+    expired = list(_find_expired(coordinator, group, now_ms))
+    offsets.expired_count += coordinator.delete_offsets(group, expired)
+    if not group.is_empty or group.group_id in offsets:
+        return False
+    coordinator.delete(group)
+    return True
+
+
+def _find_expired(
+    coordinator: GroupCoordinator, group: Group, now_ms: int
+) -> Iterator[tuple[str, int]]:
+    retention_ms = coordinator.settings.server.offsets_retention_minutes * _MINUTE_MS
+    offsets = coordinator.offsets
+    for topic, partitions in offsets.topics(group.group_id).items():
+        for partition, stored in partitions.items():
+            committed = read_stored(stored)
+            since = group.expiry_base(topic, committed)
+            if since is None:
+                continue
+            expiry = committed.expire_timestamp
+            if expiry == NO_EXPIRY:
+                expiry = since + retention_ms
+            if now_ms >= expiry and not offsets.is_pending(group.group_id, topic, partition):
+                yield topic, partition

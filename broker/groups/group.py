@@ -1,0 +1,72 @@
+"""What the coordinator wants of a group, whichever protocol its members speak."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from protocol.coordinator.group_records import CommittedOffset
+    from protocol.records.journal import Row
+
+
+class Group(Protocol):
+    """A classic group or a consumer group; the checks raise the `KafkaError` to be answered."""
+
+    @property
+    def type(self) -> str:
+        """The name of its kind in ListGroups, ``classic`` or ``consumer``."""
+
+    @property
+    def group_id(self) -> str:
+        """Its name."""
+
+    @property
+    def partition(self) -> int:
+        """The partition of ``__consumer_offsets`` that it is kept in."""
+
+    @property
+    def state(self) -> str:
+        """The state by the name that tools print."""
+
+    @property
+    def protocol_type(self) -> str:
+        """What its members are, ``consumer`` or something else; empty if it never had any."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no member is left."""
+
+    def check_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        version: int,
+        *,
+        is_transactional: bool = False,
+    ) -> None:
+        """Refuse an OffsetCommit of that version by whoever may not commit now."""
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Refuse an OffsetFetch by whoever is no member any more."""
+
+    def check_offset_delete(self) -> None:
+        """Refuse to delete offsets while it can not be told which are in use."""
+
+    def check_delete(self) -> None:
+        """Refuse to be deleted while there are members."""
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Tell whether members read a topic, or may."""
+
+    def expiry_base(self, topic: str, committed: CommittedOffset) -> int | None:
+        """Return since when an offset is of no use, ms; None: it is in use."""
+
+    def touch(self, member_id: str) -> None:
+        """Take note that a member has committed."""
+
+    def tombstones(self) -> list[Row]:
+        """Return what has to be written for the group to be gone, its offsets apart."""
+
+    def close(self) -> None:
+        """End it: answer whoever waits, and let no timer fire again."""

@@ -1,0 +1,241 @@
+"""How far groups have come: what is committed, and what open transactions will commit.
+
+(Kafka: ``OffsetMetadataManager``.) A committed offset is kept as the bytes of its record's value
+behind the record's own offset, and read when somebody asks: a million of them are a million small
+objects that the garbage collector never looks at.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from protocol.coordinator.group_records import offset_key, put_offset, read_offset
+from protocol.records.journal import NO_PRODUCER, EntryKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from protocol.coordinator.group_records import CommittedOffset, OffsetKey
+    from protocol.records.journal import Producer, Row
+
+    NewOffset = tuple[str, int, CommittedOffset]
+
+_RECORD_OFFSET = Struct(">q")
+_NOTHING: Mapping[str, dict[int, bytes]] = {}
+
+
+class GroupOffsets:
+    """The offsets of one group; ``pending`` are those of open transactions, by producer id."""
+
+    __slots__ = ("committed", "pending")
+
+    def __init__(self) -> None:
+        self.committed: dict[str, dict[int, bytes]] = {}
+        self.pending: dict[int, dict[tuple[str, int], bytes]] = {}
+
+    def put(self, topic: str, partition: int, stored: bytes) -> bool:
+        """Keep a committed offset, and tell whether there was none."""
+        partitions = self.committed.get(topic)
+        if partitions is None:
+            self.committed[topic] = {partition: stored}
+            return True
+        is_new = partition not in partitions
+        partitions[partition] = stored
+        return is_new
+
+    def remove(self, topic: str, partition: int) -> bool:
+        """Forget what was committed, pending or not, and tell whether something really was."""
+        for offsets in self.pending.values():
+            offsets.pop((topic, partition), None)
+        partitions = self.committed.get(topic)
+        if partitions is None or partitions.pop(partition, None) is None:
+            return False
+        if not partitions:
+            del self.committed[topic]
+        return True
+
+    def is_pending(self, topic: str, partition: int) -> bool:
+        """Tell whether an open transaction will commit an offset."""
+        return any((topic, partition) in offsets for offsets in self.pending.values())
+
+
+class Offsets:
+    """The offsets of all groups, whatever their kind (loop only).
+
+    ``append(partition, rows, producer)`` writes them into the journal; only then are they true
+    here. An offset in a transaction waits for the marker in the same partition of the journal.
+    """
+
+    def __init__(self, append: Callable[[int, Sequence[Row], Producer], int]) -> None:
+        self.count = 0
+        self.commit_count = 0
+        self.expired_count = 0
+        self.deleted_count = 0
+        self._append = append
+        self._groups: dict[str, GroupOffsets] = {}
+        self._open: dict[tuple[int, int], set[str]] = {}  # partition, producer id -> groups
+
+    def __contains__(self, group_id: str) -> bool:
+        return group_id in self._groups
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(tuple(self._groups))
+
+    def append(self, group_id: str, partition: int, offsets: Sequence[NewOffset]) -> None:
+        """Commit offsets of a group whose journal is this partition.
+
+        Raises:
+            KafkaError: The journal did not take them, ready to be answered.
+        """
+        rows = _rows(group_id, offsets)
+        record_offset = self._append(partition, rows, NO_PRODUCER)
+        group = self._of(group_id)
+        for place, ((topic, index, _), (_, value)) in enumerate(zip(offsets, rows, strict=True)):
+            self.count += group.put(
+                topic, index, _RECORD_OFFSET.pack(record_offset + place) + (value or b"")
+            )
+        self.commit_count += len(rows)
+
+    def append_transactional(
+        self, group_id: str, partition: int, offsets: Sequence[NewOffset], producer: Producer
+    ) -> None:
+        """Write offsets that `complete` will commit, or not.
+
+        Raises:
+            KafkaError: The journal did not take them, ready to be answered.
+        """
+        rows = _rows(group_id, offsets)
+        record_offset = self._append(partition, rows, producer)
+        for place, ((topic, index, _), (_, value)) in enumerate(zip(offsets, rows, strict=True)):
+            stored = _RECORD_OFFSET.pack(record_offset + place) + (value or b"")
+            self._put_pending(partition, producer.id, group_id, (topic, index), stored)
+
+    def complete(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
+        """Take note of the marker that ended a producer's transaction in a partition."""
+        for group_id in self._open.pop((partition, producer_id), ()):
+            group = self._groups.get(group_id)
+            if group is None:
+                continue  # deleted meanwhile
+            offsets = group.pending.pop(producer_id, {})
+            if is_commit:
+                for (topic, index), stored in offsets.items():
+                    current = group.committed.get(topic, {}).get(index)
+                    # What was committed besides the transaction, and later, stays.
+                    if current is None or _record_offset(current) < _record_offset(stored):
+                        self.count += group.put(topic, index, stored)
+            if not group.committed and not group.pending:
+                del self._groups[group_id]
+
+    def find(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        """Return what a group has committed for a partition."""
+        stored = self.topics(group_id).get(topic, {}).get(partition)
+        return None if stored is None else read_offset(stored, _RECORD_OFFSET.size)
+
+    def topics(self, group_id: str) -> Mapping[str, dict[int, bytes]]:
+        """Return what a group has committed by topic and partition, for `read_stored`."""
+        group = self._groups.get(group_id)
+        return _NOTHING if group is None else group.committed
+
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Tell whether an open transaction will commit an offset, or not."""
+        group = self._groups.get(group_id)
+        return group is not None and bool(group.pending) and group.is_pending(topic, partition)
+
+    def has_pending(self, group_id: str) -> bool:
+        """Tell whether an open transaction has offsets of the group."""
+        group = self._groups.get(group_id)
+        return group is not None and any(group.pending.values())
+
+    def delete(self, group_id: str, partition: int, named: Iterable[tuple[str, int]]) -> int:
+        """Delete offsets of a group, pending ones included, and return how many there were.
+
+        Raises:
+            KafkaError: The journal did not take it, ready to be answered.
+        """
+        group = self._groups.get(group_id)
+        if group is None:
+            return 0
+        there = [
+            (topic, index)
+            for topic, index in named
+            if index in group.committed.get(topic, {}) or group.is_pending(topic, index)
+        ]
+        if there:
+            rows = [(offset_key(group_id, topic, index), None) for topic, index in there]
+            self._append(partition, rows, NO_PRODUCER)
+            for topic, index in there:
+                self.count -= group.remove(topic, index)
+            if not group.committed and not group.pending:
+                del self._groups[group_id]
+        return len(there)
+
+    def list_all(self, group_id: str) -> list[tuple[str, int]]:
+        """Return the topics and partitions that a group has offsets of, pending ones included."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return []
+        named = {(topic, index) for topic, indexes in group.committed.items() for index in indexes}
+        return sorted(named.union(*group.pending.values()))
+
+    def forget(self, group_id: str) -> None:
+        """Forget a group of which the journal knows that it is gone."""
+        group = self._groups.pop(group_id, None)
+        if group is not None:
+            self.count -= sum(map(len, group.committed.values()))
+
+    def clear(self) -> None:
+        """Forget everything: the journal was deleted."""
+        self._groups.clear()
+        self._open.clear()
+        self.count = 0
+
+    def replay(
+        self, partition: int, key: OffsetKey, stored: bytes | None, kind: int, producer_id: int
+    ) -> None:
+        """Take what the journal says of one offset; ``stored`` is as it is kept, None: deleted."""
+        group_id, topic, index = key
+        if stored is None:
+            group = self._groups.get(group_id)
+            if group is not None:
+                self.count -= group.remove(topic, index)
+                if not group.committed and not group.pending:
+                    del self._groups[group_id]
+        elif kind == EntryKind.PLAIN:
+            self.count += self._of(group_id).put(topic, index, stored)
+        else:
+            self._put_pending(partition, producer_id, group_id, (topic, index), stored)
+
+    def _put_pending(
+        self, partition: int, producer_id: int, group_id: str, key: tuple[str, int], stored: bytes
+    ) -> None:
+        self._of(group_id).pending.setdefault(producer_id, {})[key] = stored
+        self._open.setdefault((partition, producer_id), set()).add(group_id)
+
+    def _of(self, group_id: str) -> GroupOffsets:
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = GroupOffsets()
+        return group
+
+
+def read_stored(stored: bytes) -> CommittedOffset:
+    """Return a committed offset as it was committed."""
+    return read_offset(stored, _RECORD_OFFSET.size)
+
+
+def store(record_offset: int, value: bytes) -> bytes:
+    """Return a committed offset as it is kept."""
+    return _RECORD_OFFSET.pack(record_offset) + value
+
+
+def _rows(group_id: str, offsets: Sequence[NewOffset]) -> list[Row]:
+    return [
+        (offset_key(group_id, topic, partition), put_offset(committed))
+        for topic, partition, committed in offsets
+    ]
+
+
+def _record_offset(stored: bytes) -> int:
+    offset: int = _RECORD_OFFSET.unpack_from(stored)[0]
+    return offset

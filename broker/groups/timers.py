@@ -1,0 +1,101 @@
+"""Timers of all groups on one heap, moved without being touched there.
+
+A heartbeat moves its member's deadline, thousands of times a second, and nearly none of them is
+ever reached: so a later deadline is only noted, and looked at when the earlier one comes due.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from storage.clock import Clock
+
+
+class Timer:
+    """One deadline and what happens then; durations and times in ms of the steady clock."""
+
+    __slots__ = ("_action", "_queued", "_timers", "deadline")
+
+    def __init__(self, timers: Timers, action: Callable[[], None]) -> None:
+        self.deadline: float | None = None
+        self._queued: float | None = None  # where its only valid entry on the heap stands
+        self._timers = timers
+        self._action = action
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the deadline is still to come."""
+        return self.deadline is not None
+
+    def start(self, after_ms: float) -> None:
+        """Have it fire after so long, and not at the time it was set to before."""
+        deadline = self._timers.now_ms() + after_ms
+        self.deadline = deadline
+        if self._queued is None or deadline < self._queued:
+            self._queued = deadline
+            self._timers.push(deadline, self)
+
+    def cancel(self) -> None:
+        """Have it not fire; safe to call again."""
+        self.deadline = None
+
+    def come_due(self, queued: float, now_ms: float) -> None:
+        """Fire, or go back on the heap if the deadline has moved; ``queued`` is the entry's time.
+
+        Only `Timers` calls it.
+        """
+        if queued != self._queued:
+            return  # there is an earlier entry, or was
+        self._queued = None
+        if self.deadline is None:
+            return
+        if self.deadline > now_ms:
+            self._queued = self.deadline
+            self._timers.push(self.deadline, self)
+            return
+        self.deadline = None
+        self._action()
+
+
+class Timers:
+    """The heap (loop only). Whoever drives it is told by ``on_earlier`` when to come sooner."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.on_earlier: Callable[[float], None] = _ignore
+        self._clock = clock
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._pushed = 0
+
+    def now_ms(self) -> float:
+        """Return the steady clock's time."""
+        return self._clock.monotonic() * 1000
+
+    @property
+    def next_ms(self) -> float | None:
+        """When something may come due; None: never as it stands."""
+        return self._heap[0][0] if self._heap else None
+
+    def push(self, deadline: float, timer: Timer) -> None:
+        """Put an entry on the heap; for `Timer`."""
+        self._pushed += 1  # a tie-breaker: timers have no order
+        entry = (deadline, self._pushed, timer)
+        heappush(self._heap, entry)
+        if self._heap[0] is entry:
+            self.on_earlier(deadline)
+
+    def run_due(self, most: int = 1 << 30) -> None:
+        """Fire what is due, ``most`` entries at a time."""
+        heap = self._heap
+        now_ms = self.now_ms()
+        while heap and heap[0][0] <= now_ms and most:
+            queued, _, timer = heappop(heap)
+            timer.come_due(queued, now_ms)
+            most -= 1
+
+
+def _ignore(_: float) -> None:
+    """Nobody drives yet."""
