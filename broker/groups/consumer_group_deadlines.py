@@ -1,0 +1,65 @@
+"""How long the members of a consumer group may stay silent, and what it is called when they do."""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.groups.timers import Timer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.groups.timers import Timers
+
+
+class Deadline(Enum):
+    """The kinds of deadlines of a member; the value completes "member … is fenced: it …"."""
+
+    SESSION = "did not heartbeat within its session timeout"
+    REBALANCE = "did not give up partitions within its rebalance timeout"
+    JOIN = "did not rejoin within its rebalance timeout"
+    SYNC = "did not sync within its rebalance timeout"
+
+
+class Deadlines:
+    """The deadlines of one group, by member and kind (loop only)."""
+
+    __slots__ = ("_missed", "_running", "_timers")
+
+    def __init__(self, timers: Timers, missed: Callable[[str, Deadline], None]) -> None:
+        self._timers = timers
+        self._missed = missed
+        self._running: dict[tuple[str, Deadline], Timer] = {}
+
+    def start(self, member_id: str, deadline: Deadline, after_ms: float) -> None:
+        """Give a member so long from now on, whatever it had before."""
+        key = member_id, deadline
+        timer = self._running.get(key)
+        if timer is None:
+            timer = self._running[key] = Timer(self._timers, partial(self._miss, *key))
+        timer.start(after_ms)
+
+    def start_if_idle(self, member_id: str, deadline: Deadline, after_ms: float) -> None:
+        """Give a member so long from now on unless its time is running already."""
+        timer = self._running.get((member_id, deadline))
+        if timer is None or not timer.is_running:
+            self.start(member_id, deadline, after_ms)
+
+    def cancel(self, member_id: str, *kinds: Deadline) -> None:
+        """Give a member all the time: of these kinds, or of all if none is named."""
+        for deadline in kinds or Deadline:
+            timer = self._running.pop((member_id, deadline), None)
+            if timer is not None:
+                timer.cancel()
+
+    def _miss(self, member_id: str, deadline: Deadline) -> None:
+        del self._running[member_id, deadline]
+        self._missed(member_id, deadline)
+
+    def close(self) -> None:
+        """Cancel everything: the group is gone."""
+        for timer in self._running.values():
+            timer.cancel()
+        self._running.clear()

@@ -1,0 +1,80 @@
+"""A member of a consumer group: who it is, and how far it is towards its target assignment."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from protocol.coordinator.consumer_group_records import (
+    ClassicMetadata,
+    CurrentAssignment,
+    MemberMetadata,
+)
+
+LEAVE_EPOCH: Final = -1
+STATIC_LEAVE_EPOCH: Final = -2
+JOIN_EPOCH: Final = 0
+
+
+class MemberState(IntEnum):
+    """Kafka's MemberState by the code that the record has."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
+    UNKNOWN = 127
+
+    @classmethod
+    def of(cls, code: int) -> MemberState:
+        """Return the state of a code; UNKNOWN where a newer broker wrote it."""
+        try:
+            return cls(code)
+        except ValueError:
+            return cls.UNKNOWN
+
+
+NEW_METADATA: Final = MemberMetadata(
+    instance_id=None,
+    rack_id=None,
+    client_id="",
+    client_host="",
+    subscribed_topic_names=(),
+    subscribed_topic_regex=None,
+    rebalance_timeout_ms=-1,
+    server_assignor=None,
+    classic=None,
+)
+NEW_ASSIGNMENT: Final = CurrentAssignment(JOIN_EPOCH, -1, MemberState.STABLE, {}, {})
+GONE_ASSIGNMENT: Final = CurrentAssignment(LEAVE_EPOCH, LEAVE_EPOCH, MemberState.STABLE, {}, {})
+
+
+class Member(NamedTuple):
+    """One member; its parts are what two of its records say (the target is the group's)."""
+
+    id: str
+    metadata: MemberMetadata = NEW_METADATA
+    current: CurrentAssignment = NEW_ASSIGNMENT
+
+    @property
+    def epoch(self) -> int:
+        """The member epoch: the group's epoch that its assignment is of."""
+        return self.current.member_epoch
+
+    @property
+    def state(self) -> MemberState:
+        """Where the member stands between two assignments."""
+        return MemberState.of(self.current.state)
+
+    @property
+    def classic(self) -> ClassicMetadata | None:
+        """What it said in the classic protocol; None if it speaks the consumer protocol."""
+        return self.metadata.classic
+
+    @property
+    def regex(self) -> str:
+        """The expression that it subscribes to, or nothing."""
+        return self.metadata.subscribed_topic_regex or ""
+
+    def is_reconciled(self, target_epoch: int) -> bool:
+        """Tell whether it has all of the target assignment and nothing else."""
+        return self.current.state == MemberState.STABLE and self.epoch == target_epoch

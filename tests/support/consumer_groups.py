@@ -1,0 +1,167 @@
+"""A consumer group in the hands of a test: topics, time and heartbeats, no broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from uuid import UUID
+
+from broker.groups.consumer_group import Changes, ConsumerGroup
+from broker.groups.consumer_group_deadlines import Deadline, Deadlines
+from broker.groups.consumer_group_heartbeat import (
+    HeartbeatRequest,
+    HeartbeatResult,
+    heartbeat,
+    leave,
+)
+from broker.groups.consumer_group_membership import fence
+from broker.groups.consumer_group_policy import Policy, World
+from broker.groups.regexes import Regexes
+from broker.groups.timers import Timers
+from protocol.coordinator.consumer_group_records import decode_key, decode_value
+from protocol.errors import KafkaError
+from tests.support.clock import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, KeysView, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from protocol.coordinator.consumer_group_records import OwnedPartitions
+
+T = TypeVar("T")
+
+
+class Topic(NamedTuple):
+    """A topic of the image."""
+
+    name: str
+    id: UUID
+    partitions: int
+
+
+class Topics:
+    """A TopicImage that the test changes: ``topics.put("a", 3)``, ``topics.drop("a")``."""
+
+    def __init__(self, **partitions: int) -> None:
+        self.version = 0
+        self._by_name: dict[str, Topic] = {}
+        self._made = 0
+        for name, count in partitions.items():
+            self.put(name, count)
+
+    def put(self, name: str, partitions: int) -> UUID:
+        """Create a topic, or give it so many partitions."""
+        known = self._by_name.get(name)
+        self._made += known is None
+        topic_id = UUID(int=1000 + self._made) if known is None else known.id
+        self._by_name[name] = Topic(name, topic_id, partitions)
+        self.version += 1
+        return topic_id
+
+    def drop(self, name: str) -> None:
+        """Delete a topic."""
+        del self._by_name[name]
+        self.version += 1
+
+    def id(self, name: str) -> UUID:
+        """Return the id of a topic."""
+        return self._by_name[name].id
+
+    def names(self) -> KeysView[str]:
+        """Return all names."""
+        return self._by_name.keys()
+
+    def find(self, name: str) -> Topic | None:
+        """Return a topic by its name."""
+        return self._by_name.get(name)
+
+    def find_id(self, topic_id: UUID) -> Topic | None:
+        """Return a topic by its id."""
+        return next((each for each in self._by_name.values() if each.id == topic_id), None)
+
+
+class GroupInHand:
+    """One group, driven as the coordinator does, with a journal instead of a log."""
+
+    def __init__(self, topics: Topics | None = None, **policy: object) -> None:
+        self.topics = Topics(a=3) if topics is None else topics
+        self.clock = FakeClock()
+        self.timers = Timers(self.clock)
+        self.policy = Policy(**{"assignment_interval_ms": 0} | policy)  # type: ignore[arg-type]
+        self.regexes = Regexes()
+        self.deadlines = Deadlines(self.timers, self._missed)
+        self.group = ConsumerGroup("g", 0)
+        self.journal: list[tuple[bytes, bytes | None]] = []
+        self.fenced: list[tuple[str, Deadline]] = []
+
+    @property
+    def world(self) -> World:
+        """What is around the group right now."""
+        return World(
+            policy=self.policy,
+            image=self.topics,
+            regexes=self.regexes,
+            deadlines=self.deadlines,
+            now_ms=self.clock.now_ms(),
+        )
+
+    def write(self, transition: Callable[[Changes], T]) -> T:
+        """Run a transition: into the journal if it succeeds, undone if it is refused."""
+        changes = Changes(self.group)
+        try:
+            result = transition(changes)
+        except KafkaError:
+            changes.undo()
+            raise
+        self.journal += changes.encode()
+        return result
+
+    def beat(self, member_id: str, epoch: int, **said: object) -> HeartbeatResult:
+        """Send a heartbeat."""
+        request = HeartbeatRequest(
+            member_id=member_id,
+            member_epoch=epoch,
+            client_id="client",
+            client_host="/127.0.0.1",
+            **said,  # type: ignore[arg-type]
+        )
+        act = leave if request.is_leaving else heartbeat
+        return self.write(lambda changes: act(changes, request, self.world))
+
+    def join(self, member_id: str, *names: str, **said: object) -> HeartbeatResult:
+        """Have a member join that subscribes to topics, to "a" if none is named."""
+        full: dict[str, object] = {
+            "rebalance_timeout_ms": 60_000,
+            "subscribed_topic_names": names or ("a",),
+            "owned": {},
+        }
+        return self.beat(member_id, 0, **(full | said))
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, and deadlines with it."""
+        self.clock.advance(seconds * 1000)
+        self.timers.run_due()
+
+    def reload(self) -> ConsumerGroup:
+        """Return the group as a start would read it from the journal."""
+        loaded = ConsumerGroup("g", 0)
+        for key, value in self.journal:
+            decoded = decode_key(key)
+            assert decoded is not None
+            loaded.apply(decoded, None if value is None else decode_value(decoded.type, value))
+        return loaded
+
+    def _missed(self, member_id: str, deadline: Deadline) -> None:
+        self.fenced.append((member_id, deadline))
+        member = self.group.members.get(member_id)
+        if member is not None:
+            self.write(lambda changes: fence(changes, (member,), self.world))
+
+
+def plain(owned: OwnedPartitions | None) -> dict[UUID, AbstractSet[int]] | None:
+    """Return what a client makes of an assignment: partitions without epochs."""
+    return None if owned is None else {topic: frozenset(each) for topic, each in owned.items()}
+
+
+def count(partitions: Mapping[UUID, AbstractSet[int] | Mapping[int, int]]) -> int:
+    """Return how many partitions there are."""
+    return sum(map(len, partitions.values()))
