@@ -17,6 +17,7 @@ def contradictions(topic: TopicConfig, server: ServerConfig | None = None) -> li
         )
     if server is not None:
         faults += _cleaner_faults(server)
+        faults += [fault for _, fault in _consumer_group_faults(server)]
     return faults
 
 
@@ -41,8 +42,43 @@ def start_faults(server: ServerConfig) -> list[tuple[str, str]]:
         _ = server.http_address
     except ValueError as error:
         faults.append(("http.listener", f"http.listener {error}"))
+    faults += _consumer_group_faults(server)
     if len(set(server.log_dirs)) != len(server.log_dirs):
         faults.append(("log.dirs", "log.dirs names a folder twice; each data folder needs its own"))
+    return faults
+
+
+def _consumer_group_faults(server: ServerConfig) -> list[tuple[str, str]]:
+    """Kafka does not start with these either."""
+    session = server.group_consumer_session_timeout_ms
+    interval = server.group_consumer_heartbeat_interval_ms
+    bounds = {
+        "session.timeout": (
+            server.group_consumer_min_session_timeout_ms,
+            session,
+            server.group_consumer_max_session_timeout_ms,
+        ),
+        "heartbeat.interval": (
+            server.group_consumer_min_heartbeat_interval_ms,
+            interval,
+            server.group_consumer_max_heartbeat_interval_ms,
+        ),
+        "assignment.interval": (
+            server.group_consumer_min_assignment_interval_ms,
+            server.group_consumer_assignment_interval_ms,
+            server.group_consumer_max_assignment_interval_ms,
+        ),
+    }
+    faults = []
+    for part, (low, value, high) in bounds.items():
+        if not low <= value <= high:
+            name = f"group.consumer.{part}.ms"
+            fault = f"{name} is {value}; group.consumer.min.{part}.ms allows at least {low} and "
+            faults.append((name, f"{fault}group.consumer.max.{part}.ms at most {high}"))
+    if interval >= session:
+        name = "group.consumer.heartbeat.interval.ms"
+        fault = f"{name} is {interval} and group.consumer.session.timeout.ms is {session}; "
+        faults.append((name, f"{fault}the first must be smaller"))
     return faults
 
 

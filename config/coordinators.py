@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
+from config.consumer_groups import ConsumerGroupConfig
 from config.keys import Kind, at_least, key
-from config.transactions import TransactionConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorConfig(TransactionConfig):
+class CoordinatorConfig(ConsumerGroupConfig):
     """What groups, committed offsets and transactions obey; a part of `config.server`."""
 
     group_min_session_timeout_ms: int = key(

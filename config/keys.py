@@ -56,6 +56,11 @@ def one_of(*words: str) -> Check:
     return Check(lambda value: value in words, f"one of {', '.join(words)}")
 
 
+def one_of_any_case(*words: str) -> Check:
+    """Accept these words, written in capitals or not."""
+    return Check(lambda value: value.lower() in words, f"one of {', '.join(words)}")
+
+
 def some_of(*words: str) -> Check:
     """Accept lists of these words, none of them twice."""
     return Check(
