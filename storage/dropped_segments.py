@@ -60,10 +60,13 @@ class DroppedSegments:
             raise self._directory.fail(error) from error
 
     def unlink(self) -> None:
-        """Delete the files; if the disk refuses for now, ask it again later.
+        """Delete the files; if the disk refuses, ask it again later.
+
+        Nobody misses what goes here, so an error says nothing of what the directory holds: writes
+        go on, and find out for themselves.
 
         Raises:
-            KafkaStorageError: A file could not be deleted.
+            OSError: A file could not be deleted.
         """
         if self._is_abandoned():
             return
@@ -74,8 +77,6 @@ class DroppedSegments:
                 for path in self._snapshots:
                     files.unlink(path)
                     files.unlink(files.deleted_name(path))
-        except OSError as error:
-            refusal = self._directory.fail(error)
-            if self._directory.failure is None:
-                self._deletions.schedule(RETRY_MS, self.unlink)
-            raise refusal from error
+        except OSError:
+            self._deletions.schedule(RETRY_MS, self.unlink)
+            raise

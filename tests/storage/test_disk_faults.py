@@ -293,8 +293,9 @@ class TestRetention:
         }
         assert not list(folder.path.glob("*.deleted"))
 
-    def test_read_only_disk_is_asked_again(self, tmp_path: Path, disk: Disk) -> None:
-        """What could not be unlinked is unlinked when the disk lets it."""
+    @pytest.mark.parametrize("error", [errno.EROFS, errno.EIO])
+    def test_disk_is_asked_again(self, tmp_path: Path, disk: Disk, error: int) -> None:
+        """What could not be unlinked is unlinked when the disk lets it; nobody else notices."""
         folder = LogFolder(tmp_path, TopicConfig(segment_bytes=300, retention_ms=0))
         for _ in range(6):
             folder.append(size=50)
@@ -302,10 +303,11 @@ class TestRetention:
         folder.clock.set_now_ms(2_000_000_000_000)
         folder.log.apply_retention(folder.clock.now_ms())
         folder.services.background.close()
-        disk.fail("unlink", errno.EROFS)
+        disk.fail("unlink", error)
         for _ in range(3):
             folder.pass_time_despite_failures()
         assert list(folder.path.glob("*.deleted"))
+        assert folder.directory.refusal is None
         disk.mend()
         folder.pass_time_despite_failures()
 
