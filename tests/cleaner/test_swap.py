@@ -16,12 +16,12 @@ from cleaner.stats import PassResult
 from protocol.errors import KafkaStorageError, NotLeaderOrFollower
 from protocol.records.build import ABORT, COMMIT
 from storage import files
-from storage.log import Log
 from storage.readable_segment import ReadableSegment
 from storage.segment import LogSegment
 from tests.support.batches import make_batch
 from tests.support.faults import ALWAYS, Disk
 from tests.support.invariants import check_folder, check_log
+from tests.support.log_views import View
 from tests.support.logs import validated
 from tests.support.passes import CompactedFolder, content
 
@@ -81,28 +81,6 @@ def make_folder(root: Path) -> CompactedFolder:
     folder.settle()
     folder.checkpoint()
     return folder
-
-
-@dataclass(frozen=True)
-class View:
-    """What a reader and a producer can see of a log."""
-
-    data: bytes
-    aborted: tuple[tuple[int, int], ...]
-    producers: tuple[tuple[int, int], ...]
-
-    @classmethod
-    def of(cls, log: Log) -> "View":
-        """Look at a log."""
-        return cls(
-            content(log),
-            tuple(log.aborted_transactions(0, log.log_end_offset)),
-            tuple(
-                (producer_id, entry.batches[-1].last_sequence)
-                for producer_id, entry in sorted(log.producers.producers.items())
-                if entry.batches
-            ),
-        )
 
 
 def rows_after_a_pass(root: Path) -> list[tuple[int, bytes | None, bytes | None]]:
