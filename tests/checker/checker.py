@@ -19,6 +19,7 @@ from tests.checker.events import (
     Change,
     Changed,
     Committed,
+    Doomed,
     Event,
     Marker,
     Partition,
@@ -109,6 +110,10 @@ class Checker:
     @take.register
     def _(self, event: Bounds) -> None:
         self._log(event.partition).bound(event.start, event.end)
+
+    @take.register
+    def _(self, event: Doomed) -> None:
+        self._log(event.partition).is_doomed = True
 
     @take.register
     def _(self, event: Seek) -> None:

@@ -69,6 +69,12 @@ class Bounds(NamedTuple):
     end: int
 
 
+class Doomed(NamedTuple):
+    """Somebody asks to delete a topic: the log need not be shown any more."""
+
+    partition: Partition
+
+
 class Seek(NamedTuple):
     """A reader goes to an offset; ``committed``: it reads under read_committed from there."""
 
@@ -131,26 +137,19 @@ class CommittedOffset(NamedTuple):
         return f"offset of {self.group} in {self.partition}"
 
 
-class PartitionCount(NamedTuple):
-    """A thing that changes: how many partitions a topic has; None while there is no such topic."""
+class Shape(NamedTuple):
+    """A thing that changes: a topic's partitions and settings; None while there is no such topic.
+
+    Whether the values are numbers or text is the recorder's affair.
+    """
 
     topic: str
 
     def __str__(self) -> str:
-        return f"partitions of {self.topic}"
+        return f"shape of {self.topic}"
 
 
-class Setting(NamedTuple):
-    """A thing that changes: a setting of a topic's own."""
-
-    topic: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.name} of {self.topic}"
-
-
-Thing: TypeAlias = CommittedOffset | PartitionCount | Setting
+Thing: TypeAlias = CommittedOffset | Shape
 Value: TypeAlias = int | str | None
 
 
@@ -184,6 +183,7 @@ Event: TypeAlias = (
     Attempt
     | Acknowledged
     | Bounds
+    | Doomed
     | Seek
     | Read
     | Reached

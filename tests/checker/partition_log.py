@@ -26,6 +26,7 @@ class PartitionLog:
         self.markers: set[int] = set()
         self.held: dict[int, Record] = {}
         self.end: int | None = None  # as the broker last said
+        self.is_doomed = False
         self._report = report
         self._acknowledged: dict[int, Record] = {}
         self._empty: set[int] = set()  # skipped by readers of everything
@@ -112,6 +113,8 @@ class PartitionLog:
 
     def finish(self, *, transactional: bool) -> None:
         """Judge what only the whole history can tell; both isolations if ``transactional``."""
+        if self.is_doomed:
+            return
         for committed in (False, True) if transactional else (False,):
             shown = self._shown_to.get(committed, -1)
             if self.end is None or shown < self.end:

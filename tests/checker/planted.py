@@ -16,9 +16,9 @@ from tests.checker.events import (
     Changed,
     Committed,
     CommittedOffset,
-    PartitionCount,
     Position,
     RecordId,
+    Shape,
     Shown,
 )
 from tests.checker.faults import Kind
@@ -264,11 +264,11 @@ def invent_a_commit(simulation: Simulation) -> bool:
     return True
 
 
-def _topics(simulation: Simulation, value: type) -> list[PartitionCount]:
+def _topics(simulation: Simulation, value: type) -> list[Shape]:
     """Return the topics whose last change was acknowledged and left such a value."""
-    last: dict[PartitionCount, Change | Changed] = {}
+    last: dict[Shape, Change | Changed] = {}
     for event in simulation.history:
-        if isinstance(event, Change | Changed) and isinstance(event.thing, PartitionCount):
+        if isinstance(event, Change | Changed) and isinstance(event.thing, Shape):
             last[event.thing] = event
     return [
         thing
@@ -297,7 +297,7 @@ def delete_late(simulation: Simulation) -> bool:
     """Delete a topic long after the request for it had been forgotten."""
     last: dict[Thing, Event] = {}
     for event in simulation.history:
-        if isinstance(event, Change | Changed) and isinstance(event.thing, PartitionCount):
+        if isinstance(event, Change | Changed) and isinstance(event.thing, Shape):
             last[event.thing] = event
     for thing, event in last.items():
         forgotten = isinstance(event, Change) and event.value is None

@@ -22,12 +22,12 @@ from tests.checker.events import (
     CommittedOffset,
     Marker,
     Partition,
-    PartitionCount,
     Position,
     Reached,
     Read,
     RecordId,
     Seek,
+    Shape,
     Shown,
 )
 from tests.checker.simulated_broker import IN, OUT, Broker, Stored
@@ -172,7 +172,7 @@ class Simulation:
             self._show(thing)
 
     def _change_topic(self) -> None:
-        thing = PartitionCount(f"topic-{self.random.randrange(4)}")
+        thing = Shape(f"topic-{self.random.randrange(4)}")
         self._show(thing)
         count = self.broker.values.get(thing)
         larger = (count if isinstance(count, int) else 0) + 1

@@ -1,12 +1,14 @@
 """Producers that go on through the death of their broker, and the reader that audits it."""
 
 import random
+from collections.abc import Collection, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka import Message as Delivered
 
+from tests.checker.events import Bounds, Partition, Reached, RecordId, Seek
 from tests.support.daemon import until
-from tests.support.ledger import Ledger, Partition, Sent
+from tests.support.ledger import Ledger
 
 # Without sparse connections a producer is back within milliseconds of its broker, not a second.
 CONNECTION: dict[str, str | int | bool] = {
@@ -44,7 +46,6 @@ class Load:
         self.ledger = ledger
         self.sent = 0
         self.acknowledged = 0
-        self.lost: list[str] = []
         settings = {
             "bootstrap.servers": bootstrap,
             "compression.type": codec,
@@ -61,11 +62,10 @@ class Load:
     def send(self, count: int, random_numbers: random.Random) -> None:
         """Hand records to the producer and take the acknowledgements that have come."""
         for _ in range(count):
-            sent = Sent(self.name, self.sent)
-            partition = random_numbers.randrange(self.partitions)
-            self.producer.produce(
-                self.topic, sent.value, partition=partition, on_delivery=self._deliver
-            )
+            number = random_numbers.randrange(self.partitions)
+            record = RecordId(self.name, self.sent)
+            value = self.ledger.send(record, Partition(self.topic, number))
+            self.producer.produce(self.topic, value, partition=number, on_delivery=self._deliver)
             self.sent += 1
         self.producer.poll(0)
 
@@ -73,18 +73,17 @@ class Load:
         """Wait for every acknowledgement that can still come."""
         left = self.producer.flush(timeout)
         assert left == 0, f"{self.name}: {left} records neither acknowledged nor refused"
+        assert not self.exact or self.acknowledged == self.sent
 
     def _deliver(self, fault: KafkaError | None, message: Delivered) -> None:
         if fault is not None:
             assert not self.exact, f"{self.name} lost a record: {fault}"
-            self.lost.append(str(fault))
             return
         value, offset = message.value(), message.offset()
         assert value is not None
         assert offset is not None
         self.acknowledged += 1
-        partition = (self.topic, message.partition() or 0)
-        self.ledger.acknowledge(partition, offset, Sent.read(value))
+        self.ledger.acknowledge(value, offset)
 
 
 class Auditor:
@@ -93,69 +92,82 @@ class Auditor:
     A patient one lets a broker say for a while that it does not yet lead its partitions.
     """
 
-    def __init__(
-        self, bootstrap: str, ledger: Ledger, partitions: list[Partition], *, patient: bool
-    ) -> None:
+    def __init__(self, bootstrap: str, ledger: Ledger, *, patient: bool) -> None:
         self.ledger = ledger
-        self.partitions = partitions
         self.patient = patient
+        self._read_to: dict[Partition, int] = {}
         self._settings = {
             "bootstrap.servers": bootstrap,
             "group.id": "never-joined",
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
+            "isolation.level": "read_uncommitted",
             "fetch.wait.max.ms": 20,
             **CONNECTION,
         }
 
-    def audit(self) -> None:
-        """Compare the ends, and read what is new."""
-        self._read({each: len(self.ledger.seen[each]) for each in self.partitions}, again=False)
+    def audit(self, partitions: Collection[Partition]) -> None:
+        """Note the ends, and read what is new."""
+        self._read({each: self._read_to.get(each, 0) for each in partitions})
 
-    def audit_all(self) -> None:
-        """Read everything once more and compare it with what was read before."""
-        self._read(dict.fromkeys(self.partitions, 0), again=True)
+    def audit_all(self, partitions: Collection[Partition]) -> None:
+        """Read everything once more."""
+        self._read(dict.fromkeys(partitions, 0))
 
-    def _read(self, starts: dict[Partition, int], *, again: bool) -> None:
+    def _read(self, starts: Mapping[Partition, int]) -> None:
         consumer = Consumer(self._settings)
         try:
-            ends: dict[Partition, int] = {}
-            for each in self.partitions:
-                low, end = self._bounds(consumer, each)
-                assert low == 0, f"{each} begins at {low}"
-                self.ledger.end(each, end)
-                ends[each] = end
-            waiting = {each for each in self.partitions if starts[each] < ends[each]}
-            consumer.assign([TopicPartition(*each, starts[each]) for each in waiting])
+            ends = {each: self._bound(consumer, each) for each in starts}
+            waiting: dict[tuple[str, int], Partition] = {}
+            for each, start in starts.items():
+                self.ledger.checker.take(Seek("auditor", each, start))
+                if start < ends[each]:
+                    waiting[each.topic, each.number] = each
+            consumer.assign([TopicPartition(*name, starts[each]) for name, each in waiting.items()])
             for _ in until(AUDIT_TIMEOUT):
                 if not waiting:
-                    return
+                    break
                 for message in consumer.consume(1000, 0.02):
-                    partition, offset = self._take(message, again=again)
-                    if offset + 1 >= ends[partition]:
-                        waiting.discard(partition)
-            raise TimeoutError(f"{waiting} do not reach {ends} in {AUDIT_TIMEOUT} s")
+                    self._take(message, waiting, ends)
+            else:
+                raise TimeoutError(f"{waiting} do not reach {ends} in {AUDIT_TIMEOUT} s")
         finally:
             consumer.close()
+        for each, end in ends.items():
+            self.ledger.checker.take(Reached("auditor", each, end))
+            self._read_to[each] = end
+        self.ledger.judge()
 
-    def _bounds(self, consumer: Consumer, partition: Partition) -> tuple[int, int]:
+    def _bound(self, consumer: Consumer, partition: Partition) -> int:
+        """Note where a partition begins and ends; return the end."""
+        where = TopicPartition(partition.topic, partition.number)
         for _ in until(AUDIT_TIMEOUT):
             try:
-                return consumer.get_watermark_offsets(TopicPartition(*partition), AUDIT_TIMEOUT)
+                start, end = consumer.get_watermark_offsets(where, AUDIT_TIMEOUT)
             except KafkaException:
                 if not self.patient:
                     raise
+            else:
+                self.ledger.checker.take(Bounds(partition, start, end))
+                return end
         raise TimeoutError(f"{partition} has no leader")
 
-    def _take(self, message: Delivered, *, again: bool) -> tuple[Partition, int]:
+    def _take(
+        self,
+        message: Delivered,
+        waiting: dict[tuple[str, int], Partition],
+        ends: Mapping[Partition, int],
+    ) -> None:
+        """Note a message; what comes behind the end that was asked for is the next audit's."""
         if (fault := message.error()) is not None:
             raise KafkaException(fault)
-        partition = (message.topic() or "", message.partition() or 0)
+        name = (message.topic() or "", message.partition() or 0)
         offset, value = message.offset(), message.value()
         assert offset is not None
         assert value is not None
-        if again and offset < len(self.ledger.seen[partition]):
-            self.ledger.check_again(partition, offset, value)
-        else:
-            self.ledger.see(partition, offset, value)
-        return partition, offset
+        partition = waiting.get(name)
+        if partition is None or offset >= ends[partition]:
+            return
+        self.ledger.read("auditor", partition, offset, value)
+        if offset + 1 == ends[partition]:
+            del waiting[name]
