@@ -6,7 +6,7 @@ are opened, and the rest becomes columns. Nothing here knows where the bytes com
 
 from array import array
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -111,6 +111,11 @@ class Decoder:
                 return
         if status < 0:
             self.fault = self._fault(chunk, self.consumed, origin, slots.FAULTS[status])
+
+    def restart(self, offset: int) -> None:
+        """Go on at an offset, in other files than before."""
+        self._wanted = replace(self._wanted, start_offset=offset)
+        self.pass_over()
 
     def pass_over(self) -> None:
         """Forget the order of offsets: what comes next may lie behind junk."""

@@ -37,6 +37,15 @@ def read_entries(path: Path, fields: int) -> list[list[str]]:
         return []
     except UnicodeDecodeError as error:
         raise MalformedCheckpoint(f"{path} is not text: {error}") from error
+    return parse_entries(text, fields, path)
+
+
+def parse_entries(text: str, fields: int, path: object) -> list[list[str]]:
+    """Return the entries in the text of a checkpoint; ``path`` names it in faults.
+
+    Raises:
+        MalformedCheckpoint: Version, count or a line is wrong.
+    """
     if not text:
         return []
     lines = text.split("\n")
@@ -76,14 +85,7 @@ class OffsetCheckpoint:
         Raises:
             MalformedCheckpoint: The file cannot be understood.
         """
-        offsets = {}
-        for number, entry in enumerate(read_entries(self.path, 3), start=3):
-            topic, partition, offset = entry
-            try:
-                offsets[TopicPartition(topic, int(partition))] = int(offset)
-            except ValueError as error:
-                raise MalformedCheckpoint(f"{self.path} line {number}: {error}") from error
-        return offsets
+        return offsets_of(read_entries(self.path, 3), self.path)
 
     def read_or_empty(self) -> dict[TopicPartition, int]:
         """Return the offsets, none with a warning if the file cannot be understood.
@@ -107,7 +109,22 @@ class OffsetCheckpoint:
         )
 
 
-def _number(path: Path, lines: list[str], index: int, what: str) -> int:
+def offsets_of(entries: Iterable[list[str]], path: object) -> dict[TopicPartition, int]:
+    """Return the offsets that entries are; ``path`` names their file in faults.
+
+    Raises:
+        MalformedCheckpoint: A word that should be a number is none.
+    """
+    offsets = {}
+    for number, (topic, partition, offset) in enumerate(entries, start=3):
+        try:
+            offsets[TopicPartition(topic, int(partition))] = int(offset)
+        except ValueError as error:
+            raise MalformedCheckpoint(f"{path} line {number}: {error}") from error
+    return offsets
+
+
+def _number(path: object, lines: list[str], index: int, what: str) -> int:
     try:
         return int(lines[index])
     except (IndexError, ValueError) as error:

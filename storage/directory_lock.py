@@ -69,12 +69,33 @@ class DirectoryLock:
         )
 
 
+def is_held(directory: Path) -> bool:
+    """Tell whether another process works in a log directory; nothing is taken or created.
+
+    Not for a process that holds the lock itself: it would lose it by looking.
+    """
+    try:
+        fd = files.open_file(directory / files.LOCK)
+    except FileNotFoundError:
+        return False
+    try:
+        kind, _ = _ask(fd)
+    finally:
+        os.close(fd)
+    return kind != fcntl.F_UNLCK
+
+
 def _holder(fd: int) -> int:
     """Return the process that holds the lock, 0 if that cannot be told (another namespace)."""
-    question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
-        answer = fcntl.fcntl(fd, fcntl.F_GETLK, question)
+        kind, pid = _ask(fd)
     except OSError:
         return 0
-    kind, _, _, _, pid = _FLOCK.unpack(answer)
-    return int(pid) if kind != fcntl.F_UNLCK else 0
+    return pid if kind != fcntl.F_UNLCK else 0
+
+
+def _ask(fd: int) -> tuple[int, int]:
+    """Return what lock somebody else has on a file, and that process."""
+    question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, question))
+    return kind, pid

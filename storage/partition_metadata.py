@@ -40,6 +40,15 @@ class PartitionMetadata:
             return None
         except UnicodeDecodeError as error:
             raise MalformedCheckpoint(f"{path} is not text: {error}") from error
+        return cls.parse(text, path)
+
+    @classmethod
+    def parse(cls, text: str, path: object) -> "PartitionMetadata":
+        """Return what the text of a file says; ``path`` names it in faults.
+
+        Raises:
+            MalformedCheckpoint: It cannot be understood.
+        """
         match = _TEXT.fullmatch(text)
         if not match:
             raise MalformedCheckpoint(f"{path} is not the two lines `version: 0`, `topic_id: …`")

@@ -1,0 +1,212 @@
+"""What a reader is asked for: the options of the data source, named as Spark's Kafka source does.
+
+    subscribe, subscribePattern, assign      which topics or partitions; exactly one of them
+    startingOffsets, endingOffsets           earliest, latest, or JSON with an offset a partition
+    startingTimestamp, endingTimestamp       the offset of the first record at or after a time
+    startingOffsetsByTimestamp, ending…      likewise by partition, as JSON
+    startingOffsetsByTimestampStrategy       what if no record is so late: error or latest
+    includeHeaders, failOnDataLoss, kafka.isolation.level, kafka.bootstrap.servers
+    minPartitions, maxRecordsPerPartition    cut finer than by bytes
+    maxOffsetsPerTrigger, minOffsetsPerTrigger, maxTriggerDelay
+
+Ours beside them:
+
+    transport      auto, pinned, fetch or archive: how to come to the bytes
+    data           the broker's first log directory, as this machine sees it
+    control        host:port of the broker's HTTP port, if it is not noted in ``data``
+    archive        a log directory that no broker serves, or a URI of one that pyarrow.fs opens
+    columns        the columns to read, by comma; the DataFrame's schema says it as well
+    timestampFrom  records from this time on; timestampTo: before this time. Exact, record by record
+    timestampOrder any, or batch: no record of a batch is older than its first one
+    splitBytes     about how many bytes one task reads
+    verify         check CRCs; onCorrupt: fail or skip; quarantine: a folder for what is skipped
+    pinLeaseMs     how long a pin outlives the last sign of life of its readers
+    unpinned       read a live broker's folder without a pin, on your own account
+    filterPushdown take filters from Spark; its session must allow it
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from pipeline import settings
+from pipeline.errors import BadOption
+from storage.topic_partition import TopicPartition
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+READ_COMMITTED: Final = "read_committed"
+TRANSPORTS: Final = ("auto", "pinned", "fetch", "archive")
+FIRST_TIME: Final = -(1 << 63)
+LAST_TIME: Final = (1 << 63) - 1
+
+Offsets = int | dict[TopicPartition, int]
+"""EARLIEST or LATEST for all, or an offset (or one of these two) a partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """Options, checked one by one and against each other; `parse` makes them from text."""
+
+    subscribe: tuple[str, ...] = ()
+    subscribe_pattern: str = ""
+    assign: tuple[TopicPartition, ...] = ()
+    starting_offsets: Offsets = EARLIEST
+    ending_offsets: Offsets = LATEST
+    starting_timestamp: int | None = None
+    ending_timestamp: int | None = None
+    starting_offsets_by_timestamp: dict[TopicPartition, int] = field(default_factory=dict)
+    ending_offsets_by_timestamp: dict[TopicPartition, int] = field(default_factory=dict)
+    by_timestamp_strategy: str = "error"
+    include_headers: bool = False
+    fail_on_data_loss: bool = True
+    isolation: str = "read_uncommitted"
+    bootstrap: str = ""
+    min_partitions: int = 0
+    max_records_per_partition: int = 0
+    max_offsets_per_trigger: int = 0
+    min_offsets_per_trigger: int = 0
+    max_trigger_delay_ms: int = 15 * 60_000
+    transport: str = "auto"
+    data: str = ""
+    control: str = ""
+    archive: str = ""
+    columns: tuple[str, ...] = ()
+    time_from: int = FIRST_TIME
+    time_to: int = LAST_TIME
+    """Exclusive; LAST_TIME is no bound."""
+    timestamp_order: str = "any"
+    split_bytes: int = 64 << 20
+    verify: bool = True
+    on_corrupt: str = "fail"
+    quarantine: str = ""
+    pin_lease_ms: int = 120_000
+    unpinned: bool = False
+    filter_pushdown: bool = False
+    kafka: dict[str, str] = field(default_factory=dict)
+    """Other options that begin with ``kafka.``: what the fetch transport knows of them it obeys."""
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether aborted transactions are left out, and open ones not waited for but not read."""
+        return self.isolation == READ_COMMITTED
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Return options from their names, in any case, and texts; all faults at once.
+
+        Raises:
+            BadOption: with a sentence for each fault.
+        """
+        values: dict[str, Any] = {}
+        kafka: dict[str, str] = {}
+        faults = []
+        for name, text in options.items():
+            known = _KNOWN.get(name.lower())
+            if known is None:
+                if name.lower().startswith("kafka."):
+                    kafka[name.lower().removeprefix("kafka.")] = text
+                elif name.lower() not in _IGNORED:
+                    faults.append(f"there is no option {name}{_nearest(name)}")
+                continue
+            attribute, read = known
+            try:
+                values[attribute] = read(name, str(text))
+            except BadOption as error:
+                faults.append(str(error))
+        parsed = cls(**values, kafka=kafka)
+        faults += parsed._faults()
+        if faults:
+            raise BadOption("; ".join(faults))
+        return parsed
+
+    def _faults(self) -> list[str]:
+        ways = [bool(self.subscribe), bool(self.subscribe_pattern), bool(self.assign)]
+        faults = []
+        if sum(ways) != 1:
+            faults.append("name the topics by exactly one of subscribe, subscribePattern, assign")
+        if self.quarantine and self.on_corrupt != "skip":
+            faults.append("quarantine takes what onCorrupt=skip passes over; set that too")
+        if self.starting_offsets == LATEST and self.ending_offsets == EARLIEST:
+            faults.append("startingOffsets latest with endingOffsets earliest leaves nothing")
+        return faults
+
+
+def _names(_name: str, text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _text(_name: str, text: str) -> str:
+    return text.strip()
+
+
+def _offsets(name: str, text: str) -> Offsets:
+    plain = text.strip().lower()
+    if plain in {"earliest", "latest"}:
+        return EARLIEST if plain == "earliest" else LATEST
+    found = settings.per_partition(name, text)
+    wrong = [value for value in found.values() if value < EARLIEST]
+    if wrong:
+        raise BadOption(f"option {name} has offset {wrong[0]}; -2 is earliest, -1 is latest")
+    return found
+
+
+def _among(*words: str) -> Callable[[str, str], str]:
+    return lambda name, text: settings.choice(name, text, words)
+
+
+_KNOWN: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
+    "subscribe": ("subscribe", _names),
+    "subscribepattern": ("subscribe_pattern", _text),
+    "assign": ("assign", settings.assignment),
+    "startingoffsets": ("starting_offsets", _offsets),
+    "endingoffsets": ("ending_offsets", _offsets),
+    "startingtimestamp": ("starting_timestamp", settings.time),
+    "endingtimestamp": ("ending_timestamp", settings.time),
+    "startingoffsetsbytimestamp": ("starting_offsets_by_timestamp", settings.per_partition),
+    "endingoffsetsbytimestamp": ("ending_offsets_by_timestamp", settings.per_partition),
+    "startingoffsetsbytimestampstrategy": ("by_timestamp_strategy", _among("error", "latest")),
+    "includeheaders": ("include_headers", settings.flag),
+    "failondataloss": ("fail_on_data_loss", settings.flag),
+    "kafka.isolation.level": ("isolation", _among("read_uncommitted", READ_COMMITTED)),
+    "isolation": ("isolation", _among("read_uncommitted", READ_COMMITTED)),
+    "kafka.bootstrap.servers": ("bootstrap", _text),
+    "bootstrap": ("bootstrap", _text),
+    "minpartitions": ("min_partitions", settings.number),
+    "maxrecordsperpartition": ("max_records_per_partition", settings.number),
+    "maxoffsetspertrigger": ("max_offsets_per_trigger", settings.number),
+    "minoffsetspertrigger": ("min_offsets_per_trigger", settings.number),
+    "maxtriggerdelay": ("max_trigger_delay_ms", settings.duration),
+    "transport": ("transport", _among(*TRANSPORTS)),
+    "data": ("data", _text),
+    "control": ("control", _text),
+    "archive": ("archive", _text),
+    "columns": ("columns", _names),
+    "timestampfrom": ("time_from", settings.time),
+    "timestampto": ("time_to", settings.time),
+    "timestamporder": ("timestamp_order", _among("any", "batch")),
+    "splitbytes": ("split_bytes", settings.size),
+    "verify": ("verify", settings.flag),
+    "oncorrupt": ("on_corrupt", _among("fail", "skip")),
+    "quarantine": ("quarantine", _text),
+    "pinleasems": ("pin_lease_ms", settings.duration),
+    "unpinned": ("unpinned", settings.flag),
+    "filterpushdown": ("filter_pushdown", settings.flag),
+}
+_IGNORED: Final = {
+    "path",
+    "groupidprefix",
+    "fetchoffset.numretries",
+    "fetchoffset.retryintervalms",
+    "kafkaconsumer.polltimeoutms",
+    "kafkaconsumer.polltimeout.ms",
+    "kafka.group.id",
+}
+"""What only the connector has a use for: a job that moves over may keep it."""
+
+
+def _nearest(name: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - for a mistake only
+
+    found = get_close_matches(name.lower(), _KNOWN, 1)
+    return f"; did you mean {found[0]}?" if found else ""

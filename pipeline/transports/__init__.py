@@ -1,0 +1,56 @@
+"""How a reader comes to the bytes: pinned files, a broker's Fetch, or an archive.
+
+What is visible decides, unless the option ``transport`` does: a log directory that a broker serves
+is pinned, one that nobody serves is an archive, and with an address alone the broker is asked.
+"""
+
+from pathlib import Path
+
+from pipeline.errors import BadOption
+from pipeline.options import ReadOptions
+from pipeline.transports.archive import ArchiveSource
+from pipeline.transports.fetch import FetchSource
+from pipeline.transports.pinned import PinnedSource
+from pipeline.transports.source import Source
+from storage.directory_lock import is_held
+
+
+def open_source(options: ReadOptions) -> Source:
+    """Return where the topics of some options are read from.
+
+    Raises:
+        BadOption: the options do not say where the topics are.
+        SourceUnavailable: nothing is there.
+    """
+    name = options.transport if options.transport != "auto" else choose(options)
+    if name == "pinned":
+        return PinnedSource(options)
+    if name == "fetch":
+        return FetchSource(options)
+    return ArchiveSource(options)
+
+
+def choose(options: ReadOptions) -> str:
+    """Return the transport for what is visible here.
+
+    Raises:
+        BadOption: the options name no place at all.
+    """
+    if options.archive:
+        return "archive"
+    if options.data and Path(options.data).is_dir():
+        return "pinned" if is_held(Path(options.data)) or not options.bootstrap else "archive"
+    if options.bootstrap:
+        return "fetch"
+    if options.data:
+        raise BadOption(
+            f"data={options.data} is no folder here; name the log directory as this machine sees "
+            "it, or give kafka.bootstrap.servers to read over the network"
+        )
+    raise BadOption(
+        "nothing says where the topics are: give data (the broker's log directory), archive (one "
+        "that no broker serves), or kafka.bootstrap.servers"
+    )
+
+
+__all__ = ["Source", "choose", "open_source"]

@@ -1,0 +1,77 @@
+"""A log directory that no broker serves: a stopped broker's, a copy, or one in object storage."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pipeline.archive_view import ArchiveView
+from pipeline.errors import BadOption, SourceUnavailable
+from pipeline.manifest import Manifest
+from pipeline.options import ReadOptions
+from pipeline.plan import plan_splits
+from pipeline.ranges import OffsetRange, find_in_files, resolve
+from pipeline.split import Split
+from pipeline.transports.source import select
+from storage.clock import Clock
+from storage.directory_lock import is_held
+from storage.topic_partition import TopicPartition
+
+
+class ArchiveSource:
+    """Reads what lies there. Under ``unpinned`` a broker may be at work there meanwhile."""
+
+    name = "archive"
+
+    def __init__(self, options: ReadOptions, clock: Clock | None = None) -> None:
+        """Look whether a broker works in the directory.
+
+        Raises:
+            SourceUnavailable: one does.
+        """
+        self.options = options
+        self._clock = clock or Clock()
+        self._place = options.archive or options.data
+        if not self._place:
+            raise BadOption("transport=archive needs archive: a log directory, or its URI")
+        if "://" not in self._place:
+            self._place = str(Path(self._place).resolve())
+        self._is_live = "://" not in self._place and is_held(Path(self._place))
+        if self._is_live and not options.unpinned:
+            raise SourceUnavailable(
+                f"a broker works in {self._place}; read it with transport=pinned and "
+                f"data={self._place}, or set unpinned=true to read files that change meanwhile"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def view(self) -> Manifest:
+        """Return the partitions that the options mean, as they are now."""
+        now_ms = self._clock.now_ms()
+        archive = ArchiveView(self._place)
+        keys = select(self.options, archive.partitions(), f"in {self._place}")
+        is_committed = self.options.is_committed
+        views = tuple(archive.view(key, is_committed=is_committed) for key in keys)
+        return Manifest(taken_at_ms=now_ms, partitions=views)
+
+    def ranges(self, view: Manifest) -> dict[TopicPartition, OffsetRange]:
+        """Return the offsets that the options mean."""
+        return resolve(view, self.options, find_in_files)
+
+    def plan(
+        self, view: Manifest, ranges: Mapping[TopicPartition, OffsetRange] | None = None
+    ) -> list[Split]:
+        """Return splits that together read the ranges once."""
+        return plan_splits(view, self.options, ranges, transport=self.name, is_live=self._is_live)
+
+    def close(self) -> None:
+        """Nothing was taken."""

@@ -1,0 +1,110 @@
+"""Any Kafka broker, over the network: offsets by ListOffsets, records by Fetch."""
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from pipeline.cluster import Cluster, Leader
+from pipeline.errors import BadOption
+from pipeline.manifest import Manifest, PinnedPartition
+from pipeline.options import EARLIEST, LATEST, ReadOptions
+from pipeline.plan import plan_splits
+from pipeline.ranges import OffsetRange, resolve
+from pipeline.split import Split
+from pipeline.transports.source import select
+from pipeline.wire import refused
+from storage.clock import Clock
+from storage.topic_partition import TopicPartition
+
+_DEFAULT_RETENTION_MS = 86_400_000
+
+
+class FetchSource:
+    """Knows offsets and no files; what it plans is read while the broker goes on."""
+
+    name = "fetch"
+
+    def __init__(self, options: ReadOptions, clock: Clock | None = None) -> None:
+        """Connect.
+
+        Raises:
+            SourceUnavailable: nobody answers.
+            BadOption: no address is given, or settings that are not obeyed here.
+        """
+        if not options.bootstrap:
+            raise BadOption("transport=fetch needs kafka.bootstrap.servers")
+        unheeded = refused(options.kafka)
+        if unheeded:
+            raise BadOption(
+                f"the fetch transport does not know kafka.{unheeded[0]}; leave it out, or use "
+                "Spark's own connector"
+            )
+        self.options = options
+        self._clock = clock or Clock()
+        self._cluster = Cluster(options.bootstrap, options.kafka)
+        self._leaders: dict[TopicPartition, Leader] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def view(self) -> Manifest:
+        """Return the partitions that the options mean, with their offsets of now."""
+        options, cluster = self.options, self._cluster
+        now_ms = self._clock.now_ms()
+        named = sorted({key.topic for key in options.assign} | set(options.subscribe))
+        there = cluster.leaders(named or None)
+        keys = select(options, there, f"at {options.bootstrap}")
+        self._leaders = {key: there[key] for key in keys}
+        firsts = cluster.offsets(self._leaders, EARLIEST)
+        ends = cluster.offsets(self._leaders, LATEST)
+        stable = cluster.offsets(self._leaders, LATEST, is_committed=True)
+        configs = cluster.configs(sorted({key.topic for key in keys})) if keys else {}
+        return Manifest(
+            taken_at_ms=now_ms,
+            cluster_id=cluster.cluster_id,
+            partitions=tuple(
+                PinnedPartition(
+                    topic=key.topic,
+                    partition=key.partition,
+                    topic_id=self._leaders[key].topic_id,
+                    log_start_offset=firsts[key],
+                    end_offset=ends[key],
+                    last_stable_offset=stable[key],
+                    is_compacted="compact" in configs.get(key.topic, {}).get("cleanup.policy", ""),
+                    delete_retention_ms=int(
+                        configs.get(key.topic, {}).get("delete.retention.ms")
+                        or _DEFAULT_RETENTION_MS
+                    ),
+                )
+                for key in keys
+            ),
+        )
+
+    def ranges(self, view: Manifest) -> dict[TopicPartition, OffsetRange]:
+        """Return the offsets that the options mean."""
+        return resolve(view, self.options, self._find)
+
+    def plan(
+        self, view: Manifest, ranges: Mapping[TopicPartition, OffsetRange] | None = None
+    ) -> list[Split]:
+        """Return splits that together read the ranges once."""
+        if ranges is None:
+            ranges = self.ranges(view)
+        return plan_splits(view, self.options, ranges, transport=self.name, is_live=True)
+
+    def close(self) -> None:
+        """Close the connections. Idempotent."""
+        self._cluster.close()
+
+    def _find(self, partition: PinnedPartition, timestamp: int) -> int | None:
+        key = partition.topic_partition
+        found = self._cluster.offsets({key: self._leaders[key]}, timestamp)[key]
+        return found if found >= 0 else None

@@ -1,0 +1,79 @@
+"""A running broker's own files: it pins what is asked for at one moment and is then left alone."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pipeline.errors import BadOption
+from pipeline.manifest import NO_PIN, Manifest
+from pipeline.options import ReadOptions
+from pipeline.pins import find_control, release_pin, take_pin, topics
+from pipeline.plan import plan_splits
+from pipeline.ranges import OffsetRange, find_in_files, resolve
+from pipeline.split import Split
+from pipeline.transports.source import select
+from storage.topic_partition import TopicPartition
+
+
+class PinnedSource:
+    """Takes a pin with each `view`; `close` releases the last one, or nobody does but its lease."""
+
+    name = "pinned"
+
+    def __init__(self, options: ReadOptions) -> None:
+        """Find the broker's control channel.
+
+        Raises:
+            SourceUnavailable: the log directory says nothing of one.
+        """
+        if not options.data:
+            raise BadOption("transport=pinned needs data: the broker's log directory")
+        self.options = options
+        self._control = find_control(Path(options.data), options.control or None)
+        self._pin = NO_PIN
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def view(self) -> Manifest:
+        """Return the partitions that the options mean, at the moment of a new pin."""
+        options = self.options
+        names = list(options.subscribe)
+        if options.subscribe_pattern:
+            there = (TopicPartition(name, 0) for name in topics(self._control))
+            names = [key.topic for key in select(options, there, "at the broker")]
+            if not names:
+                return Manifest(taken_at_ms=0)
+        view = take_pin(
+            self._control,
+            names or None,
+            options.assign or None,
+            lease_ms=options.pin_lease_ms,
+        )
+        self._pin = view.pin
+        return view
+
+    def ranges(self, view: Manifest) -> dict[TopicPartition, OffsetRange]:
+        """Return the offsets that the options mean."""
+        return resolve(view, self.options, find_in_files)
+
+    def plan(
+        self, view: Manifest, ranges: Mapping[TopicPartition, OffsetRange] | None = None
+    ) -> list[Split]:
+        """Return splits that together read the ranges once."""
+        return plan_splits(view, self.options, ranges, transport=self.name)
+
+    def close(self) -> None:
+        """Release the pin of the last view. Idempotent."""
+        if self._pin != NO_PIN:
+            release_pin(self._control, self._pin)
+            self._pin = NO_PIN

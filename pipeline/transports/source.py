@@ -1,0 +1,73 @@
+"""What every transport offers."""
+
+import re
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Protocol, Self
+
+from pipeline.errors import BadOption, SourceUnavailable
+from pipeline.manifest import Manifest
+from pipeline.options import ReadOptions
+from pipeline.ranges import OffsetRange
+from pipeline.split import Split
+from storage.topic_partition import TopicPartition
+
+
+class Source(Protocol):
+    """Topics at one place; a context manager that lets go of what `view` took."""
+
+    name: str
+    """``pinned``, ``fetch`` or ``archive``."""
+    options: ReadOptions
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def view(self) -> Manifest:
+        """Return the partitions that the options mean, as they are now."""
+
+    def ranges(self, view: Manifest) -> dict[TopicPartition, OffsetRange]:
+        """Return the offsets that the options mean."""
+
+    def plan(
+        self, view: Manifest, ranges: Mapping[TopicPartition, OffsetRange] | None = None
+    ) -> list[Split]:
+        """Return splits that together read the ranges once."""
+
+    def close(self) -> None:
+        """Let go of what was taken. Idempotent."""
+
+
+def select(
+    options: ReadOptions, there: Iterable[TopicPartition], where: str
+) -> list[TopicPartition]:
+    """Return the partitions that the options mean among those that there are.
+
+    Raises:
+        SourceUnavailable: a topic or partition that is named is not there.
+        BadOption: the pattern is none.
+    """
+    known = sorted(there)
+    if options.assign:
+        missing = sorted(set(options.assign) - set(known))
+        if missing:
+            raise SourceUnavailable(f"there is no partition {missing[0]} {where}")
+        return list(options.assign)
+    if options.subscribe_pattern:
+        try:
+            pattern = re.compile(options.subscribe_pattern)
+        except re.error as error:
+            raise BadOption(
+                f"subscribePattern={options.subscribe_pattern} is no regular expression: {error}"
+            ) from error
+        return [key for key in known if pattern.fullmatch(key.topic)]
+    absent = sorted(set(options.subscribe) - {key.topic for key in known})
+    if absent:
+        raise SourceUnavailable(f"there is no topic {absent[0]} {where}")
+    return [key for key in known if key.topic in options.subscribe]

@@ -1,0 +1,218 @@
+"""A small Kafka client: one blocking connection to a broker, and the four requests of a reader.
+
+It speaks Metadata 12, ListOffsets 6, DescribeConfigs 4 and Fetch 12, which Apache Kafka serves
+since 2.8, and messages are kio's. Nothing is shared between threads.
+"""
+
+import re
+import socket
+import ssl
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from kio.schema.errors import ErrorCode
+from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
+from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
+from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
+from kio.serial import entity_reader, entity_writer
+
+from pipeline.errors import BadOption, SourceUnavailable
+
+CLIENT_ID: Final = "siltstone-pipeline"
+_SECONDS: Final = 60.0
+_MOST_FRAME_BYTES: Final = 1 << 30
+_OBEYED: Final = {
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.jaas.config",
+    "ssl.truststore.location",
+    "ssl.truststore.type",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.keystore.location",
+    "ssl.keystore.type",
+    "ssl.key.password",
+}
+_SECURITY: Final = {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}
+_LOGIN: Final = re.compile(r"""(username|password)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+
+R = TypeVar("R")
+
+
+class Wire:
+    """One connection. Requests are answered in order, so one may be sent ahead (`send`, `take`)."""
+
+    def __init__(self, address: tuple[str, int], settings: Mapping[str, str]) -> None:
+        """Connect, and log in if the settings say how.
+
+        Raises:
+            SourceUnavailable: nobody answers there, or not to us.
+            BadOption: settings ask for what is not spoken here.
+        """
+        self._address = address
+        protocol = settings.get("security.protocol", "PLAINTEXT").upper()
+        if protocol not in _SECURITY:
+            raise BadOption(f"kafka.security.protocol is one of {', '.join(sorted(_SECURITY))}")
+        self._correlation = 0
+        try:
+            self._socket = socket.create_connection(address, _SECONDS)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if protocol.endswith("SSL"):
+                context = _tls(settings)
+                self._socket = context.wrap_socket(self._socket, server_hostname=address[0])
+        except (OSError, ValueError) as error:
+            raise self._silent(error) from error
+        if protocol.startswith("SASL"):
+            self._log_in(settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+        with suppress(OSError):
+            self._socket.close()
+
+    def ask(self, request: Any, answer: type[R]) -> R:
+        """Send a request and return the broker's answer. Blocks."""
+        self.send(request)
+        return self.take(answer)
+
+    def send(self, request: Any) -> None:
+        """Send a request, whose answer is to be taken later.
+
+        Raises:
+            SourceUnavailable: the connection is gone.
+        """
+        kind = type(request)
+        self._correlation += 1
+        header = kind.__header_schema__(
+            request_api_key=kind.__api_key__,
+            request_api_version=kind.__version__,
+            correlation_id=self._correlation,
+            client_id=CLIENT_ID,
+        )
+        parts = _Bytes()
+        entity_writer(kind.__header_schema__)(parts, header)
+        entity_writer(kind)(parts, request)
+        body = bytes(parts.data)
+        try:
+            self._socket.sendall(len(body).to_bytes(4, "big") + body)
+        except OSError as error:
+            raise self._silent(error) from error
+
+    def take(self, answer: type[R]) -> R:
+        """Return the answer to the oldest request that has none yet. Blocks.
+
+        Raises:
+            SourceUnavailable: none comes, or none that can be read.
+        """
+        kind: Any = answer
+        size = int.from_bytes(self._read(4), "big")
+        if size > _MOST_FRAME_BYTES:
+            raise self._silent(ValueError(f"an answer of {size} bytes"))
+        frame = self._read(size)
+        try:
+            _, position = entity_reader(kind.__header_schema__)(frame, 0)
+            found: R = entity_reader(kind)(frame, position)[0]
+        except Exception as error:  # kio raises whatever it stumbles over
+            raise self._silent(error) from error
+        return found
+
+    def _read(self, size: int) -> memoryview:
+        data = memoryview(bytearray(size))
+        filled = 0
+        try:
+            while filled < size:
+                count = self._socket.recv_into(data[filled:])
+                if count == 0:
+                    raise ConnectionError("it closed the connection")
+                filled += count
+        except OSError as error:
+            raise self._silent(error) from error
+        return data
+
+    def _log_in(self, settings: Mapping[str, str]) -> None:
+        mechanism = settings.get("sasl.mechanism", "")
+        if mechanism.upper() != "PLAIN":
+            raise BadOption(
+                f"kafka.sasl.mechanism={mechanism} is not spoken by the fetch transport, only "
+                "PLAIN is; read with transport=pinned, or over a listener that takes PLAIN"
+            )
+        found = {
+            name: double or single
+            for name, double, single in _LOGIN.findall(settings.get("sasl.jaas.config", ""))
+        }
+        if set(found) != {"username", "password"}:
+            raise BadOption('kafka.sasl.jaas.config needs username="…" and password="…"')
+        shaken = self.ask(SaslHandshakeRequest(mechanism="PLAIN"), SaslHandshakeResponse)
+        if shaken.error_code is not ErrorCode.none:
+            raise SourceUnavailable(f"{self._name} does not take SASL PLAIN")
+        secret = f"\0{found['username']}\0{found['password']}".encode()
+        answer = self.ask(SaslAuthenticateRequest(auth_bytes=secret), SaslAuthenticateResponse)
+        if answer.error_code is not ErrorCode.none:
+            raise SourceUnavailable(f"{self._name} refuses the login: {answer.error_message}")
+
+    @property
+    def _name(self) -> str:
+        return f"{self._address[0]}:{self._address[1]}"
+
+    def _silent(self, error: Exception) -> SourceUnavailable:
+        return SourceUnavailable(
+            f"no Kafka broker answers at {self._name}: {error}; check kafka.bootstrap.servers and "
+            "kafka.security.protocol"
+        )
+
+
+class _Bytes:
+    """What kio writes to."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+
+def refused(settings: Mapping[str, str]) -> list[str]:
+    """Return the security settings that the fetch transport would have to leave unheeded."""
+    return sorted(
+        name
+        for name in settings
+        if name.startswith(("ssl.", "sasl.", "security.")) and name not in _OBEYED
+    )
+
+
+def split_addresses(bootstrap: str) -> list[tuple[str, int]]:
+    """Return host and port of each address in a list by comma.
+
+    Raises:
+        BadOption: one of them has no port.
+    """
+    found = []
+    for each in bootstrap.split(","):
+        host, colon, port = each.strip().rpartition(":")
+        if not colon or not port.isascii() or not port.isdigit():
+            raise BadOption(f"kafka.bootstrap.servers={bootstrap} is not host:port,host:port")
+        found.append((host.removeprefix("[").removesuffix("]"), int(port)))
+    return found
+
+
+def _tls(settings: Mapping[str, str]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=settings.get("ssl.truststore.location"))
+    if not settings.get("ssl.endpoint.identification.algorithm", "https"):
+        context.check_hostname = False
+    keystore = settings.get("ssl.keystore.location")
+    if keystore:
+        context.load_cert_chain(keystore, password=settings.get("ssl.key.password"))
+    return context
