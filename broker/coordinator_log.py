@@ -69,6 +69,7 @@ class CoordinatorLog:
         self.name = name
         self.entries_loaded = 0
         self.load_seconds = 0.0
+        self.unflushed: set[Log] = set()  # what `flush` must wait for before anybody is answered
         self._topics = topics
         self._settings = settings
         self._io = io
@@ -195,7 +196,22 @@ class CoordinatorLog:
             raise NotCoordinator(error.message) from error
         if target.waiters:
             self._waiting.wake(target)
+        if result.flush_due:
+            self.unflushed.add(target)
         return result.base_offset
+
+    async def flush(self) -> None:
+        """Wait for the fsyncs that ``flush.messages`` of the topic asks for.
+
+        Raises:
+            NotCoordinator: What was appended may not be on the disk.
+        """
+        unflushed, self.unflushed = self.unflushed, set()
+        for target in unflushed:
+            try:
+                await self._io.run(target.flush)
+            except KafkaStorageError as error:
+                raise NotCoordinator(error.message) from error
 
     def begin_loading(self) -> None:
         """Have every partition refuse until it is read; call it before clients are served."""

@@ -35,8 +35,9 @@ Waiting: TypeAlias = Coroutine[Any, Any, Answer]
 log = logging.getLogger(__name__)
 
 _HEAD = Struct(">hhih")
-# These take the frame itself and write it: no entity stands between records and the socket.
-_RAW = frozenset({0, 1})
+# These take the frame itself and write the answer: no entity stands between records, or the
+# smallest and most frequent messages, and the socket.
+_RAW = frozenset({0, 1, 8, 9, 12})
 
 
 class Route:

@@ -175,6 +175,7 @@ class Broker:
         for listener in self._listeners:
             listener.stop()
         self._waiting.close()
+        self._groups.release()
         drain_until = deadline - max(_MIN_CLOSE_SECONDS, seconds / 2)
         await asyncio.gather(*(listener.drain(drain_until) for listener in self._listeners))
         for task in self._tasks:

@@ -17,6 +17,7 @@ _ABSENT: Final[Mapping[tuple[str, str], Any]] = MappingProxyType(
         ("ApiVersionsRequest", "client_software_name"): "",
         ("ApiVersionsRequest", "client_software_version"): "",
         ("DescribeClusterRequest", "include_fenced_brokers"): False,
+        ("DescribeGroupsRequest", "include_authorized_operations"): False,
         ("ElectLeadersRequest", "election_type"): _PREFERRED_ELECTION,
         ("ListOffsetsRequest", "isolation_level"): 0,
         ("ListOffsetsRequest", "timeout"): timedelta(0),
@@ -46,6 +47,13 @@ def _one_coordinator(values: dict[str, Any]) -> None:
     values["coordinator_keys"] = (values["key"],)
 
 
+def _one_leaving_member(values: dict[str, Any]) -> None:
+    """LeaveGroup v0-v2: one member id, which is a list of identities from v3 on."""
+    from kio.schema.leave_group.v5.request import MemberIdentity  # noqa: PLC0415  # lazily
+
+    values["members"] = (MemberIdentity(member_id=values["member_id"]),)
+
+
 def _client_metrics_only(values: dict[str, Any]) -> None:
     """ListConfigResources v0 lists client metrics; from v1 on the request says what it wants."""
     values["resource_types"] = (_CLIENT_METRICS_RESOURCE,)
@@ -55,6 +63,7 @@ _RESHAPED: Final[Mapping[int, tuple[int, Reshape]]] = MappingProxyType(
     {
         3: (1, _all_topics_if_none_named),
         10: (4, _one_coordinator),
+        13: (3, _one_leaving_member),
         20: (6, _topics_by_name),
         74: (1, _client_metrics_only),
     }

@@ -1,4 +1,4 @@
-"""Bodies of all requests and responses but Produce and Fetch, as kio entities of one version.
+"""Bodies of the requests and responses that have no codec of their own, as kio entities.
 
 Handlers see the newest version we serve and nothing else: requests are lifted to it, responses
 are written from it by the negotiated version's writer. Durations are timedeltas, as kio has them.
@@ -21,6 +21,11 @@ NEWEST: Final[Mapping[int, int]] = MappingProxyType(
         2: 11,  # ListOffsets
         3: 13,  # Metadata
         10: 6,  # FindCoordinator
+        11: 9,  # JoinGroup
+        13: 5,  # LeaveGroup
+        14: 5,  # SyncGroup
+        15: 6,  # DescribeGroups
+        16: 5,  # ListGroups
         18: 4,  # ApiVersions
         19: 7,  # CreateTopics
         20: 6,  # DeleteTopics
@@ -31,10 +36,12 @@ NEWEST: Final[Mapping[int, int]] = MappingProxyType(
         33: 2,  # AlterConfigs
         35: 5,  # DescribeLogDirs
         37: 3,  # CreatePartitions
+        42: 2,  # DeleteGroups
         43: 2,  # ElectLeaders
         44: 1,  # IncrementalAlterConfigs
         45: 1,  # AlterPartitionReassignments
         46: 0,  # ListPartitionReassignments
+        47: 0,  # OffsetDelete
         55: 2,  # DescribeQuorum
         60: 2,  # DescribeCluster
         74: 1,  # ListConfigResources

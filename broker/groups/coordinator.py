@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.coordinator_log import CoordinatorLog
 from broker.groups.classic_group import ClassicGroup
 from broker.groups.classic_state import ClassicServices
+from broker.groups.consumer_groups import ConsumerGroups
 from broker.groups.expiry import expire
 from broker.groups.offsets import Offsets
 from broker.groups.replay import Replay
@@ -24,7 +25,7 @@ from protocol.coordinator.group_errors import (
     StaleMemberEpoch,
     UnknownMemberId,
 )
-from protocol.errors import KafkaError
+from protocol.errors import KafkaError, NotCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,6 +69,7 @@ class GroupCoordinator:
         self.groups: dict[str, Group] = {}
         self.timers = Timers(clock)
         self.offsets = Offsets(self.log.append)
+        self.consumer = ConsumerGroups(self)
         self.replay = Replay(self)
         self.classic = ClassicServices(
             clock=clock,
@@ -99,6 +101,11 @@ class GroupCoordinator:
         """Read the journal back; `loaded` is set afterwards."""
         await self.log.load(self.replay.apply, self.replay.finish)
         self.loaded.set()
+
+    def release(self) -> None:
+        """Answer everybody who waits: the broker stops, and clients come back when it starts."""
+        for group in self.groups.values():
+            group.close(NotCoordinator.code)
 
     async def close(self) -> None:
         """Let no more time pass."""

@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kio.schema.errors import ErrorCode
+
+    from broker.groups.classic_messages import JoinReply, JoinRequest, SyncReply, SyncRequest
     from protocol.coordinator.group_records import CommittedOffset
     from protocol.records.journal import Row
 
@@ -35,6 +40,18 @@ class Group(Protocol):
     @property
     def is_empty(self) -> bool:
         """Whether no member is left."""
+
+    def join(self, request: JoinRequest, reply: JoinReply) -> None:
+        """Serve a JoinGroup, now or later."""
+
+    def sync(self, request: SyncRequest, reply: SyncReply) -> None:
+        """Serve a SyncGroup, now or later."""
+
+    def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> None:
+        """Keep a member of the classic protocol alive."""
+
+    def leave(self, leaving: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
+        """Let members go, named by member id and instance id, and return what became of each."""
 
     def check_commit(
         self,
@@ -68,5 +85,5 @@ class Group(Protocol):
     def tombstones(self) -> list[Row]:
         """Return what has to be written for the group to be gone, its offsets apart."""
 
-    def close(self) -> None:
-        """End it: answer whoever waits, and let no timer fire again."""
+    def close(self, error: ErrorCode = ...) -> None:
+        """End it: answer whoever waits with the error, and let no timer fire again."""

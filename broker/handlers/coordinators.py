@@ -12,33 +12,48 @@ from typing import TYPE_CHECKING
 from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
 
-from protocol.errors import InvalidRequest
+from protocol.errors import InvalidRequest, KafkaError
 from protocol.messages import NO_THROTTLE
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
     from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 
     from broker.context import RequestContext
+    from broker.coordinator_log import CoordinatorLog
 
 _GROUP, _TRANSACTION = 0, 1
 
 
-def find(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """Name this broker for every key, by the address that the client can reach it at."""
+def find(
+    context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
+    """Name this broker for every key, by the address that the client can reach it at.
+
+    The coordinator's topic is made first, so that nobody has to ask again.
+    """
     if request.key_type not in {_GROUP, _TRANSACTION}:
         error = InvalidRequest(f"coordinators of type {request.key_type} are not served")
-        refused = [
-            Coordinator(
-                key=key,
-                node_id=-1,
-                host="",
-                port=-1,
-                error_code=error.code,
-                error_message=error.message,
-            )
-            for key in request.coordinator_keys
-        ]
-        return FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=tuple(refused))
+        return _refuse(request, error)
+    journal = context.rooms.groups.log
+    if request.key_type == _GROUP and not journal.is_created:
+        return _find_when_created(context, request, journal)
+    return _find(context, request)
+
+
+async def _find_when_created(
+    context: RequestContext, request: FindCoordinatorRequest, journal: CoordinatorLog
+) -> FindCoordinatorResponse:
+    try:
+        await journal.ensure_created()
+    except KafkaError as error:
+        return _refuse(request, error)
+    return _find(context, request)
+
+
+def _find(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     host, port = context.advertised
     node_id = context.rooms.identity.node_id
     found = [
@@ -53,3 +68,18 @@ def find(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordi
         for key in request.coordinator_keys
     ]
     return FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=tuple(found))
+
+
+def _refuse(request: FindCoordinatorRequest, error: KafkaError) -> FindCoordinatorResponse:
+    refused = [
+        Coordinator(
+            key=key,
+            node_id=-1,
+            host="",
+            port=-1,
+            error_code=error.code,
+            error_message=error.message,
+        )
+        for key in request.coordinator_keys
+    ]
+    return FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=tuple(refused))

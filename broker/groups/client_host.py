@@ -1,0 +1,13 @@
+"""Where a member lives, as Kafka prints an address: ``/10.0.0.7``, ``/0:0:0:0:0:0:0:1``."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+
+def client_host(peer: str) -> str:
+    """Return the host of a peer, which log lines print with its port."""
+    address = ip_address(peer.rpartition(":")[0].strip("[]").partition("%")[0])
+    if address.version == 4:
+        return f"/{address}"
+    return "/" + ":".join(f"{int(part, 16):x}" for part in address.exploded.split(":"))

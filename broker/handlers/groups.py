@@ -1,0 +1,160 @@
+"""DescribeGroups (15), versions 0-6, ListGroups (16), 0-5, and DeleteGroups (42), 0-2.
+
+DescribeGroups: v3 authorized operations (KIP-430) · v4 instance ids · v6 a code for a group that is
+not there (KIP-1043). ListGroups: v4 states (KIP-518) · v5 types (KIP-848). Groups of the consumer
+protocol are listed and deleted here, and described elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
+from kio.schema.describe_groups.v6.response import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+from kio.schema.errors import ErrorCode
+from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
+
+from broker import authorized
+from broker.groups.classic_state import ClassicState, GroupState
+from protocol.coordinator.group_errors import GroupIdNotFound
+from protocol.errors import CoordinatorLoadInProgress, KafkaError
+from protocol.messages import NO_THROTTLE
+
+if TYPE_CHECKING:
+    from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
+    from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
+    from kio.schema.list_groups.v5.request import ListGroupsRequest
+
+    from broker.context import RequestContext
+    from broker.groups.classic_members import Member
+
+_FIRST_WITH_NOT_FOUND = 6
+
+
+def describe(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    """Show classic groups and their members."""
+    asked = request.include_authorized_operations
+    operations = authorized.GROUP if asked else authorized.NOT_ASKED
+    return DescribeGroupsResponse(
+        throttle_time=NO_THROTTLE,
+        groups=tuple(_describe(context, group_id, operations) for group_id in request.groups),
+    )
+
+
+def _describe(context: RequestContext, group_id: str, operations: int) -> DescribedGroup:
+    try:
+        group = _find_classic(context, group_id)
+    except GroupIdNotFound as error:
+        if context.version < _FIRST_WITH_NOT_FOUND:
+            return _absent(group_id, ErrorCode.none, None, operations, GroupState.DEAD)
+        return _absent(group_id, error.code, error.message, operations, GroupState.DEAD)
+    except KafkaError as error:
+        return _absent(group_id, error.code, None, authorized.NOT_ASKED, "")
+    is_stable = group.state is GroupState.STABLE
+    protocol = group.protocol_name if is_stable else None
+    return DescribedGroup(
+        error_code=ErrorCode.none,
+        error_message=None,
+        group_id=group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=protocol or "",
+        members=tuple(_member(each, protocol, is_stable=is_stable) for each in group.members),
+        authorized_operations=operations,
+    )
+
+
+def _find_classic(context: RequestContext, group_id: str) -> ClassicState:
+    """Return a classic group.
+
+    Raises:
+        GroupIdNotFound: It is of another kind, or is not there.
+        CoordinatorLoadInProgress: That is not known yet.
+    """
+    groups = context.rooms.groups
+    groups.check(group_id)
+    group = groups.find(group_id)
+    if group is None:
+        raise GroupIdNotFound(f"Group {group_id} not found.")
+    if not isinstance(group, ClassicState):
+        raise GroupIdNotFound(f"Group {group_id} is not a classic group.")
+    return group
+
+
+def _absent(
+    group_id: str, error: ErrorCode, message: str | None, operations: int, state: str
+) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state=state,
+        protocol_type="",
+        protocol_data="",
+        members=(),
+        authorized_operations=operations,
+    )
+
+
+def _member(member: Member, protocol: str | None, *, is_stable: bool) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata_of(protocol),
+        member_assignment=member.assignment if is_stable else b"",
+    )
+
+
+def list_all(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+    """List the groups of all kinds that the filters allow; upper and lower case are the same."""
+    groups = context.rooms.groups
+    if groups.log.loading_count:
+        error = CoordinatorLoadInProgress.code
+        return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=error, groups=())
+    states = {state.lower() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    return ListGroupsResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        groups=tuple(
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type,
+                group_state=group.state,
+                group_type=group.type,
+            )
+            for group in groups.list_all()
+            if (not states or group.state.lower() in states) and (not types or group.type in types)
+        ),
+    )
+
+
+def delete(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    """Delete groups without members, with all that they have committed."""
+    return DeleteGroupsResponse(
+        throttle_time=NO_THROTTLE,
+        results=tuple(
+            DeletableGroupResult(group_id=group_id, error_code=_delete(context, group_id))
+            for group_id in dict.fromkeys(request.groups_names)
+        ),
+    )
+
+
+def _delete(context: RequestContext, group_id: str) -> ErrorCode:
+    groups = context.rooms.groups
+    try:
+        groups.check(group_id)
+        group = groups.find(group_id)
+        if group is None:
+            raise GroupIdNotFound
+        group.check_delete()
+        groups.delete(group)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.none

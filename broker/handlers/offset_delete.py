@@ -1,0 +1,94 @@
+"""OffsetDelete (47), version 0: forget what a group has committed (KIP-496)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kio.schema.errors import ErrorCode
+from kio.schema.offset_delete.v0.response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+from protocol.coordinator.group_errors import (
+    GroupIdNotFound,
+    GroupSubscribedToTopic,
+    InvalidGroupId,
+)
+from protocol.errors import KafkaError, UnknownTopicOrPartition
+from protocol.messages import NO_THROTTLE
+
+if TYPE_CHECKING:
+    from kio.schema.offset_delete.v0.request import OffsetDeleteRequest
+
+    from broker.context import RequestContext, Rooms
+    from broker.groups.group import Group
+
+
+def delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    """Delete offsets of topics that no member reads; one that was not there is no error."""
+    rooms = context.rooms
+    codes = {
+        (topic.name, each.partition_index): _find_unknown(rooms, topic.name, each.partition_index)
+        for topic in request.topics
+        for each in topic.partitions
+    }
+    known = [key for key, code in codes.items() if code is ErrorCode.none]
+    error = ErrorCode.none
+    try:
+        if known:
+            group = _find_group(rooms, request.group_id)
+            deleted = []
+            for topic, index in known:
+                if group.is_subscribed_to(topic):
+                    codes[topic, index] = GroupSubscribedToTopic.code
+                else:
+                    deleted.append((topic, index))
+            rooms.groups.offsets.deleted_count += rooms.groups.delete_offsets(group, deleted)
+    except KafkaError as refusal:
+        error = refusal.code
+    return OffsetDeleteResponse(
+        error_code=error,
+        throttle_time=NO_THROTTLE,
+        topics=()
+        if error
+        else tuple(
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=tuple(
+                    OffsetDeleteResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=codes[topic.name, each.partition_index],
+                    )
+                    for each in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def _find_unknown(rooms: Rooms, name: str, index: int) -> ErrorCode:
+    topic = rooms.topics.topics.get(name)
+    if topic is None or not 0 <= index < topic.partitions:
+        return UnknownTopicOrPartition.code
+    return ErrorCode.none
+
+
+def _find_group(rooms: Rooms, group_id: str) -> Group:
+    """Return the group whose offsets may be deleted.
+
+    Raises:
+        InvalidGroupId: It has no name.
+        GroupIdNotFound: There is no such group.
+        KafkaError: Another refusal of the group.
+    """
+    if not group_id:
+        raise InvalidGroupId
+    rooms.groups.check(group_id)
+    group = rooms.groups.find(group_id)
+    if group is None:
+        raise GroupIdNotFound
+    group.check_offset_delete()
+    return group
