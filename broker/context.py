@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from broker.features import Features
     from broker.fetch_sessions import FetchSessions
     from broker.groups.coordinator import GroupCoordinator
     from broker.io import IoThreads
     from broker.producer_ids import ProducerIds
     from broker.settings import BrokerSettings
     from broker.topics import TopicRegistry
+    from broker.transactions.coordinator import TransactionCoordinator
     from broker.waiting import Waiting
     from storage.clock import Clock
     from storage.manager import LogManager
@@ -43,6 +45,8 @@ class Rooms:
     topics: TopicRegistry
     groups: GroupCoordinator
     producer_ids: ProducerIds
+    features: Features
+    transactions: TransactionCoordinator
     io: IoThreads
     waiting: Waiting
     sessions: FetchSessions

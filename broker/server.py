@@ -24,14 +24,17 @@ from broker.control import ControlChannel, Status
 from broker.control_cleaner import CleanerPages
 from broker.control_pins import PinPages
 from broker.control_token import ensure_token, note_address
+from broker.coordinator_log import CoordinatorLog
 from broker.dispatch import Dispatcher
 from broker.explaining import Explainer
 from broker.exposition import Scrapes
+from broker.features import Features
 from broker.fetch_sessions import FetchSessions
 from broker.groups.coordinator import GroupCoordinator
 from broker.health import DiskCheck, Health, LoopWatch
 from broker.housekeeping import Housekeeping
 from broker.http import HttpServer, Route
+from broker.internal_topics import TRANSACTIONS_TOPIC
 from broker.io import IoThreads
 from broker.listener import Listener
 from broker.metric_sources import FlushCounts, ListenerCounts, MetricSources, SessionCounts
@@ -42,6 +45,8 @@ from broker.readiness import Readiness
 from broker.request_stats import RequestStats
 from broker.settings import BrokerSettings
 from broker.topics import TopicRegistry
+from broker.transactions.coordinator import TransactionCoordinator
+from broker.transactions.markers import MarkerWriter
 from broker.waiting import Waiting
 from protocol.records import kernels
 from storage.catalog import Catalog
@@ -93,6 +98,18 @@ class Broker:
         self._groups = GroupCoordinator(
             self._topics, self._settings, self._io, self._waiting, clock
         )
+        self._producer_ids = ProducerIds(self._writer)
+        self._features = Features(self._writer)
+        self._transactions = TransactionCoordinator(
+            CoordinatorLog(
+                TRANSACTIONS_TOPIC, self._topics, self._settings, self._io, self._waiting, clock
+            ),
+            MarkerWriter(self._topics, self._waiting, clock),
+            self._producer_ids,
+            self._settings,
+            self._features,
+            clock,
+        )
         self._sessions = FetchSessions(
             lambda: self._settings.server.max_incremental_fetch_session_cache_slots,
             clock.monotonic,
@@ -129,7 +146,9 @@ class Broker:
             logs=self._logs,
             topics=self._topics,
             groups=self._groups,
-            producer_ids=ProducerIds(self._writer),
+            producer_ids=self._producer_ids,
+            features=self._features,
+            transactions=self._transactions,
             io=self._io,
             waiting=self._waiting,
             sessions=self._sessions,
@@ -151,6 +170,7 @@ class Broker:
             rack=self._settings.server.broker_rack,
         )
         self._groups.begin()
+        self._transactions.journal.begin_loading()
         gc.collect()
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
@@ -165,6 +185,7 @@ class Broker:
         self._spawn(self._groups.run(), "groups", stop)
         self._spawn(self._close_idle(), "idle connections", stop)
         self._spawn(self._preload(), "preload", stop)
+        self._spawn(self._coordinate(), "coordinators", stop)
 
     async def stop(self) -> bool:
         """Stop within ``graceful.shutdown.timeout.ms``; return whether all closed cleanly."""
@@ -184,6 +205,7 @@ class Broker:
         if self._probe is not None:
             await self._probe.close()
         await self._groups.close()
+        await self._transactions.close()
         await self._topics.close()
         if self._is_started:
             await self._writer.close()
@@ -299,6 +321,11 @@ class Broker:
 
         task.add_done_callback(ended)
         self._tasks.append(task)
+
+    async def _coordinate(self) -> None:
+        """Read the journals back while clients are served, then look after time-outs."""
+        await self._transactions.load()
+        await self._transactions.run()
 
     async def _close_idle(self) -> None:
         while True:

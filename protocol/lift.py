@@ -6,11 +6,12 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from protocol.request_reader import Reader, Reshape, request_reader
+from protocol.request_reader import Lifted, Reader, Reshape, request_reader
 from protocol.schemas import request_class
 
 _PREFERRED_ELECTION: Final = 0
 _CLIENT_METRICS_RESOURCE: Final = 16
+_UPGRADE, _SAFE_DOWNGRADE = 1, 2
 
 _ABSENT: Final[Mapping[tuple[str, str], Any]] = MappingProxyType(
     {
@@ -18,6 +19,9 @@ _ABSENT: Final[Mapping[tuple[str, str], Any]] = MappingProxyType(
         ("ApiVersionsRequest", "client_software_version"): "",
         ("DescribeClusterRequest", "include_fenced_brokers"): False,
         ("DescribeGroupsRequest", "include_authorized_operations"): False,
+        ("FeatureUpdateKey", "upgrade_type"): Lifted(
+            lambda values: _SAFE_DOWNGRADE if values["allow_downgrade"] else _UPGRADE
+        ),
         ("ElectLeadersRequest", "election_type"): _PREFERRED_ELECTION,
         ("ListOffsetsRequest", "isolation_level"): 0,
         ("ListOffsetsRequest", "timeout"): timedelta(0),
@@ -25,7 +29,7 @@ _ABSENT: Final[Mapping[tuple[str, str], Any]] = MappingProxyType(
         ("MetadataRequestTopic", "topic_id"): None,
     }
 )
-"""(class, field) that old versions lack and that have no default in the newest."""
+"""(class, field) that old versions lack, where the newest has no default that is right."""
 
 
 def _all_topics_if_none_named(values: dict[str, Any]) -> None:
@@ -47,6 +51,22 @@ def _one_coordinator(values: dict[str, Any]) -> None:
     values["coordinator_keys"] = (values["key"],)
 
 
+def _one_transaction(values: dict[str, Any]) -> None:
+    """AddPartitionsToTxn v0-v3: one transaction, which is a list from v4 on."""
+    from kio.schema.add_partitions_to_txn.v5.request import (  # noqa: PLC0415  # lazily
+        AddPartitionsToTxnTransaction,
+    )
+
+    values["transactions"] = (
+        AddPartitionsToTxnTransaction(
+            transactional_id=values["v3_and_below_transactional_id"],
+            producer_id=values["v3_and_below_producer_id"],
+            producer_epoch=values["v3_and_below_producer_epoch"],
+            topics=values["v3_and_below_topics"],
+        ),
+    )
+
+
 def _one_leaving_member(values: dict[str, Any]) -> None:
     """LeaveGroup v0-v2: one member id, which is a list of identities from v3 on."""
     from kio.schema.leave_group.v5.request import MemberIdentity  # noqa: PLC0415  # lazily
@@ -65,6 +85,7 @@ _RESHAPED: Final[Mapping[int, tuple[int, Reshape]]] = MappingProxyType(
         10: (4, _one_coordinator),
         13: (3, _one_leaving_member),
         20: (6, _topics_by_name),
+        24: (4, _one_transaction),
         74: (1, _client_metrics_only),
     }
 )

@@ -32,6 +32,9 @@ NEWEST: Final[Mapping[int, int]] = MappingProxyType(
         21: 2,  # DeleteRecords
         22: 5,  # InitProducerId
         23: 4,  # OffsetForLeaderEpoch
+        24: 5,  # AddPartitionsToTxn
+        26: 5,  # EndTxn
+        27: 2,  # WriteTxnMarkers
         32: 4,  # DescribeConfigs
         33: 2,  # AlterConfigs
         35: 5,  # DescribeLogDirs
@@ -43,7 +46,11 @@ NEWEST: Final[Mapping[int, int]] = MappingProxyType(
         46: 0,  # ListPartitionReassignments
         47: 0,  # OffsetDelete
         55: 2,  # DescribeQuorum
+        57: 2,  # UpdateFeatures
         60: 2,  # DescribeCluster
+        61: 0,  # DescribeProducers
+        65: 0,  # DescribeTransactions
+        66: 2,  # ListTransactions
         74: 1,  # ListConfigResources
         75: 0,  # DescribeTopicPartitions
     }

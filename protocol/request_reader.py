@@ -11,7 +11,7 @@ from dataclasses import MISSING, fields
 from datetime import timedelta
 from functools import partial
 from struct import Struct
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kio.serial._implicit_defaults import get_tagged_field_default
@@ -34,6 +34,13 @@ Reader: TypeAlias = Callable[[Buffer, int, int], tuple[Any, int]]
 Reshape: TypeAlias = Callable[[dict[str, Any]], None]
 """Turns the fields that an old version had into those of the newest, in place."""
 
+
+class Lifted(NamedTuple):
+    """A field that old versions said in other words: found from all that they did say."""
+
+    find: Callable[[dict[str, Any]], Any]
+
+
 _UUID_SIZE: Final = 16
 _NO_ID = bytes(_UUID_SIZE)
 
@@ -47,13 +54,14 @@ def request_reader(
     """Return the reader of a ``source`` that makes a ``target``.
 
     ``absent`` says what (class, field) of the target was before it had the field, where the
-    schema has no default; ``reshape`` sees all fields of the source before the target is made.
+    schema has no default that is right; ``reshape`` sees all fields of the source before the target
+    is made.
     The reader raises `ProtocolError` for bytes that are no such body.
     """
     encoding = COMPACT if source.__flexible__ else CLASSIC
     targets = {field.name: field for field in fields(target)}
     values_if_absent = {
-        name: absent[target.__name__, name] if field.default is MISSING else field.default
+        name: absent.get((target.__name__, name), field.default)
         for name, field in targets.items()
         if (target.__name__, name) in absent or field.default is not MISSING
     }
@@ -70,6 +78,9 @@ def request_reader(
             tagged[tag] = field.name, reader
             values_if_absent[field.name] = get_tagged_field_default(goal)
     gone = [field.name for field in fields(source) if field.name not in targets]
+    lifted = {
+        name: value.find for name, value in values_if_absent.items() if isinstance(value, Lifted)
+    }
 
     def read(body: Buffer, position: int, end: int) -> tuple[Any, int]:
         values = dict(values_if_absent)
@@ -80,6 +91,8 @@ def request_reader(
             if tag in tagged:
                 name, reader = tagged[tag]
                 values[name], _ = reader(body, start, stop)
+        for name, find in lifted.items():
+            values[name] = find(values)
         if reshape is not None:
             reshape(values)
         for name in gone:

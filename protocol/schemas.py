@@ -6,7 +6,7 @@ an array from the wire as an allocation, so that five bytes end the process (kio
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -23,8 +23,16 @@ EntityClass: TypeAlias = Any
 Writer: TypeAlias = Callable[[Any, Entity], None]
 
 
-_FORMERLY_ONE: Final[Mapping[int, str]] = MappingProxyType({10: "coordinators"})
+_FORMERLY_ONE: Final[Mapping[int, str]] = MappingProxyType(
+    {10: "coordinators", 24: "results_by_transaction"}
+)
 """API key to what the newest response lists and an old one has a single one of, field by field."""
+
+
+_RENAMED: Final[Mapping[str, str]] = MappingProxyType(
+    {"results_by_topic_v3_and_below": "topic_results"}
+)
+"""What a field of an old response is called in the newest."""
 
 
 @cache
@@ -48,7 +56,8 @@ def response_writer(api_key: int, version: int) -> Writer:
 def lower_response(api_key: int, version: int, newest: int, entity: Entity) -> Entity:
     """Return what the version's writer can write: the entity, or a copy with the fields it lost.
 
-    A handler that has a value for a lost field gives its entity an attribute of that name.
+    A handler that has a value for a lost field gives its entity an attribute of that name; without
+    one it is the default, or an empty array.
     """
     if not _lost_fields(api_key, version, newest):
         return entity
@@ -57,8 +66,9 @@ def lower_response(api_key: int, version: int, newest: int, entity: Entity) -> E
     one = entity if listed is None else getattr(entity, listed)[0]
     values = {}
     for field in fields(old_class):
-        value = getattr(entity, field.name, field.default)
-        values[field.name] = getattr(one, field.name, value)
+        default = () if field.default is MISSING else field.default
+        value = getattr(entity, field.name, default)
+        values[field.name] = getattr(one, _RENAMED.get(field.name, field.name), value)
     return old_class(**values)
 
 

@@ -1,8 +1,9 @@
 """``siltstone-catalog.json``: what Kafka keeps in ``__cluster_metadata``, in one small file.
 
-Topic ids, partition counts and settings of topics, dynamic settings of the broker, and the next
-block of producer ids. The first log directory has it; it is replaced atomically, a line for each
-topic. Without it topics come back from their folders, but not their settings.
+Topic ids, partition counts and settings of topics, dynamic settings of the broker, levels of
+features, and the next block of producer ids. The first log directory has it; it is replaced
+atomically, a line for each topic. Without it topics come back from their folders, but not their
+settings.
 """
 
 import json
@@ -59,7 +60,10 @@ class CatalogState:
     deleted: frozenset[UUID] = frozenset()
     cluster_configs: Mapping[str, str] = field(default_factory=dict)
     broker_configs: Mapping[str, str] = field(default_factory=dict)
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
+    features: Mapping[str, int] = field(default_factory=dict)
+    features_epoch: int = 1
     generation: int = 0
 
     def copy(self) -> "CatalogState":
@@ -126,6 +130,9 @@ def encode(state: CatalogState) -> bytes:
             "next_producer_id": state.next_producer_id,
             "cluster_configs": dict(state.cluster_configs),
             "broker_configs": dict(state.broker_configs),
+            "group_configs": {name: dict(own) for name, own in state.group_configs.items()},
+            "features": dict(state.features),
+            "features_epoch": state.features_epoch,
             "deleted": sorted(uuid_text(topic_id) for topic_id in state.deleted),
         },
         indent=1,
@@ -151,7 +158,10 @@ def decode(text: bytes) -> CatalogState:
         deleted=frozenset(parse_uuid(entry) for entry in _get(content, "deleted", list)),
         cluster_configs=_configs(content, "cluster_configs"),
         broker_configs=_configs(content, "broker_configs"),
+        group_configs=_group_configs(content),
         next_producer_id=_get(content, "next_producer_id", int),
+        features=_features(content),
+        features_epoch=_get({"features_epoch": 1, **content}, "features_epoch", int),
         generation=_get(content, "generation", int),
     )
 
@@ -183,6 +193,16 @@ def _configs(content: Any, name: str) -> Mapping[str, str]:
         if not isinstance(value, str):
             raise MalformedCatalog(f"{key} in {name} is not a string")
     return dict(configs)
+
+
+def _group_configs(content: Any) -> Mapping[str, Mapping[str, str]]:
+    groups = _get({"group_configs": {}, **content}, "group_configs", dict)  # older files lack them
+    return {group: _configs(groups, group) for group in groups}
+
+
+def _features(content: Any) -> Mapping[str, int]:
+    levels = _get({"features": {}, **content}, "features", dict)  # older files lack them
+    return {feature: _get(levels, feature, int) for feature in levels}
 
 
 def _get(content: Any, name: str, kind: type) -> Any:

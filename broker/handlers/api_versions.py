@@ -19,6 +19,7 @@ from kio.schema.api_versions.v4.response import (
 from kio.schema.errors import ErrorCode
 
 from broker.api import APIS, BY_KEY
+from broker.features import SUPPORTED
 from protocol.names import is_software_name
 
 if TYPE_CHECKING:
@@ -28,24 +29,14 @@ if TYPE_CHECKING:
 
 _KEY = 18
 _FIRST_WITH_SOFTWARE = 3
+_FIRST_WITH_LEVEL_0 = 4
 
-# The levels of Apache Kafka 4.3; features of groups and transactions come with them.
-METADATA_VERSION_LEVELS = (7, 30)
-
-_SUPPORTED = (
-    SupportedFeatureKey(
-        name="metadata.version",
-        min_version=METADATA_VERSION_LEVELS[0],
-        max_version=METADATA_VERSION_LEVELS[1],
-    ),
+_SUPPORTED = tuple(
+    SupportedFeatureKey(name=name, min_version=known.lowest, max_version=known.highest)
+    for name, known in SUPPORTED.items()
 )
-_FINALIZED = (
-    FinalizedFeatureKey(
-        name="metadata.version",
-        max_version_level=METADATA_VERSION_LEVELS[1],
-        min_version_level=METADATA_VERSION_LEVELS[1],
-    ),
-)
+# Older Java clients throw at a feature whose lowest level is 0 (apache/kafka#16421).
+_SUPPORTED_BEFORE_4 = tuple(feature for feature in _SUPPORTED if feature.min_version > 0)
 _KEYS = tuple(
     ApiVersion(api_key=api.key, min_version=lowest, max_version=highest)
     for api in APIS
@@ -63,13 +54,20 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         return ApiVersionsResponse(
             error_code=ErrorCode.invalid_request, api_keys=(), throttle_time=_NO_THROTTLE
         )
+    features = context.rooms.features
     return ApiVersionsResponse(
         error_code=ErrorCode.none,
         api_keys=_KEYS,
         throttle_time=_NO_THROTTLE,
-        supported_features=_SUPPORTED,
-        finalized_features_epoch=1,
-        finalized_features=_FINALIZED,
+        supported_features=(
+            _SUPPORTED if context.version >= _FIRST_WITH_LEVEL_0 else _SUPPORTED_BEFORE_4
+        ),
+        finalized_features_epoch=features.epoch,
+        finalized_features=tuple(
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name in SUPPORTED
+            if (level := features.level(name))
+        ),
     )
 
 

@@ -3,7 +3,7 @@
 v3 record batches only (KIP-98) · v5 log start offset · v7 zstd (KIP-110) · v8 record errors
 (KIP-467) · v9 compact encoding · v10 current leader (KIP-951) · v12 transactions without a second
 request (KIP-890) · v13 topic ids (KIP-516). acks=0 is answered by nothing, and by closing the
-connection when a partition fails. Transactional batches are refused until transactions are served.
+connection when a partition fails.
 
 The append is a write to the page cache and runs on the loop: a hop to a thread costs more than the
 write. Large compressed batches that a rule wants opened, and fsyncs, do hop.
@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.transactions.appending import TransactionalAppend
 from protocol.errors import (
     InvalidRequiredAcks,
     InvalidTopic,
-    InvalidTxnState,
     KafkaError,
     ProtocolError,
     UnknownTopicOrPartition,
@@ -146,7 +146,15 @@ def _refuse(connection: Connection, index: int, error: KafkaError) -> PartitionP
 class _Produce:
     """One request while it is served: what became of its partitions so far."""
 
-    __slots__ = ("connection", "correlation_id", "produced", "request", "unflushed", "version")
+    __slots__ = (
+        "connection",
+        "correlation_id",
+        "produced",
+        "request",
+        "transaction",
+        "unflushed",
+        "version",
+    )
 
     def __init__(
         self, connection: Connection, version: int, correlation_id: int, request: ProduceRequest
@@ -157,6 +165,7 @@ class _Produce:
         self.request = request
         self.produced: list[tuple[TopicKey, list[PartitionProduced]]] = []
         self.unflushed: list[Log] = []
+        self.transaction: TransactionalAppend | None = None
 
     def check(self, log: Log, records: memoryview | None) -> memoryview:
         """Refuse what needs no look into the records; return the one batch that they are."""
@@ -171,7 +180,7 @@ class _Produce:
     def append(self, log: Log, index: int, batch: ValidatedBatch) -> PartitionProduced:
         """Append and wake who waits for it."""
         if batch.attributes & _TRANSACTIONAL:
-            raise InvalidTxnState("transactions are not served by this broker yet")
+            self._admit(log, batch)
         result = log.append(batch)
         if result.flush_due and log not in self.unflushed:
             self.unflushed.append(log)
@@ -180,6 +189,15 @@ class _Produce:
         return PartitionProduced(
             index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
         )
+
+    def _admit(self, log: Log, batch: ValidatedBatch) -> None:
+        """Hold a transactional batch against its transaction."""
+        if self.transaction is None:
+            rooms = self.connection.rooms
+            self.transaction = TransactionalAppend(
+                rooms.transactions, rooms.topics, self.request, self.version
+            )
+        self.transaction.admit(log, batch)
 
     def append_rest(self, place: int, now_ms: int) -> Waiting:
         """Go on from a partition of the topic last begun, opening batches on codec threads.

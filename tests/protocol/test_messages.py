@@ -23,7 +23,7 @@ from protocol.request_reader import request_reader
 from protocol.schemas import lower_response
 from tests.support.kio_messages import encode, encode_with_unknown_tags, example, smallest
 
-LOWEST = {2: 1, 19: 2, 20: 1, 23: 2, 32: 1, 35: 1}
+LOWEST = {2: 1, 19: 2, 20: 1, 23: 2, 27: 1, 32: 1, 35: 1}
 """What Apache Kafka 4.3.1 serves at least, where that is not version 0."""
 
 VERSIONS = [
@@ -140,11 +140,11 @@ def test_responses_of_every_version_from_the_newest(key: int, version: int, entr
     assert_same_where_both_have_it(entity, newest)
 
 
-ONE_KEY_ONLY = {(10, version) for version in range(4)}
-"""FindCoordinator before version 4: one key is asked for, so one coordinator is answered."""
+ONE_ONLY = {(key, version) for key in (10, 24) for version in range(4)}
+"""FindCoordinator and AddPartitionsToTxn before version 4: one is asked for, one is answered."""
 
 
-@pytest.mark.parametrize(("key", "version"), sorted(set(VERSIONS) - ONE_KEY_ONLY))
+@pytest.mark.parametrize(("key", "version"), sorted(set(VERSIONS) - ONE_ONLY))
 def test_the_smallest_response_of_every_version(key: int, version: int) -> None:
     """Schema defaults and empty arrays can be written in every version."""
     newest = smallest(load_response_schema(key, NEWEST[key]))
@@ -178,6 +178,43 @@ def test_one_coordinator_becomes_a_list_and_back(version: int) -> None:
         newest.coordinators[0].port,
         newest.coordinators[0].error_code,
     )
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_one_transaction_becomes_a_list_and_back(version: int) -> None:
+    """AddPartitionsToTxn v0-v3 name one transaction, whose topics they read at the top."""
+    old: Any = example(load_request_schema(24, version), seed=2, entries=2)
+    newest: Any = example(load_response_schema(24, NEWEST[24]), seed=3, entries=1)
+
+    (lifted,) = decode(24, version, encode(old)).transactions
+    body = body_of(encode_response(24, version, 77, newest), 24, version)
+
+    answer: Any = entity_reader(load_response_schema(24, version))(body, 0)[0]
+    assert lifted.transactional_id == old.v3_and_below_transactional_id
+    assert lifted.producer_id == old.v3_and_below_producer_id
+    assert lifted.producer_epoch == old.v3_and_below_producer_epoch
+    assert not lifted.verify_only
+    assert lifted.topics == old.v3_and_below_topics
+    (topic,) = answer.results_by_topic_v3_and_below
+    (expected,) = newest.results_by_transaction[0].topic_results
+    assert topic.name == expected.name
+    assert [
+        (each.partition_index, each.partition_error_code) for each in topic.results_by_partition
+    ] == [
+        (each.partition_index, each.partition_error_code) for each in expected.results_by_partition
+    ]
+
+
+@pytest.mark.parametrize(("allowed", "upgrade_type"), [(False, 1), (True, 2)])
+def test_a_downgrade_that_is_allowed_is_a_safe_one(allowed: bool, upgrade_type: int) -> None:
+    """UpdateFeatures v0 has a flag where v1 has the direction."""
+    old: Any = example(load_request_schema(57, 0), entries=1)
+    old = replace(old, feature_updates=(replace(old.feature_updates[0], allow_downgrade=allowed),))
+
+    (lifted,) = decode(57, 0, encode(old)).feature_updates
+
+    assert lifted.upgrade_type == upgrade_type
+    assert lifted.feature == old.feature_updates[0].feature
 
 
 @pytest.mark.parametrize("version", range(1, 6))

@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING
 
 from broker.catalog_writer import CatalogWriter
 from broker.context import Identity, RequestContext, Rooms
+from broker.coordinator_log import CoordinatorLog
+from broker.features import Features
 from broker.fetch_sessions import FetchSessions
 from broker.groups.coordinator import GroupCoordinator
+from broker.internal_topics import TRANSACTIONS_TOPIC
 from broker.io import IoThreads
 from broker.producer_ids import ProducerIds
 from broker.settings import BrokerSettings
 from broker.topics import TopicRegistry
+from broker.transactions.coordinator import TransactionCoordinator
+from broker.transactions.markers import MarkerWriter
 from broker.waiting import Waiting
 from config.layers import Given, Layers
 from protocol.messages import NEWEST
@@ -56,19 +61,33 @@ class RoomsOnDisk:
         groups = GroupCoordinator(topics, settings, self.io, waiting, self.clock)
         groups.begin()
         await groups.load()
+        producer_ids = ProducerIds(writer)
+        features = Features(writer)
+        transactions = TransactionCoordinator(
+            CoordinatorLog(TRANSACTIONS_TOPIC, topics, settings, self.io, waiting, self.clock),
+            MarkerWriter(topics, waiting, self.clock),
+            producer_ids,
+            settings,
+            features,
+            self.clock,
+        )
+        transactions.journal.begin_loading()
         self.rooms = Rooms(
             settings=settings,
             clock=self.clock,
             logs=logs,
             topics=topics,
             groups=groups,
-            producer_ids=ProducerIds(writer),
+            producer_ids=producer_ids,
+            features=features,
+            transactions=transactions,
             io=self.io,
             waiting=waiting,
             sessions=FetchSessions(lambda: 1000, self.clock.monotonic),
             identity=Identity(cluster_id=logs.cluster_id, node_id=settings.server.node_id),
             advertised={"PLAINTEXT": (HOST, PORT)},
         )
+        await transactions.load()
         return self
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""InitProducerId: a new id for whoever asks without a transactional id."""
+"""InitProducerId: a new id for whoever asks without a transactional id; and what is refused."""
 
 from datetime import timedelta
 from typing import Any
@@ -62,7 +62,7 @@ async def test_time_out_and_old_id_do_not_matter(
         (None, (5, -1), ErrorCode.invalid_request),
         (None, (-1, 5), ErrorCode.invalid_request),
         ("", (-1, -1), ErrorCode.invalid_request),
-        ("payments", (-1, -1), ErrorCode.unsupported_version),
+        ("payments", (-1, -1), ErrorCode.invalid_transaction_timeout),
     ],
 )
 async def test_refusals(

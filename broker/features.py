@@ -1,0 +1,128 @@
+"""Which levels of Kafka's features are in force (KIP-584): what clients read in ApiVersions.
+
+The level of ``transaction.version`` decides how producers end transactions (KIP-890), that of
+``group.version`` whether groups may use the protocol of KIP-848. Levels are kept in the catalogue.
+"""
+
+from __future__ import annotations
+
+import logging
+from enum import IntEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from protocol.errors import FeatureUpdateFailed, InvalidRequest, InvalidUpdateVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from broker.catalog_writer import CatalogWriter
+    from storage.catalog import CatalogState
+
+log = logging.getLogger(__name__)
+
+
+class Range(NamedTuple):
+    """The levels that this broker knows, and the one in force where nobody chose."""
+
+    lowest: int
+    highest: int
+    default: int
+
+
+SUPPORTED: Final[Mapping[str, Range]] = MappingProxyType(
+    {
+        "group.version": Range(0, 1, 1),
+        "metadata.version": Range(7, 30, 30),
+        "transaction.version": Range(0, 2, 2),
+    }
+)
+_FIXED: Final = frozenset({"metadata.version"})
+"""Features that have no meaning on one node, and keep their level."""
+
+
+class UpgradeType(IntEnum):
+    """In which direction a level may move."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class Update(NamedTuple):
+    """One feature and the level it is to have."""
+
+    feature: str
+    level: int
+    upgrade_type: int
+
+
+class Features:
+    """The levels in force (loop only); ``epoch`` grows with each change."""
+
+    def __init__(self, catalog: CatalogWriter) -> None:
+        self._catalog = catalog
+
+    @property
+    def epoch(self) -> int:
+        """Return which edition of the levels this is, for clients that compare."""
+        return self._catalog.state.features_epoch
+
+    def level(self, feature: str) -> int:
+        """Return the level of a supported feature; 0 is off."""
+        chosen = self._catalog.state.features.get(feature)
+        return SUPPORTED[feature].default if chosen is None else chosen
+
+    async def update(self, updates: Sequence[Update], *, validate_only: bool) -> None:
+        """Change levels, all of them or none.
+
+        Raises:
+            InvalidRequest: A feature is named twice, or there is no such direction.
+            InvalidUpdateVersion: A feature does not exist, or may not have that level.
+            FeatureUpdateFailed: This feature's level never changes here.
+            KafkaStorageError: The catalogue could not be written.
+        """
+        if len({update.feature for update in updates}) < len(updates):
+            raise InvalidRequest("a feature is named twice")
+        for update in updates:
+            self._check(update)
+        changed = {
+            update.feature: update.level
+            for update in updates
+            if update.level != self.level(update.feature)
+        }
+        if validate_only or not changed:
+            return
+
+        def change(state: CatalogState) -> None:
+            state.features = {**state.features, **changed}
+            state.features_epoch += 1
+
+        await self._catalog.commit(change)
+        for feature, level in changed.items():
+            log.info("feature level changed feature=%s level=%d", feature, level)
+
+    def _check(self, update: Update) -> None:
+        feature, level, upgrade_type = update
+        known = SUPPORTED.get(feature)
+        if known is None:
+            raise InvalidUpdateVersion(f"{feature} is no feature of this broker")
+        if not known.lowest <= level <= known.highest:
+            raise InvalidUpdateVersion(
+                f"{feature} can have levels {known.lowest} to {known.highest}, not {level}"
+            )
+        try:
+            direction = UpgradeType(upgrade_type)
+        except ValueError:
+            raise InvalidRequest(f"there is no upgrade type {upgrade_type}") from None
+        current = self.level(feature)
+        if level < current and direction is UpgradeType.UPGRADE:
+            raise InvalidUpdateVersion(
+                f"{feature} has level {current}; to make it {level} ask for a downgrade"
+            )
+        if level > current and direction is not UpgradeType.UPGRADE:
+            raise InvalidUpdateVersion(
+                f"{feature} has level {current}; {level} is no downgrade of it"
+            )
+        if level != current and feature in _FIXED:
+            raise FeatureUpdateFailed(f"{feature} keeps its level on a single broker")

@@ -1,0 +1,186 @@
+"""AddPartitionsToTxn (24), versions 0-5, and EndTxn (26), versions 0-5 (KIP-98).
+
+AddPartitionsToTxn: v2 fenced producers have a code of their own (KIP-588) · v4 several transactions
+and verification only, from brokers (KIP-890) · v5 by the rules of ``transaction.version`` 2.
+EndTxn: v2 fenced producers (KIP-588) · v5 the answer has the producer id and epoch of the next
+transaction (KIP-890).
+
+Differs from Kafka: EndTxn is answered when the markers are in the log, not before, so that who
+reads committed records after a commit finds them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.add_partitions_to_txn.v5.response import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+from kio.schema.end_txn.v5.response import EndTxnResponse
+from kio.schema.errors import ErrorCode
+
+from broker.transactions.ending import End
+from broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
+from protocol.errors import (
+    InvalidProducerEpoch,
+    InvalidRequest,
+    KafkaError,
+    OperationNotAttempted,
+    ProducerFenced,
+    TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
+)
+from protocol.messages import NO_THROTTLE
+from protocol.names import is_internal
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+
+    from kio.schema.add_partitions_to_txn.v5.request import (
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnTransaction,
+    )
+    from kio.schema.end_txn.v5.request import EndTxnRequest
+
+    from broker.context import RequestContext
+    from broker.transactions.transaction import Transaction
+
+    Codes = Mapping[tuple[str, int], ErrorCode]
+
+_FIRST_WITH_FENCED = 2
+_FIRST_BY_BROKERS = 4
+_FIRST_WITH_EPOCH_BUMP = 5
+
+
+def code_of(error: KafkaError, version: int) -> ErrorCode:
+    """Return the code of a refusal, which clients of versions 0 and 1 know by an older one."""
+    if isinstance(error, ProducerFenced) and version < _FIRST_WITH_FENCED:
+        return InvalidProducerEpoch.code
+    return error.code
+
+
+def client_version_of(version: int) -> int:
+    """Return the ``transaction.version`` that a request of the two APIs follows."""
+    return FIRST_WITH_EPOCH_BUMP if version >= _FIRST_WITH_EPOCH_BUMP else 0
+
+
+def add_partitions(
+    context: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    """Make partitions part of their producers' transactions, all of one or none."""
+    return AddPartitionsToTxnResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        results_by_transaction=tuple(_add(context, each) for each in request.transactions),
+    )
+
+
+def end(
+    context: RequestContext, request: EndTxnRequest
+) -> EndTxnResponse | Coroutine[Any, Any, EndTxnResponse]:
+    """Commit or abort; a coroutine if the next transaction needs another producer id."""
+    wanted = End(
+        request.producer_id,
+        request.producer_epoch,
+        request.committed,
+        client_version_of(context.version),
+    )
+    try:
+        if not request.transactional_id:
+            raise InvalidRequest("a transactional id must not be empty")
+        ended = context.rooms.transactions.end_at_once(request.transactional_id, wanted)
+    except KafkaError as error:
+        return _refuse_end(context, error)
+    if ended is None:
+        return _end_later(context, request.transactional_id, wanted)
+    return _answer_end(ended)
+
+
+async def _end_later(context: RequestContext, transactional_id: str, wanted: End) -> EndTxnResponse:
+    try:
+        return _answer_end(await context.rooms.transactions.end(transactional_id, wanted))
+    except KafkaError as error:
+        return _refuse_end(context, error)
+
+
+def _answer_end(ended: Transaction) -> EndTxnResponse:
+    return EndTxnResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        producer_id=ended.producer_id,
+        producer_epoch=ended.producer_epoch,
+    )
+
+
+def _refuse_end(context: RequestContext, error: KafkaError) -> EndTxnResponse:
+    return EndTxnResponse(throttle_time=NO_THROTTLE, error_code=code_of(error, context.version))
+
+
+def _add(
+    context: RequestContext, wanted: AddPartitionsToTxnTransaction
+) -> AddPartitionsToTxnResult:
+    partitions = [(topic.name, index) for topic in wanted.topics for index in topic.partitions]
+    codes = _find_faults(context, partitions)
+    if not codes:
+        codes = _add_or_verify(context, wanted, partitions)
+    return AddPartitionsToTxnResult(
+        transactional_id=wanted.transactional_id,
+        topic_results=tuple(
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=tuple(
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=index, partition_error_code=codes[topic.name, index]
+                    )
+                    for index in topic.partitions
+                ),
+            )
+            for topic in wanted.topics
+        ),
+    )
+
+
+def _find_faults(context: RequestContext, partitions: list[tuple[str, int]]) -> Codes:
+    """Return a code for every partition if one of them cannot be part of a transaction."""
+    logs = context.rooms.topics.logs
+    if context.version >= _FIRST_BY_BROKERS or all(
+        each in logs and not is_internal(each[0]) for each in partitions
+    ):
+        return {}
+    codes: dict[tuple[str, int], ErrorCode] = {}
+    for each in partitions:
+        if is_internal(each[0]):
+            codes[each] = TopicAuthorizationFailed.code
+        elif each not in logs:
+            codes[each] = UnknownTopicOrPartition.code
+        else:
+            codes[each] = OperationNotAttempted.code
+    return codes
+
+
+def _add_or_verify(
+    context: RequestContext,
+    wanted: AddPartitionsToTxnTransaction,
+    partitions: list[tuple[str, int]],
+) -> Codes:
+    coordinator = context.rooms.transactions
+    producer = wanted.transactional_id, wanted.producer_id, wanted.producer_epoch
+    codes: dict[tuple[str, int], ErrorCode] = dict.fromkeys(partitions, ErrorCode.none)
+    try:
+        if not wanted.transactional_id:
+            raise InvalidRequest("a transactional id must not be empty")
+        if not wanted.verify_only:
+            version = client_version_of(context.version)
+            coordinator.add_partitions(*producer, partitions, client_version=version)
+    except KafkaError as error:
+        return dict.fromkeys(partitions, code_of(error, context.version))
+    if wanted.verify_only:
+        for each in partitions:
+            try:
+                coordinator.verify(*producer, each)
+            except KafkaError as error:
+                codes[each] = error.code
+    return codes

@@ -1,0 +1,84 @@
+"""WriteTxnMarkers (27), versions 1-2: markers by the word of an administrator (KIP-98, KIP-664).
+
+v2 the ``transaction.version`` by whose rules the epoch is checked (KIP-890). Among brokers it is
+how a coordinator ends transactions; here only ``kafka-transactions abort`` sends it, for one that
+hangs because its coordinator does not know of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kio.schema.errors import ErrorCode
+from kio.schema.write_txn_markers.v2.response import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+
+from broker.transactions.markers import Outcome
+from broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
+from protocol.errors import InvalidProducerEpoch, KafkaError
+
+if TYPE_CHECKING:
+    from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WriteTxnMarkersRequest
+
+    from broker.context import RequestContext
+    from storage.log import Log
+
+
+def write(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    """Write each marker to each of its partitions."""
+    return WriteTxnMarkersResponse(
+        markers=tuple(
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=tuple(
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=tuple(
+                            WritableTxnMarkerPartitionResult(
+                                partition_index=index,
+                                error_code=_write(context, marker, topic.name, index),
+                            )
+                            for index in topic.partition_indexes
+                        ),
+                    )
+                    for topic in marker.topics
+                ),
+            )
+            for marker in request.markers
+        )
+    )
+
+
+def _write(context: RequestContext, marker: WritableTxnMarker, topic: str, index: int) -> ErrorCode:
+    outcome = Outcome(
+        marker.producer_id,
+        marker.producer_epoch,
+        marker.transaction_result,
+        marker.coordinator_epoch,
+    )
+    try:
+        log = context.rooms.topics.find_log(topic, index)
+        if marker.transaction_version >= FIRST_WITH_EPOCH_BUMP:
+            _check_epoch(log, marker)
+        context.rooms.transactions.markers.write(log, outcome)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.none
+
+
+def _check_epoch(log: Log, marker: WritableTxnMarker) -> None:
+    """Refuse a marker that has no newer epoch than the data: it is of a transaction before."""
+    entry = log.producers.producers.get(marker.producer_id)
+    if (
+        entry is not None
+        and entry.transaction_first_offset >= 0
+        and marker.producer_epoch <= entry.epoch
+    ):
+        raise InvalidProducerEpoch(
+            f"a marker with epoch {marker.producer_epoch} cannot end the transaction that producer "
+            f"{marker.producer_id} has open with epoch {entry.epoch}"
+        )

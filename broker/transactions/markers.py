@@ -1,0 +1,115 @@
+"""Writing the control batches that end a transaction in its partitions (KIP-98).
+
+Kafka's TransactionMarkerChannelManager without the channels: the broker that coordinates leads all
+partitions, so a marker is an append to the page cache, here and now.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.internal_topics import OFFSETS_TOPIC
+from protocol.errors import InvalidProducerEpoch, TransactionCoordinatorFenced
+from protocol.records.batch import CONTROL, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
+from protocol.records.build import ABORT, COMMIT, build_marker
+from storage.producer_checks import Origin
+from storage.validation import ValidatedBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from broker.topics import TopicRegistry
+    from broker.waiting import Waiting
+    from storage.clock import Clock
+    from storage.log import Log
+
+    OffsetsDecided = Callable[[int, int, bool], None]
+
+log = logging.getLogger(__name__)
+
+
+class Outcome(NamedTuple):
+    """How the transaction of a producer ended, and by which coordinator's word."""
+
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+
+
+class MarkerWriter:
+    """Appends markers and wakes who waits for committed records (loop only).
+
+    ``offsets_decided`` is told of each marker in a partition of ``__consumer_offsets``: partition,
+    producer id, whether committed. Pending offsets of groups count from then on, or never.
+    """
+
+    def __init__(self, topics: TopicRegistry, waiting: Waiting, clock: Clock) -> None:
+        self.offsets_decided: OffsetsDecided | None = None
+        self._topics = topics
+        self._waiting = waiting
+        self._clock = clock
+
+    def write_all(self, outcome: Outcome, partitions: Iterable[tuple[str, int]]) -> None:
+        """Write the marker to each partition; one that it has already gets another.
+
+        A partition that is gone needs none. Neither does one in which a newer epoch has written:
+        it knows how everything before ended.
+
+        Raises:
+            KafkaStorageError: A disk does not take it.
+        """
+        logs = self._topics.logs
+        for topic, index in partitions:
+            target = logs.get((topic, index))
+            if target is None:
+                continue
+            try:
+                self.write(target, outcome)
+            except (InvalidProducerEpoch, TransactionCoordinatorFenced) as error:
+                log.warning(
+                    "marker is late and left out partition=%s producer=%d epoch=%d reason=%s",
+                    target.topic_partition,
+                    outcome.producer_id,
+                    outcome.producer_epoch,
+                    error,
+                )
+
+    def write(self, target: Log, outcome: Outcome) -> None:
+        """Write the marker to one partition.
+
+        Raises:
+            InvalidProducerEpoch: A newer epoch of the producer has written.
+            TransactionCoordinatorFenced: A newer coordinator has written.
+            KafkaStorageError: The disk does not take it.
+        """
+        now_ms = self._clock.now_ms()
+        batch = build_marker(
+            0,
+            now_ms,
+            COMMIT if outcome.is_commit else ABORT,
+            outcome.coordinator_epoch,
+            producer_id=outcome.producer_id,
+            producer_epoch=outcome.producer_epoch,
+        )
+        target.append(
+            ValidatedBatch(
+                memoryview(batch),
+                len(batch),
+                0,
+                1,
+                TRANSACTIONAL | CONTROL,
+                now_ms,
+                outcome.producer_id,
+                outcome.producer_epoch,
+                NO_SEQUENCE,
+                NO_TIMESTAMP,
+            ),
+            Origin.COORDINATOR,
+        )
+        topic, partition = target.topic_partition
+        if topic == OFFSETS_TOPIC and self.offsets_decided is not None:
+            self.offsets_decided(partition, outcome.producer_id, outcome.is_commit)
+        if target.waiters:
+            self._waiting.wake(target)
