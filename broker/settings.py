@@ -10,12 +10,14 @@ import logging
 from typing import TYPE_CHECKING
 
 from config.errors import ConfigError
+from config.groups import check_group, effective_group
 from protocol.errors import InvalidConfig, InvalidRequest, KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from broker.catalog_writer import CatalogWriter
+    from config.consumer_groups import GroupConfig
     from config.layers import Layers
     from config.server import ServerConfig
     from config.topic import TopicConfig
@@ -61,6 +63,41 @@ class BrokerSettings:
             valid = _keep_valid(overrides, self.layers.topic)
             config = self._topic_configs[key] = self.layers.topic(valid)
         return config
+
+    @property
+    def group_overrides(self) -> Mapping[str, Mapping[str, str]]:
+        """The settings that groups have of their own; another object after each change."""
+        return self._catalog.state.group_configs
+
+    def group_config(self, group_id: str) -> GroupConfig:
+        """Return the settings of a group: its own, within today's bounds, and the broker's."""
+        return effective_group(self.server, self.group_overrides.get(group_id, {}))
+
+    async def alter_group(self, group_id: str, values: Mapping[str, str]) -> None:
+        """Replace the settings that a group has of its own; the group need not exist.
+
+        Raises:
+            InvalidConfig: With every fault; nothing has changed.
+            KafkaStorageError: The catalogue could not be written; nothing has changed.
+        """
+        self.check_group(values)
+
+        def change(state: CatalogState) -> None:
+            others = {name: own for name, own in state.group_configs.items() if name != group_id}
+            state.group_configs = others | ({group_id: dict(values)} if values else {})
+
+        await self._catalog.commit(change)
+
+    def check_group(self, values: Mapping[str, str]) -> None:
+        """Check all of a group's own settings together.
+
+        Raises:
+            InvalidConfig: With every fault.
+        """
+        try:
+            check_group(self.server, values)
+        except ConfigError as error:
+            raise InvalidConfig(str(error)) from error
 
     def check_topic(self, topic: str, overrides: Mapping[str, str]) -> None:
         """Check all of a topic's own settings together; what has no meaning here is logged.

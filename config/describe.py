@@ -67,7 +67,7 @@ def _topic_defaults(layers: Layers) -> dict[str, ConfigRow]:
     rows = {}
     for name, setting in TOPIC.items():
         value = text_of(setting.kind, getattr(config, setting.attribute))
-        synonyms = _broker_synonyms(layers, setting.synonyms[0])
+        synonyms = broker_synonyms(layers, setting.synonyms[0])
         where = _where(layers, setting.synonyms)
         rows[name] = _row(setting, value, synonyms, where, read_only=False)
     for name, known in known_settings("topic").items():
@@ -86,7 +86,7 @@ def describe_broker(layers: Layers) -> list[ConfigRow]:
     rows = []
     for name, setting in BROKER.items():
         value = _broker_value(layers, setting)
-        synonyms = _broker_synonyms(layers, name)
+        synonyms = broker_synonyms(layers, name)
         where = _where(layers, names_of(setting))
         rows.append(_row(setting, value, synonyms, where, read_only=not setting.dynamic))
     for name in {*layers.static, *layers.cluster, *layers.broker} - BROKER.keys():
@@ -131,14 +131,14 @@ def _row(
 
 def _known_topic_row(layers: Layers, known: Known) -> ConfigRow:
     synonym = broker_synonym(known.name)
-    synonyms = () if synonym is None else _broker_synonyms(layers, synonym)
+    synonyms = () if synonym is None else broker_synonyms(layers, synonym)
     value = synonyms[0].value if synonyms else known.default
     where = _where(layers, () if synonym is None else (synonym,))
     return _known_row(known, value, synonyms, where, read_only=False)
 
 
 def _known_broker_row(layers: Layers, known: Known) -> ConfigRow:
-    synonyms = _broker_synonyms(layers, known.name)
+    synonyms = broker_synonyms(layers, known.name)
     read_only = known.alterable == "-"
     value = layers.value(known.name)
     return _known_row(known, value, synonyms, layers.where(known.name), read_only=read_only)
@@ -166,7 +166,8 @@ def _known_row(
     )
 
 
-def _broker_synonyms(layers: Layers, name: str) -> tuple[Synonym, ...]:
+def broker_synonyms(layers: Layers, name: str) -> tuple[Synonym, ...]:
+    """Return the places that could give the value of a broker setting, the one that does first."""
     found = _all_synonyms(layers, synonyms_of(name))
     return tuple(dropwhile(lambda synonym: synonym.name != name, found))
 

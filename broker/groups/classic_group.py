@@ -466,6 +466,20 @@ class ClassicGroup(ClassicState):
         self._transition(GroupState.STABLE if self.members else GroupState.EMPTY)
         self.state_timestamp = metadata.state_timestamp
 
+    def take_over(self, protocol_type: str, generation: int, members: Sequence[Member]) -> None:
+        """Be what a group of another protocol was: stable, with these members, all of classic."""
+        self.protocol_type = protocol_type
+        self.generation = generation
+        for member in members:
+            self._install(member)
+        self.protocol_name = self.members.choose_protocol()
+        self._subscribed_topics = self._read_subscriptions()
+        self._transition(GroupState.STABLE)
+
+    def rebalance(self) -> None:
+        """Have all members join again."""
+        self._rebalance()
+
     def resume(self) -> None:
         """Expect the members to be heard of from now on."""
         for member in self.members:

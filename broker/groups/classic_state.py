@@ -219,6 +219,10 @@ class ClassicState:
         """
         self._write(self._metadata({}))
 
+    def record(self) -> Row:
+        """Return what has to be written for the group to be as it is."""
+        return group_key(self.group_id), put_group(self._metadata(self.assignments))
+
     @property
     def assignments(self) -> dict[str, bytes]:
         """What every member was assigned."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from broker.groups.topic_image import TopicImage
     from protocol.coordinator.consumer_group_records import OwnedPartitions, Partitions, Value
+    from protocol.records.journal import Row
 
 _NO_TARGET: Final[Mapping[UUID, frozenset[int]]] = {}
 _DELETED_EPOCH: Final = -1
@@ -258,6 +259,21 @@ class ConsumerGroup:
                     self.owners.pop(topic_id, None)
 
 
+def tombstones(group: ConsumerGroup) -> list[Row]:
+    """Return what has to be written for a group to be gone."""
+    ids = list(group.members)
+    keys = [
+        *((RecordType.CURRENT_ASSIGNMENT, each) for each in ids),
+        *((RecordType.TARGET_MEMBER, each) for each in ids),
+        (RecordType.TARGET_METADATA, ""),
+        *((RecordType.MEMBER_METADATA, each) for each in ids),
+        *((RecordType.REGULAR_EXPRESSION, each) for each in group.regexes),
+        (RecordType.PARTITION_METADATA, ""),
+        (RecordType.METADATA, ""),
+    ]
+    return [(encode_key(ConsumerGroupKey(kind, group.group_id, name)), None) for kind, name in keys]
+
+
 class Changes:
     """The records of one transition, applied to the group as they are put.
 
@@ -289,7 +305,7 @@ class Changes:
             self.group.apply(key, value)
         self.group.topics_seen = -1
 
-    def encode(self) -> list[tuple[bytes, bytes | None]]:
+    def encode(self) -> list[Row]:
         """Return the records as the log takes them."""
         return [
             (encode_key(key), None if value is None else encode_value(value))

@@ -50,50 +50,57 @@ if TYPE_CHECKING:
     from protocol.coordinator.consumer_protocol import Subscription
 
 
-class JoiningMember:
-    """A classic member on its way into a consumer group.
+def check_protocols(group: ConsumerGroup, request: JoinRequest, member_id: str) -> None:
+    """Refuse who has no protocol of consumers that all classic members know.
 
-    `subscribe` first, then either `join` or, where the group goes back to the classic protocol,
-    whoever converts it.
+    Raises:
+        InconsistentGroupProtocol: So it is.
     """
+    names = (name for name, _ in request.protocols)
+    if request.protocol_type != PROTOCOL_TYPE or not group.supports_classic(names):
+        raise InconsistentGroupProtocol(f"Member {member_id}'s protocols are not supported.")
+
+
+def join(changes: Changes, request: JoinRequest, member_id: str, world: World) -> JoinResult:
+    """Take a classic member in, or back, and move it towards its target assignment.
+
+    Raises:
+        KafkaError: The member is refused.
+    """
+    member = JoiningMember(changes, request, member_id)
+    subscription_changed = member.subscribe(world)
+    follow_epoch(changes, world)
+    member.advance(world, subscription_changed=subscription_changed)
+    world.deadlines.cancel(member.id, Deadline.JOIN)
+    world.deadlines.start(member.id, Deadline.SESSION, request.session_timeout_ms)
+    world.deadlines.start(member.id, Deadline.SYNC, request.rebalance_timeout_ms)
+    return member.answer()
+
+
+class JoiningMember:
+    """A classic member on its way into a consumer group, or through it into a classic one."""
 
     def __init__(self, changes: Changes, request: JoinRequest, member_id: str) -> None:
         """Find the member, or the static one whose place it takes.
 
         Raises:
-            InconsistentGroupProtocol: It has no protocol that all classic members know, or
-                metadata that is no subscription.
+            InconsistentGroupProtocol: Its metadata is no subscription.
             KafkaError: The instance is another member.
         """
-        group = changes.group
-        if request.protocol_type != PROTOCOL_TYPE or not group.supports_classic(
-            name for name, _ in request.protocols
-        ):
-            raise InconsistentGroupProtocol(f"Member {member_id}'s protocols are not supported.")
         self._changes = changes
         self._request = request
-        self.subscription = _read_subscription(request)
-        self.before = _find_or_join(changes, request, member_id)
-        self.id = self.before.id
+        self._subscription = _read_subscription(request)
+        self._before = _find_or_join(changes, request, member_id)
+        self.id = self._before.id
 
     def subscribe(self, world: World) -> bool:
         """Keep what the member says of itself; return whether it subscribes to something else."""
-        metadata = _merge(self.before.metadata, self._request, self.subscription)
-        return subscribe(self._changes, self.before, metadata, world)
-
-    def join(self, world: World, *, subscription_changed: bool) -> JoinResult:
-        """Move the member towards its target assignment and answer."""
-        follow_epoch(self._changes, world)
-        self.advance(world, subscription_changed=subscription_changed)
-        request = self._request
-        world.deadlines.cancel(self.id, Deadline.JOIN)
-        world.deadlines.start(self.id, Deadline.SESSION, request.session_timeout_ms)
-        world.deadlines.start(self.id, Deadline.SYNC, request.rebalance_timeout_ms)
-        return self.answer()
+        metadata = _merge(self._before.metadata, self._request, self._subscription)
+        return subscribe(self._changes, self._before, metadata, world)
 
     def advance(self, world: World, *, subscription_changed: bool) -> None:
         """Move the member one step towards its target assignment."""
-        owned = _by_id(self.subscription.owned, world.image)
+        owned = by_id(self._subscription.owned, world.image)
         advance(self._changes, self.id, owned, world, subscription_changed=subscription_changed)
 
     def answer(self) -> JoinResult:
@@ -158,6 +165,16 @@ def heartbeat(
         raise RebalanceInProgress(f"member {member.id} is to rejoin group {group.group_id}")
 
 
+def find_leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
+    """Return a member that leaves; an administrator names an instance with an empty member id.
+
+    Raises:
+        KafkaError: It is not in the group, or another took its place.
+    """
+    static = None if member_id else group.find_static(instance_id)
+    return get_member(group, member_id, instance_id) if static is None else static
+
+
 def by_name(
     partitions: Mapping[UUID, Mapping[int, int] | frozenset[int]], image: TopicImage
 ) -> dict[str, frozenset[int]]:
@@ -166,9 +183,10 @@ def by_name(
     return {topic.name: frozenset(each) for topic, each in topics if topic is not None}
 
 
-def _by_id(
+def by_id(
     partitions: Mapping[str, frozenset[int]], image: TopicImage
 ) -> dict[UUID, frozenset[int]]:
+    """Return partitions by the ids of their topics; topics that are not there are left out."""
     topics = ((image.find(name), each) for name, each in partitions.items())
     return {topic.id: each for topic, each in topics if topic is not None}
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.coordinator_log import CoordinatorLog
 from broker.groups.classic_group import ClassicGroup
 from broker.groups.classic_state import ClassicServices
+from broker.groups.consumer_groups import ConsumerGroups
 from broker.groups.expiry import expire
 from broker.groups.offsets import Offsets
 from broker.groups.replay import Replay
@@ -68,6 +69,7 @@ class GroupCoordinator:
         self.groups: dict[str, Group] = {}
         self.timers = Timers(clock)
         self.offsets = Offsets(self.log.append)
+        self.consumer = ConsumerGroups(self)
         self.replay = Replay(self)
         self.classic = ClassicServices(
             clock=clock,

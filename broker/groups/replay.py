@@ -11,8 +11,6 @@ from protocol.errors import ProtocolError
 from protocol.records.journal import EntryKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from broker.groups.coordinator import GroupCoordinator
     from protocol.records.journal import Entry
 
@@ -23,11 +21,11 @@ class Replay:
     """Takes entries in their order, and makes classic groups when a partition was read.
 
     Only the last record of a group counts, so it is read at the end. Records of other types go to
-    ``others``; what that does not know is skipped, since a newer Kafka may have written it.
+    ``others``; what those do not know is skipped, since a newer Kafka may have written it.
     """
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
-        self.others: Callable[[int, Entry], None] = _skip
+        self.others = coordinator.consumer
         self._coordinator = coordinator
         self._groups: dict[int, dict[str, bytes]] = {}  # partition -> group id -> last value
 
@@ -55,7 +53,7 @@ class Replay:
                     else:
                         groups[group_id] = entry.value
                 case _:
-                    self.others(partition, entry)
+                    self.others.replay(partition, entry)
 
     def finish(self, partition: int) -> None:
         """Make the classic groups of a partition that was read to its end."""
@@ -69,7 +67,4 @@ class Replay:
             group = coordinator.add_classic(group_id)
             group.restore(metadata)
             group.resume()
-
-
-def _skip(partition: int, entry: Entry) -> None:
-    del partition, entry
+        self.others.finish(partition)

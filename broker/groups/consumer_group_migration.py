@@ -1,0 +1,174 @@
+"""A group that goes from one protocol to the other while its members live (KIP-848, migration).
+
+Up: the first heartbeat of the consumer protocol takes the classic members along, each with what it
+was assigned. Down: when the last member of the consumer protocol goes, the classic ones that stay
+are a classic group again, and rebalance.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.groups.classic_group import ClassicGroup
+from broker.groups.classic_members import Member as ClassicMember
+from broker.groups.classic_messages import JoinRequest
+from broker.groups.consumer_group import Changes, ConsumerGroup
+from broker.groups.consumer_group_classic import by_id, by_name
+from broker.groups.consumer_group_member import MemberState
+from broker.groups.topic_image import hash_topics
+from protocol.coordinator.consumer_group_records import (
+    ClassicMetadata,
+    CurrentAssignment,
+    GroupMetadata,
+    MemberMetadata,
+    RecordType,
+    TargetMetadata,
+)
+from protocol.coordinator.consumer_protocol import (
+    PROTOCOL_TYPE,
+    Assignment,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    read_version,
+)
+from protocol.coordinator.group_errors import GroupIdNotFound
+from protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from broker.groups.classic_state import ClassicServices
+    from broker.groups.consumer_group_member import Member
+    from broker.groups.consumer_group_policy import Policy
+    from broker.groups.topic_image import TopicImage
+
+
+def check_upgrade(group: ClassicGroup, policy: Policy) -> None:
+    """Refuse to make a consumer group of a classic group with members.
+
+    Raises:
+        GroupIdNotFound: The policy or the members' protocol is against it, or there are too many.
+    """
+    reason = None
+    if not policy.may_upgrade:
+        reason = "online upgrade is disabled"
+    elif not group.is_of_consumers:
+        reason = "the group does not use the consumer embedded protocol"
+    elif len(group.members) > policy.max_size:
+        reason = "the group size exceeds the consumer group maximum size"
+    if reason is not None:
+        raise GroupIdNotFound(
+            f"Cannot upgrade classic group {group.group_id} to consumer group because {reason}."
+        )
+
+
+def upgrade(group: ClassicGroup, image: TopicImage) -> Changes:
+    """Return the consumer group that a classic group becomes, with its records.
+
+    Raises:
+        GroupIdNotFound: What a member or the leader has said is not what consumers say.
+    """
+    machine = ConsumerGroup(group.group_id, group.partition)
+    changes = Changes(machine)
+    try:
+        members = [_Upgraded(member, group.protocol_name, image) for member in group.members]
+    except ProtocolError as error:
+        raise GroupIdNotFound(
+            f"Cannot upgrade classic group {group.group_id} to consumer group because the embedded "
+            f"consumer protocol is malformed: {error}"
+        ) from error
+    if any(member.user_data for member in members):
+        raise GroupIdNotFound(
+            f"Cannot upgrade classic group {group.group_id} to consumer group because an "
+            "unsupported custom assignor is in use. Switch to a default assignor first."
+        )
+    for member in members:
+        changes.put(RecordType.MEMBER_METADATA, member.id, member.metadata)
+    epoch = group.generation
+    topics = machine.subscribed_names(machine.members.values())
+    changes.put_group(RecordType.METADATA, GroupMetadata(epoch, hash_topics(topics, image)))
+    for member in members:
+        changes.put(RecordType.TARGET_MEMBER, member.id, member.assigned)
+    changes.put_group(RecordType.TARGET_METADATA, TargetMetadata(epoch, 0))
+    for member in members:
+        assigned = {topic: dict.fromkeys(each, epoch) for topic, each in member.assigned.items()}
+        current = CurrentAssignment(epoch, epoch, MemberState.STABLE, assigned, {})
+        changes.put(RecordType.CURRENT_ASSIGNMENT, member.id, current)
+    return changes
+
+
+class _Upgraded:
+    """A classic member as the consumer group has it."""
+
+    def __init__(self, member: ClassicMember, protocol: str | None, image: TopicImage) -> None:
+        subscription = decode_subscription(member.metadata_of(protocol))
+        given = decode_assignment(member.assignment) if member.assignment else Assignment({})
+        self.id = member.member_id
+        self.user_data = given.user_data
+        self.assigned = by_id(given.partitions, image)
+        self.metadata = MemberMetadata(
+            instance_id=member.instance_id,
+            rack_id=subscription.rack_id or None,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            subscribed_topic_names=tuple(sorted(set(subscription.topics))),
+            subscribed_topic_regex=None,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            server_assignor=None,
+            classic=ClassicMetadata(member.session_timeout_ms, member.protocols),
+        )
+
+
+def may_downgrade(group: ConsumerGroup, leaving: Collection[Member], policy: Policy) -> bool:
+    """Tell whether a consumer group is a classic group once these members are gone."""
+    gone = {member.id for member in leaving}
+    staying = [member for member in group.members.values() if member.id not in gone]
+    return (
+        policy.may_downgrade
+        and 0 < len(staying) <= policy.classic_max_size
+        and all(member.classic is not None for member in staying)
+    )
+
+
+def downgrade(
+    group: ConsumerGroup,
+    leaving: Iterable[Member],
+    image: TopicImage,
+    services: ClassicServices,
+) -> ClassicGroup:
+    """Return the classic group that the classic members are; nothing is written yet.
+
+    Raises:
+        GroupIdNotFound: What a member has said is not what consumers say.
+    """
+    gone = {member.id for member in leaving}
+    classic = ClassicGroup(group.group_id, group.partition, services)
+    members = [
+        ClassicMember(member.id, _request_of(member, member.classic))
+        for member in group.members.values()
+        if member.id not in gone and member.classic is not None
+    ]
+    classic.take_over(PROTOCOL_TYPE, group.epoch, members)
+    try:
+        for member in members:
+            target = by_name(group.target_of(member.member_id), image)
+            version = read_version(member.metadata_of(classic.protocol_name))
+            member.assignment = encode_assignment(target, version)
+    except ProtocolError as error:
+        raise GroupIdNotFound(f"Cannot downgrade group {group.group_id}: {error}") from error
+    return classic
+
+
+def _request_of(member: Member, classic: ClassicMetadata) -> JoinRequest:
+    metadata = member.metadata
+    return JoinRequest(
+        member_id=member.id,
+        instance_id=metadata.instance_id,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        protocol_type=PROTOCOL_TYPE,
+        protocols=classic.protocols,
+        rebalance_timeout_ms=metadata.rebalance_timeout_ms,
+        session_timeout_ms=classic.session_timeout_ms,
+    )

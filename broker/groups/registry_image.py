@@ -1,0 +1,36 @@
+"""The registry of topics as groups see it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import KeysView
+    from uuid import UUID
+
+    from broker.topic import Topic
+    from broker.topics import TopicRegistry
+
+
+class RegistryImage:
+    """A `TopicImage`: always the topics of now, for they change between two transitions only."""
+
+    def __init__(self, registry: TopicRegistry) -> None:
+        self._registry = registry
+
+    @property
+    def version(self) -> int:
+        """The number of changes so far."""
+        return self._registry.version
+
+    def names(self) -> KeysView[str]:
+        """Return the names of all topics."""
+        return self._registry.topics.keys()
+
+    def find(self, name: str) -> Topic | None:
+        """Return a topic by its name."""
+        return self._registry.topics.get(name)
+
+    def find_id(self, topic_id: UUID) -> Topic | None:
+        """Return a topic by its id."""
+        return self._registry.by_id.get(topic_id.bytes)

@@ -1,0 +1,90 @@
+"""The settings of one group: its own under the broker's bounds, and the broker's for the rest.
+
+Kafka refuses a value out of bounds when it is set; bounds that have moved since cut it when it is
+used. (Kafka: GroupConfig, GroupConfigManager.)
+"""
+
+from collections.abc import Mapping
+
+from config.consumer_groups import GroupConfig
+from config.describe import ConfigRow, Synonym, broker_synonyms
+from config.errors import ConfigError
+from config.keys import Setting, settings_of
+from config.layers import Layers, Source, checked
+from config.server import ServerConfig
+from config.values import text_of
+
+GROUP: dict[str, Setting] = settings_of(GroupConfig)
+_CONSUMER = "consumer_"
+
+
+def effective_group(server: ServerConfig, own: Mapping[str, str]) -> GroupConfig:
+    """Return what a group obeys; own values that are no longer valid are passed over."""
+    values = {}
+    for name, setting in GROUP.items():
+        value = getattr(server, f"group_{setting.attribute}")
+        if name in own:
+            faults: list[str] = []
+            given = checked(setting, own[name], "", faults)
+            low, high = _bounds(server, setting)
+            value = value if faults else min(max(given, low), high)
+        values[setting.attribute] = value
+    return GroupConfig(**values)
+
+
+def check_group(server: ServerConfig, own: Mapping[str, str]) -> None:
+    """Check all values that a group is to have of its own.
+
+    Raises:
+        ConfigError: with every fault: unknown names, bad values, values out of bounds.
+    """
+    faults: list[str] = []
+    for name, text in own.items():
+        setting = GROUP.get(name)
+        if setting is None:
+            faults.append(f"{name} is no setting of a group; there are {', '.join(GROUP)}")
+            continue
+        found = len(faults)
+        value = checked(setting, text, "", faults)
+        low, high = _bounds(server, setting)
+        if len(faults) == found and not low <= value <= high:
+            faults.append(f"{name} is {text}; the broker allows {low} to {high}")
+    if not faults:
+        group = effective_group(server, own)
+        if group.consumer_session_timeout_ms <= group.consumer_heartbeat_interval_ms:
+            faults.append("consumer.session.timeout.ms must exceed consumer.heartbeat.interval.ms")
+    if faults:
+        raise ConfigError(faults)
+
+
+def describe_group(layers: Layers, own: Mapping[str, str]) -> list[ConfigRow]:
+    """Return every setting of a group by name, the broker settings behind it as synonyms."""
+    group = effective_group(layers.server(), own)
+    rows = []
+    for name, setting in sorted(GROUP.items()):
+        value = text_of(setting.kind, getattr(group, setting.attribute))
+        synonyms = broker_synonyms(layers, setting.synonyms[0])
+        if name in own:
+            synonyms = (Synonym(name, value, Source.GROUP), *synonyms)
+        rows.append(
+            ConfigRow(
+                name=name,
+                value=value,
+                type=setting.kind,
+                default=text_of(setting.kind, setting.default),
+                source=synonyms[0].source,
+                read_only=False,
+                sensitive=False,
+                synonyms=synonyms,
+                documentation=setting.documentation,
+                where="group" if name in own else layers.where(setting.synonyms[0]),
+            )
+        )
+    return rows
+
+
+def _bounds(server: ServerConfig, setting: Setting) -> tuple[int, int]:
+    rest = setting.attribute.removeprefix(_CONSUMER)
+    low: int = getattr(server, f"group_consumer_min_{rest}")
+    high: int = getattr(server, f"group_consumer_max_{rest}")
+    return low, high
