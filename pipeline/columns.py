@@ -20,7 +20,7 @@ TYPES: Final[dict[str, pa.DataType]] = {
     "offset": pa.int64(),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestampType": pa.int32(),
-    "headers": pa.list_(HEADER),
+    "headers": pa.list_(pa.field("element", HEADER)),
     "segment": pa.int64(),
     "position": pa.int64(),
     "batchOffset": pa.int64(),

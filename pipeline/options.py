@@ -22,7 +22,7 @@ Ours beside them:
     verify         check CRCs; onCorrupt: fail or skip; quarantine: a folder for what is skipped
     pinLeaseMs     how long a pin outlives the last sign of life of its readers
     unpinned       read a live broker's folder without a pin, on your own account
-    filterPushdown take filters from Spark; its session must allow it
+    filterPushdown false: take no filters from Spark, even where its session allows it
 """
 
 from collections.abc import Callable, Mapping
@@ -82,7 +82,7 @@ class ReadOptions:
     quarantine: str = ""
     pin_lease_ms: int = 120_000
     unpinned: bool = False
-    filter_pushdown: bool = False
+    filter_pushdown: bool = True
     kafka: dict[str, str] = field(default_factory=dict)
     """Other options that begin with ``kafka.``: what the fetch transport knows of them it obeys."""
 

@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
+from io import BytesIO
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -102,10 +103,10 @@ class Wire:
             correlation_id=self._correlation,
             client_id=CLIENT_ID,
         )
-        parts = _Bytes()
+        parts = BytesIO()
         entity_writer(kind.__header_schema__)(parts, header)
         entity_writer(kind)(parts, request)
-        body = bytes(parts.data)
+        body = parts.getvalue()
         try:
             self._socket.sendall(len(body).to_bytes(4, "big") + body)
         except OSError as error:
@@ -172,16 +173,6 @@ class Wire:
             f"no Kafka broker answers at {self._name}: {error}; check kafka.bootstrap.servers and "
             "kafka.security.protocol"
         )
-
-
-class _Bytes:
-    """What kio writes to."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-
-    def write(self, data: bytes) -> None:
-        self.data += data
 
 
 def refused(settings: Mapping[str, str]) -> list[str]:

@@ -1,0 +1,93 @@
+"""Reading topics at once: splits on the driver, records in the tasks."""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from pipeline.options import LAST_TIME, ReadOptions
+from pipeline.scan import scan
+from pipeline.source.filters import Narrowed, narrow
+from pipeline.source.schema import check_schema, converted
+from pipeline.split import Split
+from pipeline.transports import open_source
+
+_PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class SplitPartition(InputPartition):
+    """A split as Spark's scheduler hands it to a task."""
+
+    def __init__(self, split: Split) -> None:
+        super().__init__(split)
+
+
+class BatchReader(DataSourceReader):
+    """Plans a read where the driver is and reads splits where the executors are."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._options = ReadOptions.parse(options)
+        self._schema = schema
+        self._columns = check_schema(schema)
+        self._narrowed = Narrowed()
+
+    def partitions(self) -> list[InputPartition]:
+        """Return a split for each task.
+
+        A pin stays: tasks extend its lease while they read, and it ends by itself after the last.
+        """
+        source = open_source(self._narrow_times())
+        try:
+            view = source.view()
+            splits = source.plan(view, self._narrowed.ranges(source.ranges(view)))
+        except BaseException:
+            source.close()
+            raise
+        if source.name != "pinned" or not splits:
+            source.close()
+        return [SplitPartition(split) for split in splits]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a split; Spark asks with none if there is nothing to read."""
+        if partition.value is None:
+            return iter(())
+        batches = scan(partition.value, self._columns)
+        return converted(self._narrowed.keep(batches), self._schema)
+
+    def _narrow_times(self) -> ReadOptions:
+        options, narrowed = self._options, self._narrowed
+        last = narrowed.time_last
+        return replace(
+            options,
+            time_from=max(options.time_from, narrowed.time_from),
+            time_to=min(options.time_to, last + 1 if last < LAST_TIME else LAST_TIME),
+        )
+
+
+class FilteringReader(BatchReader):
+    """Takes filters from Spark, where a session allows that."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take what can be done here exactly and return the rest."""
+        self._narrowed, left = narrow(filters, self._columns)
+        return left
+
+
+def make_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
+    """Return a reader that takes filters if the session allows it.
+
+    A reader that could and may not would be refused by Spark, and a data source is not told what
+    the session says; but filters are pushed in a worker of their own.
+    """
+    reads_filters = ReadOptions.parse(options).filter_pushdown
+    kind = FilteringReader if reads_filters and _is_pushing() else BatchReader
+    return kind(options, schema)
+
+
+def _is_pushing() -> bool:
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _PUSHING in sys.modules or getattr(spec, "name", None) == _PUSHING

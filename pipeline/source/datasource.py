@@ -1,0 +1,47 @@
+"""What Spark asks a data source for: a name, a schema, and its readers.
+
+Every session imports this module to look for data sources, and sessions that never read a topic
+should not pay for it: the rest is imported when it is used.
+"""
+# ruff: noqa: N802, PLC0415  # Spark names the methods; imports wait until they are needed
+
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from pipeline.source.batch import BatchReader
+    from pipeline.source.stream import StreamReader
+
+
+class SiltstoneSource(DataSource):
+    """``spark.read.format("siltstone")`` and ``spark.readStream.format("siltstone")``."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self.options = dict(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "siltstone"
+
+    def schema(self) -> str:
+        """Return the columns if the user gives none: those of Spark's own Kafka source."""
+        from pipeline.source.schema import default_schema
+
+        return default_schema(self.options)
+
+    def reader(self, schema: "StructType") -> "BatchReader":
+        """Return who reads at once."""
+        from pipeline.source.batch import make_reader
+
+        return make_reader(self.options, schema)
+
+    def streamReader(self, schema: "StructType") -> "StreamReader":
+        """Return who reads as a stream."""
+        from pipeline.source.stream import StreamReader
+
+        return StreamReader(self.options, schema)

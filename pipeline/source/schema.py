@@ -1,0 +1,95 @@
+"""Between the columns of a topic and a DataFrame's schema.
+
+A user's schema chooses columns (Spark prunes none by itself) and may ask for ``key`` and ``value``
+as text; anything else of another type is refused before a byte is read.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from pipeline.columns import STANDARD, check_names
+from pipeline.errors import BadOption, CorruptLog
+from pipeline.options import ReadOptions
+
+SPARK_TYPES: Final = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+    "segment": "bigint",
+    "position": "bigint",
+    "batchOffset": "bigint",
+    "producerId": "bigint",
+    "isTombstone": "boolean",
+    "timestampMs": "bigint",
+}
+_TEXTS: Final = {"key", "value"}
+
+
+def default_schema(options: Mapping[str, str]) -> str:
+    """Return the schema of a read that gives none, as DDL.
+
+    Raises:
+        BadOption: options are wrong, or name columns that there are none of.
+    """
+    parsed = ReadOptions.parse(options)
+    names = parsed.columns or (*STANDARD, *(("headers",) if parsed.include_headers else ()))
+    check_names(names)
+    return ", ".join(f"{name} {SPARK_TYPES[name]}" for name in names)
+
+
+def check_schema(schema: StructType) -> tuple[str, ...]:
+    """Return the columns that a schema names.
+
+    Raises:
+        BadOption: there is none of a name, or it is of another type.
+    """
+    names = tuple(schema.fieldNames())
+    check_names(names)
+    for field in schema.fields:
+        kind = field.dataType.simpleString()
+        allowed = {SPARK_TYPES[field.name], *(("string",) if field.name in _TEXTS else ())}
+        if kind not in allowed:
+            raise BadOption(
+                f"column {field.name} is {' or '.join(sorted(allowed))}, not {kind}; read it as it "
+                "is and cast it"
+            )
+    return names
+
+
+def converted(batches: Iterator[pa.RecordBatch], schema: StructType) -> Iterator[pa.RecordBatch]:
+    """Yield record batches in exactly the form that Spark expects for a schema.
+
+    Raises:
+        CorruptLog: text is asked for and bytes are not UTF-8.
+    """
+    target = to_arrow_schema(schema, timezone="UTC")
+    for batch in batches:
+        columns = [
+            _text(column, field.name) if column.type != field.type else column
+            for column, field in zip(batch.columns, target, strict=True)
+        ]
+        if columns:
+            yield pa.RecordBatch.from_arrays(columns, schema=target)
+        else:
+            yield batch
+
+
+def _text(column: pa.Array, name: str) -> pa.Array:
+    if column.type != pa.binary():
+        return column
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid as error:
+        raise CorruptLog(
+            f"column {name} is asked for as string and has bytes that are not UTF-8; read it as "
+            "binary, and decode it with decode(..., 'UTF-8') or leave the rows out"
+        ) from error

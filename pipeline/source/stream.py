@@ -1,0 +1,230 @@
+"""Reading topics as a stream: offsets in Spark's checkpoint, each of them read once.
+
+Offsets are ``{"orders": {"0": 23, "topicId": "…"}}``: the form of Spark's Kafka source, and the
+topic they are of, so that a topic that was deleted and made again is not taken for the old one.
+What a micro-batch reads follows from its two offsets alone; a replayed one may have fewer records
+if the cleaner has been there. With pins, each look at the log's end is a pin, and the micro-batch
+reads what that pin has.
+"""
+# ruff: noqa: N802  # Spark names the methods
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from pipeline.errors import DataLost
+from pipeline.manifest import Manifest
+from pipeline.options import ReadOptions
+from pipeline.ranges import OffsetRange, check_start, last_offset
+from pipeline.scan import scan
+from pipeline.source.batch import SplitPartition
+from pipeline.source.pace import Pace, shared_out
+from pipeline.source.schema import check_schema, converted
+from pipeline.transports import Source, open_source
+from storage.clock import Clock
+from storage.topic_partition import TopicPartition
+
+_TOPIC_ID: Final = "topicId"
+_LOOK_SECONDS: Final = 0.2
+
+Offsets = dict[TopicPartition, int]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One stream. Its methods run in one process beside the driver; `read` runs in the tasks."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._options = ReadOptions.parse(with_stream_defaults(options))
+        self._schema = schema
+        self._columns = check_schema(schema)
+        self._clock = Clock()
+        self._pace = Pace(self._options, self._clock)
+        self._source: Source | None = None
+        self._view: Manifest | None = None
+        self._looked = 0.0
+        self._target: Offsets | None = None  # where a run of AvailableNow ends
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a task needs of the reader: nothing that is open."""
+        return {"_schema": self._schema, "_columns": self._columns}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return where a stream without a checkpoint begins."""
+        view = self._look()
+        ranges = self._opened().ranges(view)
+        return to_json({key: wanted.start for key, wanted in ranges.items()}, view)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return where the next micro-batch ends.
+
+        Raises:
+            DataLost: a topic is another one of the same name.
+        """
+        begun = from_json(start)
+        view = self._look()
+        self._check_topics(start, view)
+        ends = self._ends(view)
+        if self._target is not None:
+            ends = {key: min(end, self._target.get(key, 0)) for key, end in ends.items()}
+        for key, offset in begun.items():
+            ends[key] = max(ends.get(key, offset), offset)
+        available = sum(end - begun.get(key, 0) for key, end in ends.items())
+        if self._target is None and not self._pace.is_enough(available):
+            return start
+        if isinstance(limit, ReadMaxRows):
+            ends = shared_out(self._starts(begun, view), ends, limit.max_rows)
+        return to_json(ends, view, start)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the limit that the options set."""
+        most = self._options.max_offsets_per_trigger
+        return ReadMaxRows(most) if most else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Remember where the log ends now: this run goes no further."""
+        self._target = self._ends(self._look(is_fresh=True))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return where the log ended when it was last looked at."""
+        return to_json(self._ends(self._view), self._view) if self._view is not None else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Return the splits between two offsets.
+
+        Raises:
+            DataLost: records between them are gone, and failOnDataLoss is true.
+        """
+        begun, ended = from_json(start), from_json(end)
+        if all(begun.get(key, 0) >= offset for key, offset in ended.items()):
+            return []
+        view = self._view
+        if view is None or any(end < ended.get(key, 0) for key, end in self._ends(view).items()):
+            view = self._look(is_fresh=True)
+        self._check_topics(end, view)
+        starts = self._starts(begun, view)
+        there = {each.topic_partition for each in view.partitions}
+        self._check_ends(ended, view, there)
+        ranges = {
+            key: OffsetRange(starts.get(key, 0), offset)
+            for key, offset in ended.items()
+            if key in there
+        }
+        return [SplitPartition(split) for split in self._opened().plan(view, ranges)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a split."""
+        if partition.value is None:
+            return iter(())
+        return converted(scan(partition.value, self._columns), self._schema)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Take note that everything below an offset is done with: nothing is kept for it."""
+
+    def stop(self) -> None:
+        """Let go of what is open."""
+        if self._source is not None:
+            with suppress(OSError):
+                self._source.close()
+            self._source = None
+
+    def _opened(self) -> Source:
+        if self._source is None:
+            self._source = open_source(self._options)
+        return self._source
+
+    def _look(self, *, is_fresh: bool = False) -> Manifest:
+        """Return the partitions as they are, or were a moment ago: Spark asks all the time."""
+        now = self._clock.monotonic()
+        if self._view is None or is_fresh or now - self._looked >= _LOOK_SECONDS:
+            source = self._opened()
+            if self._view is not None and source.name == "pinned":
+                source.close()  # the pin of the micro-batch before
+            self._view = source.view()
+            self._looked = self._clock.monotonic()
+        return self._view
+
+    def _ends(self, view: Manifest) -> Offsets:
+        return {each.topic_partition: last_offset(each, self._options) for each in view.partitions}
+
+    def _starts(self, begun: Offsets, view: Manifest) -> Offsets:
+        """Return where each partition is read from: a new one from its start.
+
+        Raises:
+            DataLost: it is not there any more.
+        """
+        fails = self._options.fail_on_data_loss
+        return {
+            each.topic_partition: check_start(each, begun[each.topic_partition], fails=fails)
+            if each.topic_partition in begun
+            else each.log_start_offset
+            for each in view.partitions
+        }
+
+    def _check_ends(self, ended: Offsets, view: Manifest, there: set[TopicPartition]) -> None:
+        if not self._options.fail_on_data_loss:
+            return
+        ends = self._ends(view)
+        for key, offset in ended.items():
+            if key not in there:
+                raise DataLost(f"{key} is gone since the last micro-batch; begin anew")
+            if ends[key] < offset:
+                raise DataLost(
+                    f"{key} ends at {ends[key]} and reached {offset} before: it was cut or made "
+                    "again; begin with a new checkpoint"
+                )
+
+    def _check_topics(self, offsets: dict[str, Any], view: Manifest) -> None:
+        ids = {each.topic: each.topic_id for each in view.partitions}
+        for topic, known in offsets.items():
+            now, before = ids.get(topic, ""), known.get(_TOPIC_ID, "")
+            if now and before and now != before:
+                raise DataLost(
+                    f"topic {topic} was deleted and made again since the last micro-batch (topic "
+                    f"id {before}, now {now}); begin with a new checkpoint"
+                )
+
+
+def with_stream_defaults(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options of a stream, which begins at the end of the log unless it says otherwise."""
+    said = {name.lower() for name in options}
+    if said.isdisjoint({"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"}):
+        return {**options, "startingOffsets": "latest"}
+    return dict(options)
+
+
+def to_json(
+    offsets: Offsets, view: Manifest, before: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return offsets as Spark keeps them, with the ids of their topics."""
+    answer: dict[str, Any] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        answer.setdefault(topic, {})[str(partition)] = offset
+    ids = {each.topic: each.topic_id for each in view.partitions if each.topic_id}
+    for topic, known in answer.items():
+        topic_id = ids.get(topic) or (before or {}).get(topic, {}).get(_TOPIC_ID, "")
+        if topic_id:
+            known[_TOPIC_ID] = topic_id
+    return answer
+
+
+def from_json(offsets: Mapping[str, Any]) -> Offsets:
+    """Return the offsets in what Spark has kept."""
+    return {
+        TopicPartition(topic, int(partition)): offset
+        for topic, known in offsets.items()
+        for partition, offset in known.items()
+        if partition != _TOPIC_ID
+    }
