@@ -181,7 +181,8 @@ class Fetch:
             connections=self.connections,
             batch_bytes=len(batch),
             batch_records=records,
-            end_offset=_FETCHED_BYTES // PARTITIONS // len(batch) * records,
+            first_offset=1,  # behind the record that made the topic
+            end_offset=1 + _FETCHED_BYTES // PARTITIONS // len(batch) * records,
             sink=self.sink,
             warmup=warmup,
             seconds=seconds,

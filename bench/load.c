@@ -87,7 +87,7 @@ static long take_produced(Connection *c, long error_at) {
     return count;
 }
 
-typedef struct { long error_at, records_at, offset_at, batch_bytes, batch_records, end_offset; int flags; } Fetch;
+typedef struct { long error_at, records_at, offset_at, batch_bytes, batch_records, first_offset, end_offset; int flags; } Fetch;
 
 // Takes a part of a fetch answer: its head up to the length of the records, then their bytes.
 static long take_fetched(Connection *c, const Fetch *f) {
@@ -128,7 +128,7 @@ static long take_fetched(Connection *c, const Fetch *f) {
             empty++;
             c->offset = f->end_offset;
         }
-        if (c->offset >= f->end_offset) c->offset = 0;
+        if (c->offset >= f->end_offset) c->offset = f->first_offset;
         uint64_t big = htobe64(c->offset);
         memcpy(c->request + f->offset_at, &big, 8);
         return 1;
@@ -148,6 +148,7 @@ static void run_load(int fetching) {
         fetch.offset_at = number("offset_at", 0);
         fetch.batch_bytes = number("batch_bytes", 1);
         fetch.batch_records = number("batch_records", 1);
+        fetch.first_offset = number("first_offset", 0);
         fetch.end_offset = number("end_offset", 1);
         fetch.flags = strcmp(text("sink", "copy"), "drop") ? 0 : MSG_TRUNC;
         if (fetch.records_at + 5 > (long)sizeof((Connection *)0)->head) fail("the topic's name is too long");
@@ -163,7 +164,8 @@ static void run_load(int fetching) {
         if (fetching) {
             c->request = malloc(frame_size);
             memcpy(c->request, frames + i % frame_count * frame_size, frame_size);
-            c->offset = i * 7919 % (fetch.end_offset / fetch.batch_records) * fetch.batch_records;
+            c->offset = fetch.first_offset
+                + i * 7919 % (fetch.end_offset / fetch.batch_records) * fetch.batch_records;
             uint64_t big = htobe64(c->offset);
             memcpy(c->request + fetch.offset_at, &big, 8);
         }

@@ -28,10 +28,25 @@ class Located(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The end of a range of whole batches, and the base offset of the batch that follows."""
+    """The end of a range of whole batches, and an offset behind it.
+
+    ``next_offset`` is one past the last offset in the range, or more: at most the base offset of
+    the batch that follows, which compaction may have moved away.
+    """
 
     end: int
     next_offset: int
+
+
+def read_batch(fd: int, position: int) -> Located:
+    """Return the batch at ``position``, the start of one.
+
+    Raises:
+        CorruptMessage: There is no batch.
+    """
+    chunk = os.pread(fd, HEADER_SIZE, position)
+    _size_at(chunk, 0, position)
+    return Located(position, BatchHeader.read(chunk))
 
 
 def find_batch(fd: int, position: int, end: int, offset: int) -> Located | None:

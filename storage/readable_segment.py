@@ -29,6 +29,9 @@ from storage.transaction_index import AbortedLookup, AbortedTransaction
 
 UNKNOWN: Final = -2
 
+_NEAR: Final = 64 * 1024
+"""Bytes that are walked from header to header sooner than searched by the index."""
+
 
 class TimestampOffset(NamedTuple):
     """A record found by its time."""
@@ -153,14 +156,22 @@ class ReadableSegment(SegmentFiles):
         Raises:
             CorruptMessage: The log is damaged there.
         """
-        target = min(position + max_bytes, limit - 1)
-        start = max(position, self._confirm(self.offset_index().floor_position(target)))
+        bound = min(position + max_bytes, limit)
+        fd = self.file().fileno()
         try:
-            found = batch_walk.cut(self.file().fileno(), start, target, limit)
+            first = batch_walk.read_batch(fd, position).header
+            start = position + first.size
+            if start > bound and not at_least_one:
+                return Cut(position, first.base_offset)
+            if bound - start < HEADER_SIZE:  # a large batch: there is nothing to search
+                return Cut(start, first.next_offset)
+            target = min(bound, limit - 1)
+            if target - start > _NEAR:
+                start = max(start, self._confirm(self.offset_index().floor_position(target)))
+            found = batch_walk.cut(fd, start, target, limit)
         except CorruptMessage as error:
             raise self._named(error) from error
-        one_more = found.end == position if at_least_one else False
-        if one_more or limit <= position + max_bytes:
+        if bound == limit:
             header = self.header_at(found.end)
             return Cut(found.end + header.size, header.next_offset)
         return found
