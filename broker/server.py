@@ -104,7 +104,7 @@ class Broker:
             CoordinatorLog(
                 TRANSACTIONS_TOPIC, self._topics, self._settings, self._io, self._waiting, clock
             ),
-            MarkerWriter(self._topics, self._waiting, clock),
+            MarkerWriter(self._topics, self._groups.offsets, self._io, self._waiting, clock),
             self._producer_ids,
             self._settings,
             self._features,
@@ -185,7 +185,7 @@ class Broker:
         self._spawn(self._groups.run(), "groups", stop)
         self._spawn(self._close_idle(), "idle connections", stop)
         self._spawn(self._preload(), "preload", stop)
-        self._spawn(self._coordinate(), "coordinators", stop)
+        self._spawn(self._coordinate(), "transactions", stop)
 
     async def stop(self) -> bool:
         """Stop within ``graceful.shutdown.timeout.ms``; return whether all closed cleanly."""
@@ -323,7 +323,8 @@ class Broker:
         self._tasks.append(task)
 
     async def _coordinate(self) -> None:
-        """Read the journals back while clients are served, then look after time-outs."""
+        """Read the journal back while clients are served, then look after time-outs."""
+        await self._groups.loaded.wait()  # what markers decide is known then
         await self._transactions.load()
         await self._transactions.run()
 

@@ -33,8 +33,10 @@ NEWEST: Final[Mapping[int, int]] = MappingProxyType(
         22: 5,  # InitProducerId
         23: 4,  # OffsetForLeaderEpoch
         24: 5,  # AddPartitionsToTxn
+        25: 4,  # AddOffsetsToTxn
         26: 5,  # EndTxn
         27: 2,  # WriteTxnMarkers
+        28: 5,  # TxnOffsetCommit
         32: 4,  # DescribeConfigs
         33: 2,  # AlterConfigs
         35: 5,  # DescribeLogDirs

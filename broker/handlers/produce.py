@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.transactions.appending import TransactionalAppend
+from broker.transactions.producing import TransactionalProduce
 from protocol.errors import (
     InvalidRequiredAcks,
     InvalidTopic,
@@ -165,7 +165,7 @@ class _Produce:
         self.request = request
         self.produced: list[tuple[TopicKey, list[PartitionProduced]]] = []
         self.unflushed: list[Log] = []
-        self.transaction: TransactionalAppend | None = None
+        self.transaction: TransactionalProduce | None = None
 
     def check(self, log: Log, records: memoryview | None) -> memoryview:
         """Refuse what needs no look into the records; return the one batch that they are."""
@@ -194,7 +194,7 @@ class _Produce:
         """Hold a transactional batch against its transaction."""
         if self.transaction is None:
             rooms = self.connection.rooms
-            self.transaction = TransactionalAppend(
+            self.transaction = TransactionalProduce(
                 rooms.transactions, rooms.topics, self.request, self.version
             )
         self.transaction.admit(log, batch)

@@ -58,6 +58,7 @@ async def _find_producer(
     begun = await context.rooms.transactions.initialise(
         request.transactional_id, expected, milliseconds(request.transaction_timeout)
     )
+    await context.rooms.transactions.flush()
     return begun.producer_id, begun.producer_epoch
 
 

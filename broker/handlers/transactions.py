@@ -11,7 +11,8 @@ reads committed records after a commit finds them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kio.schema.add_partitions_to_txn.v5.response import (
     AddPartitionsToTxnPartitionResult,
@@ -37,7 +38,7 @@ from protocol.messages import NO_THROTTLE
 from protocol.names import is_internal
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from kio.schema.add_partitions_to_txn.v5.request import (
         AddPartitionsToTxnRequest,
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from broker.transactions.transaction import Transaction
 
     Codes = Mapping[tuple[str, int], ErrorCode]
+
+T = TypeVar("T")
 
 _FIRST_WITH_FENCED = 2
 _FIRST_BY_BROKERS = 4
@@ -67,14 +70,48 @@ def client_version_of(version: int) -> int:
     return FIRST_WITH_EPOCH_BUMP if version >= _FIRST_WITH_EPOCH_BUMP else 0
 
 
+def when_durable(
+    context: RequestContext, answer: T, refuse: Callable[[KafkaError], T]
+) -> T | Coroutine[Any, Any, T]:
+    """Return the answer, or a coroutine if ``flush.messages`` asks for fsyncs before it."""
+    rooms = context.rooms
+    if not (rooms.transactions.must_flush or rooms.groups.log.unflushed):
+        return answer
+    return _flush(context, answer, refuse)
+
+
+async def _flush(context: RequestContext, answer: T, refuse: Callable[[KafkaError], T]) -> T:
+    try:
+        await context.rooms.transactions.flush()
+        await context.rooms.groups.log.flush()
+    except KafkaError as error:
+        return refuse(error)
+    return answer
+
+
 def add_partitions(
     context: RequestContext, request: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse:
+) -> AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]:
     """Make partitions part of their producers' transactions, all of one or none."""
+
+    def refuse(error: KafkaError) -> AddPartitionsToTxnResponse:
+        code = code_of(error, context.version)
+        return _respond(
+            [
+                _results(each, dict.fromkeys(_partitions_of(each), code))
+                for each in request.transactions
+            ]
+        )
+
+    answer = _respond([_add(context, each) for each in request.transactions])
+    return when_durable(context, answer, refuse)
+
+
+def _respond(results: list[AddPartitionsToTxnResult]) -> AddPartitionsToTxnResponse:
     return AddPartitionsToTxnResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
-        results_by_transaction=tuple(_add(context, each) for each in request.transactions),
+        results_by_transaction=tuple(results),
     )
 
 
@@ -96,14 +133,15 @@ def end(
         return _refuse_end(context, error)
     if ended is None:
         return _end_later(context, request.transactional_id, wanted)
-    return _answer_end(ended)
+    return when_durable(context, _answer_end(ended), partial(_refuse_end, context))
 
 
 async def _end_later(context: RequestContext, transactional_id: str, wanted: End) -> EndTxnResponse:
     try:
-        return _answer_end(await context.rooms.transactions.end(transactional_id, wanted))
+        ended = await context.rooms.transactions.end(transactional_id, wanted)
     except KafkaError as error:
         return _refuse_end(context, error)
+    return await _flush(context, _answer_end(ended), partial(_refuse_end, context))
 
 
 def _answer_end(ended: Transaction) -> EndTxnResponse:
@@ -122,10 +160,16 @@ def _refuse_end(context: RequestContext, error: KafkaError) -> EndTxnResponse:
 def _add(
     context: RequestContext, wanted: AddPartitionsToTxnTransaction
 ) -> AddPartitionsToTxnResult:
-    partitions = [(topic.name, index) for topic in wanted.topics for index in topic.partitions]
+    partitions = _partitions_of(wanted)
     codes = _find_faults(context, partitions)
-    if not codes:
-        codes = _add_or_verify(context, wanted, partitions)
+    return _results(wanted, codes or _add_or_verify(context, wanted, partitions))
+
+
+def _partitions_of(wanted: AddPartitionsToTxnTransaction) -> list[tuple[str, int]]:
+    return [(topic.name, index) for topic in wanted.topics for index in topic.partitions]
+
+
+def _results(wanted: AddPartitionsToTxnTransaction, codes: Codes) -> AddPartitionsToTxnResult:
     return AddPartitionsToTxnResult(
         transactional_id=wanted.transactional_id,
         topic_results=tuple(

@@ -102,6 +102,20 @@ class TransactionCoordinator:
         """Whether appends of older clients are held against their transactions."""
         return self._settings.server.transaction_partition_verification_enable
 
+    @property
+    def must_flush(self) -> bool:
+        """Whether ``flush.messages`` asks for fsyncs before anybody is answered."""
+        return bool(self.journal.unflushed or self.markers.unflushed)
+
+    async def flush(self) -> None:
+        """Wait for those fsyncs.
+
+        Raises:
+            NotCoordinator: What was written may not be on the disk.
+        """
+        await self.markers.flush()
+        await self.journal.flush()
+
     async def initialise(
         self, transactional_id: str, expected: Expected | None, timeout_ms: int
     ) -> Transaction:

@@ -10,21 +10,26 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.internal_topics import OFFSETS_TOPIC
-from protocol.errors import InvalidProducerEpoch, TransactionCoordinatorFenced
+from protocol.errors import (
+    InvalidProducerEpoch,
+    KafkaStorageError,
+    NotCoordinator,
+    TransactionCoordinatorFenced,
+)
 from protocol.records.batch import CONTROL, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
 from protocol.records.build import ABORT, COMMIT, build_marker
 from storage.producer_checks import Origin
 from storage.validation import ValidatedBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
+    from broker.groups.offsets import Offsets
+    from broker.io import IoThreads
     from broker.topics import TopicRegistry
     from broker.waiting import Waiting
     from storage.clock import Clock
     from storage.log import Log
-
-    OffsetsDecided = Callable[[int, int, bool], None]
 
 log = logging.getLogger(__name__)
 
@@ -41,13 +46,22 @@ class Outcome(NamedTuple):
 class MarkerWriter:
     """Appends markers and wakes who waits for committed records (loop only).
 
-    ``offsets_decided`` is told of each marker in a partition of ``__consumer_offsets``: partition,
-    producer id, whether committed. Pending offsets of groups count from then on, or never.
+    ``offsets`` is told of each marker in a partition of ``__consumer_offsets``, since offsets that
+    groups have committed in the transaction count from then on, or never.
     """
 
-    def __init__(self, topics: TopicRegistry, waiting: Waiting, clock: Clock) -> None:
-        self.offsets_decided: OffsetsDecided | None = None
+    def __init__(
+        self,
+        topics: TopicRegistry,
+        offsets: Offsets,
+        io: IoThreads,
+        waiting: Waiting,
+        clock: Clock,
+    ) -> None:
+        self.unflushed: set[Log] = set()  # what `flush` must wait for before anybody is answered
         self._topics = topics
+        self._offsets = offsets
+        self._io = io
         self._waiting = waiting
         self._clock = clock
 
@@ -93,7 +107,7 @@ class MarkerWriter:
             producer_id=outcome.producer_id,
             producer_epoch=outcome.producer_epoch,
         )
-        target.append(
+        result = target.append(
             ValidatedBatch(
                 memoryview(batch),
                 len(batch),
@@ -109,7 +123,22 @@ class MarkerWriter:
             Origin.COORDINATOR,
         )
         topic, partition = target.topic_partition
-        if topic == OFFSETS_TOPIC and self.offsets_decided is not None:
-            self.offsets_decided(partition, outcome.producer_id, outcome.is_commit)
+        if topic == OFFSETS_TOPIC:
+            self._offsets.complete(partition, outcome.producer_id, is_commit=outcome.is_commit)
+        if result.flush_due:
+            self.unflushed.add(target)
         if target.waiters:
             self._waiting.wake(target)
+
+    async def flush(self) -> None:
+        """Wait for the fsyncs that ``flush.messages`` of the topics asks for.
+
+        Raises:
+            NotCoordinator: A marker may not be on the disk.
+        """
+        unflushed, self.unflushed = self.unflushed, set()
+        for target in unflushed:
+            try:
+                await self._io.run(target.flush)
+            except KafkaStorageError as error:
+                raise NotCoordinator(error.message) from error

@@ -65,7 +65,7 @@ class RoomsOnDisk:
         features = Features(writer)
         transactions = TransactionCoordinator(
             CoordinatorLog(TRANSACTIONS_TOPIC, topics, settings, self.io, waiting, self.clock),
-            MarkerWriter(topics, waiting, self.clock),
+            MarkerWriter(topics, groups.offsets, self.io, waiting, self.clock),
             producer_ids,
             settings,
             features,

@@ -1,0 +1,192 @@
+"""AddOffsetsToTxn (25), versions 0-4, and TxnOffsetCommit (28), versions 0-5 (KIP-98, KIP-447).
+
+How far a group has come is committed along with what was made of it, or not at all.
+AddOffsetsToTxn: v2 fenced producers have a code of their own (KIP-588) · v4 transactions may be
+aborted by error (KIP-890). TxnOffsetCommit: v2 leader epochs · v3 the member of the group commits,
+not anybody with its name (KIP-447) · v4 as above · v5 no AddOffsetsToTxn before it (KIP-890).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.add_offsets_to_txn.v4.response import AddOffsetsToTxnResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.txn_offset_commit.v5.response import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+from broker.handlers.transactions import code_of, when_durable
+from broker.internal_topics import OFFSETS_TOPIC
+from broker.transactions.appending import Rules, admit
+from protocol.coordinator.group_errors import InvalidGroupId, OffsetMetadataTooLarge
+from protocol.coordinator.group_records import NO_EXPIRY, CommittedOffset
+from protocol.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    InvalidRequest,
+    KafkaError,
+    UnknownTopicOrPartition,
+)
+from protocol.messages import NO_THROTTLE
+from protocol.records.journal import Producer
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
+    from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
+
+    from broker.context import RequestContext
+
+    Codes = dict[tuple[str, int], ErrorCode]
+    Offsets = list[tuple[str, int, CommittedOffset]]
+
+_FIRST_WITH_LOADING = 2
+_FIRST_WITH_ABORTABLE = 4
+_FIRST_THAT_ADDS = 5
+
+
+def add_offsets(
+    context: RequestContext, request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse | Coroutine[Any, Any, AddOffsetsToTxnResponse]:
+    """Make the partition of a group's offsets part of the transaction."""
+
+    def respond(error: KafkaError | None = None) -> AddOffsetsToTxnResponse:
+        code = ErrorCode.none if error is None else code_of(error, context.version)
+        return AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=code)
+
+    partition = context.rooms.groups.log.partition_for(request.group_id)
+    try:
+        if not request.transactional_id:
+            raise InvalidRequest("a transactional id must not be empty")
+        context.rooms.transactions.add_partitions(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            [(OFFSETS_TOPIC, partition)],
+            client_version=0,
+        )
+    except KafkaError as error:
+        return respond(error)
+    return when_durable(context, respond(), respond)
+
+
+def commit(
+    context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
+    """Write offsets that count once their transaction is committed."""
+    if not context.rooms.groups.log.is_created:
+        return _commit_first(context, request)
+    return _commit(context, request)
+
+
+async def _commit_first(
+    context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    """Make the journal of groups: nobody has needed it yet."""
+    try:
+        await context.rooms.groups.log.ensure_created()
+    except KafkaError as error:
+        return _respond(request, {}, _code_of(error, context.version))
+    answer = _commit(context, request)
+    return answer if isinstance(answer, TxnOffsetCommitResponse) else await answer
+
+
+def _commit(
+    context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
+    codes, offsets = _sort(context, request)
+
+    def respond(error: KafkaError | None = None) -> TxnOffsetCommitResponse:
+        code = ErrorCode.none if error is None else _code_of(error, context.version)
+        return _respond(request, codes, code)
+
+    try:
+        if not request.group_id:
+            raise InvalidGroupId
+        _write(context, request, offsets)
+    except KafkaError as error:
+        return respond(error)
+    return when_durable(context, respond(), respond)
+
+
+def _sort(context: RequestContext, request: TxnOffsetCommitRequest) -> tuple[Codes, Offsets]:
+    """Return a code for each partition that cannot be committed, and the offsets of the others."""
+    rooms = context.rooms
+    now_ms = rooms.clock.now_ms()
+    longest = rooms.settings.server.offset_metadata_max_bytes
+    codes: Codes = {}
+    offsets: Offsets = []
+    for topic in request.topics:
+        found = rooms.topics.topics.get(topic.name)
+        for each in topic.partitions:
+            index, metadata = each.partition_index, each.committed_metadata or ""
+            if found is None or not 0 <= index < found.partitions:
+                codes[topic.name, index] = UnknownTopicOrPartition.code
+            elif len(metadata) > longest:
+                codes[topic.name, index] = OffsetMetadataTooLarge.code
+            else:
+                committed = CommittedOffset(
+                    each.committed_offset, each.committed_leader_epoch, metadata, now_ms, NO_EXPIRY
+                )
+                offsets.append((topic.name, index, committed))
+    return codes, offsets
+
+
+def _write(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Offsets) -> None:
+    rooms = context.rooms
+    groups = rooms.groups
+    groups.check(request.group_id)
+    partition = groups.log.partition_for(request.group_id)
+    target = rooms.topics.find_log(OFFSETS_TOPIC, partition)
+    producer = Producer(request.producer_id, request.producer_epoch)
+    version = context.version
+    admit(
+        rooms.transactions,
+        request.transactional_id,
+        producer,
+        target,
+        lambda: [(OFFSETS_TOPIC, partition)],
+        Rules(version >= _FIRST_THAT_ADDS, version >= _FIRST_WITH_ABORTABLE),
+    )
+    group = groups.check_commit(
+        request.group_id,
+        request.generation_id,
+        request.member_id,
+        request.group_instance_id,
+        version,
+        is_transactional=True,
+    )
+    if offsets:
+        groups.offsets.append_transactional(request.group_id, group.partition, offsets, producer)
+
+
+def _code_of(error: KafkaError, version: int) -> ErrorCode:
+    """Return the code of a refusal, which the oldest clients know by another one."""
+    if isinstance(error, CoordinatorLoadInProgress) and version < _FIRST_WITH_LOADING:
+        return CoordinatorNotAvailable.code
+    return error.code
+
+
+def _respond(
+    request: TxnOffsetCommitRequest, codes: Codes, others: ErrorCode
+) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=tuple(
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=codes.get((topic.name, each.partition_index), others),
+                    )
+                    for each in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )

@@ -1,0 +1,93 @@
+"""The transaction that one Produce request writes in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.transactions.appending import TEMPORARY, Rules, admit
+from protocol.errors import (
+    InvalidProducerIdMapping,
+    KafkaError,
+    NotEnoughReplicas,
+    TransactionalIdAuthorizationFailed,
+)
+from protocol.names import is_internal
+from protocol.records.journal import Producer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.topics import TopicRegistry
+    from broker.transactions.coordinator import TransactionCoordinator
+    from protocol.produce import ProduceRequest
+    from storage.log import Log
+    from storage.validation import ValidatedBatch
+
+_FIRST_WITH_ABORTABLE: Final = 11
+_FIRST_THAT_ADDS: Final = 12
+
+
+class TransactionalProduce:
+    """Holds the batches of a request against their transaction, one after the other."""
+
+    __slots__ = ("_coordinator", "_producer", "_request", "_rules", "_topics")
+
+    def __init__(
+        self,
+        coordinator: TransactionCoordinator,
+        topics: TopicRegistry,
+        request: ProduceRequest,
+        version: int,
+    ) -> None:
+        self._coordinator = coordinator
+        self._topics = topics
+        self._request = request
+        self._rules = Rules(version >= _FIRST_THAT_ADDS, version >= _FIRST_WITH_ABORTABLE)
+        self._producer: Producer | None = None
+
+    def admit(self, log: Log, batch: ValidatedBatch) -> None:
+        """Return if a transactional batch may be appended.
+
+        Raises:
+            TransactionalIdAuthorizationFailed: The request names no transactional id.
+            InvalidProducerIdMapping: Another producer's batch is in the same request.
+            NotEnoughReplicas: That cannot be told now; every client sends the batch again.
+            KafkaError: See `appending.admit`.
+        """
+        transactional_id = self._request.transactional_id
+        if transactional_id is None:
+            raise TransactionalIdAuthorizationFailed(
+                "a transactional batch needs the transactional id in its request"
+            )
+        producer = Producer(batch.producer_id, batch.producer_epoch)
+        if self._producer is None:
+            self._producer = producer
+        elif self._producer != producer:
+            raise InvalidProducerIdMapping(
+                "the transactional batches of a request must be of one producer"
+            )
+        try:
+            admit(
+                self._coordinator,
+                transactional_id,
+                producer,
+                log,
+                self._find_partitions,
+                self._rules,
+            )
+        except TEMPORARY as error:
+            raise NotEnoughReplicas(
+                "Unable to verify the partition has been added to the transaction. "
+                f"Underlying error: {error.code.name.upper()}"
+            ) from error
+
+    def _find_partitions(self) -> Iterator[tuple[str, int]]:
+        """Yield the partitions of the request that there are."""
+        for key, partitions in self._request.topics:
+            for index, _ in partitions:
+                try:
+                    found = self._topics.find_log(key, index).topic_partition
+                except KafkaError:
+                    continue
+                if not is_internal(found.topic):
+                    yield found
