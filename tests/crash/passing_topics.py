@@ -50,7 +50,7 @@ class Request(NamedTuple):
 
 
 class PassingTopics:
-    """A few names, what the broker last showed under each, and requests that nobody waits for.
+    """A few names, what the broker last said of each, and requests that nobody waits for.
 
     A name has one request under way at a time, so that a kill leaves it as it was or as it was to
     be. A topic that comes back from the dead is known by its id, and by the records in it.
@@ -70,11 +70,12 @@ class PassingTopics:
         self._there: dict[str, Topic] = {}
         self._lives: dict[str, list[str]] = {name: [] for name in self._names}
         self._requests: list[Request] = []
+        self._unsure: set[str] = set()  # names whose last request had no answer
         self._sent = 0
 
     @property
     def partitions(self) -> list[Partition]:
-        """The partitions that the broker showed last."""
+        """The partitions of the topics that are there."""
         return [
             Partition(name, number, len(self._lives[name]))
             for name, topic in self._there.items()
@@ -83,7 +84,7 @@ class PassingTopics:
 
     def begin(self, count: int = 1) -> None:
         """Ask for changes of some names, and do not wait."""
-        busy = {request.name for request in self._requests}
+        busy = {request.name for request in self._requests} | self._unsure
         free = [name for name in self._names if name not in busy]
         for name in self._random.sample(free, min(count, len(free))):
             self._change(name)
@@ -94,13 +95,19 @@ class PassingTopics:
             try:
                 request.answer.result(TIMEOUT)
             except KafkaException:
-                continue  # it happened or it did not; the broker will show
+                self._unsure.add(request.name)  # it happened or it did not; the broker will show
+                continue
             self._ledger.checker.take(Changed(Shape(request.name), text(request.wanted)))
+            if request.wanted is None:
+                del self._there[request.name]
+            else:
+                self._there[request.name] = request.wanted
         self._requests.clear()
 
     def show(self) -> None:
         """Note what topics there are; nothing is under way."""
         names = self._admin.list_topics(timeout=TIMEOUT).topics
+        self._unsure.clear()
         self._there = self._describe([name for name in names if name.startswith(self._prefix)])
         for name in {*self._names, *self._there}:
             shown = text(self._there.get(name))
