@@ -154,6 +154,9 @@ class ClassicState:
         if not is_transactional and self.state is GroupState.COMPLETING:
             raise RebalanceInProgress
 
+    def find_partition_check(self, member_id: str, generation: int) -> None:
+        """Ask nothing more: a member of the generation may commit any partition."""
+
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Allow everybody to ask what is committed: epochs are for consumer groups.
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from kio.schema.errors import ErrorCode
 
     from broker.groups.classic_messages import JoinReply, JoinRequest, SyncReply, SyncRequest
+    from broker.groups.consumer_group_checks import PartitionCheck
     from protocol.coordinator.group_records import CommittedOffset
     from protocol.records.journal import Row
 
@@ -63,6 +64,9 @@ class Group(Protocol):
         is_transactional: bool = False,
     ) -> None:
         """Refuse an OffsetCommit of that version by whoever may not commit now."""
+
+    def find_partition_check(self, member_id: str, generation: int) -> PartitionCheck | None:
+        """Return what is to be asked of each partition of a commit that was not refused."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Refuse an OffsetFetch by whoever is no member any more."""

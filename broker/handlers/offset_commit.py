@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from broker.connection import Connection
     from broker.context import Rooms
     from broker.dispatch import Answer, Waiting
+    from broker.groups.consumer_group_checks import PartitionCheck
     from protocol.offset_commit import OffsetCommitRequest
     from protocol.topic_key import TopicKey
 
@@ -90,6 +91,7 @@ def _commit(rooms: Rooms, version: int, request: OffsetCommitRequest) -> Results
     results: Results = []
     offsets: list[tuple[str, int, CommittedOffset]] = []
     places: list[tuple[list[tuple[int, int]], int]] = []
+    places_of_offsets: list[tuple[list[tuple[int, int]], int]] = []
     known = 0
     for key, partitions in request.topics:
         topics = rooms.topics
@@ -110,13 +112,17 @@ def _commit(rooms: Rooms, version: int, request: OffsetCommitRequest) -> Results
             else:
                 committed = CommittedOffset(offset, leader_epoch, metadata or "", now_ms, expiry)
                 offsets.append((topic.name, index, committed))
+                places_of_offsets.append((codes, len(codes)))
                 codes.append((index, 0))
             places.append((codes, len(codes) - 1))
     if known:
-        code = _write(rooms, version, request, offsets)
+        code, refused = _write(rooms, version, request, offsets)
         if code:
             for codes, place in places:
                 codes[place] = codes[place][0], code
+        for number, refusal in refused.items():
+            codes, place = places_of_offsets[number]
+            codes[place] = codes[place][0], refusal
     return results
 
 
@@ -125,8 +131,13 @@ def _write(
     version: int,
     request: OffsetCommitRequest,
     offsets: list[tuple[str, int, CommittedOffset]],
-) -> int:
-    """Write offsets of partitions that exist, if the group lets the member; return its code."""
+) -> tuple[int, dict[int, int]]:
+    """Write offsets of partitions that exist, if the group lets the member.
+
+    Returns:
+        The code of all partitions; those of offsets that alone are refused, by their numbers.
+    """
+    refused: dict[int, int] = {}
     groups = rooms.groups
     group_id, member_id = request.group_id, request.member_id
     try:
@@ -135,8 +146,25 @@ def _write(
             group_id, request.generation, member_id, request.instance_id, version
         )
         group.touch(member_id)
+        check = group.find_partition_check(member_id, request.generation)
+        if check is not None:
+            refused = _find_refused(rooms, check, offsets)
+            offsets = [each for number, each in enumerate(offsets) if number not in refused]
         if offsets:
             groups.offsets.append(group_id, group.partition, offsets)
     except KafkaError as error:
-        return int(error.code)
-    return 0
+        return int(error.code), {}
+    return 0, refused
+
+
+def _find_refused(
+    rooms: Rooms, check: PartitionCheck, offsets: list[tuple[str, int, CommittedOffset]]
+) -> dict[int, int]:
+    """Return the codes of offsets that a member of an older epoch may not commit."""
+    refused = {}
+    for number, (topic, index, _) in enumerate(offsets):
+        try:
+            check(rooms.topics.topics[topic].id, index)
+        except KafkaError as error:
+            refused[number] = int(error.code)
+    return refused
