@@ -1,0 +1,77 @@
+"""What an audit finds."""
+
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+MOST_LISTED: Final = 50
+"""Findings of one kind in one partition beyond these are counted, not listed."""
+
+
+class Kind(StrEnum):
+    """The kinds of faults."""
+
+    BAD_CRC = "bad-crc"
+    BAD_BATCH = "bad-batch"
+    OFFSET_ORDER = "offset-order"
+    MAX_TIMESTAMP = "max-timestamp"
+    BAD_INDEX = "bad-index"
+    BAD_TIME_INDEX = "bad-time-index"
+    BAD_TRANSACTION_INDEX = "bad-transaction-index"
+    WRONG_NAME = "wrong-name"
+    OVERLAP = "overlap"
+    CHECKPOINT = "checkpoint"
+    MISSING_FILE = "missing-file"
+    LOST_LATEST = "lost-latest"
+    EARLY_TOMBSTONE = "early-tombstone"
+    DOUBLED_KEY = "doubled-key"
+    MOVED_OFFSET = "moved-offset"
+    CHANGED_RECORD = "changed-record"
+    RESURRECTED_KEY = "resurrected-key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One fault: where, and a sentence; keys and values are never in it."""
+
+    kind: Kind
+    sentence: str
+    file: str = ""
+    position: int = -1
+    offset: int = -1
+
+
+@dataclass(slots=True)
+class Findings:
+    """The faults of a part of the work; those of a kind beyond `MOST_LISTED` only as numbers."""
+
+    listed: list[Finding] = field(default_factory=list)
+    counts: dict[Kind, int] = field(default_factory=dict)
+
+    def add(
+        self, kind: Kind, sentence: str, *, file: str = "", position: int = -1, offset: int = -1
+    ) -> None:
+        """Note a fault."""
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        if self.counts[kind] <= MOST_LISTED:
+            self.listed.append(
+                Finding(kind=kind, sentence=sentence, file=file, position=position, offset=offset)
+            )
+
+    def extend(self, others: "Findings") -> None:
+        """Take the faults of another part."""
+        for kind, count in others.counts.items():
+            self.counts[kind] = self.counts.get(kind, 0) + count
+        self.listed += others.listed
+
+    @property
+    def total(self) -> int:
+        """How many faults there are."""
+        return sum(self.counts.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return them as JSON values."""
+        return {
+            "counts": {kind.value: count for kind, count in sorted(self.counts.items())},
+            "faults": [asdict(finding) for finding in self.listed],
+        }

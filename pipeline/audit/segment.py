@@ -1,0 +1,290 @@
+"""One segment by itself: every batch, every record, every index entry, and the name of the file.
+
+All of it is read once, by the compiled kernels: checksums and lengths of batches and records, the
+order of offsets. Indexes are held against the batches they point at.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow.compute as pc
+
+from pipeline.audit.findings import Findings, Kind
+from pipeline.decoder import Decoder, Wanted
+from pipeline.manifest import PinnedPartition, PinnedSegment
+from pipeline.scanned import Scanned
+from pipeline.stores import StoredFile, join, open_store
+from protocol.errors import CorruptMessage
+from protocol.records import column_slots as slots
+from protocol.records.batch import HEADER_SIZE, BatchHeader, has_valid_crc
+from protocol.records.column_kernels import survey_batches
+from storage import files, transaction_index
+from storage.index import OFFSET_ENTRY, TIME_ENTRY
+
+CHUNK_BYTES: Final = 8 << 20
+_SURVEYED: Final = 8192
+_COLUMNS: Final = ("isTombstone", "timestampMs")
+_NO_TIMESTAMP: Final = -1
+
+
+@dataclass(slots=True)
+class SegmentReport:
+    """What was read of a segment and what is wrong with it."""
+
+    base_offset: int
+    size: int = 0
+    batches: int = 0
+    records: int = 0
+    first_offset: int = -1
+    last_offset: int = -1
+    """Of the last batch that is whole; -1: there is none."""
+    findings: Findings = field(default_factory=Findings)
+
+
+def audit_segment(partition: PinnedPartition, segment: PinnedSegment) -> SegmentReport:
+    """Check all files of a segment. Blocks."""
+    audit = _SegmentAudit(partition, segment)
+    try:
+        audit.check()
+    except FileNotFoundError as error:
+        audit.report.findings.add(
+            Kind.MISSING_FILE, f"a file of the segment is gone: {error.filename}", file=audit.name
+        )
+    return audit.report
+
+
+class _SegmentAudit:
+    """The work on one segment."""
+
+    def __init__(self, partition: PinnedPartition, segment: PinnedSegment) -> None:
+        self._store, self._folder = open_store(partition.folder)
+        self._partition = partition
+        self._segment = segment
+        self.name = join(partition.folder, segment.file_name(files.LOG))
+        self.report = SegmentReport(segment.base_offset, size=segment.size)
+        self._findings = self.report.findings
+        self._log: StoredFile
+        self._positions = array("q")  # of data batches, rising
+        self._last_offsets = array("q")
+        self._timestamps = array("q")
+        self._markers: set[int] | None = None  # last offsets of control batches
+
+    def check(self) -> None:
+        """Check everything."""
+        self._log = self._store.open(join(self._folder, self._segment.file_name(files.LOG)))
+        try:
+            self._check_log()
+            self._check_name()
+            self._check_offset_index()
+            self._check_time_index()
+            self._check_transaction_index()
+        finally:
+            self._log.close()
+
+    def _check_log(self) -> None:
+        """Read the log once."""
+        scanned = Scanned()
+        wanted = Wanted(
+            columns=_COLUMNS, topic=self._partition.topic, partition=self._partition.partition
+        )
+        decoder = Decoder(wanted, scanned)
+        position, size = 0, CHUNK_BYTES
+        state = array("q", bytes(8 * slots.SURVEY_SLOTS))
+        state[slots.LAST_OFFSET] = -1
+        largest = _NO_TIMESTAMP
+        while position < self._segment.size:
+            data = self._log.read(position, min(size, self._segment.size - position))
+            chunk = memoryview(data)
+            for rows in decoder.decode(chunk, position):
+                stamps = pc.max(rows["timestampMs"]).as_py()
+                largest = max(largest, _NO_TIMESTAMP if stamps is None else stamps)
+            whole = decoder.consumed
+            self._survey(chunk[:whole], position, state)
+            if decoder.fault is not None:
+                self._note_damage(decoder.fault.position, decoder.fault.reason)
+                break
+            if not whole and len(data) == self._segment.size - position:
+                self._note_damage(position, "it is cut off")
+                break
+            position += whole
+            size = CHUNK_BYTES if whole else max(decoder.needed, 2 * size)
+        self.report.records = scanned.records
+        if self._timestamps and largest > max(self._timestamps):
+            self._findings.add(
+                Kind.MAX_TIMESTAMP,
+                f"a record has timestamp {largest}, and no batch says so",
+                file=self.name,
+            )
+
+    def _survey(self, chunk: memoryview, origin: int, state: "array[int]") -> None:
+        """List the batches of data of a chunk."""
+        rows = array("q", bytes(8 * slots.ROW_NUMBERS * _SURVEYED))
+        width = slots.ROW_NUMBERS
+        start = 0
+        while start < len(chunk):
+            survey_batches(chunk, start, origin, False, rows, state)  # a kernel
+            used = rows[: state[slots.BATCHES] * width]
+            self._positions += used[slots.ROW_ORIGIN :: width]
+            self._last_offsets += used[slots.ROW_LAST_OFFSET :: width]
+            self._timestamps += used[slots.ROW_MAX_TIMESTAMP :: width]
+            self.report.batches += state[slots.BATCHES]
+            if state[slots.STATUS] != slots.FULL:
+                break
+            start = state[slots.POSITION]
+        self.report.last_offset = max(self.report.last_offset, state[slots.LAST_OFFSET])
+
+    def _note_damage(self, position: int, reason: str) -> None:
+        kind = {
+            slots.FAULTS[slots.WRONG_CRC]: Kind.BAD_CRC,
+            slots.FAULTS[slots.OFFSET_BACKWARDS]: Kind.OFFSET_ORDER,
+        }.get(reason, Kind.BAD_BATCH)
+        self._findings.add(
+            kind,
+            f"the batch at position {position} of {self.name} is bad: {reason}",
+            file=self.name,
+            position=position,
+        )
+
+    def _check_name(self) -> None:
+        """The base offset is at or below all offsets; the first of them if nothing was cleaned."""
+        first = self._header_at(0)
+        if first is None:
+            return
+        self.report.first_offset = first.base_offset
+        base = self._segment.base_offset
+        is_cleaned = self._partition.is_compacted or self._partition.first_dirty_offset > 0
+        if first.base_offset < base or (first.base_offset > base and not is_cleaned):
+            self._findings.add(
+                Kind.WRONG_NAME,
+                f"{self.name} is called {base} and begins with offset {first.base_offset}",
+                file=self.name,
+                offset=first.base_offset,
+            )
+
+    def _check_offset_index(self) -> None:
+        """Each entry names a batch and its last offset, and they rise."""
+        before = (-1, -1)
+        for relative, position in self._entries(files.INDEX, OFFSET_ENTRY.iter_unpack):
+            offset = self._segment.base_offset + relative
+            if position >= self._segment.size and self._segment.is_active:
+                return  # appended after the moment
+            if relative <= before[0] or position <= before[1]:
+                self._note_entry(Kind.BAD_INDEX, f"entry {offset} does not follow the one before")
+            before = relative, position
+            last = self._last_offset_at(position)
+            if last is None:
+                self._note_entry(
+                    Kind.BAD_INDEX, f"entry {offset}: no batch begins at position {position}"
+                )
+            elif last != offset and not self._is_later_in_an_append(last, offset):
+                self._note_entry(
+                    Kind.BAD_INDEX,
+                    f"entry {offset}: the batch at position {position} ends with {last}",
+                )
+
+    def _check_time_index(self) -> None:
+        """Each entry names a batch by its last offset, and says its timestamp."""
+        before = (-1, -1)
+        for timestamp, relative in self._entries(files.TIME_INDEX, TIME_ENTRY.iter_unpack):
+            offset = self._segment.base_offset + relative
+            if self._segment.is_active and offset > self.report.last_offset:
+                return
+            if timestamp <= before[0] or relative < before[1]:
+                self._note_entry(
+                    Kind.BAD_TIME_INDEX, f"entry {timestamp} does not follow the one before"
+                )
+            before = timestamp, relative
+            place = bisect_left(self._last_offsets, offset)
+            is_data = place < len(self._last_offsets) and self._last_offsets[place] == offset
+            if is_data and self._timestamps[place] != timestamp:
+                self._note_entry(
+                    Kind.BAD_TIME_INDEX,
+                    f"entry {timestamp}: the batch that ends with {offset} says "
+                    f"{self._timestamps[place]}",
+                )
+            elif not is_data and not self._ends_with(offset):
+                self._note_entry(
+                    Kind.BAD_TIME_INDEX, f"entry {timestamp}: no batch ends with {offset}"
+                )
+
+    def _check_transaction_index(self) -> None:
+        """Each entry is of a transaction that can be."""
+        if files.TRANSACTION_INDEX not in self._segment.files:
+            return
+        data = self._read(files.TRANSACTION_INDEX)
+        try:
+            aborted = transaction_index.parse(data)
+        except CorruptMessage as error:
+            self._note_entry(Kind.BAD_TRANSACTION_INDEX, str(error))
+            return
+        for each in aborted:
+            if each.first_offset > each.last_offset or each.producer_id < 0:
+                self._note_entry(
+                    Kind.BAD_TRANSACTION_INDEX,
+                    f"the transaction of producer {each.producer_id} from {each.first_offset} to "
+                    f"{each.last_offset} can not be",
+                )
+
+    def _entries(
+        self, kind: str, unpack: Callable[[bytes], Iterable[tuple[int, ...]]]
+    ) -> Iterator[tuple[int, int]]:
+        """Yield the entries of an index; Kafka's own may end in zeros (KAFKA-10207)."""
+        if kind not in self._segment.files:
+            return
+        data = self._read(kind)
+        size = OFFSET_ENTRY.size if kind == files.INDEX else TIME_ENTRY.size
+        whole = data[: len(data) - len(data) % size]
+        zeros = len(whole) - len(whole.rstrip(b"\x00"))
+        for entry in unpack(whole[: len(whole) - zeros // size * size]):
+            yield entry[0], entry[1]
+
+    def _last_offset_at(self, position: int) -> int | None:
+        """Return the last offset of the batch that begins at a position; None: none does."""
+        place = bisect_left(self._positions, position)
+        if place < len(self._positions) and self._positions[place] == position:
+            return self._last_offsets[place]
+        header = self._header_at(position)
+        is_marker = header is not None and header.is_control and self._is_whole(position, header)
+        return header.last_offset if header is not None and is_marker else None
+
+    def _is_later_in_an_append(self, last: int, offset: int) -> bool:
+        """Tell whether an entry is of several batches, of which the first is there (KAFKA-806)."""
+        place = bisect_left(self._last_offsets, offset)
+        return last < offset and self._last_offsets[place : place + 1] == array("q", [offset])
+
+    def _ends_with(self, offset: int) -> bool:
+        """Tell whether a control batch ends with an offset; the headers are walked for it once."""
+        if self._markers is None:
+            self._markers = set()
+            position = 0
+            while (header := self._header_at(position)) is not None:
+                if header.is_control:
+                    self._markers.add(header.last_offset)
+                position += header.size
+        return offset in self._markers
+
+    def _header_at(self, position: int) -> BatchHeader | None:
+        data = self._log.read(position, HEADER_SIZE)
+        if position + HEADER_SIZE > self._segment.size or len(data) < HEADER_SIZE:
+            return None
+        header = BatchHeader.read(data)
+        return header if header.size >= HEADER_SIZE else None
+
+    def _is_whole(self, position: int, header: BatchHeader) -> bool:
+        data = self._log.read(position, header.size)
+        return len(data) == header.size and has_valid_crc(memoryview(data), header.crc)
+
+    def _read(self, kind: str) -> bytes:
+        return self._store.read(join(self._folder, self._segment.file_name(kind))) or b""
+
+    def _note_entry(self, kind: Kind, sentence: str) -> None:
+        file = {
+            Kind.BAD_INDEX: files.INDEX,
+            Kind.BAD_TIME_INDEX: files.TIME_INDEX,
+            Kind.BAD_TRANSACTION_INDEX: files.TRANSACTION_INDEX,
+        }[kind]
+        name = self.name.removesuffix(files.LOG) + file
+        self._findings.add(kind, f"{name}: {sentence}", file=name)

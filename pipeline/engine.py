@@ -1,0 +1,282 @@
+"""Where the tasks of a job run: on Spark, or in processes of this machine.
+
+Both run the same functions over the same splits. A task may run twice, on Spark by retry or by
+speculation: it writes into files of its own and returns their names, and only what was returned
+once is committed.
+"""
+
+import multiprocessing
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import pyarrow as pa
+
+from pipeline.progress import Progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Spread = Callable[[T], Iterator[tuple[int, pa.Table]]]
+"""Turns one item into tables for numbered places."""
+Gather = Callable[[int, Iterator[pa.Table]], R]
+"""Turns the tables of one place into its result."""
+
+
+class Engine(Protocol):
+    """Runs tasks; ``weigh`` gives the bytes of an item for the progress."""
+
+    name: str
+    cores: int
+
+    def run(
+        self,
+        stage: str,
+        items: Sequence[T],
+        work: Callable[[T], R],
+        weigh: Callable[[T], int],
+    ) -> list[R]:
+        """Return the result of each item, in their order."""
+
+    def shuffle(
+        self,
+        stage: str,
+        items: Sequence[T],
+        spread: Spread[T],
+        gather: Gather[R],
+        places: int,
+        weigh: Callable[[T], int],
+    ) -> list[R]:
+        """Return the result of each place that got something."""
+
+
+class LocalEngine:
+    """Processes of this machine, as many as it has cores; little work is done right here.
+
+    The processes start with the first work that is worth it, and end with `close`.
+    """
+
+    name = "local"
+
+    def __init__(self, cores: int | None = None) -> None:
+        self.cores = max(1, multiprocessing.cpu_count() if cores is None else cores)
+        self._pool: ProcessPoolExecutor | None = None
+
+    def close(self) -> None:
+        """End the processes. Idempotent."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+    def run(
+        self,
+        stage: str,
+        items: Sequence[T],
+        work: Callable[[T], R],
+        weigh: Callable[[T], int],
+    ) -> list[R]:
+        """Return the result of each item, in their order."""
+        with _shown(stage, items, weigh) as progress:
+            total = sum(weigh(item) for item in items)
+            if self.cores == 1 or len(items) < _FEWEST_TASKS or total < _SMALL_BYTES:
+                return [_counted(progress, weigh(item), work(item)) for item in items]
+            if self._pool is None:
+                context = multiprocessing.get_context("spawn")
+                self._pool = ProcessPoolExecutor(self.cores, mp_context=context)
+            futures = {self._pool.submit(work, item): at for at, item in enumerate(items)}
+            found: dict[int, R] = {}
+            for future in as_completed(futures):
+                at = futures[future]
+                found[at] = _counted(progress, weigh(items[at]), future.result())
+            return [found[at] for at in range(len(items))]
+
+    def shuffle(
+        self,
+        stage: str,
+        items: Sequence[T],
+        spread: Spread[T],
+        gather: Gather[R],
+        places: int,  # noqa: ARG002  # each place that got something is a task
+        weigh: Callable[[T], int],
+    ) -> list[R]:
+        """Return the result of each place that got something; the tables go through files."""
+        with tempfile.TemporaryDirectory(prefix="siltstone-shuffle-") as folder:
+            numbered = list(enumerate(items))
+            written = self.run(
+                stage,
+                numbered,
+                partial(_spread_to_files, Path(folder), spread),
+                lambda pair: weigh(pair[1]),
+            )
+            by_place: dict[int, list[Path]] = {}
+            for paths in written:
+                for place, path in paths:
+                    by_place.setdefault(place, []).append(path)
+            return self.run(
+                f"{stage}, gathered",
+                sorted(by_place.items()),
+                partial(_gather_from_files, gather),
+                lambda pair: sum(path.stat().st_size for path in pair[1]),
+            )
+
+
+class SparkEngine:
+    """Tasks on the executors of a Spark session, which the caller stops."""
+
+    name = "spark"
+
+    def __init__(self, session: "SparkSession") -> None:
+        self._context = session.sparkContext
+        self.cores = self._context.defaultParallelism
+
+    def run(
+        self,
+        stage: str,
+        items: Sequence[T],
+        work: Callable[[T], R],
+        weigh: Callable[[T], int],
+    ) -> list[R]:
+        """Return the result of each item, in their order."""
+        if not items:
+            return []
+        weights = [weigh(item) for item in items]
+        rdd = self._context.parallelize(list(zip(items, weights, strict=True)), len(items))
+        with _shown(stage, items, weigh) as progress, self._watch(stage, progress) as done:
+            return rdd.map(partial(_work_and_tell, work, done)).collect()
+
+    def shuffle(
+        self,
+        stage: str,
+        items: Sequence[T],
+        spread: Spread[T],
+        gather: Gather[R],
+        places: int,
+        weigh: Callable[[T], int],
+    ) -> list[R]:
+        """Return the result of each place that got something; the tables go through a shuffle."""
+        if not items:
+            return []
+        weights = [weigh(item) for item in items]
+        rdd = self._context.parallelize(list(zip(items, weights, strict=True)), len(items))
+        with _shown(stage, items, weigh) as progress, self._watch(stage, progress) as done:
+            return (
+                rdd.flatMap(partial(_spread_and_tell, spread, done))
+                .partitionBy(places, _identity)
+                .mapPartitions(partial(_gather_blobs, gather))
+                .collect()
+            )
+
+    @contextmanager
+    def _watch(self, stage: str, progress: Progress) -> Iterator[Any]:
+        """Yield an accumulator of bytes and tasks whose growth is shown until the block ends."""
+        done = self._context.accumulator(0)
+        tasks = self._context.accumulator(0)
+        ended = threading.Event()
+        self._context.setJobDescription(stage)
+
+        def show() -> None:
+            while not ended.wait(_POLL_SECONDS):
+                _catch_up(progress, done.value, tasks.value)
+
+        thread = threading.Thread(target=show, name="progress", daemon=True)
+        thread.start()
+        try:
+            yield done, tasks
+        finally:
+            ended.set()
+            thread.join()
+            _catch_up(progress, done.value, tasks.value)
+
+
+_POLL_SECONDS = 0.2
+_SMALL_BYTES = 32 << 20
+"""Less than that is read before another process has started."""
+_FEWEST_TASKS = 2
+
+
+@contextmanager
+def _shown(stage: str, items: Sequence[T], weigh: Callable[[T], int]) -> Iterator[Progress]:
+    progress = Progress(stage, sum(weigh(item) for item in items), len(items))
+    try:
+        yield progress
+    finally:
+        progress.end()
+
+
+def _counted(progress: Progress, weight: int, result: R) -> R:
+    progress.add(weight)
+    return result
+
+
+def _catch_up(progress: Progress, size: int, splits: int) -> None:
+    progress.add(size - progress.bytes_done, splits=splits - progress.splits_done)
+
+
+def _work_and_tell(work: Callable[[T], R], done: Any, pair: tuple[T, int]) -> R:
+    result = work(pair[0])
+    done[0].add(pair[1])
+    done[1].add(1)
+    return result
+
+
+def _spread_and_tell(
+    spread: Spread[T], done: Any, pair: tuple[T, int]
+) -> Iterator[tuple[int, bytes]]:
+    for place, table in spread(pair[0]):
+        yield place, _packed(table)
+    done[0].add(pair[1])
+    done[1].add(1)
+
+
+def _gather_blobs(gather: Gather[R], pairs: Iterator[tuple[int, bytes]]) -> Iterator[R]:
+    first = next(pairs, None)
+    if first is None:
+        return
+
+    def tables() -> Iterator[pa.Table]:
+        yield _unpacked(first[1])
+        for _, blob in pairs:
+            yield _unpacked(blob)
+
+    yield gather(first[0], tables())
+
+
+def _spread_to_files(
+    folder: Path, spread: Spread[T], pair: tuple[int, T]
+) -> list[tuple[int, Path]]:
+    number, item = pair
+    written = []
+    for place, table in spread(item):
+        path = folder / f"{number}-{place}.arrow"
+        path.write_bytes(_packed(table))
+        written.append((place, path))
+    return written
+
+
+def _gather_from_files(gather: Gather[R], pair: tuple[int, list[Path]]) -> R:
+    place, paths = pair
+    return gather(place, (_unpacked(path.read_bytes()) for path in paths))
+
+
+def _packed(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+def _unpacked(blob: bytes) -> pa.Table:
+    return pa.ipc.open_stream(blob).read_all()
+
+
+def _identity(place: int) -> int:
+    return place

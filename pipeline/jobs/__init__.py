@@ -1,0 +1,1 @@
+"""The jobs of ``python -m pipeline``: plain functions over an engine, one module each."""

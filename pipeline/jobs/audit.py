@@ -1,0 +1,314 @@
+"""``audit``: is what lies on the disk right, and has the cleaner lost nothing?
+
+Every segment is checked by itself, in tasks of some segments each. Between two moments of a topic
+the four laws of `pipeline.audit.laws` are checked, a partition a task. The earlier moment is an
+archive (``--before``), or a pin that is taken before the broker is asked to clean (``--clean``).
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from pipeline.audit.findings import Findings, Kind
+from pipeline.audit.laws import COLUMNS, Rows, check_laws
+from pipeline.audit.segment import SegmentReport, audit_segment
+from pipeline.columns import arrow_schema
+from pipeline.engine import Engine
+from pipeline.errors import BadOption, PipelineError
+from pipeline.jobs.reading import Moment, committed, moment_of
+from pipeline.manifest import PinnedPartition
+from pipeline.options import ReadOptions
+from pipeline.pins import Control, find_control
+from pipeline.progress import seconds_text, size
+from pipeline.scan import scan
+from pipeline.split import Split
+from storage.readable_segment import open_segment
+from storage.topic_partition import TopicPartition
+
+TASK_BYTES: Final = 128 << 20
+_POLL_SECONDS: Final = 0.2
+_CLEAN_SECONDS: Final = 600.0
+_UNFINISHED: Final = {"requested", "in-progress", "aborting"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditSpec:
+    """What is to be audited: ``before`` is an archive of an earlier moment."""
+
+    before: str = ""
+    clean: bool = False
+    laws_only: bool = False
+
+
+@dataclass(slots=True)
+class AuditReport:
+    """What was found, by partition."""
+
+    findings: dict[TopicPartition, Findings] = field(default_factory=dict)
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    bytes_read: int = 0
+    keys_compared: int = 0
+    seconds: float = 0.0
+
+    @property
+    def faults(self) -> int:
+        """How many faults there are."""
+        return sum(findings.total for findings in self.findings.values())
+
+    def of(self, at: TopicPartition) -> Findings:
+        """Return the findings of a partition, to be added to."""
+        return self.findings.setdefault(at, Findings())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "faults": self.faults,
+            "segments": self.segments,
+            "batches": self.batches,
+            "records": self.records,
+            "bytes": self.bytes_read,
+            "records_compared": self.keys_compared,
+            "seconds": round(self.seconds, 3),
+            "partitions": [
+                {"topic": at.topic, "partition": at.partition, **findings.as_json()}
+                for at, findings in sorted(self.findings.items())
+            ],
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Yield it in words: every fault that is listed, and a summary."""
+        for findings in self.findings.values():
+            for finding in findings.listed:
+                yield f"{finding.kind.value}: {finding.sentence}"
+        rate = f"{size(self.bytes_read / self.seconds)}/s" if self.seconds else "-"
+        yield (
+            f"audit: {self.faults} faults in {len(self.findings)} partitions, {self.segments} "
+            f"segments, {self.records:,} records, {size(self.bytes_read)}, in "
+            f"{seconds_text(self.seconds)} ({rate})"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LawTask:
+    """Two moments of one partition, as splits."""
+
+    before: PinnedPartition
+    after: PinnedPartition
+    splits_before: tuple[Split, ...]
+    splits_after: tuple[Split, ...]
+    taken_after_ms: int
+    taken_before_ms: int
+
+    @property
+    def size(self) -> int:
+        """Return the bytes that it reads."""
+        return sum(split.size for split in (*self.splits_before, *self.splits_after))
+
+
+def audit(engine: Engine, options: Mapping[str, str], spec: AuditSpec) -> AuditReport:
+    """Check segments, and the laws between two moments where two are given.
+
+    Raises:
+        PipelineError: It could not be looked at; what is found is no error.
+    """
+    began = time.monotonic()
+    report = AuditReport()
+    read = committed(options)
+    with ExitStack() as stack:
+        before = None
+        if spec.before:
+            earlier = _of_archive(options, spec.before)
+            before = stack.enter_context(moment_of(earlier))
+        elif spec.clean:
+            before = stack.enter_context(moment_of(read))
+            _clean(find_control(Path(read.data), read.control or None), before)
+        moment = stack.enter_context(moment_of(read))
+        if not spec.laws_only:
+            _audit_segments(engine, moment, report)
+        if before is not None:
+            _audit_laws(engine, before, moment, report)
+        moment.check()
+    report.seconds = time.monotonic() - began
+    return report
+
+
+def _audit_segments(engine: Engine, moment: Moment, report: AuditReport) -> None:
+    tasks = list(segment_tasks(moment.view.partitions))
+    results = engine.run("audit", tasks, audit_part, lambda part: part.size)
+    by_partition: dict[TopicPartition, list[SegmentReport]] = {}
+    for task, reports in zip(tasks, results, strict=True):
+        by_partition.setdefault(task.topic_partition, []).extend(reports)
+    for partition in moment.view.partitions:
+        reports = by_partition.get(partition.topic_partition, [])
+        findings = report.of(partition.topic_partition)
+        for each in reports:
+            findings.extend(each.findings)
+            report.segments += 1
+            report.batches += each.batches
+            report.records += each.records
+            report.bytes_read += each.size
+        check_order(partition, reports, findings)
+
+
+def segment_tasks(partitions: Sequence[PinnedPartition]) -> Iterator[PinnedPartition]:
+    """Yield partitions with as many of their segments as make a task."""
+    for partition in partitions:
+        chosen: list[Any] = []
+        total = 0
+        for segment in partition.segments:
+            chosen.append(segment)
+            total += segment.size
+            if total >= TASK_BYTES:
+                yield replace(partition, segments=tuple(chosen))
+                chosen, total = [], 0
+        if chosen:
+            yield replace(partition, segments=tuple(chosen))
+
+
+def audit_part(partition: PinnedPartition) -> list[SegmentReport]:
+    """Check the segments of a task, each by itself."""
+    return [audit_segment(partition, segment) for segment in partition.segments]
+
+
+def check_order(
+    partition: PinnedPartition, reports: Sequence[SegmentReport], findings: Findings
+) -> None:
+    """Check what segments say of each other, and the checkpoint of the cleaner."""
+    ordered = sorted(reports, key=lambda report: report.base_offset)
+    last = -1
+    for one, other in pairwise(ordered):
+        last = max(last, one.last_offset)
+        if last >= other.base_offset:
+            findings.add(
+                Kind.OVERLAP,
+                f"segment {one.base_offset} of {partition.topic_partition} goes to offset {last}, "
+                f"and the next one begins at {other.base_offset}",
+                offset=other.base_offset,
+            )
+    if partition.first_dirty_offset > partition.end_offset:
+        findings.add(
+            Kind.CHECKPOINT,
+            f"the cleaner's checkpoint of {partition.topic_partition} is "
+            f"{partition.first_dirty_offset}, above the end {partition.end_offset}",
+            offset=partition.first_dirty_offset,
+        )
+
+
+def _audit_laws(
+    engine: Engine,
+    before: Moment,
+    after: Moment,
+    report: AuditReport,
+) -> None:
+    tasks = law_tasks(before, after)
+    results = engine.run("audit, laws", tasks, check_partition, lambda task: task.size)
+    for task, (compared, findings) in zip(tasks, results, strict=True):
+        report.keys_compared += compared
+        report.of(task.after.topic_partition).extend(findings)
+
+
+def law_tasks(before: Moment, after: Moment) -> list[LawTask]:
+    """Return a task for each compacted partition that is in both moments.
+
+    Raises:
+        BadOption: There is none.
+    """
+    earlier = {each.topic_partition: each for each in before.view.partitions}
+    pairs = [
+        (earlier[each.topic_partition], each)
+        for each in after.view.partitions
+        if each.topic_partition in earlier
+    ]
+    if not pairs:
+        raise BadOption("the two moments have no partition in common, so there is no law to check")
+    splits = before.plan_by_partition(), after.plan_by_partition()
+    return [
+        LawTask(
+            before=one,
+            after=other,
+            splits_before=splits[0].get(one.topic_partition, ()),
+            splits_after=splits[1].get(other.topic_partition, ()),
+            taken_before_ms=before.view.taken_at_ms,
+            taken_after_ms=after.view.taken_at_ms,
+        )
+        for one, other in pairs
+    ]
+
+
+def check_partition(task: LawTask) -> tuple[int, Findings]:
+    """Return how many records were compared, and what breaks a law."""
+    if task.before.topic_id and task.after.topic_id not in {"", task.before.topic_id}:
+        raise PipelineError(
+            f"topic {task.after.topic} was deleted and made again between the two moments"
+        )
+    before = _rows(task.before, task.splits_before)
+    after = _rows(task.after, task.splits_after)
+
+    def may_expire(offset: int) -> bool:
+        return horizon_of(task.before, offset, task.taken_before_ms) <= task.taken_after_ms
+
+    name = str(task.after.topic_partition)
+    return before.table.num_rows, check_laws(before, after, may_expire, name)
+
+
+def horizon_of(partition: PinnedPartition, offset: int, taken_at_ms: int) -> int:
+    """Return when a tombstone may go at the earliest: its horizon, or what a first pass would set.
+
+    The second is a lower bound, as of the moment that the partition was looked at.
+    """
+    base = max(each.base_offset for each in partition.segments if each.base_offset <= offset)
+    located = open_segment(Path(partition.folder), base).locate(offset)
+    if located is not None and located.header.has_delete_horizon:
+        return located.header.base_timestamp
+    return taken_at_ms + partition.delete_retention_ms
+
+
+def _rows(partition: PinnedPartition, splits: Sequence[Split]) -> Rows:
+    batches = [
+        batch
+        for split in sorted(splits, key=lambda split: split.start_offset)
+        for batch in scan(split, COLUMNS)
+    ]
+    return Rows(
+        table=pa.Table.from_batches(batches, schema=arrow_schema(COLUMNS)),
+        start=partition.log_start_offset,
+        end=partition.end_offset,
+        first_dirty_offset=partition.first_dirty_offset,
+    )
+
+
+def _of_archive(options: Mapping[str, str], folder: str) -> ReadOptions:
+    """Return the same topics, out of an archive."""
+    kept = ("subscribe", "subscribepattern", "assign")
+    names = {name: value for name, value in options.items() if name.lower() in kept}
+    return committed({**names, "transport": "archive", "archive": folder})
+
+
+def _clean(control: Control, moment: Moment) -> None:
+    """Have the broker clean what is compacted, and wait until it has."""
+    for topic in {each.topic for each in moment.view.partitions if each.is_compacted}:
+        name = quote(topic)
+        control.ask("POST", f"/v1/clean?topic={name}&force=1")
+        deadline = time.monotonic() + _CLEAN_SECONDS
+        while True:
+            answer = control.ask("GET", f"/v1/explain?topic={name}")
+            if all(facts["rule"] not in _UNFINISHED for facts in answer["partitions"]):
+                break
+            if time.monotonic() > deadline:
+                raise PipelineError(f"the cleaner did not come to {topic} in {_CLEAN_SECONDS:g} s")
+            time.sleep(_POLL_SECONDS)
+
+
+def write_report(report: AuditReport, path: Path) -> None:
+    """Write the report as JSON."""
+    path.write_text(json.dumps(report.as_json(), indent=2) + "\n")

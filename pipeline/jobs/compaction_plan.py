@@ -1,0 +1,270 @@
+"""``plan``: what compaction would come to, and what it needs, without touching the log.
+
+One task a partition reads keys and sizes. Memory goes with the records, about 60 bytes each, and
+not with their values.
+"""
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cleaner.offset_map import SLOT_BYTES
+from pipeline.engine import Engine
+from pipeline.jobs.reading import committed, moment_of
+from pipeline.manifest import PinnedPartition
+from pipeline.progress import seconds_text, size
+from pipeline.scan import scan
+from pipeline.split import Split
+
+LOAD_FACTOR: Final = 0.9
+DEDUPE_BUFFER_BYTES: Final = 128 << 20
+"""Kafka's default of log.cleaner.dedupe.buffer.size."""
+CLEANING_BYTES_PER_SECOND: Final = 200 << 20
+_COLUMNS: Final = ("key", "value", "offset", "timestampMs", "segment")
+_RECORD_OVERHEAD: Final = 10
+_SKEWED: Final = 0.1
+_MOST_DUPLICATED: Final = 0.5
+_DAY_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentPlan:
+    """A segment: what is in it, and what of that is the last of its key."""
+
+    base_offset: int
+    size: int
+    records: int
+    live_records: int
+    live_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionForecast:
+    """A partition before compaction and, as far as it can be told, after it."""
+
+    topic: str
+    partition: int
+    records: int
+    keys: int
+    without_key: int
+    size: int
+    live_bytes: int
+    tombstones: int
+    tombstones_expired: int
+    """By their timestamps, and only those that are the last of their key."""
+    tombstones_within_a_day: int
+    most_of_one_key: int
+    duplicate_ratio: float
+    map_bytes: int
+    passes: int
+    segments: tuple[SegmentPlan, ...]
+
+    def line(self) -> str:
+        """Return it in words."""
+        return (
+            f"{self.topic}-{self.partition}: {self.records:,} records of {self.keys:,} keys, "
+            f"{self.duplicate_ratio:.0%} duplicates; {size(self.size)} now, about "
+            f"{size(self.live_bytes)} after; {self.tombstones:,} tombstones, "
+            f"{self.tombstones_expired:,} of them past delete.retention.ms; map "
+            f"{size(self.map_bytes)}, {self.passes} passes; most of one key "
+            f"{self.most_of_one_key:,}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionPlan:
+    """All partitions, and the settings that would suit them."""
+
+    partitions: tuple[PartitionForecast, ...]
+    settings: dict[str, str]
+    notes: tuple[str, ...]
+    seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return asdict(self)
+
+    def lines(self) -> Iterator[str]:
+        """Yield it in words."""
+        for partition in self.partitions:
+            yield partition.line()
+        yield from self.notes
+        for name, value in self.settings.items():
+            yield f"set {name}={value}"
+        total = sum(partition.size for partition in self.partitions)
+        yield f"plan: read {size(total)} in {seconds_text(self.seconds)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastTask:
+    """A partition and its splits in order."""
+
+    partition: PinnedPartition
+    splits: tuple[Split, ...]
+
+
+def plan_compaction(
+    engine: Engine, options: Mapping[str, str], buffer_bytes: int = DEDUPE_BUFFER_BYTES
+) -> CompactionPlan:
+    """Read topics and say what compaction would do to them."""
+    began = time.monotonic()
+    read = committed(options)
+    with moment_of(read) as moment:
+        splits = moment.plan_by_partition()
+        tasks = [
+            ForecastTask(partition=partition, splits=splits.get(partition.topic_partition, ()))
+            for partition in moment.view.partitions
+        ]
+        work = partial(forecast, moment.view.taken_at_ms, buffer_bytes)
+        found = engine.run("plan", tasks, work, lambda task: task.partition.size)
+    settings, notes = _propose(found, buffer_bytes)
+    return CompactionPlan(
+        partitions=tuple(found),
+        settings=settings,
+        notes=notes,
+        seconds=time.monotonic() - began,
+    )
+
+
+def forecast(now_ms: int, buffer_bytes: int, task: ForecastTask) -> PartitionForecast:
+    """Read one partition."""
+    table = pa.Table.from_batches(_slim(task.splits), schema=_SLIM)
+    keyed = table.filter(table["key"].is_valid())
+    groups = (
+        keyed.select(["key", "offset"])
+        .group_by("key", use_threads=False)
+        .aggregate([("offset", "max"), ("offset", "count")])
+    )
+    latest = keyed.filter(pc.is_in(keyed["offset"], value_set=_values(groups["offset_max"])))
+    stones = latest.filter(latest["is_tombstone"])
+    expires = now_ms - task.partition.delete_retention_ms
+    expired = pc.sum(pc.less(stones["timestampMs"], expires)).as_py() or 0
+    soon = pc.sum(pc.less(stones["timestampMs"], expires + _DAY_MS)).as_py() or 0
+    raw = pc.sum(table["bytes"]).as_py() or 0
+    live = (pc.sum(latest["bytes"]).as_py() or 0) - (
+        pc.sum(stones.filter(pc.less(stones["timestampMs"], expires))["bytes"]).as_py() or 0
+    )
+    packed = task.partition.size / raw if raw else 1.0  # batch headers and compression
+    keys = groups.num_rows
+    map_bytes = math.ceil(keys / LOAD_FACTOR) * SLOT_BYTES
+    return PartitionForecast(
+        topic=task.partition.topic,
+        partition=task.partition.partition,
+        records=table.num_rows,
+        keys=keys,
+        without_key=table.num_rows - keyed.num_rows,
+        size=task.partition.size,
+        live_bytes=int(live * packed),
+        tombstones=stones.num_rows,
+        tombstones_expired=expired,
+        tombstones_within_a_day=soon - expired,
+        most_of_one_key=pc.max(groups["offset_count"]).as_py() or 0,
+        duplicate_ratio=1 - keys / keyed.num_rows if keyed.num_rows else 0.0,
+        map_bytes=map_bytes,
+        passes=max(1, math.ceil(map_bytes / buffer_bytes)),
+        segments=tuple(_segments(task.partition, table, latest, packed)),
+    )
+
+
+_SLIM: Final = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("offset", pa.int64()),
+        ("timestampMs", pa.int64()),
+        ("segment", pa.int64()),
+        ("is_tombstone", pa.bool_()),
+        ("bytes", pa.int64()),
+    ]
+)
+
+
+def _slim(splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
+    """Yield rows with the sizes of values instead of the values."""
+    for split in splits:
+        for batch in scan(split, _COLUMNS):
+            lengths = [
+                pc.fill_null(pc.binary_length(batch[name]), 0).cast(pa.int64())
+                for name in ("key", "value")
+            ]
+            columns = [
+                batch["key"],
+                batch["offset"],
+                batch["timestampMs"],
+                batch["segment"],
+                batch["value"].is_null(),
+                pc.add(pc.add(*lengths), _RECORD_OVERHEAD),
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=_SLIM)
+
+
+def _segments(
+    partition: PinnedPartition, table: pa.Table, latest: pa.Table, packed: float
+) -> Iterator[SegmentPlan]:
+    every = _by_segment(table)
+    live = _by_segment(latest)
+    for segment in partition.segments:
+        records, _ = every.get(segment.base_offset, (0, 0))
+        live_records, live_bytes = live.get(segment.base_offset, (0, 0))
+        yield SegmentPlan(
+            base_offset=segment.base_offset,
+            size=segment.size,
+            records=records,
+            live_records=live_records,
+            live_bytes=int(live_bytes * packed),
+        )
+
+
+def _by_segment(table: pa.Table) -> dict[int, tuple[int, int]]:
+    groups = (
+        table.select(["segment", "bytes"])
+        .group_by("segment")
+        .aggregate([("bytes", "count"), ("bytes", "sum")])
+    )
+    return {
+        row["segment"]: (row["bytes_count"], row["bytes_sum"] or 0) for row in groups.to_pylist()
+    }
+
+
+def _propose(
+    found: Sequence[PartitionForecast], buffer_bytes: int
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    settings: dict[str, str] = {}
+    notes = []
+    needed = max((each.map_bytes for each in found), default=0)
+    if needed > buffer_bytes:
+        settings["log.cleaner.dedupe.buffer.size"] = str(1 << (needed - 1).bit_length())
+        notes.append(
+            f"the offset map of the largest partition takes {size(needed)}, more than the "
+            f"{size(buffer_bytes)} of log.cleaner.dedupe.buffer.size: it takes several passes"
+        )
+    for each in found:
+        name = f"{each.topic}-{each.partition}"
+        if each.without_key:
+            notes.append(
+                f"{each.without_key:,} records of {name} have no key; compaction drops them"
+            )
+        if each.records and each.most_of_one_key > _SKEWED * each.records:
+            notes.append(
+                f"one key of {name} has {each.most_of_one_key / each.records:.0%} of its records"
+            )
+    ratio = max((each.duplicate_ratio for each in found), default=0.0)
+    if ratio > _MOST_DUPLICATED:
+        settings["min.cleanable.dirty.ratio"] = "0.3"
+    elif found and ratio < _SKEWED:
+        settings["min.cleanable.dirty.ratio"] = "0.8"
+    seconds = sum(2 * each.size + each.live_bytes for each in found) / CLEANING_BYTES_PER_SECOND
+    notes.append(
+        f"a first pass over all of it takes about {seconds_text(seconds)} at "
+        f"{size(CLEANING_BYTES_PER_SECOND)}/s"
+    )
+    return settings, tuple(notes)
+
+
+def _values(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks()

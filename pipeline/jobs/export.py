@@ -1,0 +1,200 @@
+"""``export``: a range of a topic as Parquet, Delta or Iceberg, a file or more for each split.
+
+Rows are in the order of their offsets, in files and in row groups. The tasks write the files, and
+one commit makes them a table: all of them, or none.
+"""
+
+import io
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from pipeline.columns import TYPES, check_names
+from pipeline.engine import Engine
+from pipeline.errors import BadOption, CorruptLog, PipelineError
+from pipeline.jobs.reading import committed, moment_of
+from pipeline.options import ReadOptions
+from pipeline.progress import seconds_text, size
+from pipeline.scan import scan
+from pipeline.sinks.staging import FILE_BYTES, ParquetFiles, StagedFile, sweep
+from pipeline.sinks.state import TableState
+from pipeline.sinks.table import open_table
+from pipeline.split import Split
+
+COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+JSON_TYPES: Final = {
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportSpec:
+    """What is wanted: columns of the topic, and columns out of values that are JSON."""
+
+    target: str
+    columns: tuple[str, ...] = COLUMNS
+    json: tuple[tuple[str, str], ...] = ()
+    mode: str = "error"
+    file_bytes: int = FILE_BYTES
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the columns of the table."""
+        decoded = [(name, JSON_TYPES[kind]) for name, kind in self.json]
+        return pa.schema([*((name, TYPES[name]) for name in self.columns), *decoded])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportSummary:
+    """What an export came to."""
+
+    rows: int
+    files: int
+    bytes_read: int
+    bytes_written: int
+    version: str
+    seconds: float
+
+    def line(self) -> str:
+        """Return it in words."""
+        return (
+            f"export: {self.rows:,} rows in {self.files} files, {size(self.bytes_written)} from "
+            f"{size(self.bytes_read)} of log, in {seconds_text(self.seconds)}; "
+            f"version {self.version}"
+        )
+
+
+def export(engine: Engine, options: Mapping[str, str], spec: ExportSpec) -> ExportSummary:
+    """Write the rows that options mean.
+
+    Raises:
+        PipelineError: Nothing was changed.
+    """
+    began = time.monotonic()
+    check_names(spec.columns)
+    sink = open_table(spec.target)
+    sink.sweep()
+    there = sink.files()
+    if there and spec.mode == "error":
+        raise BadOption(f"{sink.path} has data already; take --mode append or --mode overwrite")
+    read = committed(options)
+    with moment_of(read) as moment:
+        splits = moment.plan()
+        work = partial(export_split, sink.staging, spec)
+        try:
+            results = engine.run("export", splits, work, lambda split: split.size)
+            moment.check()
+            files = [file for staged in results for file in staged]
+            version = sink.commit(
+                _state(read, spec, moment.view.taken_at_ms),
+                spec.schema,
+                files,
+                None if spec.mode == "overwrite" else [],
+            )
+        except PipelineError:
+            sweep(sink.staging)
+            raise
+    return ExportSummary(
+        rows=sum(file.rows for file in files),
+        files=len(files),
+        bytes_read=sum(split.size for split in splits),
+        bytes_written=sum(file.size for file in files),
+        version=version,
+        seconds=time.monotonic() - began,
+    )
+
+
+def export_split(folder: Path, spec: ExportSpec, split: Split) -> list[StagedFile]:
+    """Write the rows of one split."""
+    columns = spec.columns if not spec.json else tuple(dict.fromkeys((*spec.columns, "value")))
+    with ParquetFiles(folder, spec.schema, spec.file_bytes) as written:
+        for table in _gathered(scan(split, columns)):
+            written.write(_decoded(table, spec, split) if spec.json else table)
+    return written.staged
+
+
+_GROUP_BYTES: Final = 32 << 20
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield record batches in tables that make row groups of some size."""
+    held: list[pa.RecordBatch] = []
+    total = 0
+    for batch in batches:
+        held.append(batch)
+        total += batch.nbytes
+        if total >= _GROUP_BYTES:
+            yield pa.Table.from_batches(held)
+            held, total = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _decoded(table: pa.Table, spec: ExportSpec, split: Split) -> pa.Table:
+    """Return a table with columns out of its values; a tombstone has none of them.
+
+    Raises:
+        CorruptLog: A value is not JSON, or not of the types that were named.
+    """
+    values = pc.fill_null(table["value"], b"{}").to_pylist()
+    schema = pa.schema([(name, JSON_TYPES[kind]) for name, kind in spec.json])
+    try:
+        decoded = pj.read_json(
+            io.BytesIO(b"\n".join(value.replace(b"\n", b" ") for value in values)),
+            parse_options=pj.ParseOptions(
+                explicit_schema=schema, unexpected_field_behavior="ignore"
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        raise CorruptLog(
+            f"values of {split.topic}-{split.partition} between offsets {split.start_offset} and "
+            f"{split.end_offset} are not the JSON that --json describes: {error}"
+        ) from error
+    if decoded.num_rows != table.num_rows:
+        raise CorruptLog(
+            f"{table.num_rows} values of {split.topic}-{split.partition} between offsets "
+            f"{split.start_offset} and {split.end_offset} are {decoded.num_rows} JSON objects"
+        )
+    columns = [table[name] for name in spec.columns]
+    return pa.table([*columns, *(decoded[name] for name in schema.names)], schema=spec.schema)
+
+
+def parse_json_columns(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the columns that ``id bigint, name string`` describes.
+
+    Raises:
+        BadOption: There is no such type.
+    """
+    columns = []
+    for part in text.split(","):
+        name, _, kind = part.strip().partition(" ")
+        if not name or kind.strip().lower() not in JSON_TYPES:
+            raise BadOption(
+                f"--json wants columns such as 'id bigint, name string', not {part.strip()!r}; the "
+                f"types are {', '.join(JSON_TYPES)}"
+            )
+        columns.append((name, kind.strip().lower()))
+    return tuple(columns)
+
+
+def _state(options: ReadOptions, spec: ExportSpec, taken_at_ms: int) -> TableState:
+    return TableState(
+        job=uuid.uuid4().hex[:12],
+        topic=",".join(options.subscribe),
+        topic_id="",
+        taken_at_ms=taken_at_ms,
+        key_scope="export",
+        columns=tuple(f"{field.name} {field.type}" for field in spec.schema),
+    )

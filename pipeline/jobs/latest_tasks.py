@@ -1,0 +1,185 @@
+"""What the tasks of a snapshot do: the last row of each key, into files.
+
+A tombstone is a row whose value is null: it takes its key out of the table. A whole snapshot drops
+it in the end; an increment also writes which keys have changed, since files of the table may still
+hold them.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.errors import CorruptLog
+from pipeline.latest import LatestRows, shares
+from pipeline.scan import scan
+from pipeline.sinks.staging import StagedFile, write_tables
+from pipeline.split import Split
+
+CHANGES_SCHEMA: Final = pa.schema([("key", pa.binary()), ("partition", pa.int32())])
+_MOST_SAMPLED: Final = 10_000
+_READ: Final = b"rows_read"
+_KEYLESS: Final = b"without_key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareTask:
+    """Splits of one partition in order, and which share of their keys is meant."""
+
+    splits: tuple[Split, ...]
+    share: int
+    shares: int
+
+    @property
+    def size(self) -> int:
+        """Return the bytes that it reads."""
+        return sum(split.size for split in self.splits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskResult:
+    """What a task has written: rows, and for an increment the keys that have changed."""
+
+    files: tuple[StagedFile, ...]
+    changes: tuple[StagedFile, ...]
+    rows_read: int
+    tombstones: int
+    without_key: int
+    sample: frozenset[bytes]
+    """Hashes of some of the keys, for a comparison with other tasks."""
+    has_repeats: bool
+    """Whether a key is in several partitions of this very task."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatestTasks:
+    """The tasks of one snapshot; goes to the executors as it is."""
+
+    folder: Path
+    schema: pa.Schema
+    by_time: bool
+    is_increment: bool
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Return what is scanned."""
+        names = tuple(self.schema.names)
+        return (*names, "timestampMs") if self.by_time else names
+
+    def share(self, task: ShareTask) -> TaskResult:
+        """Keep the last row of each key of a partition, or of a share of its keys."""
+        rows = LatestRows(by=("timestampMs", "offset") if self.by_time else ())
+        for split in task.splits:
+            for batch in scan(split, self.columns):
+                if task.shares == 1:
+                    rows.add(batch)
+                    continue
+                table = pa.Table.from_batches([batch])
+                rows.rows_in += table.num_rows
+                keyed = table.filter(table["key"].is_valid())
+                for number, part in shares(keyed, task.shares):
+                    if number == task.share:
+                        rows.add_table(part, is_counted=False)
+        return self._write(rows)
+
+    def spread(self, task: ShareTask) -> Iterator[tuple[int, pa.Table]]:
+        """Keep the last row of each key of a split, and yield them by the hash of the key."""
+        rows = LatestRows(by=("timestampMs", "offset") if self.by_time else ())
+        for split in task.splits:
+            for batch in scan(split, self.columns):
+                rows.add(batch)
+        table = rows.finish()
+        counts = {_READ: str(rows.rows_in).encode(), _KEYLESS: str(rows.without_key).encode()}
+        if table is None:
+            return
+        for place, part in shares(table, task.shares):
+            yield place, part.replace_schema_metadata(counts)
+            counts = {}
+        if counts:
+            yield 0, table.replace_schema_metadata(counts)
+
+    def gather(self, _place: int, tables: Iterator[pa.Table]) -> TaskResult:
+        """Keep the last row of each key of some splits, which come in any order."""
+        if self.by_time:
+            rows = LatestRows(by=("timestampMs", "offset"))
+        else:
+            rows = LatestRows(by=("offset",), keys=("key", "partition"))
+        for table in tables:
+            counts = table.schema.metadata or {}
+            rows.rows_in += int(counts.get(_READ, b"0"))
+            rows.without_key += int(counts.get(_KEYLESS, b"0"))
+            rows.add_table(table.replace_schema_metadata(None), is_counted=False)
+        return self._write(rows)
+
+    def _write(self, rows: LatestRows) -> TaskResult:
+        table = rows.finish()
+        files: list[StagedFile] = []
+        changes: list[StagedFile] = []
+        sample: frozenset[bytes] = frozenset()
+        has_repeats = False
+        tombstones = 0
+        if table is not None:
+            if self.is_increment:
+                changes = write_tables(
+                    self.folder / "changes", CHANGES_SCHEMA, [table.select(CHANGES_SCHEMA.names)]
+                )
+            tombstones = table["value"].null_count
+            live = table.filter(table["value"].is_valid()) if tombstones else table
+            if not self.by_time:
+                sample = _sample_of(live["key"])
+                has_repeats = rows.has_repeats(live)
+            files = write_tables(self.folder, self.schema, [_shaped(live, self.schema)])
+        return TaskResult(
+            files=tuple(files),
+            changes=tuple(changes),
+            rows_read=rows.rows_in,
+            tombstones=tombstones,
+            without_key=rows.without_key,
+            sample=sample,
+            has_repeats=has_repeats,
+        )
+
+
+def _shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the columns of a schema, as text where that says so.
+
+    Raises:
+        CorruptLog: What should be text is not UTF-8.
+    """
+    columns = []
+    for field in schema:
+        column = table[field.name]
+        if column.type != field.type:
+            try:
+                column = column.cast(field.type)
+            except pa.ArrowInvalid as error:
+                raise CorruptLog(_not_text(table, field.name)) from error
+        columns.append(column)
+    return pa.table(columns, schema=schema)
+
+
+def _not_text(table: pa.Table, name: str) -> str:
+    for row in table.select([name, "partition", "offset"]).to_pylist():
+        try:
+            (row[name] or b"").decode()
+        except UnicodeDecodeError:
+            return (
+                f"the {name} at offset {row['offset']} of partition {row['partition']} is not "
+                "UTF-8; leave --text out and decode it yourself"
+            )
+    return f"a {name} is not UTF-8; leave --text out and decode it yourself"
+
+
+def _sample_of(keys: pa.ChunkedArray) -> frozenset[bytes]:
+    """Return hashes of some keys, the same keys of every partition: by their last byte."""
+    last = pc.binary_slice(keys, -1) if len(keys) else keys
+    chosen = keys.filter(pc.is_in(last, value_set=_SAMPLED)).to_pylist()
+    return frozenset(hashlib.blake2b(key, digest_size=8).digest() for key in chosen[:_MOST_SAMPLED])
+
+
+_SAMPLED: Final = pa.array([bytes([number]) for number in range(0, 256, 8)], pa.binary())

@@ -1,0 +1,104 @@
+"""What every job begins with: one moment of some partitions, kept while the job reads it."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pipeline.errors import SnapshotExpired
+from pipeline.manifest import NO_PIN, Manifest
+from pipeline.options import READ_COMMITTED, ReadOptions
+from pipeline.pins import Pin, find_control
+from pipeline.progress import seconds_text
+from pipeline.split import Split
+from pipeline.transports import Source, open_source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pipeline.ranges import OffsetRange
+    from storage.topic_partition import TopicPartition
+
+SAFE_SHARE: Final = 0.5
+"""Of delete.retention.ms: so long may a scan without a pin take over a compacted topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """The partitions as they are read, and the offsets that are meant: start inclusive."""
+
+    view: Manifest
+    ranges: "Mapping[TopicPartition, OffsetRange]"
+    transport: str
+    is_still: bool
+    """Nothing can change under the reader: there is a pin, or no broker."""
+    began: float
+    pin: Pin | None
+    source: Source
+
+    def plan(self, ranges: "Mapping[TopicPartition, OffsetRange] | None" = None) -> list[Split]:
+        """Return splits that together read the ranges, those that are meant if none are given."""
+        return self.source.plan(self.view, self.ranges if ranges is None else ranges)
+
+    def plan_by_partition(
+        self, ranges: "Mapping[TopicPartition, OffsetRange] | None" = None
+    ) -> "dict[TopicPartition, tuple[Split, ...]]":
+        """Return the splits of each partition that has any, in the order of their offsets."""
+        groups: dict[TopicPartition, list[Split]] = {}
+        for split in self.plan(ranges):
+            groups.setdefault(split.topic_partition, []).append(split)
+        return {
+            at: tuple(sorted(group, key=lambda split: split.start_offset))
+            for at, group in groups.items()
+        }
+
+    def check(self) -> None:
+        """Make sure, before a commit, that all that was read is of one moment.
+
+        Raises:
+            SnapshotExpired: The pin was lost, or an unpinned scan of a compacted topic has taken so
+                long that a tombstone may be gone whose key was read before.
+        """
+        if self.pin is not None:
+            self.pin.check()
+        if self.is_still:
+            return
+        seconds = time.monotonic() - self.began
+        for partition in self.view.partitions:
+            limit = partition.delete_retention_ms / 1000 * SAFE_SHARE
+            if partition.is_compacted and seconds > limit:
+                raise SnapshotExpired(
+                    f"reading {partition.topic_partition} took {seconds_text(seconds)} without a "
+                    f"pin, and of its delete.retention.ms only {seconds_text(limit)} are safe: a "
+                    "deleted key could come back; read where the broker's folder is visible, so "
+                    "that it can pin, or raise delete.retention.ms"
+                )
+
+
+@contextmanager
+def moment_of(options: ReadOptions) -> Iterator[Moment]:
+    """Yield the moment that options mean; a pin is renewed meanwhile and released in the end."""
+    began = time.monotonic()
+    with ExitStack() as stack:
+        source = stack.enter_context(open_source(options))
+        view = source.view()
+        pin = None
+        if view.pin != NO_PIN:
+            control = find_control(Path(options.data), options.control or None)
+            pin = stack.enter_context(Pin(control, view))
+        yield Moment(
+            view=view,
+            ranges=source.ranges(view),
+            transport=source.name,
+            is_still=pin is not None or (source.name == "archive" and not options.unpinned),
+            began=began,
+            pin=pin,
+            source=source,
+        )
+
+
+def committed(options: "Mapping[str, str]") -> ReadOptions:
+    """Return the options of a job: a table has no use for what was taken back."""
+    return ReadOptions.parse({"isolation": READ_COMMITTED, **options})

@@ -1,0 +1,322 @@
+"""``snapshot``: the last value of every key of a topic as a table, wholly or by increments.
+
+Without a shuffle each task takes one partition, or a share of its keys if it is large. With one,
+tasks take splits, keep the last row of each key in them, and send those to the task that has the
+key's hash; this spreads a skewed partition, and finds keys that lie in several of them. Either way
+the tasks write Parquet themselves, and the driver commits their files at once.
+
+An increment reads from the offsets that the table's own commit names. Files that hold a changed key
+are written anew without it, all others stay; changes come as files of their own.
+"""
+
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from pipeline.columns import TYPES
+from pipeline.engine import Engine
+from pipeline.errors import PipelineError
+from pipeline.jobs.latest_tasks import LatestTasks, ShareTask, TaskResult
+from pipeline.jobs.merge import Merged, merge
+from pipeline.jobs.reading import Moment, committed, moment_of
+from pipeline.progress import seconds_text
+from pipeline.ranges import OffsetRange
+from pipeline.sinks.staging import sweep
+from pipeline.sinks.state import TableState
+from pipeline.sinks.table import TableSink, open_table
+from storage.topic_partition import TopicPartition
+
+MEMORY_BYTES: Final = 2 << 30
+"""Of log that one task may have to hold, if every key in it were another."""
+_SKEW: Final = 2
+_SMALL_BYTES: Final = 128 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotSpec:
+    """What is wanted of a snapshot."""
+
+    topic: str
+    target: str
+    incremental: bool = False
+    key_scope: str = "partition"
+    plan: str = "auto"
+    headers: bool = False
+    text: bool = False
+    memory_bytes: int = MEMORY_BYTES
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns of the table."""
+        columns = ("key", "value", "partition", "offset", "timestamp")
+        return (*columns, "headers") if self.headers else columns
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the columns with their types."""
+        text = {"key", "value"} if self.text else set()
+        return pa.schema(
+            [(name, pa.string() if name in text else TYPES[name]) for name in self.columns]
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class SnapshotSummary:
+    """What a snapshot came to."""
+
+    mode: str
+    plan: str
+    version: str
+    rows: int
+    rows_read: int
+    tombstones: int
+    without_key: int
+    files: int
+    bytes_read: int
+    seconds: float
+    offsets: dict[int, tuple[int, int]]
+    taken_at_ms: int
+    keys_in_several_partitions: bool
+    reason: str = ""
+
+    def lines(self, topic: str) -> Iterator[str]:
+        """Yield it in words."""
+        ranges = ", ".join(
+            f"{number}: {low}-{high}" for number, (low, high) in self.offsets.items()
+        )
+        yield (
+            f"snapshot of {topic}: {self.mode}, plan {self.plan}, {self.rows:,} rows in "
+            f"{self.files} files from {self.rows_read:,} records, {self.tombstones:,} tombstones, "
+            f"in {seconds_text(self.seconds)}; version {self.version}; offsets {ranges}"
+        )
+        if self.without_key:
+            yield f"{self.without_key:,} records have no key and are not in the table"
+        if self.keys_in_several_partitions:
+            yield (
+                "some keys are in several partitions, so they have several rows; take "
+                "--key-scope topic for the last row of each key by time"
+            )
+
+
+def snapshot(engine: Engine, options: dict[str, str], spec: SnapshotSpec) -> SnapshotSummary:
+    """Write or advance the table, and return what that came to.
+
+    Raises:
+        PipelineError: Nothing was changed.
+    """
+    began = time.monotonic()
+    sink = open_table(spec.target)
+    sink.sweep()
+    read = committed({"subscribe": spec.topic, **options})
+    with moment_of(read) as moment:
+        state, reason = _usable_state(sink, spec, moment) if spec.incremental else (None, "")
+        if reason:
+            sys.stderr.write(f"the whole table is built anew: {reason}\n")
+        try:
+            summary = _Run(engine, sink, spec, moment, state).finish()
+        except PipelineError:
+            sweep(sink.staging)
+            raise
+    summary.reason = reason
+    summary.seconds = time.monotonic() - began
+    return summary
+
+
+class _Run:
+    """One snapshot from the planned splits to the commit (driver only)."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        sink: TableSink,
+        spec: SnapshotSpec,
+        moment: Moment,
+        state: TableState | None,
+    ) -> None:
+        self._engine = engine
+        self._sink = sink
+        self._spec = spec
+        self._moment = moment
+        self._state = state
+        self._job = uuid.uuid4().hex[:12]
+        self._ranges = dict(moment.ranges) if state is None else _increments(moment, state)
+        self._splits = moment.plan_by_partition(self._ranges)
+        self._tasks = LatestTasks(
+            folder=sink.staging,
+            schema=spec.schema,
+            by_time=spec.key_scope == "topic",
+            is_increment=state is not None,
+        )
+
+    def finish(self) -> SnapshotSummary:
+        """Read, write and commit."""
+        plan = self._choose_plan()
+        results = self._by_partition() if plan == "partition" else self._by_shuffle()
+        files = [file for result in results for file in result.files]
+        changes = [file for result in results for file in result.changes]
+        merged = Merged()
+        if changes:
+            by_partition = self._spec.key_scope == "partition"
+            merged = merge(
+                self._engine, self._sink, self._spec.schema, changes, by_partition=by_partition
+            )
+        self._moment.check()
+        version = self._sink.commit(
+            self._new_state(),
+            self._spec.schema,
+            [*files, *merged.added],
+            None if self._state is None else merged.removed,
+        )
+        return SnapshotSummary(
+            mode="increment" if self._state is not None else "whole",
+            plan=plan,
+            version=version,
+            rows=sum(file.rows for file in files),
+            rows_read=sum(result.rows_read for result in results),
+            tombstones=sum(result.tombstones for result in results),
+            without_key=sum(result.without_key for result in results),
+            files=len(files) + len(merged.added),
+            bytes_read=sum(self._sizes),
+            seconds=0.0,
+            offsets={
+                partition: (span.start, span.end)
+                for (_, partition), span in sorted(self._ranges.items())
+            },
+            taken_at_ms=self._moment.view.taken_at_ms,
+            keys_in_several_partitions=_overlap(results),
+        )
+
+    def _choose_plan(self) -> str:
+        """Return the plan that was asked for, or else the one that keeps all cores at work."""
+        spec = self._spec
+        if spec.key_scope == "topic":
+            return "shuffle"
+        if spec.plan != "auto":
+            return spec.plan
+        sizes = self._sizes
+        if not sizes or sum(sizes) < _SMALL_BYTES:
+            return "partition"
+        fair = sum(sizes) / max(1, self._engine.cores)
+        return "shuffle" if max(sizes) > _SKEW * fair else "partition"
+
+    @property
+    def _sizes(self) -> list[int]:
+        """Return the bytes to read of each partition."""
+        return [sum(split.size for split in group) for group in self._splits.values()]
+
+    def _by_partition(self) -> list[TaskResult]:
+        tasks = []
+        for group in self._splits.values():
+            size = sum(split.size for split in group)
+            shares = max(1, -(-size // self._spec.memory_bytes))
+            tasks += [
+                ShareTask(splits=group, share=share, shares=shares) for share in range(shares)
+            ]
+        return self._engine.run(self._stage, tasks, self._tasks.share, _size_of)
+
+    def _by_shuffle(self) -> list[TaskResult]:
+        places = max(self._engine.cores, -(-sum(self._sizes) // self._spec.memory_bytes), 1)
+        tasks = [
+            ShareTask(splits=(split,), share=0, shares=places)
+            for group in self._splits.values()
+            for split in group
+        ]
+        return self._engine.shuffle(
+            self._stage, tasks, self._tasks.spread, self._tasks.gather, places, _size_of
+        )
+
+    @property
+    def _stage(self) -> str:
+        return f"snapshot {self._spec.topic}"
+
+    def _new_state(self) -> TableState:
+        return TableState(
+            job=self._job,
+            topic=self._spec.topic,
+            topic_id=_topic_id(self._moment),
+            taken_at_ms=self._moment.view.taken_at_ms,
+            key_scope=self._spec.key_scope,
+            columns=_described(self._spec),
+            offsets={partition: span.end for (_, partition), span in self._ranges.items()},
+        )
+
+
+def _usable_state(
+    sink: TableSink, spec: SnapshotSpec, moment: Moment
+) -> tuple[TableState | None, str]:
+    """Return from where an increment can go on; else None, and why there is to be a whole one."""
+    try:
+        state = sink.state()
+    except ValueError as error:
+        return None, str(error)
+    if state is None:
+        return None, f"{sink.path} has no snapshot yet"
+    return (None, fault) if (fault := _find_gap(state, spec, moment)) else (state, "")
+
+
+def _find_gap(state: TableState, spec: SnapshotSpec, moment: Moment) -> str:
+    """Return why the changes since a state can not be had; empty if they can."""
+    if (state.topic, state.key_scope, state.columns) != (
+        spec.topic,
+        spec.key_scope,
+        _described(spec),
+    ):
+        return "it was made of another topic, key scope or set of columns"
+    if state.topic_id != _topic_id(moment):
+        return f"topic {spec.topic} was deleted and made again since"
+    for partition in moment.view.partitions:
+        offset = state.offsets.get(partition.partition, partition.log_start_offset)
+        if offset < partition.log_start_offset:
+            return (
+                f"{partition.topic_partition} begins at offset {partition.log_start_offset} now, "
+                f"and the table ends at {offset}"
+            )
+        if offset > partition.end_offset:
+            return (
+                f"{partition.topic_partition} ends at offset {partition.end_offset}, below the "
+                f"table's {offset}: it has lost its end"
+            )
+        passed_ms = moment.view.taken_at_ms - state.taken_at_ms
+        if partition.is_compacted and passed_ms >= partition.delete_retention_ms:
+            return (
+                f"the table is {seconds_text(passed_ms / 1000)} old, and tombstones of "
+                f"{partition.topic_partition} are kept for "
+                f"{seconds_text(partition.delete_retention_ms / 1000)} only"
+            )
+    return ""
+
+
+def _increments(moment: Moment, state: TableState) -> dict[TopicPartition, OffsetRange]:
+    """Return what has come since a state; a new partition counts from its start."""
+    return {
+        at: OffsetRange(max(span.start, state.offsets.get(at.partition, span.start)), span.end)
+        for at, span in moment.ranges.items()
+    }
+
+
+def _described(spec: SnapshotSpec) -> tuple[str, ...]:
+    return tuple(f"{field.name} {field.type}" for field in spec.schema)
+
+
+def _topic_id(moment: Moment) -> str:
+    ids = {partition.topic_id for partition in moment.view.partitions}
+    return ids.pop() if len(ids) == 1 else ""
+
+
+def _overlap(results: Sequence[TaskResult]) -> bool:
+    """Tell whether a sampled key is in more than one partition."""
+    seen: set[bytes] = set()
+    for result in results:
+        if result.has_repeats or not seen.isdisjoint(result.sample):
+            return True
+        seen |= result.sample
+    return False
+
+
+def _size_of(task: ShareTask) -> int:
+    return task.size

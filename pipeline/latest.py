@@ -1,0 +1,126 @@
+"""The last row of each key, out of rows in the order of their offsets.
+
+Rows come in record batches and leave as a table; in between only survivors are kept, so that memory
+goes with the live keys and not with the log. What comes later wins, so the caller feeds a partition
+in order, or names the columns that order rows.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+FOLD_BYTES = 48 << 20
+"""Rows of this many bytes are looked through at a time."""
+
+_ROW = "_row"
+
+
+class LatestRows:
+    """Survivors so far. Rows without a key have no last value: they are counted and dropped.
+
+    ``by`` are the columns whose greatest values make a row the last one; without them it is the
+    order in which rows come. ``keys`` are the columns that make a key, ``key`` among them.
+    """
+
+    def __init__(self, *, by: tuple[str, ...] = (), keys: tuple[str, ...] = ("key",)) -> None:
+        self.rows_in = 0
+        self.without_key = 0
+        self._by = by
+        self._keys = keys
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
+        self._levels: list[pa.Table] = []  # survivors of what came earlier, the oldest first
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows, of which ``key`` is a column, and so are those of ``by``."""
+        self.rows_in += batch.num_rows
+        self._take(batch)
+
+    def add_table(self, table: pa.Table, *, is_counted: bool = True) -> None:
+        """Take the rows of a table, which may have been counted already."""
+        if is_counted:
+            self.rows_in += table.num_rows
+        for batch in table.to_batches():
+            self._take(batch)
+
+    def has_repeats(self, table: pa.Table) -> bool:
+        """Tell whether a ``key`` is in several survivors, which other columns of ``keys`` part."""
+        return len(self._keys) > 1 and pc.count_distinct(table["key"]).as_py() < table.num_rows
+
+    def _take(self, batch: pa.RecordBatch) -> None:
+        self._pending.append(batch)
+        self._pending_bytes += batch.nbytes
+        if self._pending_bytes >= FOLD_BYTES:
+            self._fold()
+
+    def finish(self) -> pa.Table | None:
+        """Return the survivors in the order in which they came; None if there was nothing."""
+        self._fold()
+        if not self._levels:
+            return None
+        while len(self._levels) > 1:
+            self._merge()
+        return self._levels.pop()
+
+    def _fold(self) -> None:
+        """Look through what is pending, and merge levels of about the same size."""
+        if not self._pending:
+            return
+        table = pa.Table.from_batches(self._pending)
+        self._pending, self._pending_bytes = [], 0
+        keys = table["key"]
+        if keys.null_count:
+            self.without_key += keys.null_count
+            table = table.filter(keys.is_valid())
+        self._levels.append(self._survivors(table))
+        while len(self._levels) > 1 and self._levels[-1].num_rows * 2 > self._levels[-2].num_rows:
+            self._merge()
+
+    def _merge(self) -> None:
+        later = self._levels.pop()
+        earlier = self._levels.pop()
+        self._levels.append(self._survivors(pa.concat_tables([earlier, later])))
+
+    def _survivors(self, table: pa.Table) -> pa.Table:
+        """Return the rows of a table that are the last of their key, in its order."""
+        if self._by:
+            order = [(name, "ascending") for name in self._by]
+            table = table.take(pc.sort_indices(table, sort_keys=order))
+        numbers = pa.array(range(table.num_rows), pa.int64())
+        last = (
+            table.select(self._keys)
+            .append_column(_ROW, numbers)
+            .group_by(self._keys, use_threads=False)
+            .aggregate([(_ROW, "max")])
+        )
+        if last.num_rows == table.num_rows:
+            return table
+        chosen = last[f"{_ROW}_max"]
+        return table.take(chosen.take(pc.sort_indices(chosen)))
+
+
+def latest_of(batches: Iterable[pa.RecordBatch]) -> pa.Table | None:
+    """Return the last row of each key of one partition, or of a part of it in order."""
+    rows = LatestRows()
+    for batch in batches:
+        rows.add(batch)
+    return rows.finish()
+
+
+def shares(table: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
+    """Yield a table's rows in at most ``count`` parts by a hash of their keys, with its number.
+
+    The same key is in the same part on every machine.
+    """
+    if count == 1:
+        yield 0, table
+        return
+    keys = table["key"].combine_chunks().dictionary_encode()
+    places = pa.array([zlib.crc32(key) % count for key in keys.dictionary.to_pylist()], pa.int32())
+    place = places.take(keys.indices)
+    for number in range(count):
+        part = table.filter(pc.equal(place, number))
+        if part.num_rows:
+            yield number, part

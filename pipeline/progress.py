@@ -1,0 +1,88 @@
+"""How far a job is: one line on a terminal, plain lines elsewhere, on stderr.
+
+Progress goes by the bytes of splits that are done, since offsets say nothing of a compacted log.
+"""
+
+import sys
+import time
+from typing import TextIO
+
+_REDRAW_SECONDS = 0.2
+_LINE_SECONDS = 5.0
+_KIB = 1024
+
+
+class Progress:
+    """The progress of one stage: bytes and splits done of all (driver only)."""
+
+    def __init__(
+        self, name: str, total_bytes: int, total_splits: int, stream: TextIO | None = None
+    ) -> None:
+        self._name = name
+        self._total_bytes = total_bytes
+        self._total_splits = total_splits
+        self._stream = sys.stderr if stream is None else stream
+        self._is_terminal = self._stream.isatty()
+        self._began = time.monotonic()
+        self._shown = self._began
+        self.bytes_done = 0
+        self.splits_done = 0
+        self.rows = 0
+
+    def add(self, size: int, rows: int = 0, splits: int = 1) -> None:
+        """Note splits that are done, and show it if it is time."""
+        self.bytes_done += size
+        self.splits_done += splits
+        self.rows += rows
+        pause = _REDRAW_SECONDS if self._is_terminal else _LINE_SECONDS
+        now = time.monotonic()
+        if now - self._shown >= pause:
+            self._shown = now
+            self._show()
+
+    def end(self) -> None:
+        """Leave the last line standing."""
+        self._show()
+        if self._is_terminal:
+            self._stream.write("\n")
+        self._stream.flush()
+
+    def line(self) -> str:
+        """Return how far it is, in words."""
+        seconds = time.monotonic() - self._began
+        rate = self.bytes_done / seconds if seconds else 0.0
+        words = [
+            f"{self._name}: {size(self.bytes_done)} of {size(self._total_bytes)}",
+            f"{size(rate)}/s",
+            f"{self.splits_done} of {self._total_splits} splits",
+        ]
+        if self.rows:
+            words.append(f"{self.rows:,} rows")
+        if rate and self.bytes_done < self._total_bytes:
+            words.append(f"{seconds_text((self._total_bytes - self.bytes_done) / rate)} left")
+        return ", ".join(words)
+
+    def _show(self) -> None:
+        if self._is_terminal:
+            self._stream.write(f"\r\x1b[K{self.line()}")
+        else:
+            self._stream.write(f"{self.line()}\n")
+        self._stream.flush()
+
+
+def size(count: float) -> str:
+    """Return a number of bytes for a person."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < _KIB:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= _KIB
+    return f"{count:.1f} TiB"
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a time span for a person."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

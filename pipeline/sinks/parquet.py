@@ -1,0 +1,114 @@
+"""A folder of Parquet files that is exchanged as a whole.
+
+A commit builds the next folder beside the table and exchanges the two names in one system call, so
+that a reader lists the files of one state or of the other. What stays is linked, not copied.
+"""
+
+import ctypes
+import errno
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.sinks.staging import StagedFile, full_disk_told, sweep
+from pipeline.sinks.state import TableState
+
+STATE_FILE: Final = "_siltstone.json"
+"""Readers leave names alone that begin with an underscore."""
+
+_AT_FDCWD: Final = -100
+_RENAME_EXCHANGE: Final = 2
+
+
+class ParquetTable:
+    """The folder ``path``; one job at a time writes it."""
+
+    kind = "parquet"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.staging = self.path.with_name(f".{self.path.name}-staging")
+
+    def sweep(self) -> None:
+        """Delete what jobs have left that were killed."""
+        sweep(self.staging)
+
+    def state(self) -> TableState | None:
+        """Return what the table says of itself; None if there is none that a job has written."""
+        try:
+            return TableState.from_json((self.path / STATE_FILE).read_text())
+        except FileNotFoundError:
+            return None
+
+    def files(self) -> list[Path]:
+        """Return the files of the table."""
+        return sorted(self.path.glob("*.parquet"))
+
+    def commit(
+        self,
+        state: TableState,
+        schema: pa.Schema,
+        added: Iterable[StagedFile],
+        removed: Sequence[Path] | None,
+    ) -> str:
+        """Make the table the files it has, without those removed (None: all), and those added.
+
+        Raises:
+            SinkFailed: The disk does not take it; the table is as it was.
+        """
+        following = self.staging / f"next-{state.job}"
+        with full_disk_told(self.path):
+            following.mkdir(parents=True)
+            gone = set(self.files() if removed is None else removed)
+            for kept in set(self.files()) - gone:
+                _link_or_copy(kept, following / kept.name)
+            for file in added:
+                os.rename(file.path, following / file.path.name)  # noqa: PTH104  # as it says
+            (following / STATE_FILE).write_text(state.to_json())
+            if not any(following.glob("*.parquet")):
+                empty = following / "part-empty.parquet"
+                pq.write_table(schema.empty_table(), empty)
+            _sync(following)
+            if self.path.exists():
+                _exchange(following, self.path)
+            else:
+                os.rename(following, self.path)  # noqa: PTH104  # as it says
+            _sync(self.path.parent)
+            sweep(self.staging)
+        return state.job
+
+
+def _link_or_copy(old: Path, new: Path) -> None:
+    try:
+        os.link(old, new)
+    except OSError as error:
+        if error.errno not in {errno.EPERM, errno.EXDEV, errno.EOPNOTSUPP}:
+            raise
+        shutil.copy2(old, new)
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Exchange the names of two folders in one step; where that is not to be had, in two."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    names = (os.fsencode(one), os.fsencode(other))
+    if not libc.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE):
+        return
+    code = ctypes.get_errno()
+    if code not in {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}:
+        raise OSError(code, os.strerror(code), str(other))
+    aside = one.with_name(f"{one.name}-old")
+    os.rename(other, aside)  # noqa: PTH104  # as it says
+    os.rename(one, other)  # noqa: PTH104  # likewise
+
+
+def _sync(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,44 @@
+"""What a snapshot table says of itself, in the very commit that made it so."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Self
+
+PROPERTY = "siltstone.state"
+"""Under this name it stands in the commit of a table format that has names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """Up to where a topic is in a table: ``offsets`` are exclusive, by partition.
+
+    ``taken_at_ms`` is the moment that the table shows; a later increment is right only as long as
+    no tombstone from after it can be gone.
+    """
+
+    job: str
+    topic: str
+    topic_id: str
+    taken_at_ms: int
+    key_scope: str
+    columns: tuple[str, ...]
+    offsets: dict[int, int] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Return it as JSON text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises:
+            ValueError: The text is nothing of the kind.
+        """
+        try:
+            facts = json.loads(text)
+            facts["offsets"] = {int(number): at for number, at in facts["offsets"].items()}
+            facts["columns"] = tuple(facts["columns"])
+            return cls(**facts)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"that is not the state of a snapshot table: {error!r}") from error

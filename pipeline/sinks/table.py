@@ -1,0 +1,68 @@
+"""Which sink a ``--to`` names: ``parquet:DIR``, ``delta:DIR`` or ``iceberg:WAREHOUSE/TABLE``."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from pipeline.errors import BadOption
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pipeline.sinks.staging import StagedFile
+    from pipeline.sinks.state import TableState
+
+
+class TableSink(Protocol):
+    """A table of files that is changed by one commit."""
+
+    kind: str
+    path: Path
+    staging: Path
+
+    def sweep(self) -> None:
+        """Delete what jobs have left that were killed."""
+
+    def state(self) -> "TableState | None":
+        """Return what the table says of itself; None if no job of ours has written it."""
+
+    def files(self) -> list[Path]:
+        """Return the files of the table as it is now."""
+
+    def commit(
+        self,
+        state: "TableState",
+        schema: "pa.Schema",
+        added: "Iterable[StagedFile]",
+        removed: Sequence[Path] | None,
+    ) -> str:
+        """Make the table the files it has, without those removed (None: all), and those added."""
+
+
+def open_table(target: str) -> TableSink:
+    """Return the sink of a target.
+
+    Raises:
+        BadOption: There is no such kind of table.
+    """
+    kind, colon, place = target.partition(":")
+    if not colon:
+        kind, place = "parquet", target
+    if not place:
+        raise BadOption(f"--to {target} names no place; write for example parquet:/data/users")
+    if kind == "parquet":
+        from pipeline.sinks.parquet import ParquetTable  # noqa: PLC0415  # each needs its package
+
+        return ParquetTable(Path(place))
+    if kind == "delta":
+        from pipeline.sinks.delta import DeltaSink  # noqa: PLC0415  # likewise
+
+        return DeltaSink(Path(place))
+    if kind == "iceberg":
+        from pipeline.sinks.iceberg import IcebergSink  # noqa: PLC0415  # likewise
+
+        warehouse, slash, name = place.rstrip("/").rpartition("/")
+        if not slash or not warehouse:
+            raise BadOption(f"--to {target} wants iceberg:WAREHOUSE/TABLE")
+        return IcebergSink(Path(warehouse), name)
+    raise BadOption(f"--to {target}: {kind} is none of parquet, delta, iceberg")
