@@ -83,7 +83,11 @@ class Arena:
         fields = [_text(pa.Array.from_buffers(pa.string(), count, [None, ends, data])), values]
         pairs = pa.StructArray.from_arrays(fields, fields=list(HEADER))
         lists = self._part(slots.HEADER_ENDS, 4 * (rows + 1))
-        return pa.Array.from_buffers(TYPES["headers"], rows, [None, lists], children=[pairs])
+        kind = TYPES["headers"]
+        filled = pa.Array.from_buffers(kind, rows, [None, lists], children=[pairs])
+        has_headers = pc.not_equal(pc.list_value_length(filled), 0)  # none: null, as Spark's own
+        buffers = [has_headers.buffers()[1], lists]
+        return pa.Array.from_buffers(kind, rows, buffers, children=[pairs])
 
 
 def _text(names: pa.Array) -> pa.Array:
