@@ -57,10 +57,12 @@ def explain(view: PartitionView) -> Explanation:
         next_ms = None
     elif view.failure is not None and next_ms is not None:
         next_ms = max(next_ms, view.failure.retry_ms)
+    is_due = next_ms is not None and next_ms <= view.now_ms
     return Explanation(
         topic_partition=snapshot.topic_partition,
         finding=finding,
-        is_eligible=next_ms is not None and next_ms <= view.now_ms,
+        is_eligible=finding.rule is Rule.REQUESTED
+        or (is_due and finding.rule is not Rule.IN_PROGRESS),
         cleanable=cleanable,
         log_start_offset=snapshot.log_start_offset,
         last_stable_offset=snapshot.last_stable_offset,

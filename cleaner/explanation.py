@@ -68,6 +68,7 @@ class Finding(NamedTuple):
 class Explanation:
     """One partition; offsets and bytes are those of its `CleanableLog`, None if not compacted.
 
+    ``is_eligible``: a thread that is free takes it, by itself or because somebody asked.
     ``next_eligible_ms`` is when the cleaner may take it by itself, by time alone: in the past or
     now if it may already, None if never.
     """

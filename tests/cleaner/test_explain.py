@@ -99,7 +99,7 @@ def test_in_progress() -> None:
     """A thread is at it; how far it is, is told."""
     found = explain(view(DIRTY, state=State.IN_PROGRESS, progress="copy, 40 % of 300 bytes"))
 
-    assert found.finding.rule is Rule.IN_PROGRESS
+    assert decided(found) == (Rule.IN_PROGRESS, False)
     assert "copy, 40 %" in found.finding.sentence
 
 
@@ -130,7 +130,7 @@ def test_failed_and_due_again() -> None:
 
 def test_requested() -> None:
     """Somebody asked, and no thread has begun."""
-    assert explain(view(CLEAN, is_requested=True)).finding.rule is Rule.REQUESTED
+    assert decided(explain(view(CLEAN, is_requested=True))) == (Rule.REQUESTED, True)
 
 
 def test_max_lag_forces() -> None:
