@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from bench.clean import asking, homes, interference
 from bench.clean.floor import measure_floor
 from bench.clean.homes import KAFKA, SILTSTONE, SMALL_KAFKA, Contender
-from bench.clean.passes import measure_pass
+from bench.clean.passes import OTHERS, measure_pass
 from bench.clean.report import FLOOR, Table, lines_of, merge, read
 from bench.clean.sets import SETS
 from bench.load import Load, cache_folder
@@ -35,6 +35,8 @@ Samples = dict[str, dict[str, list["Result"]]]
 _INTERFERENCE = "interference"
 _ASKING = "asking"
 _OTHERS = (_INTERFERENCE, _ASKING)
+_OTHERS_CORES = 0.15
+_TRIES = 3
 
 
 def main(words: Sequence[str]) -> int:
@@ -92,11 +94,22 @@ def _measure_sets(sets: Sequence[DataSet], contenders: Sequence[Contender], roun
         for turn in range(rounds):
             for contender in contenders:
                 _say(f"{data_set.name}: round {turn + 1} of {rounds}, {contender.name}")
-                found[contender.name].append(measure_pass(contender, data_set))
+                found[contender.name].append(_measure_undisturbed(contender, data_set))
         _check_equal(data_set, found)
         found[FLOOR] = [measure_floor(data_set) for _ in range(rounds)]
         samples[data_set.name] = found
     return samples
+
+
+def _measure_undisturbed(contender: Contender, data_set: DataSet) -> Result:
+    """Measure a pass again if others used the machine meanwhile, but not for ever."""
+    results: list[Result] = []
+    while len(results) < _TRIES:
+        results.append(measure_pass(contender, data_set))
+        if results[-1][OTHERS] <= _OTHERS_CORES:
+            break
+        _say(f"  others used {results[-1][OTHERS]:.2f} cores meanwhile")
+    return min(results, key=lambda result: result[OTHERS])
 
 
 def _check_equal(data_set: DataSet, found: dict[str, list[Result]]) -> None:

@@ -50,6 +50,7 @@ def measure_explain(load: Load) -> Result:
 def measure_dry_run(data_set: DataSet) -> Result:
     """Predict the pass over a set, then have it made: both read everything twice."""
     with homes.opened(SILTSTONE, data_set) as broker:
+        homes.warm(broker)
         homes.compact(broker, ratio=1)
         seconds, (facts,) = _explain(broker, "--dry-run", TOPIC)
         _run(broker, "clean", TOPIC, "--wait")
