@@ -1,0 +1,133 @@
+"""Transactions in the broker's rooms, step by step as the handlers take them."""
+
+from pathlib import Path
+
+from broker.internal_topics import OFFSETS_TOPIC
+from broker.transactions.appending import Rules, admit
+from broker.transactions.ending import End
+from broker.transactions.producing import TransactionalProduce
+from broker.transactions.transaction import Transaction
+from protocol.coordinator.group_records import NO_EXPIRY, CommittedOffset
+from protocol.produce import ProduceRequest
+from protocol.records.batch import TRANSACTIONAL, BatchHeader
+from protocol.records.journal import Producer
+from storage.log import AppendResult, Log
+from storage.validation import validate
+from tests.support.batches import make_batch
+from tests.support.rooms import RoomsOnDisk
+
+COPY = "copy"
+GROUP = "readers"
+TIMEOUT_MS = 60_000
+
+
+def new_home(root: Path) -> RoomsOnDisk:
+    """Return a broker whose internal topics are small, not yet open."""
+    return RoomsOnDisk(
+        root, transaction_state_log_num_partitions="2", offsets_topic_num_partitions="2"
+    )
+
+
+async def open_home(root: Path) -> RoomsOnDisk:
+    """Open a broker whose internal topics are small; the first time with a topic ``orders``."""
+    home = await new_home(root).open()
+    if "orders" not in home.rooms.topics.topics:
+        await home.rooms.topics.create("orders", 3, {})
+        await home.rooms.groups.log.ensure_created()
+    return home
+
+
+def log_of(home: RoomsOnDisk, partition: int, topic: str = "orders") -> Log:
+    """Return a log that exists."""
+    return home.rooms.topics.find_log(topic, partition)
+
+
+async def init(home: RoomsOnDisk, transactional_id: str = COPY) -> Producer:
+    """Begin an epoch, as a producer that starts."""
+    begun = await home.rooms.transactions.initialise(transactional_id, None, TIMEOUT_MS)
+    return Producer(begun.producer_id, begun.producer_epoch)
+
+
+def produce(
+    home: RoomsOnDisk,
+    producer: Producer,
+    partition: int = 0,
+    *,
+    sequence: int = 0,
+    version: int = 12,
+    transactional_id: str | None = COPY,
+) -> AppendResult:
+    """Append a batch of one record as the Produce handler does."""
+    log = log_of(home, partition)
+    data = make_batch(
+        flags=TRANSACTIONAL,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        base_sequence=sequence,
+        timestamp=home.clock.now_ms(),
+    )
+    batch = validate(memoryview(data), log.config, home.clock.now_ms())
+    request = ProduceRequest(-1, 1000, transactional_id, [("orders", [(partition, None)])])
+    rooms = home.rooms
+    TransactionalProduce(rooms.transactions, rooms.topics, request, version).admit(log, batch)
+    return log.append(batch)
+
+
+def commit_offset(home: RoomsOnDisk, producer: Producer, offset: int, version: int = 5) -> None:
+    """Write an offset of `GROUP` within the transaction as TxnOffsetCommit does."""
+    groups = home.rooms.groups
+    partition = groups.log.partition_for(GROUP)
+    admit(
+        home.rooms.transactions,
+        COPY,
+        producer,
+        log_of(home, partition, OFFSETS_TOPIC),
+        lambda: [(OFFSETS_TOPIC, partition)],
+        Rules(adds=version >= 5, knows_abortable=version >= 4),
+    )
+    groups.check_commit(GROUP, -1, "", None, version, is_transactional=True)
+    committed = CommittedOffset(offset, -1, "", home.clock.now_ms(), NO_EXPIRY)
+    groups.offsets.append_transactional(GROUP, partition, [("orders", 0, committed)], producer)
+
+
+def end(
+    home: RoomsOnDisk, producer: Producer, *, commit: bool = True, version: int = 2
+) -> Transaction:
+    """End the transaction of `COPY`."""
+    ended = home.rooms.transactions.end_at_once(
+        COPY, End(producer.id, producer.epoch, commit, version)
+    )
+    assert ended is not None
+    return ended
+
+
+def following(ended: Transaction) -> Producer:
+    """Return the producer that goes on after an end."""
+    return Producer(ended.producer_id, ended.producer_epoch)
+
+
+def read_committed(log: Log) -> list[int]:
+    """Return the offsets of the data batches that a reader of committed records delivers."""
+    delivered: list[int] = []
+    offset = log.log_start_offset
+    while offset < log.last_stable_offset:
+        read = log.read(offset, 1 << 20, log.last_stable_offset)
+        if read is None:
+            break
+        aborted = sorted(
+            log.aborted_transactions(offset, read.next_offset), key=lambda each: each[1]
+        )
+        data = read.segment.read(read.slice.position, read.slice.size)
+        skipped: set[int] = set()
+        position = 0
+        while position < len(data):
+            header = BatchHeader.read(data, position)
+            position += header.size
+            while aborted and aborted[0][1] <= header.last_offset:
+                skipped.add(aborted.pop(0)[0])
+            if header.is_control:
+                skipped.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in skipped):
+                delivered.append(header.base_offset)
+        offset = read.next_offset
+    return delivered
