@@ -92,7 +92,6 @@ def fence(changes: Changes, members: Iterable[Member], world: World) -> None:
     regexes = set()
     for member in members:
         remove(changes, member)
-        world.deadlines.cancel(member.id)
         regexes.add(member.regex)
     for regex in regexes:
         _drop_regex(changes, regex, world)

@@ -119,7 +119,10 @@ class ConsumerGroups:
         ):
             self._go_back(group, (member,))
             return HeartbeatResult(member.id, LEAVE_EPOCH)
-        return self.run(group, lambda changes: leave(changes, request, world))
+        result = self.run(group, lambda changes: leave(changes, request, world))
+        if request.member_epoch == LEAVE_EPOCH:
+            group.deadlines.cancel(member.id)
+        return result
 
     def remove(self, group: HostedConsumerGroup, members: Collection[Member]) -> None:
         """Let members go for good; if only classic ones are left the group is theirs.
@@ -132,6 +135,8 @@ class ConsumerGroups:
             self._go_back(group, members)
         else:
             self.run(group, lambda changes: fence(changes, members, world))
+            for member in members:
+                group.deadlines.cancel(member.id)
 
     def missed(self, group: HostedConsumerGroup, member_id: str, deadline: Deadline) -> None:
         """Remove a member whose time is up; later, if the journal does not take it now."""

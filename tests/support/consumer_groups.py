@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -165,3 +166,24 @@ def plain(owned: OwnedPartitions | None) -> dict[UUID, AbstractSet[int]] | None:
 def count(partitions: Mapping[UUID, AbstractSet[int] | Mapping[int, int]]) -> int:
     """Return how many partitions there are."""
     return sum(map(len, partitions.values()))
+
+
+def subscription(*topics: str, owned: Mapping[str, AbstractSet[int]] | None = None) -> bytes:
+    """Return the metadata of a consumer that joins in the classic protocol, version 1."""
+    names = b"".join(_text(topic) for topic in topics)
+    has = b"".join(_text(topic) + _numbers(each) for topic, each in (owned or {}).items())
+    head = struct.pack(">hi", 1, len(topics)) + names
+    return head + struct.pack(">ii", -1, len(owned or {})) + has
+
+
+def with_user_data(assignment: bytes, data: bytes) -> bytes:
+    """Return an assignment with data of an assignor of its own."""
+    return assignment[:-4] + struct.pack(">i", len(data)) + data
+
+
+def _text(value: str) -> bytes:
+    return struct.pack(">h", len(value)) + value.encode()
+
+
+def _numbers(values: AbstractSet[int]) -> bytes:
+    return struct.pack(f">i{len(values)}i", len(values), *sorted(values))
