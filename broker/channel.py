@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from broker.io import IoThreads
 
 INLINE_BYTES = 64 * 1024
-TURN_BYTES = 1024 * 1024
+# What a consumer asks of a partition by default, with the head of the answer: whole in one turn.
+TURN_BYTES = 1024 * 1024 + INLINE_BYTES
 _SCRATCH = memoryview(bytearray(4 * INLINE_BYTES))
 _MAX_BUFFERS = 64
 _WOULD_BLOCK = -1
