@@ -80,20 +80,18 @@ class Cleaning:
         """End the threads and their passes; tell whether all ended."""
         return await self._io.run(self.pool.stop)
 
-    def delete(self, topic_partition: TopicPartition) -> None:
-        """Take a partition away from the cleaner and then from the disk. Blocks: io thread.
+    def delete(self, *topic_partitions: TopicPartition) -> None:
+        """Take partitions away from the cleaner and then from the disk. Blocks: io thread.
 
         Raises:
-            KafkaStorageError: Its folder is still there.
+            KafkaStorageError: A folder is still there.
         """
-        self.manager.states.abort_and_pause(topic_partition)
+        for each in topic_partitions:
+            self.manager.states.abort_and_pause(each)
         try:
-            self._logs.delete(topic_partition)
+            self._logs.delete(*topic_partitions)
         finally:
-            if topic_partition in self._logs.logs:
-                self.manager.states.resume(topic_partition)
-            else:
-                self.pool.forget(topic_partition)
+            self.pool.forget(*topic_partitions)
 
     def is_busy(self, log: Log) -> bool:
         """Tell whether a cleaner thread works on a log, which then nobody else trims."""

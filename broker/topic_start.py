@@ -47,8 +47,7 @@ async def recover_topics(
         for topic_partition in plan.foreign:
             left_alone = manager.logs.pop(topic_partition)
             await io.run(left_alone.abandon, left_alone.path)
-        for topic_partition in plan.doomed:
-            await io.run(manager.delete, topic_partition)
+        await io.run(manager.delete, *plan.doomed)
         for topic_partition in plan.unmarked:
             topic_id = plan.topics[topic_partition.topic].id
             await io.run(manager.logs[topic_partition].assign_topic_id, topic_id)

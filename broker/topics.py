@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.reservations import Reservations
 from broker.topic import Topic
-from broker.topic_folders import create_partitions, delete_partitions
+from broker.topic_folders import create_partitions
 from broker.topic_start import recover_topics
 from protocol.errors import (
     InvalidPartitions,
@@ -277,8 +277,13 @@ class TopicRegistry:
     async def _delete_logs(self, name: str, topic_id: UUID, indexes: Iterable[int]) -> None:
         """Take folders away; what a failing disk does not take, the next start does by its id."""
         partitions = [TopicPartition(name, index) for index in indexes]
+        there = [each for each in partitions if each in self._manager.logs]
         delete = self._manager.delete if self.cleaning is None else self.cleaning.delete
-        if await delete_partitions(self._manager, self._io, partitions, delete):
+        try:
+            await self._io.run(delete, *there)
+        except KafkaStorageError as error:
+            log.error("folders are still there topic=%s: %s", name, error)  # noqa: TRY400
+        else:
             self._catalog.defer(lambda state: _forget(state, topic_id))
 
     def _publish(self, name: str, entry: CatalogTopic) -> Topic:

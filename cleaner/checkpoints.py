@@ -41,16 +41,16 @@ class CleanerCheckpoints:
         kept = {each: at for each, at in self._offsets[directory].items() if each in present}
         self._replace(directory, kept | offsets)
 
-    def remove(self, topic_partition: TopicPartition) -> None:
-        """Forget a partition. Blocks.
+    def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Forget partitions. Blocks.
 
         Raises:
             OSError: A file is as it was.
         """
+        gone = set(topic_partitions)
         for directory, offsets in list(self._offsets.items()):
-            if topic_partition in offsets:
-                kept = {each: at for each, at in offsets.items() if each != topic_partition}
-                self._replace(directory, kept)
+            kept = {each: at for each, at in offsets.items() if each not in gone}
+            self._replace(directory, kept)
 
     def _replace(self, directory: Path, offsets: dict[TopicPartition, int]) -> None:
         if offsets != self._offsets[directory]:

@@ -204,17 +204,18 @@ class CleanerManager:
         with self._lock:
             self._set_aside.take_back(topic_partition)
 
-    def forget(self, topic_partition: TopicPartition) -> None:
-        """Forget a partition that was deleted; its log must be gone from the manager. Blocks.
+    def forget(self, *topic_partitions: TopicPartition) -> None:
+        """Forget partitions that were deleted; their logs must be gone from the manager. Blocks.
 
         Raises:
-            OSError: The checkpoint still has it; the next write leaves it out.
+            OSError: The checkpoint still has them; the next write leaves them out.
         """
         with self._lock:
-            self.states.forget(topic_partition)
-            self._set_aside.forget(topic_partition)
-            self._requests.pop(topic_partition, None)
-            self._checkpoints.remove(topic_partition)
+            for each in topic_partitions:
+                self.states.forget(each)
+                self._set_aside.forget(each)
+                self._requests.pop(each, None)
+            self._checkpoints.remove(topic_partitions)
 
     def _grab_requested(self, now_ms: int) -> GrabbedLog | None:
         """Take a log that somebody asked for; what cannot be cleaned is not asked for any more."""

@@ -127,18 +127,15 @@ class CleanerPool:
         self.rooms.predictions.keep(prediction)
         return prediction
 
-    def forget(self, topic_partition: TopicPartition) -> None:
-        """Forget a partition that was deleted. Blocks."""
-        self.rooms.figures.forget(topic_partition)
-        self.rooms.predictions.forget(topic_partition)
+    def forget(self, *topic_partitions: TopicPartition) -> None:
+        """Forget partitions that were deleted. Blocks."""
+        for each in topic_partitions:
+            self.rooms.figures.forget(each)
+            self.rooms.predictions.forget(each)
         try:
-            self.rooms.manager.forget(topic_partition)
+            self.rooms.manager.forget(*topic_partitions)
         except OSError as error:
-            _logger.warning(
-                "cleaner checkpoint still has a deleted partition partition=%s error=%s",
-                topic_partition,
-                error,
-            )
+            _logger.warning("cleaner checkpoint still has deleted partitions error=%s", error)
 
     def _still_wanted(self, topic_partition: TopicPartition) -> None:
         if self._stopping.is_set():

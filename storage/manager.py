@@ -181,30 +181,40 @@ class LogManager:
                 "half a partition is left: delete the folder folder=%s error=%s", folder.path, error
             )
 
-    def delete(self, topic_partition: TopicPartition) -> None:
-        """Take a partition away: its folder is renamed now and removed after the delay. Blocks.
+    def delete(self, *topic_partitions: TopicPartition) -> None:
+        """Take partitions away: folders are renamed now and removed after the delay. Blocks.
 
         The delay is ``file.delete.delay.ms`` of the broker's defaults. A start in between removes
-        it then.
+        them then.
 
         Raises:
-            KafkaStorageError: The folder can not be renamed.
+            KafkaStorageError: A folder can not be renamed; the others are, as far as they can.
         """
-        log = self.logs.pop(topic_partition)
-        old = log.path
-        new = old.with_name(folder_name(topic_partition, FolderState.DELETE, random_id()))
-        log.abandon(new)
-        self.background.drain()  # nothing that was begun may meet a new folder of this name
-        self._placement.add(log.directory, -1)
-        try:
-            with log.names.changing():  # a pin may be linking the files under their old names
-                files.rename(old, new)
-            files.fsync_directory(old.parent)
-        except OSError as error:
-            raise log.directory.fail(error) from error
-        self._schedule_removal(new)
+        logs = [self.logs.pop(each) for each in topic_partitions]
+        folders = [log.path for log in logs]
+        for log in logs:
+            name = folder_name(log.topic_partition, FolderState.DELETE, random_id())
+            log.abandon(log.path.with_name(name))
+        self.background.drain()  # nothing that was begun may meet a new folder of these names
+        failed: dict[LogDirectory, OSError] = {}
+        for log, folder in zip(logs, folders, strict=True):
+            self._placement.add(log.directory, -1)
+            try:
+                with log.names.changing():  # a pin may be linking the files under their old names
+                    files.rename(folder, log.path)
+            except OSError as error:
+                failed[log.directory] = error
+            else:
+                self._schedule_removal(log.path)
+        for directory in {log.directory for log in logs} - failed.keys():
+            try:
+                files.fsync_directory(directory.path)
+            except OSError as error:
+                failed[directory] = error
         self.checkpoint_recovery_points()
         self.checkpoint_log_starts()
+        for directory, reason in failed.items():
+            raise directory.fail(reason) from reason
 
     def checkpoint_recovery_points(self) -> None:
         """Have the recovery points written where they have moved; picks them now, on the loop."""

@@ -4,7 +4,7 @@ import logging
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from storage.meta_properties import MetaProperties
 from storage.topic_partition import TopicPartition
 from tests.support.batches import make_batch
 from tests.support.clock import FakeClock
+from tests.support.faults import install
 from tests.support.invariants import check_log
 from tests.support.logs import ORDERS, TOPIC_ID, validated
 
@@ -189,6 +190,49 @@ def test_deletion_renames_now_and_removes_later(tmp_path: Path) -> None:
         assert renamed[0].endswith("-delete")
         assert left == ["orders-0"]
         assert again.log_end_offset == 0
+
+
+def test_many_partitions_go_as_fast_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The background is waited for once, the directory fsynced and checkpoints written once."""
+    work: list[str] = []
+    with _running(tmp_path) as manager:
+        for number in range(20):
+            manager.create(_partition(number), TOPIC_ID, TopicConfig())
+        submit = manager.background.submit
+
+        def note(what: str, job: Callable[[], object]) -> None:
+            work.append(what)
+            submit(what, job)
+
+        monkeypatch.setattr(manager.background, "submit", note)
+        disk = install(monkeypatch)
+        manager.delete(*map(_partition, range(19)))
+        manager.background.drain()
+        monkeypatch.undo()
+
+        assert work == ["drain", "checkpoint", "checkpoint", "drain"]
+        assert disk.calls.count(("fsync", str(tmp_path))) <= 3  # with that of each checkpoint
+        assert list(manager.logs) == [_partition(19)]
+        checkpoint = (tmp_path / "recovery-point-offset-checkpoint").read_text()
+        assert checkpoint == "0\n1\norders 19 0\n"
+        assert len(list(tmp_path.glob("orders-*-delete"))) == 19
+
+
+def test_folder_that_stays_does_not_keep_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one cannot be renamed, the rest of its topic goes all the same."""
+    with _running(tmp_path) as manager:
+        for number in range(3):
+            manager.create(_partition(number), TOPIC_ID, TopicConfig())
+        install(monkeypatch).fail("rename", path="orders-1")
+        with pytest.raises(KafkaStorageError):
+            manager.delete(*map(_partition, range(3)))
+        monkeypatch.undo()
+
+        assert not manager.logs
+        assert len(list(tmp_path.glob("orders-*-delete"))) == 2
+        assert (tmp_path / "orders-1").exists()
 
 
 def test_a_deletion_that_was_begun_is_finished_after_a_restart(tmp_path: Path) -> None:
