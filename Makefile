@@ -11,7 +11,8 @@
 #   make differential Apache Kafka's cleaner beside ours: make differential FOLDERS=100 SEED=7
 #   make docs         write the generated documents and the sample server.yaml
 #   make image-check  build the container image without an engine and run it
-#   make jars         Apache Kafka's jars from Maven, for the tests that need them
+#   make jars         Apache Kafka's and the Spark connector's jars from Maven, for the tests
+#   make test-spark-all  the Spark tests on the pinned release and on SPARK=4.3.0
 #   make lock         uv.lock and the requirements.lock files, after a change of dependencies
 #   make clean        take away what these targets made
 
@@ -29,13 +30,15 @@ ARGS ?=
 INSTALLER := $(if $(shell command -v uv),uv,pip)
 INSTALL.uv := uv pip install --python $(BIN)/python --reinstall-package siltstone
 INSTALL.pip := $(BIN)/python -m pip install --force-reinstall
+TARGET.uv := uv pip install --python $(BIN)/python --target
+TARGET.pip := $(BIN)/python -m pip install --upgrade --target
 
 # CI must not pass on slow fallbacks; elsewhere a machine without a C compiler still works.
 ifeq ($(CI),true)
 export KERNELS ?= require
 endif
 
-.PHONY: help run setup test check bench demo crash fuzz model differential docs image-check jars lock clean
+.PHONY: help run setup test test-spark-all check bench demo crash fuzz model differential docs image-check jars lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -101,6 +104,14 @@ image-check: setup
 
 jars:
 	@tests/kafka/jars.sh
+	@tests/kafka/jars.sh tests/connector connector-jars
+
+# Another release is put beside the pinned one, into a folder that goes before it.
+SPARK ?= 4.3.0
+test-spark-all: setup
+	@$(BIN)/python -m pytest tests/pipeline -m spark $(ARGS)
+	@$(TARGET.$(INSTALLER)) .cache/pyspark-$(SPARK) --quiet 'pyspark==$(SPARK)'
+	@PYTHONPATH=.cache/pyspark-$(SPARK) $(BIN)/python -m pytest tests/pipeline -m 'spark and not connector' $(ARGS)
 
 lock:
 	@uv lock

@@ -26,8 +26,8 @@ from storage.transaction_index import AbortedTransaction
 _SAFE_SHARE: Final = 2
 """A read without a pin may take this part of delete.retention.ms: a half."""
 _NOWHERE: Final = -1
-_NEARLY: Final = 1 << 20
-"""A cut this close before the end of a segment is moved there."""
+_SLACK: Final = 1 / 8
+"""How far, as a part of a split, a cut is moved to the start of the next segment."""
 
 
 class Cut(NamedTuple):
@@ -233,7 +233,8 @@ class PartitionPlan:
         before = 0
         for number, span in enumerate(spans):
             while len(cuts) < parts and step * len(cuts) < before + span.size:
-                cut = _cut_near(spans, number, int(step * len(cuts) - before), cuts[-1])
+                into = int(step * len(cuts) - before)
+                cut = _cut_near(spans, number, into, cuts[-1], slack=int(step * _SLACK))
                 if cut is None or cut.offset >= self._whole.end_offset:
                     break
                 cuts.append(cut)
@@ -264,10 +265,15 @@ class PartitionPlan:
         )
 
 
-def _cut_near(spans: list[Span], number: int, into: int, previous: Cut) -> Cut | None:
-    """Return a place for a cut about ``into`` bytes into a span, after the previous one."""
+def _cut_near(
+    spans: list[Span], number: int, into: int, previous: Cut, *, slack: int
+) -> Cut | None:
+    """Return a place for a cut about ``into`` bytes into a span, after the previous one.
+
+    The start of the next span is preferred if it is no further than ``slack``.
+    """
     span = spans[number]
-    if into * 2 > span.size and number + 1 < len(spans) and span.size - into < _NEARLY:
+    if number + 1 < len(spans) and span.size - into <= slack:
         following = spans[number + 1]
         header = following.view.header_at(following.position)
         if header is not None:

@@ -1,23 +1,28 @@
 #!/usr/bin/env bash
-# Copies Apache Kafka's jars into ${SILTSTONE_CACHE:-.cache}/kafka-jars, once per version of pom.xml.
+# Copies what a pom.xml names into ${SILTSTONE_CACHE:-.cache}/NAME, once per version of the file:
+#
+#   jars.sh                            Apache Kafka's jars, into kafka-jars
+#   jars.sh FOLDER_OF_POM NAME         others
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+pom=$(cd "${1:-$here}" && pwd)/pom.xml
+name=${2:-kafka-jars}
 cache=${SILTSTONE_CACHE:-$here/../../.cache}
-jars=$cache/kafka-jars
+jars=$cache/$name
 stamp=$jars/.pom.sha256
-want=$(sha256sum <"$here/pom.xml")
+want=$(sha256sum <"$pom")
 
 if [[ -f $stamp && $(<"$stamp") == "$want" ]]; then
   exit 0
 fi
 if ! command -v mvn >/dev/null; then
-  echo "jars.sh: Maven is not installed (Debian: apt-get install maven); Kafka's jars are not copied" >&2
+  echo "jars.sh: Maven is not installed (Debian: apt-get install maven); $name are not copied" >&2
   exit 1
 fi
 rm -rf "$jars.partial"
 mkdir -p "$jars.partial"
-mvn --batch-mode --quiet --file "$here/pom.xml" dependency:copy-dependencies \
+mvn --batch-mode --quiet --file "$pom" dependency:copy-dependencies \
   -DincludeScope=runtime -DoutputDirectory="$(cd "$jars.partial" && pwd)"
 printf '%s\n' "$want" >"$jars.partial/.pom.sha256"
 rm -rf "$jars"
