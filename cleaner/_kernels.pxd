@@ -36,6 +36,9 @@ cpdef move_slots(object old, long long start, long long end, object new)
 @cython.locals(region=Region, data=Octets, size=Py_ssize_t, position=Py_ssize_t, total="long long", length=Py_ssize_t)
 cpdef count_records(object buffer)
 
+@cython.locals(region=Region, numbers=Numbers, total=Numbers, data=Octets, ends_=Int64s, count="long long", sums_=Int64s)
+cpdef add_keys(object keys, object ends, object sums)
+
 @cython.locals(region=Region, numbers=Numbers, table=Numbers, open_=Numbers, index=Numbers, last=Numbers, planned=Numbers, target=Target, window=Numbers, data=Octets, size=Py_ssize_t, state_=Int64s, slots_=Int64s, slot_count="long long", transactions_=Int64s, room="long long", aborted_=Int64s, last_=Int64s, last_count="long long", plans_=Int64s, most="long long", fates_=Output, rows_=Int64s)
 cpdef plan_batches(object buffer, object state, object slots, object transactions, object aborted, object producers, object plans, object fates, object rows)
 
@@ -93,3 +96,6 @@ cdef (long long, Py_ssize_t) _read_varlong(Octets data, Py_ssize_t position, Py_
 
 @cython.locals(rest=Bits, shift=int, byte=Bits)
 cdef (long long, Py_ssize_t) _read_zigzag(Octets data, Py_ssize_t position, Py_ssize_t end, int last_shift) noexcept nogil
+
+@cython.locals(start=Py_ssize_t, end=Py_ssize_t, index="long long")
+cdef void _add(Octets keys, Int64s ends, long long count, Int64s sums) noexcept nogil

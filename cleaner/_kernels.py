@@ -108,6 +108,25 @@ def count_records(buffer: "Buffer") -> int:
     return total
 
 
+def add_keys(keys: "Buffer", ends: "Buffer", sums: "Buffer") -> None:
+    """Add the public digests of joined keys, each of which ends at one of ``ends``, to a sum."""
+    region = no_region()
+    numbers = no_numbers()
+    total = no_numbers()
+    acquire(keys, region)
+    acquire_numbers(ends, numbers)
+    acquire_numbers(sums, total)
+    data = region.buf
+    ends_ = numbers.buf
+    count = numbers.len // 8
+    sums_ = total.buf
+    with cython.nogil:
+        _add(data, ends_, count, sums_)
+    release_numbers(total)
+    release_numbers(numbers)
+    release(region)
+
+
 def plan_batches(
     buffer: "Buffer",
     state: "Buffer",
@@ -573,6 +592,14 @@ def _plan(
     state[PLAN] = 0
     state[POSITION] = position
     state[STATUS] = status
+
+
+def _add(keys: memoryview, ends: memoryview, count: int, sums: memoryview) -> None:
+    start = 0
+    for index in range(count):
+        end = ends[index]
+        add_digest(keys, start, end - start, sums, 0)
+        start = end
 
 
 def _judge(

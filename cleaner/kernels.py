@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cleaner._emit_kernels import emit_batches, index_batches
-    from cleaner._kernels import COMPILED, count_records, map_keys, move_slots, plan_batches
+    from cleaner._kernels import (
+        COMPILED,
+        add_keys,
+        count_records,
+        map_keys,
+        move_slots,
+        plan_batches,
+    )
 
 READING = "_kernels"
 WRITING = "_emit_kernels"
@@ -40,6 +47,7 @@ if not TYPE_CHECKING:
     _reading = _choose(READING)
     _writing = _choose(WRITING)
     COMPILED = _reading.COMPILED and _writing.COMPILED
+    add_keys = _reading.add_keys
     count_records = _reading.count_records
     emit_batches = _writing.emit_batches
     index_batches = _writing.index_batches
@@ -51,6 +59,7 @@ __all__ = [
     "COMPILED",
     "READING",
     "WRITING",
+    "add_keys",
     "count_records",
     "emit_batches",
     "index_batches",

@@ -7,12 +7,14 @@ Kafka has nothing like it.
 """
 
 import itertools
+import struct
+from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cleaner import key_digest
+from cleaner import kernels, key_digest
 from cleaner.explanation import moment
 from cleaner.receipts import Receipt, find_receipt
 from protocol.errors import CorruptMessage, InvalidRecord
@@ -24,6 +26,8 @@ from storage.transaction_index import AbortedTransaction
 
 MOST_FAULTS = 20
 """More of one partition are counted, not listed."""
+
+_KEYS_AT_ONCE = 10_000
 
 
 @dataclass(slots=True)
@@ -122,15 +126,22 @@ def _verify_outputs(path: Path, receipt: Receipt, report: Report) -> bool:
 
 def _verify_keys(receipt: Receipt, survivors: dict[bytes, int], report: Report) -> None:
     """Check the digest of the set of keys that the last pass left."""
-    total = 0
-    for key, offset in survivors.items():
-        if offset < receipt.end_offset:
-            total = key_digest.sum_with(total, key)
-    if key_digest.text_of(total) != receipt.key_digest:
+    keys = [key for key, offset in survivors.items() if offset < receipt.end_offset]
+    if key_digest.text_of(_digest_of(keys)) != receipt.key_digest:
         report.fault(
             f"the keys below offset {receipt.end_offset} are not those of the receipt of "
             f"{moment(receipt.started_ms)}"
         )
+
+
+def _digest_of(keys: list[bytes]) -> int:
+    """Return the digest of a set of keys, summed up by the kernel."""
+    sums = array("q", [0, 0])
+    for start in range(0, len(keys), _KEYS_AT_ONCE):
+        some = keys[start : start + _KEYS_AT_ONCE]
+        ends = array("q", itertools.accumulate(map(len, some)))
+        kernels.add_keys(b"".join(some), ends, sums)
+    return int.from_bytes(struct.pack("<qq", *sums), "little")
 
 
 def _verify_inputs(path: Path, receipt: Receipt, report: Report) -> None:
@@ -140,29 +151,47 @@ def _verify_inputs(path: Path, receipt: Receipt, report: Report) -> None:
     if not found:
         return
     aborted = _aborted(path)
-    last: dict[bytes, tuple[int, bool]] = {}  # offset, and whether it has a value
-    left = _below(receipt, [path / each.name for each in receipt.outputs], aborted, report)
-    is_complete = len(found) == len(old)
-    survivor = next(left, None)
-    kept = 0
-    for record in _below(receipt, found, aborted, report):
-        if record.key is not None:
+    last: dict[bytes | None, tuple[int, bool]] = {}  # key -> offset, and whether it has a value
+    there: dict[bytes | None, int] = {}  # key -> offset of the survivor
+
+    def inputs() -> Iterator[Record]:
+        for record in _below(receipt, found, aborted, report):
             last[record.key] = record.offset, record.value is not None
+            yield record
+
+    def survivors() -> Iterator[Record]:
+        outputs = [path / each.name for each in receipt.outputs]
+        for record in _below(receipt, outputs, aborted, report):
+            there[record.key] = record.offset
+            yield record
+
+    is_complete = len(found) == len(old)
+    kept = _compare(inputs(), survivors(), report, is_complete=is_complete)
+    if is_complete:
+        _verify_last(last, there, report)
+    report.notes.append(
+        f"{kept} survivors are as they were in {len(found)} of {len(old)} replaced files"
+    )
+
+
+def _compare(
+    inputs: Iterator[Record], survivors: Iterator[Record], report: Report, *, is_complete: bool
+) -> int:
+    """Hold each survivor against the record at its offset; return how many were found there."""
+    kept = 0
+    survivor = next(survivors, None)
+    for record in inputs:
         while survivor is not None and survivor.offset < record.offset:
             _note_stranger(survivor, report, is_complete=is_complete)
-            survivor = next(left, None)
+            survivor = next(survivors, None)
         if survivor is not None and survivor.offset == record.offset:
             kept += 1
             if survivor != record:
                 report.fault(f"the record at offset {record.offset} was altered")
-            survivor = next(left, None)
-    for stranger in itertools.chain([survivor] if survivor is not None else [], left):
+            survivor = next(survivors, None)
+    for stranger in itertools.chain([survivor] if survivor is not None else [], survivors):
         _note_stranger(stranger, report, is_complete=is_complete)
-    if is_complete:
-        _verify_last(receipt, path, last, aborted, report)
-    report.notes.append(
-        f"{kept} survivors are as they were in {len(found)} of {len(old)} replaced files"
-    )
+    return kept
 
 
 def _note_stranger(survivor: Record, report: Report, *, is_complete: bool) -> None:
@@ -172,18 +201,12 @@ def _note_stranger(survivor: Record, report: Report, *, is_complete: bool) -> No
 
 
 def _verify_last(
-    receipt: Receipt,
-    path: Path,
-    last: dict[bytes, tuple[int, bool]],
-    aborted: list[AbortedTransaction],
-    report: Report,
+    last: dict[bytes | None, tuple[int, bool]], there: dict[bytes | None, int], report: Report
 ) -> None:
     """Check that each key's last record is there, unless it was a tombstone."""
-    there = {
-        record.key: record.offset
-        for record in _below(receipt, [path / each.name for each in receipt.outputs], aborted)
-    }
     for key, (offset, has_value) in last.items():
+        if key is None:
+            continue
         survivor = there.get(key)
         if survivor is None and has_value:
             report.fault(f"the last value of a key, at offset {offset}, is missing")
@@ -195,7 +218,7 @@ def _below(
     receipt: Receipt,
     logs: Iterable[Path],
     aborted: list[AbortedTransaction],
-    report: Report | None = None,
+    report: Report,
 ) -> Iterator[Record]:
     """Yield the data records below the end of a pass that no transaction took back."""
     for log in logs:
@@ -228,7 +251,7 @@ def _logs(path: Path) -> list[Path]:
     )
 
 
-def _batches(log: Path, report: Report | None) -> Iterator[_Batch]:
+def _batches(log: Path, report: Report) -> Iterator[_Batch]:
     """Yield the batches of a file up to the first that is none; checks each CRC."""
     size = log.stat().st_size
     position = 0
@@ -242,19 +265,18 @@ def _batches(log: Path, report: Report | None) -> Iterator[_Batch]:
             batch = file.read(header.size)
             if has_valid_crc(memoryview(batch), header.crc):
                 yield _Batch(log, position, header, batch)
-            elif report is not None:
+            else:
                 report.fault(f"{log.name} position {position}: the checksum is wrong")
             position += header.size
-    if position < size and report is not None:
+    if position < size:
         report.fault(f"{log.name} position {position}: no batch begins there")
 
 
-def _records(batch: _Batch, report: Report | None) -> Iterator[Record]:
+def _records(batch: _Batch, report: Report) -> Iterator[Record]:
     """Yield the data records of a batch."""
     if batch.header.is_control:
         return
     try:
         yield from iterate_records(batch.data)
     except (CorruptMessage, InvalidRecord) as error:
-        if report is not None:
-            report.fault(f"{batch.path.name} position {batch.position}: {error}")
+        report.fault(f"{batch.path.name} position {batch.position}: {error}")

@@ -50,6 +50,8 @@ def read_varint(
     Raises:
         InvalidRecord: it runs past `end` or `most` bytes, or has more than 32 (64) bits.
     """
+    if position < end and (byte := data[position]) < 0x80:  # most numbers have one byte
+        return (byte >> 1) ^ -(byte & 1), position + 1
     rest = shift = 0
     for at in range(position, min(end, position + most)):
         byte = data[at]
@@ -83,7 +85,7 @@ def iterate_records(
             f" {header.size} bytes long; {len(view)} bytes are there"
         )
     payload = view[HEADER_SIZE : header.length + LOG_OVERHEAD]
-    data = compression.decompress(header.codec, payload, cap) if header.codec else payload
+    data = compression.decompress(header.codec, payload, cap) if header.codec else bytes(payload)
     if header.count < 0:
         raise InvalidRecord(f"the batch says that it has {header.count} records")
     position = 0

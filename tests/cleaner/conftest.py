@@ -15,6 +15,7 @@ from tests.support import faults
 _READING = kernels.load_uncompiled(kernels.READING)
 _WRITING = kernels.load_uncompiled(kernels.WRITING)
 PLAIN = SimpleNamespace(
+    add_keys=_READING.add_keys,
     count_records=_READING.count_records,
     emit_batches=_WRITING.emit_batches,
     index_batches=_WRITING.index_batches,

@@ -1,5 +1,6 @@
 """The compiled kernels against the same source uncompiled, and the two lists of numbers."""
 
+import itertools
 import re
 from array import array
 from pathlib import Path
@@ -143,3 +144,15 @@ def test_digest_is_that_of_the_receipts(keys: list[bytes]) -> None:
     mask = (1 << 64) - 1
     low, high = run.state[slots.DIGEST] & mask, run.state[slots.DIGEST + 1] & mask
     assert low | high << 64 == total
+
+
+@given(st.lists(st.binary(max_size=40), max_size=20))
+def test_keys_are_summed_up_alike(keys: list[bytes]) -> None:
+    """Joined keys, also empty ones, add the same to a sum in both kinds of kernels."""
+    ends = array("q", itertools.accumulate(map(len, keys)))
+    compiled, plain = array("q", [-1, 7]), array("q", [-1, 7])
+
+    kernels.add_keys(b"".join(keys), ends, compiled)
+    PLAIN.add_keys(b"".join(keys), ends, plain)
+
+    assert compiled == plain
