@@ -4,6 +4,7 @@
 #   make test         every test; what this machine lacks is listed at the end
 #   make check        format, lint and types
 #   make bench        the hot paths in figures
+#   make bench-clean  the cleaner in figures; beside Apache Kafka's: make bench-clean ARGS=--peer
 #   make demo         a git history, compacted before your eyes: make demo REPO=~/project
 #   make crash        a longer crash campaign: make crash KILLS=2000 SEED=7
 #   make fuzz         a million malformed frames: make fuzz FRAMES=1000000 SEED=7
@@ -38,7 +39,7 @@ ifeq ($(CI),true)
 export KERNELS ?= require
 endif
 
-.PHONY: help run setup test test-spark-all check bench demo crash fuzz model differential docs image-check jars lock clean
+.PHONY: help run setup test test-spark-all check bench bench-clean demo crash fuzz model differential docs image-check jars lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -73,6 +74,9 @@ check: setup
 
 bench: setup
 	@$(BIN)/python -m bench $(ARGS)
+
+bench-clean: setup
+	@$(BIN)/python -m bench.clean $(ARGS)
 
 REPO ?= .
 demo: setup
