@@ -15,12 +15,11 @@ from pipeline.decoder import Decoder, Fault
 from pipeline.errors import CorruptLog, DataLost, SnapshotExpired
 from pipeline.quarantine import Quarantine
 from pipeline.relocation import Replaced, check_identity, relocate
+from pipeline.resync import find_batch_after
 from pipeline.scanned import Scanned
 from pipeline.split import Piece, Split
 from pipeline.stores import StoredFile, open_store
 from pipeline.watch import Watch
-from protocol.records.batch import HEADER_SIZE
-from protocol.records.crc import crc32c
 
 CHUNK_BYTES: Final = 4 << 20
 _MOST_RELOCATIONS: Final = 10
@@ -126,7 +125,7 @@ class FileScan:
                 f"{sentence}; onCorrupt=skip goes on without it, and quarantine=FOLDER keeps "
                 "what is skipped"
             )
-        end = find_batch_after(opened, fault, piece.end)
+        end = find_batch_after(opened, fault.position, fault.size, piece.end)
         self._scanned.corrupt += 1
         junk = opened.read(fault.position, end - fault.position)
         self._quarantine.keep(sentence, piece.segment, fault.position, junk)
@@ -137,36 +136,3 @@ class FileScan:
 def first_offset_at(opened: StoredFile, piece: Piece) -> int:
     """Return the base offset of the batch that a piece begins with, if one can."""
     return int.from_bytes(opened.read(piece.position, 8), "big", signed=True)
-
-
-def find_batch_after(opened: StoredFile, fault: Fault, end: int) -> int:
-    """Return where the next batch begins behind a bad one; `end` if there is none.
-
-    If its length holds, what is there looks like a batch; otherwise magic bytes are searched for.
-    """
-    behind = fault.position + fault.size
-    if fault.size >= HEADER_SIZE and (behind == end or is_batch(opened, behind, end)):
-        return behind
-    position = fault.position + 1
-    while position + HEADER_SIZE <= end:
-        data = opened.read(position, min(CHUNK_BYTES, end - position))
-        at = 0
-        while (at := data.find(b"\x02", at)) >= 0:
-            if at >= 16 and is_batch(opened, position + at - 16, end):
-                return position + at - 16
-            at += 1
-        position += max(1, len(data) - HEADER_SIZE)
-    return end
-
-
-def is_batch(opened: StoredFile, position: int, end: int) -> bool:
-    """Tell whether what is at a position is a whole batch with the right CRC."""
-    head = opened.read(position, 12)
-    if len(head) < 12:
-        return False
-    size = int.from_bytes(head[8:12], "big", signed=True) + 12
-    if not HEADER_SIZE <= size <= end - position:
-        return False
-    batch = opened.read(position, size)
-    crc = int.from_bytes(batch[17:21], "big")
-    return len(batch) == size and batch[16] == 2 and crc32c(batch[21:]) == crc

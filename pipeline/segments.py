@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from pipeline.manifest import PinnedSegment
+from pipeline.resync import find_batch_after
 from pipeline.stores import Store, StoredFile, join
 from protocol.errors import KafkaError
 from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
@@ -88,11 +89,17 @@ class SegmentView:
         return None
 
     def find_end(self) -> tuple[int, int]:
-        """Return where the last whole batch ends, and the offset after it."""
-        size, offset = 0, self.segment.base_offset
+        """Return where the last whole batch ends, and the offset after it.
+
+        Behind it there is nothing but a torn tail: damage with a batch behind it is in the middle.
+        """
+        size, offset, end = 0, self.segment.base_offset, self.segment.size
         last = self._offset_index().last()
-        for batch in self.batches(self._confirmed(last) if last else 0):
-            size, offset = batch.end, batch.header.next_offset
+        position = self._confirmed(last) if last else 0
+        while position < end:
+            for batch in self.batches(position):
+                size, offset = batch.end, batch.header.next_offset
+            position = find_batch_after(self._opened(), size, 0, end) if size < end else end
         return size, offset
 
     def cut_before(self, position: int, after: int) -> Batch | None:

@@ -1,0 +1,51 @@
+"""Finding the way again behind bytes that are no batch."""
+
+from typing import Final
+
+from pipeline.stores import StoredFile
+from protocol.records.batch import (
+    ATTRIBUTES_POSITION,
+    CRC_POSITION,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+)
+from protocol.records.crc import crc32c
+
+_SEARCHED_BYTES: Final = 4 << 20
+
+
+def find_batch_after(opened: StoredFile, position: int, size: int, end: int) -> int:
+    """Return where the next batch begins behind a bad one; ``end`` if there is none.
+
+    If the ``size`` that the bad one says holds, there is a batch behind it; otherwise every magic
+    byte is looked at.
+    """
+    behind = position + size
+    if size >= HEADER_SIZE and (behind == end or is_batch(opened, behind, end)):
+        return behind
+    position += 1
+    while position + HEADER_SIZE <= end:
+        data = opened.read(position, min(_SEARCHED_BYTES, end - position))
+        at = 0
+        while (at := data.find(b"\x02", at)) >= 0:
+            if at >= MAGIC_POSITION and is_batch(opened, position + at - MAGIC_POSITION, end):
+                return position + at - MAGIC_POSITION
+            at += 1
+        position += max(1, len(data) - HEADER_SIZE)
+    return end
+
+
+def is_batch(opened: StoredFile, position: int, end: int) -> bool:
+    """Tell whether what is at a position is a whole batch with the right CRC."""
+    head = opened.read(position, LOG_OVERHEAD)
+    if len(head) < LOG_OVERHEAD:
+        return False
+    size = int.from_bytes(head[8:], "big", signed=True) + LOG_OVERHEAD
+    if not HEADER_SIZE <= size <= end - position:
+        return False
+    batch = opened.read(position, size)
+    crc = int.from_bytes(batch[CRC_POSITION:ATTRIBUTES_POSITION], "big")
+    is_whole = len(batch) == size and batch[MAGIC_POSITION] == MAGIC
+    return is_whole and crc32c(batch[ATTRIBUTES_POSITION:]) == crc

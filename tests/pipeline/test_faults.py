@@ -1,0 +1,194 @@
+"""Files that are damaged or change between planning and reading: right rows, or one sentence."""
+
+import random
+import shutil
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from pipeline.errors import CorruptLog, DataLost, SnapshotExpired, SourceUnavailable
+from pipeline.scanned import Scanned
+from pipeline.split import Split
+from pipeline.watch import Watch
+from protocol.records.batch import HEADER_SIZE
+from storage import files
+from storage.partition_metadata import PartitionMetadata
+from tests.support.archives import Archive, damage, positions, read_splits
+from tests.support.batches import make_batch
+from tests.support.clock import FakeClock
+
+
+def log_of(folder: Path, base_offset: int = 0) -> Path:
+    """Return the path of a segment's log."""
+    return folder / files.segment_file_name(base_offset)
+
+
+def offsets(splits: list[Split], scanned: Scanned | None = None) -> list[int]:
+    """Return the offsets that splits read."""
+    found: list[int] = read_splits(splits, ("offset", "value"), scanned=scanned)[
+        "offset"
+    ].to_pylist()
+    return found
+
+
+def test_a_flipped_byte_names_file_and_position(archive: Archive) -> None:
+    """A wrong checksum fails the read with the place, the offsets and what can be done."""
+    folder = archive.fill_plain(100)
+    third = positions(folder)[2]
+    damage(log_of(folder), third + HEADER_SIZE + 5)
+
+    with pytest.raises(CorruptLog) as caught:
+        offsets(archive.plan())
+
+    assert str(caught.value) == (
+        f"{log_of(folder)} at position {third}: its checksum is wrong (offsets 20 and on of t-0); "
+        "onCorrupt=skip goes on without it, and quarantine=FOLDER keeps what is skipped"
+    )
+
+
+@pytest.mark.parametrize("byte", [8, 9, 11, 16, 17, 23, 57, HEADER_SIZE, HEADER_SIZE + 40])
+def test_a_bad_batch_is_skipped_and_kept_aside(archive: Archive, byte: int, tmp_path: Path) -> None:
+    """Wherever a batch is hit, its neighbours are read and its bytes are in the quarantine."""
+    folder = archive.fill_plain(100)
+    third, fourth = positions(folder)[2:4]
+    damage(log_of(folder), third + byte)
+    aside, scanned = tmp_path / "aside", Scanned()
+
+    splits = archive.plan(onCorrupt="skip", quarantine=str(aside))
+    found = offsets(splits, scanned)
+
+    assert found == [*range(20), *range(30, 100)]
+    assert scanned.corrupt == 1
+    (kept,) = aside.glob("*.bytes")
+    assert kept.name == f"t-0-{0:020d}-{third:010d}.bytes"
+    assert kept.read_bytes() == log_of(folder).read_bytes()[third:fourth]
+    assert f"position {third}: " in kept.with_suffix(".txt").read_text()
+
+
+def test_unverified_reads_believe_the_bytes(archive: Archive) -> None:
+    """With verify=false a flipped bit of a value is what is read."""
+    folder = archive.fill_plain(10)
+    data = log_of(folder).read_bytes()
+    damage(log_of(folder), data.index(b"v7"))
+
+    splits = archive.plan(verify="false")
+
+    assert offsets(splits) == list(range(10))
+    with pytest.raises(CorruptLog):
+        offsets(archive.plan())
+
+
+def test_a_segment_that_the_cleaner_replaced_is_found_again(archive: Archive) -> None:
+    """Another file of the same name is read by offsets, not by the planned positions."""
+    folder = archive.fill([[make_batch(10) for _ in range(20)]], interval=0)
+    splits = archive.plan(splitBytes="700")
+    cleaned = b"".join(
+        bytes(make_batch(1, base_offset=first, last_offset_delta=9)) for first in range(0, 200, 10)
+    )
+    log_of(folder).rename(folder / "old")
+    log_of(folder).write_bytes(cleaned)
+    for kind in (files.INDEX, files.TIME_INDEX):
+        (folder / files.segment_file_name(0, kind)).write_bytes(b"")
+
+    assert len(splits) > 5
+    assert offsets(splits) == list(range(0, 200, 10))
+
+
+def test_segments_that_were_merged_are_found_again(archive: Archive) -> None:
+    """A vanished segment's offsets are read from the one that has them now."""
+    folder = archive.fill_plain(200, batches=10)
+    splits = archive.plan(splitBytes="1")
+    first, second = log_of(folder, 0), log_of(folder, 100)
+    first.write_bytes(first.read_bytes() + second.read_bytes())
+    for kind in files.SEGMENT_KINDS:
+        (folder / files.segment_file_name(100, kind)).unlink(missing_ok=True)
+
+    assert offsets(splits) == list(range(200))
+
+
+def test_records_that_retention_took_are_data_loss(archive: Archive) -> None:
+    """Offsets that are gone when a task comes to them fail it, or are passed over."""
+    folder = archive.fill_plain(300, batches=10)
+    strict, lenient = archive.plan(), archive.plan(failOnDataLoss="false")
+    for kind in files.SEGMENT_KINDS:
+        (folder / files.segment_file_name(0, kind)).unlink(missing_ok=True)
+
+    with pytest.raises(DataLost, match="offset 0 of t-0 is gone: the log has 100 to 300"):
+        offsets(strict)
+
+    assert offsets(lenient) == list(range(100, 300))
+
+
+def test_a_log_that_was_cut_is_data_loss(archive: Archive) -> None:
+    """A file that is shorter than it was has lost what was promised."""
+    folder = archive.fill_plain(100)
+    splits = archive.plan()
+    log = log_of(folder)
+    log.write_bytes(log.read_bytes()[: positions(folder)[5]])
+
+    with pytest.raises(DataLost, match="t-0 ends at 50 and reached 100 before"):
+        offsets(splits)
+
+
+def test_a_topic_made_again_is_another_topic(archive: Archive) -> None:
+    """The same name with another topic id is refused before a record is read."""
+    folder = archive.fill_plain(100)
+    splits = archive.plan()
+    shutil.rmtree(folder)
+    archive.fill_plain(200, topic_id=8)
+
+    with pytest.raises(DataLost, match="topic t was deleted and made again since"):
+        offsets(splits)
+
+
+def test_a_folder_that_is_gone(archive: Archive) -> None:
+    """A deleted topic is one sentence, and so is a log directory that is not there."""
+    folder = archive.fill_plain(10)
+    splits = archive.plan()
+    shutil.rmtree(folder)
+
+    with pytest.raises(SourceUnavailable, match="can not be read"):
+        offsets(splits)
+    shutil.rmtree(archive.root)
+    with pytest.raises(SourceUnavailable, match="name a log directory that is there"):
+        archive.plan()
+
+
+def test_a_broken_topic_id_is_no_obstacle(archive: Archive) -> None:
+    """Without a readable partition.metadata the log is still there to be read."""
+    folder = archive.fill_plain(10)
+    PartitionMetadata(topic_id=UUID(int=1)).write(folder)
+    (folder / files.PARTITION_METADATA).write_bytes(b"\xff\xff")
+
+    assert offsets(archive.plan()) == list(range(10))
+
+
+def test_a_slow_read_of_a_compacted_topic_without_a_pin_is_refused(archive: Archive) -> None:
+    """When tombstones may be gone, a deleted key could come back: the read ends instead."""
+    archive.fill_plain(10)
+    (archive.root / files.CLEANER_OFFSETS).write_text("0\n1\nt 0 5\n")
+    clock = FakeClock()
+    (split,) = archive.plan()
+    rules = replace(split.rules, deadline_ms=clock.now_ms() + 43_200_000)
+    watch = Watch(replace(split, rules=rules), clock)
+    watch.look()
+    clock.advance(43_200_001)
+
+    with pytest.raises(SnapshotExpired, match="a deleted key could come back"):
+        watch.look()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_damage_is_found_or_harmless(archive: Archive, seed: int) -> None:
+    """A random byte before the last batch changed: the same rows as before, or an error."""
+    rng = random.Random(seed)
+    folder = archive.fill([[make_batch(5, codec=seed % 5) for _ in range(20)]], interval=0)
+    columns = ("offset", "key", "value", "timestampMs")
+    before = archive.read(columns).to_pylist()
+    damage(log_of(folder), rng.randrange(positions(folder)[-1]), rng.randrange(256))
+
+    with suppress(CorruptLog):
+        assert archive.read(columns).to_pylist() == before
