@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from cleaner.errors import CleaningAborted
+from cleaner.errors import CleaningAborted, CorruptSegment
 from cleaner.events import Span, abort_event, begin_event, failure_event, pass_event
 from cleaner.figures import CleanerFigures
 from cleaner.grabbed_log import GrabbedLog
@@ -27,6 +27,9 @@ from storage.retention import find_doomed
 
 if TYPE_CHECKING:
     from cleaner.cleaner import Replace
+
+EXPECTED = (OSError, ValueError, CorruptSegment)
+"""What a pass may end with that is no mistake of ours: its sentence is enough."""
 
 _logger = logging.getLogger(__name__)
 
@@ -248,7 +251,7 @@ class CleanerThread:
             failure.attempts,
             (failure.retry_ms - failure.last_ms) // 1000,
             failure.reason,
-            exc_info=None if isinstance(error, OSError | ValueError) else error,
+            exc_info=None if isinstance(error, EXPECTED) else error,
         )
 
     def _record(self, work: GrabbedLog, event: dict[str, object]) -> None:

@@ -108,9 +108,9 @@ def _find_failure(view: PartitionView) -> Finding | None:
     if failure is not None and failure.retry_ms > view.now_ms:
         return Finding(
             Rule.FAILED,
-            f"the last pass failed ({failure.cause}: {failure.reason}), for the "
-            f"{failure.attempts}. time in a row; it is tried again at {moment(failure.retry_ms)}, "
-            "or at once when its settings change or siltstone clean asks",
+            f"the last pass failed ({failure.cause}: {failure.reason}; attempts so far: "
+            f"{failure.attempts}); it is tried again at {moment(failure.retry_ms)}, or at once "
+            "when its settings change or siltstone clean asks",
         )
     if view.is_requested:
         return Finding(
