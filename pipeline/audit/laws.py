@@ -73,7 +73,15 @@ def _check_unmoved(before: Rows, after: Rows, findings: Findings, name: str) -> 
         )
     known = survivors.filter(places.is_valid())
     were = before.table.take(places.drop_null())
-    for column in ("key", "value", "timestampMs"):
+    is_its = _same(known["key"], were["key"])
+    for offset in _listed(known.filter(pc.invert(is_its))["offset"]):
+        findings.add(
+            Kind.MOVED_OFFSET,
+            f"at offset {offset} of {name} there was a record of another key before",
+            offset=offset,
+        )
+    known, were = known.filter(is_its), were.filter(is_its)
+    for column in ("value", "timestampMs"):
         differs = pc.invert(_same(known[column], were[column]))
         _note_changes(known.filter(differs), column, findings, name)
     if "headers" in known.column_names and not known["headers"].equals(were["headers"]):

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow.compute as pc
 
 from pipeline.audit.findings import Findings, Kind
-from pipeline.decoder import Decoder, Wanted
+from pipeline.decoder import Decoder, Fault, Wanted
 from pipeline.manifest import PinnedPartition, PinnedSegment
 from pipeline.scanned import Scanned
 from pipeline.stores import StoredFile, join, open_store
@@ -28,6 +28,8 @@ CHUNK_BYTES: Final = 8 << 20
 _SURVEYED: Final = 8192
 _COLUMNS: Final = ("isTombstone", "timestampMs")
 _NO_TIMESTAMP: Final = -1
+_PASSED_OVER: Final = {slots.FAULTS[slots.WRONG_CRC], slots.FAULTS[slots.BAD_RECORD]}
+"""Faults of a batch whose length is right nevertheless."""
 
 
 @dataclass(slots=True)
@@ -70,16 +72,17 @@ class _SegmentAudit:
         self._positions = array("q")  # of data batches, rising
         self._last_offsets = array("q")
         self._timestamps = array("q")
-        self._markers: set[int] | None = None  # last offsets of control batches
+        self._readable = segment.size  # where damage hides what follows
+        self._rowless: set[int] | None = None  # last offsets of control and empty batches
 
     def check(self) -> None:
         """Check everything."""
         self._log = self._store.open(join(self._folder, self._segment.file_name(files.LOG)))
         try:
             self._check_log()
-            self._check_name()
-            self._check_offset_index()
-            self._check_time_index()
+            if self._check_name():  # entries are relative to it
+                self._check_offset_index()
+                self._check_time_index()
             self._check_transaction_index()
         finally:
             self._log.close()
@@ -102,12 +105,14 @@ class _SegmentAudit:
                 stamps = pc.max(rows["timestampMs"]).as_py()
                 largest = max(largest, _NO_TIMESTAMP if stamps is None else stamps)
             whole = decoder.consumed
-            self._survey(chunk[:whole], position, state)
             if decoder.fault is not None:
-                self._note_damage(decoder.fault.position, decoder.fault.reason)
+                whole += self._pass_over(decoder, decoder.fault, len(data) - whole)
+            self._survey(chunk[:whole], position, state)
+            if decoder.fault is not None and whole == decoder.consumed:
                 break
             if not whole and len(data) == self._segment.size - position:
                 self._note_damage(position, "it is cut off")
+                self._readable = position
                 break
             position += whole
             size = CHUNK_BYTES if whole else max(decoder.needed, 2 * size)
@@ -118,6 +123,16 @@ class _SegmentAudit:
                 f"a record has timestamp {largest}, and no batch says so",
                 file=self.name,
             )
+
+    def _pass_over(self, decoder: Decoder, fault: Fault, room: int) -> int:
+        """Note a bad batch, and return its size if what comes after can be read; else 0."""
+        self._note_damage(fault.position, fault.reason)
+        is_readable = fault.reason in _PASSED_OVER and HEADER_SIZE <= fault.size <= room
+        if not is_readable:
+            self._readable = fault.position
+            return 0
+        decoder.pass_over()
+        return fault.size
 
     def _survey(self, chunk: memoryview, origin: int, state: "array[int]") -> None:
         """List the batches of data of a chunk."""
@@ -148,29 +163,31 @@ class _SegmentAudit:
             position=position,
         )
 
-    def _check_name(self) -> None:
+    def _check_name(self) -> bool:
         """The base offset is at or below all offsets; the first of them if nothing was cleaned."""
         first = self._header_at(0)
         if first is None:
-            return
+            return True
         self.report.first_offset = first.base_offset
         base = self._segment.base_offset
         is_cleaned = self._partition.is_compacted or self._partition.first_dirty_offset > 0
-        if first.base_offset < base or (first.base_offset > base and not is_cleaned):
+        is_wrong = first.base_offset < base or (first.base_offset > base and not is_cleaned)
+        if is_wrong:
             self._findings.add(
                 Kind.WRONG_NAME,
                 f"{self.name} is called {base} and begins with offset {first.base_offset}",
                 file=self.name,
                 offset=first.base_offset,
             )
+        return not is_wrong
 
     def _check_offset_index(self) -> None:
         """Each entry names a batch and its last offset, and they rise."""
         before = (-1, -1)
         for relative, position in self._entries(files.INDEX, OFFSET_ENTRY.iter_unpack):
             offset = self._segment.base_offset + relative
-            if position >= self._segment.size and self._segment.is_active:
-                return  # appended after the moment
+            if position >= self._readable and (self._segment.is_active or self._is_damaged):
+                return  # appended after the moment, or behind damage
             if relative <= before[0] or position <= before[1]:
                 self._note_entry(Kind.BAD_INDEX, f"entry {offset} does not follow the one before")
             before = relative, position
@@ -190,7 +207,8 @@ class _SegmentAudit:
         before = (-1, -1)
         for timestamp, relative in self._entries(files.TIME_INDEX, TIME_ENTRY.iter_unpack):
             offset = self._segment.base_offset + relative
-            if self._segment.is_active and offset > self.report.last_offset:
+            is_open = self._segment.is_active or self._is_damaged
+            if is_open and offset > self.report.last_offset:
                 return
             if timestamp <= before[0] or relative < before[1]:
                 self._note_entry(
@@ -228,6 +246,10 @@ class _SegmentAudit:
                     f"{each.last_offset} can not be",
                 )
 
+    @property
+    def _is_damaged(self) -> bool:
+        return self._readable < self._segment.size
+
     def _entries(
         self, kind: str, unpack: Callable[[bytes], Iterable[tuple[int, ...]]]
     ) -> Iterator[tuple[int, int]]:
@@ -247,8 +269,9 @@ class _SegmentAudit:
         if place < len(self._positions) and self._positions[place] == position:
             return self._last_offsets[place]
         header = self._header_at(position)
-        is_marker = header is not None and header.is_control and self._is_whole(position, header)
-        return header.last_offset if header is not None and is_marker else None
+        if header is None or not _has_no_rows(header) or not self._is_whole(position, header):
+            return None
+        return header.last_offset
 
     def _is_later_in_an_append(self, last: int, offset: int) -> bool:
         """Tell whether an entry is of several batches, of which the first is there (KAFKA-806)."""
@@ -256,15 +279,15 @@ class _SegmentAudit:
         return last < offset and self._last_offsets[place : place + 1] == array("q", [offset])
 
     def _ends_with(self, offset: int) -> bool:
-        """Tell whether a control batch ends with an offset; the headers are walked for it once."""
-        if self._markers is None:
-            self._markers = set()
+        """Tell whether a batch without rows ends there; the headers are walked for it once."""
+        if self._rowless is None:
+            self._rowless = set()
             position = 0
             while (header := self._header_at(position)) is not None:
-                if header.is_control:
-                    self._markers.add(header.last_offset)
+                if _has_no_rows(header):
+                    self._rowless.add(header.last_offset)
                 position += header.size
-        return offset in self._markers
+        return offset in self._rowless
 
     def _header_at(self, position: int) -> BatchHeader | None:
         data = self._log.read(position, HEADER_SIZE)
@@ -288,3 +311,7 @@ class _SegmentAudit:
         }[kind]
         name = self.name.removesuffix(files.LOG) + file
         self._findings.add(kind, f"{name}: {sentence}", file=name)
+
+
+def _has_no_rows(header: BatchHeader) -> bool:
+    return header.is_control or not header.count

@@ -6,7 +6,7 @@ hold them.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -115,6 +115,12 @@ class LatestTasks:
             rows.without_key += int(counts.get(_KEYLESS, b"0"))
             rows.add_table(table.replace_schema_metadata(None), is_counted=False)
         return self._write(rows)
+
+    def append(self, tables: Iterable[pa.Table]) -> list[StagedFile]:
+        """Write all rows of some tables, tombstones too."""
+        return write_tables(
+            self.folder, self.schema, (_shaped(each, self.schema) for each in tables)
+        )
 
     def _write(self, rows: LatestRows) -> TaskResult:
         table = rows.finish()

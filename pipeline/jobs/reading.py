@@ -65,7 +65,7 @@ class Moment:
             self.pin.check()
         if self.is_still:
             return
-        seconds = time.monotonic() - self.began
+        seconds = _now() - self.began
         for partition in self.view.partitions:
             limit = partition.delete_retention_ms / 1000 * SAFE_SHARE
             if partition.is_compacted and seconds > limit:
@@ -80,7 +80,7 @@ class Moment:
 @contextmanager
 def moment_of(options: ReadOptions) -> Iterator[Moment]:
     """Yield the moment that options mean; a pin is renewed meanwhile and released in the end."""
-    began = time.monotonic()
+    began = _now()
     with ExitStack() as stack:
         source = stack.enter_context(open_source(options))
         view = source.view()
@@ -102,3 +102,7 @@ def moment_of(options: ReadOptions) -> Iterator[Moment]:
 def committed(options: "Mapping[str, str]") -> ReadOptions:
     """Return the options of a job: a table has no use for what was taken back."""
     return ReadOptions.parse({"isolation": READ_COMMITTED, **options})
+
+
+def _now() -> float:
+    return time.monotonic()

@@ -1,0 +1,116 @@
+"""``replay``: a table, or a range of a topic, back into a topic.
+
+Timestamps and headers are kept, and the partition too unless keys are to choose it anew. A task
+takes the rows of one source partition or file in their order. Without ``--exactly-once`` each row
+arrives at least once: progress is noted when the broker has acknowledged, so what was sent since
+comes again after a crash. With it, rows and progress are in the same transactions.
+"""
+
+import hashlib
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from pipeline.engine import Engine
+from pipeline.errors import BadOption
+from pipeline.jobs.reading import committed, moment_of
+from pipeline.jobs.replay_source import Part, count_bytes
+from pipeline.jobs.replay_task import Target, TaskDone, send_part
+from pipeline.progress import seconds_text, size
+from pipeline.sinks.kafka import check_partitions
+from pipeline.sinks.table import open_table
+
+_TABLES = ("parquet:", "delta:", "iceberg:")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaySpec:
+    """What is wanted: ``source`` is a table or the name of a topic."""
+
+    source: str
+    topic: str
+    rate: int = 0
+    by_key: bool = False
+    progress: Path | None = None
+    exactly_once: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaySummary:
+    """What a replay came to."""
+
+    records: int
+    skipped: int
+    sent_bytes: int
+    seconds: float
+    exactly_once: bool
+
+    def line(self) -> str:
+        """Return it in words."""
+        how = "exactly once" if self.exactly_once else "at least once"
+        rest = f", {self.skipped:,} were there already" if self.skipped else ""
+        rate = f"{size(self.sent_bytes / self.seconds)}/s" if self.seconds else "-"
+        return (
+            f"replay: {self.records:,} records sent {how}{rest}, {size(self.sent_bytes)} in "
+            f"{seconds_text(self.seconds)} ({rate})"
+        )
+
+
+def replay(engine: Engine, options: Mapping[str, str], spec: ReplaySpec) -> ReplaySummary:
+    """Send what the source holds.
+
+    Raises:
+        PipelineError: It was not sent to the end; run it again to go on.
+    """
+    began = time.monotonic()
+    bootstrap = options.get("bootstrap", "")
+    if not bootstrap:
+        raise BadOption("replay wants --bootstrap: the broker whose topic is to be written")
+    settings = {
+        name.removeprefix("kafka."): value
+        for name, value in options.items()
+        if name.startswith("kafka.") and name != "kafka.isolation.level"
+    }
+    with _parts(options, spec) as parts:
+        if not spec.by_key:
+            check_partitions(bootstrap, settings, spec.topic, parts)
+        target = Target(
+            bootstrap=bootstrap,
+            settings=settings,
+            topic=spec.topic,
+            rate=spec.rate // max(1, min(len(parts), engine.cores)) if spec.rate else 0,
+            by_key=spec.by_key,
+            progress=spec.progress,
+            exactly_once=spec.exactly_once,
+            job=_name_of(spec),
+        )
+        done: list[TaskDone] = engine.run("replay", parts, partial(send_part, target), count_bytes)
+    return ReplaySummary(
+        records=sum(each.records for each in done),
+        skipped=sum(each.skipped for each in done),
+        sent_bytes=sum(each.sent_bytes for each in done),
+        seconds=time.monotonic() - began,
+        exactly_once=spec.exactly_once,
+    )
+
+
+@contextmanager
+def _parts(options: Mapping[str, str], spec: ReplaySpec) -> Iterator[list[Part]]:
+    """Yield the parts of a source; a pin is held meanwhile."""
+    if spec.source.startswith(_TABLES):
+        files = open_table(spec.source).files()
+        if not files:
+            raise BadOption(f"{spec.source} has no files; there is nothing to send")
+        yield [Part(name=path.name, file=path) for path in files]
+        return
+    with moment_of(committed({"subscribe": spec.source, **options})) as moment:
+        by_partition = moment.plan_by_partition()
+        yield [Part(name=str(at), splits=splits) for at, splits in by_partition.items()]
+
+
+def _name_of(spec: ReplaySpec) -> str:
+    """Return a name by which a later run of the same replay finds its progress."""
+    return hashlib.blake2b(f"{spec.source}\n{spec.topic}".encode(), digest_size=6).hexdigest()

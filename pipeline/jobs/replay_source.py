@@ -1,0 +1,104 @@
+"""What a replay reads: rows in order, each with its position, from any of which it can go on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.errors import BadOption
+from pipeline.scan import scan
+from pipeline.split import Split
+
+COLUMNS: Final = ("key", "value", "partition", "offset", "timestampMs", "headers")
+_ROWS: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A source partition, as splits in order, or a Parquet file."""
+
+    name: str
+    splits: tuple[Split, ...] = ()
+    file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Some rows, as columns of Python values; ``following`` is the position after them."""
+
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    partitions: list[int] | None
+    timestamps: list[int] | None
+    headers: list[list[dict[str, Any]] | None] | None
+    following: int
+    size: int
+
+
+def count_bytes(part: Part) -> int:
+    """Return about how many bytes a part has."""
+    if part.file is not None:
+        return part.file.stat().st_size
+    return sum(split.size for split in part.splits)
+
+
+def read_part(part: Part, start: int) -> Iterator[Chunk]:
+    """Yield the rows of a part from a position on: an offset, or the number of a row."""
+    if part.file is not None:
+        yield from _read_file(part.file, start)
+        return
+    for split in part.splits:
+        if split.end_offset <= start:
+            continue
+        for batch in scan(split, COLUMNS):
+            table = pa.Table.from_batches([batch])
+            if table["offset"][0].as_py() < start:
+                table = table.filter(pc.greater_equal(table["offset"], start))
+            for at in range(0, table.num_rows, _ROWS):
+                rows = table.slice(at, _ROWS)
+                yield _chunk(rows, rows["offset"][-1].as_py() + 1)
+
+
+def _read_file(path: Path, start: int) -> Iterator[Chunk]:
+    file = pq.ParquetFile(path)
+    names = set(file.schema_arrow.names)
+    if not {"key", "value"} <= names:
+        raise BadOption(f"{path} has no columns key and value; it can not be sent as records")
+    wanted = [name for name in (*COLUMNS, "timestamp") if name in names]
+    position = 0
+    for batch in file.iter_batches(batch_size=_ROWS, columns=wanted):
+        following = position + batch.num_rows
+        if following > start:
+            rows = pa.Table.from_batches([batch]).slice(max(0, start - position))
+            yield _chunk(rows, following)
+        position = following
+
+
+def _chunk(rows: pa.Table, following: int) -> Chunk:
+    names = set(rows.column_names)
+    headers = None
+    if "headers" in names and _has_any(rows["headers"]):
+        headers = rows["headers"].to_pylist()
+    timestamps = None
+    if "timestampMs" in names:
+        timestamps = rows["timestampMs"].to_pylist()
+    elif "timestamp" in names:
+        timestamps = rows["timestamp"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+        timestamps = timestamps.to_pylist()
+    return Chunk(
+        keys=rows["key"].cast(pa.binary()).to_pylist(),
+        values=rows["value"].cast(pa.binary()).to_pylist(),
+        partitions=rows["partition"].to_pylist() if "partition" in names else None,
+        timestamps=timestamps,
+        headers=headers,
+        following=following,
+        size=rows["key"].nbytes + rows["value"].nbytes,
+    )
+
+
+def _has_any(headers: pa.ChunkedArray) -> bool:
+    return bool(pc.sum(pc.list_value_length(headers)).as_py())

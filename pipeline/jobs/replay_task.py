@@ -1,0 +1,206 @@
+"""Sending one part of a replay: produce, note the progress, keep to the rate."""
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from pipeline.jobs.replay_source import Chunk, Part, read_part
+from pipeline.sinks.kafka import NotSent, make_producer, note_progress, read_progress
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message, Producer
+
+NOTE_BYTES: Final = 16 << 20
+"""Sent bytes after which progress is noted, or a transaction committed."""
+_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where to and how; ``rate`` is bytes a second of one task, 0: as fast as it goes."""
+
+    bootstrap: str
+    settings: dict[str, str]
+    topic: str
+    rate: int
+    by_key: bool
+    progress: Path | None
+    exactly_once: bool
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskDone:
+    """What one part came to; ``skipped`` is the position at which it went on."""
+
+    records: int
+    skipped: int
+    sent_bytes: int
+
+
+def send_part(target: Target, part: Part) -> TaskDone:
+    """Send the rows of a part from where an earlier run has come to.
+
+    Raises:
+        NotSent: The broker did not take them.
+    """
+    from confluent_kafka import KafkaException  # noqa: PLC0415  # only where something is sent
+
+    try:
+        sender = _Transactions(target, part) if target.exactly_once else _Sender(target, part)
+        return sender.send()
+    except KafkaException as error:
+        raise NotSent(
+            f"topic {target.topic} did not take the records of {part.name}: {error.args[0]}; run "
+            "the replay again to go on"
+        ) from error
+
+
+class _Sender:
+    """Sends at least once; progress is a file of its own for each part."""
+
+    def __init__(self, target: Target, part: Part) -> None:
+        self._target = target
+        self._part = part
+        self._fault: KafkaError | None = None
+        self._records = 0
+        self._bytes = 0
+        self._unnoted = 0
+        self._producer = self._make_producer()
+        self._start = self._read_start()
+
+    def send(self) -> TaskDone:
+        """Send everything."""
+        began = time.monotonic()
+        self._begin()
+        following = self._start
+        for chunk in read_part(self._part, self._start):
+            self._send_chunk(chunk)
+            following = chunk.following
+            if self._unnoted >= NOTE_BYTES:
+                self._note(following, is_last=False)
+            if self._target.rate:
+                ahead = self._bytes / self._target.rate - (time.monotonic() - began)
+                if ahead > 0:
+                    time.sleep(ahead)
+        self._note(following, is_last=True)
+        return TaskDone(records=self._records, skipped=self._start, sent_bytes=self._bytes)
+
+    def _make_producer(self) -> "Producer":
+        return make_producer(self._target.bootstrap, self._target.settings)
+
+    def _read_start(self) -> int:
+        path = self._progress_file
+        try:
+            return 0 if path is None else int(json.loads(path.read_text())["next"])
+        except FileNotFoundError:
+            return 0
+
+    def _begin(self) -> None:
+        """Get ready for rows."""
+
+    def _note(self, following: int, *, is_last: bool) -> None:  # noqa: ARG002  # for transactions
+        """Wait until all rows are acknowledged, and note that."""
+        self._flush()
+        path = self._progress_file
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = path.with_suffix(".tmp")
+            temporary.write_text(json.dumps({"next": following}))
+            temporary.replace(path)
+        self._unnoted = 0
+
+    def _flush(self) -> None:
+        left = self._producer.flush(_SECONDS)
+        if self._fault is not None or left:
+            reason = self._fault or f"{left} records were not acknowledged in {_SECONDS:g} s"
+            raise NotSent(
+                f"topic {self._target.topic} did not take the records of {self._part.name}: "
+                f"{reason}; run the replay again to go on"
+            )
+
+    @property
+    def _progress_file(self) -> Path | None:
+        if self._target.progress is None:
+            return None
+        return self._target.progress / f"{self._target.job}-{quote(self._part.name, safe='')}.json"
+
+    def _send_chunk(self, chunk: Chunk) -> None:
+        rows = len(chunk.keys)
+        nothing: list[None] = [None] * rows
+        partitions = nothing if self._target.by_key else chunk.partitions or nothing
+        for key, value, partition, timestamp, headers in zip(
+            chunk.keys,
+            chunk.values,
+            partitions,
+            chunk.timestamps or nothing,
+            chunk.headers or nothing,
+            strict=True,
+        ):
+            self._produce(key, value, partition, timestamp, headers)
+        self._records += rows
+        self._bytes += chunk.size
+        self._unnoted += chunk.size
+        self._producer.poll(0)
+
+    def _produce(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None,
+        timestamp: int | None,
+        headers: "list[dict[str, Any]] | None",
+    ) -> None:
+        """Hand one record over; librdkafka takes 0 for now, and no timestamp for 0 as well."""
+        facts: dict[str, Any] = {"on_delivery": self._on_delivery}
+        if partition is not None:
+            facts["partition"] = partition
+        if timestamp is not None and timestamp > 0:
+            facts["timestamp"] = timestamp
+        if headers:
+            facts["headers"] = [(header["key"], header["value"]) for header in headers]
+        while True:
+            try:
+                self._producer.produce(self._target.topic, key=key, value=value, **facts)
+                return
+            except BufferError:
+                self._producer.poll(0.05)
+
+    def _on_delivery(self, error: "KafkaError | None", _message: "Message") -> None:
+        if error is not None:
+            self._fault = error
+
+
+class _Transactions(_Sender):
+    """Sends exactly once: progress is a record of the same transaction.
+
+    The transactional id is the part's, so an attempt that was thought dead is fenced by the next.
+    """
+
+    def _make_producer(self) -> "Producer":
+        producer = make_producer(
+            self._target.bootstrap, self._target.settings, f"siltstone-replay-{self._key}"
+        )
+        producer.init_transactions(_SECONDS)
+        return producer
+
+    def _read_start(self) -> int:
+        return read_progress(self._target.bootstrap, self._target.settings, self._key)
+
+    def _begin(self) -> None:
+        self._producer.begin_transaction()
+
+    def _note(self, following: int, *, is_last: bool) -> None:
+        note_progress(self._producer, self._key, following)
+        self._flush()
+        self._producer.commit_transaction(_SECONDS)
+        self._unnoted = 0
+        if not is_last:
+            self._producer.begin_transaction()
+
+    @property
+    def _key(self) -> str:
+        return f"{self._target.job}-{self._part.name}"

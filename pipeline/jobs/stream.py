@@ -1,0 +1,217 @@
+"""``stream``: a table of the last values that follows its topic, micro-batch by micro-batch.
+
+Spark keeps the offsets of a query in its checkpoint and repeats a batch that was cut short. The
+table's own commit names the offsets that are in it, so a repeated batch finds its rows there and
+adds none of them again. ``--via connector`` reads by Spark's own Kafka source instead.
+"""
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.columns import TYPES
+from pipeline.engine import LocalEngine
+from pipeline.errors import BadOption
+from pipeline.jobs.latest_tasks import LatestTasks
+from pipeline.jobs.merge import Merged, merge
+from pipeline.options import READ_COMMITTED
+from pipeline.progress import seconds_text
+from pipeline.sinks.staging import StagedFile, sweep
+from pipeline.sinks.state import TableState
+from pipeline.sinks.table import TableSink, open_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_CONNECTOR_OPTIONS: Final = ("starting", "ending", "kafka.", "max", "min", "fail", "include")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSpec:
+    """What is wanted; ``upsert`` off keeps every record instead of the last of each key."""
+
+    topic: str
+    target: str
+    checkpoint: Path
+    via: str = "siltstone"
+    once: bool = False
+    every: str = "10 seconds"
+    headers: bool = False
+    upsert: bool = True
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the columns of the table."""
+        names = ["key", "value", "partition", "offset", "timestamp"]
+        names += ["headers"] if self.headers else []
+        return pa.schema([(name, TYPES[name]) for name in names])
+
+
+@dataclass(slots=True)
+class StreamSummary:
+    """What a stream came to until it ended."""
+
+    batches: int = 0
+    repeated: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+    began: float = field(default_factory=time.monotonic)
+
+    def line(self) -> str:
+        """Return it in words."""
+        return (
+            f"stream: {self.rows:,} records in {self.batches} batches, {self.repeated} of them "
+            f"repeated, in {seconds_text(self.seconds)}"
+        )
+
+
+def stream(session: "SparkSession", options: Mapping[str, str], spec: StreamSpec) -> StreamSummary:
+    """Follow a topic until the query ends: at what there is now if ``once``, else when stopped."""
+    summary = StreamSummary()
+    sink = open_table(spec.target)
+    writer = BatchWriter(sink, spec, summary)
+    frame = _reader(session, options, spec)
+    query = frame.writeStream.foreachBatch(writer.write).option(
+        "checkpointLocation", str(spec.checkpoint.absolute())
+    )
+    query = (
+        query.trigger(availableNow=True) if spec.once else query.trigger(processingTime=spec.every)
+    )
+    running = query.start()
+    try:
+        running.awaitTermination()
+    finally:
+        running.stop()
+        summary.seconds = time.monotonic() - summary.began
+    return summary
+
+
+class BatchWriter:
+    """Brings micro-batches into a table, each of its offsets once (driver only)."""
+
+    def __init__(self, sink: TableSink, spec: StreamSpec, summary: StreamSummary) -> None:
+        self._sink = sink
+        self._spec = spec
+        self._summary = summary
+
+    def write(self, frame: "DataFrame", batch_id: int) -> None:
+        """Write one batch; what the table has already of it is left out."""
+        self._sink.sweep()
+        state = self._sink.state()
+        folder = self._sink.staging / f"batch-{batch_id}"
+        columns = list(self._spec.schema.names)
+        frame.select(columns).write.mode("overwrite").parquet(str(folder))
+        offsets = {} if state is None else dict(state.offsets)
+        tables = [
+            self._unseen(pq.read_table(path, partitioning=None), offsets)
+            for path in sorted(folder.glob("*.parquet"))
+        ]
+        rows = sum(table.num_rows for table in tables)
+        self._summary.batches += 1
+        if not rows:
+            self._summary.repeated += 1
+            sweep(self._sink.staging)
+            return
+        self._commit(tables, offsets, is_first=state is None)
+        self._summary.rows += rows
+
+    def _unseen(self, table: pa.Table, offsets: Mapping[int, int]) -> pa.Table:
+        """Return the rows whose offsets the table does not have."""
+        table = table.select(self._spec.schema.names).cast(self._spec.schema)
+        for partition, end in offsets.items():
+            is_seen = pc.and_(
+                pc.equal(table["partition"], partition), pc.less(table["offset"], end)
+            )
+            table = table.filter(pc.invert(is_seen))
+        return table
+
+    def _commit(
+        self, tables: list[pa.Table], offsets: Mapping[int, int], *, is_first: bool
+    ) -> None:
+        tasks = LatestTasks(
+            folder=self._sink.staging,
+            schema=self._spec.schema,
+            by_time=False,
+            is_increment=not is_first,
+        )
+        merged = Merged()
+        files: list[StagedFile]
+        if self._spec.upsert:
+            result = tasks.gather(0, iter(tables))
+            files = list(result.files)
+            if result.changes:
+                merged = merge(
+                    LocalEngine(1), self._sink, self._spec.schema, result.changes, by_partition=True
+                )
+        else:
+            files = tasks.append(tables)
+        self._sink.commit(
+            TableState(
+                job=uuid.uuid4().hex[:12],
+                topic=self._spec.topic,
+                topic_id="",
+                taken_at_ms=int(time.time() * 1000),
+                key_scope="partition",
+                columns=tuple(f"{field.name} {field.type}" for field in self._spec.schema),
+                offsets=_advanced(offsets, tables),
+            ),
+            self._spec.schema,
+            [*files, *merged.added],
+            merged.removed,
+        )
+
+
+def _advanced(offsets: Mapping[int, int], tables: list[pa.Table]) -> dict[int, int]:
+    """Return the offsets that are in the table with some more rows."""
+    following = dict(offsets)
+    for table in tables:
+        ends = table.group_by("partition").aggregate([("offset", "max")])
+        for row in ends.to_pylist():
+            partition = row["partition"]
+            following[partition] = max(following.get(partition, 0), row["offset_max"] + 1)
+    return following
+
+
+def _reader(session: "SparkSession", options: Mapping[str, str], spec: StreamSpec) -> "DataFrame":
+    if spec.via == "siltstone":
+        given = {"subscribe": spec.topic, "isolation": READ_COMMITTED, **options}
+        if spec.headers:
+            given["includeHeaders"] = "true"
+        given.setdefault("startingOffsets", "earliest")
+        return session.readStream.format("siltstone").options(**given).load()
+    bootstrap = options.get("bootstrap", "")
+    if not bootstrap:
+        raise BadOption("--via connector wants --bootstrap: it reads over the network")
+    given = {
+        name: value
+        for name, value in options.items()
+        if name.lower().startswith(_CONNECTOR_OPTIONS)
+    }
+    given.setdefault("startingOffsets", "earliest")
+    given.setdefault("kafka.isolation.level", READ_COMMITTED)
+    given |= {"subscribe": spec.topic, "kafka.bootstrap.servers": bootstrap}
+    if spec.headers:
+        given["includeHeaders"] = "true"
+    return session.readStream.format("kafka").options(**given).load()
+
+
+def connector_jars(folder: str) -> tuple[str, ...]:
+    """Return the jars of Spark's Kafka connector.
+
+    Raises:
+        BadOption: They are not there.
+    """
+    found = tuple(str(path) for path in sorted(Path(folder or ".").glob("*.jar"))) if folder else ()
+    if not found:
+        raise BadOption(
+            "--via connector wants --jars DIR with Spark's Kafka connector, its token provider, "
+            "kafka-clients and commons-pool2; make connector-jars fetches them from Maven"
+        )
+    return found

@@ -1,0 +1,132 @@
+"""A topic as a sink, through confluent-kafka: a producer, and the progress of a replay.
+
+The progress of an exactly-once replay is a record in the compacted topic `PROGRESS_TOPIC`, keyed by
+the job's and the part's name and written in the same transaction as the rows.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from pipeline.errors import BadOption, PipelineError, SourceUnavailable
+from pipeline.jobs.replay_source import Part
+
+PROGRESS_TOPIC: Final = "siltstone-replay-progress"
+_SECONDS: Final = 30.0
+_PARTITION_ROOM: Final = 1
+
+
+class NotSent(PipelineError):  # noqa: N818  # as all of `pipeline.errors`
+    """A broker did not take records."""
+
+
+def make_producer(
+    bootstrap: str, settings: Mapping[str, str], transactional_id: str | None = None
+) -> Producer:
+    """Return a producer that is made for throughput and loses nothing."""
+    given: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "enable.idempotence": True,
+        "linger.ms": 20,
+        "batch.size": 1 << 20,
+        "batch.num.messages": 100_000,
+        "queue.buffering.max.messages": 400_000,
+        "queue.buffering.max.kbytes": 256 << 10,
+        "partitioner": "murmur2_random",
+        **settings,
+    }
+    if transactional_id is not None:
+        given["transactional.id"] = transactional_id
+    return Producer(given)
+
+
+def check_partitions(
+    bootstrap: str, settings: Mapping[str, str], topic: str, parts: Iterable[Part]
+) -> None:
+    """Make sure that a topic has the partitions that the rows come from, as far as that is known.
+
+    Raises:
+        BadOption: It is not there, or has fewer.
+        SourceUnavailable: Nobody answers.
+    """
+    try:
+        found = AdminClient({"bootstrap.servers": bootstrap, **settings}).list_topics(
+            timeout=_SECONDS
+        )
+    except KafkaException as error:
+        raise SourceUnavailable(f"no broker answers at {bootstrap}: {error.args[0]}") from error
+    there = found.topics.get(topic)
+    wanted = 1 + max((split.partition for part in parts for split in part.splits), default=0)
+    if there is None:
+        raise BadOption(f"there is no topic {topic} at {bootstrap}; create it first")
+    if len(there.partitions) < wanted:
+        raise BadOption(
+            f"topic {topic} has {len(there.partitions)} partitions and the rows are of {wanted}; "
+            "add partitions, or take --partitions key"
+        )
+
+
+def read_progress(bootstrap: str, settings: Mapping[str, str], key: str) -> int:
+    """Return the position that the last committed transaction of a part has noted; 0: none.
+
+    Raises:
+        SourceUnavailable: Nobody answers.
+    """
+    _ensure_topic(bootstrap, settings)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"siltstone-replay-{key}",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": False,
+            **settings,
+        }
+    )
+    try:
+        at = TopicPartition(PROGRESS_TOPIC, 0)
+        low, high = consumer.get_watermark_offsets(at, timeout=_SECONDS)
+        at.offset = low
+        consumer.assign([at])
+        return _read_to(consumer, high, key.encode()) if high > low else 0
+    except KafkaException as error:
+        raise SourceUnavailable(f"the progress of the replay can not be read: {error}") from error
+    finally:
+        consumer.close()
+
+
+def note_progress(producer: Producer, key: str, position: int) -> None:
+    """Write a position, within the transaction that is open."""
+    value = json.dumps({"next": position}).encode()
+    producer.produce(PROGRESS_TOPIC, key=key.encode(), value=value, partition=0)
+
+
+def _read_to(consumer: Consumer, high: int, key: bytes) -> int:
+    """Return what the last record of a key says, below an offset."""
+    position = 0
+    deadline = time.monotonic() + _SECONDS
+    while time.monotonic() < deadline:
+        for message in consumer.consume(500, timeout=1.0):
+            if message.error() is None and message.key() == key:
+                position = json.loads(message.value() or b"{}").get("next", 0)
+        # Aborted records and markers are no messages: how far it is, the position tells.
+        (at,) = consumer.position([TopicPartition(PROGRESS_TOPIC, 0)])
+        if at.offset >= high - _PARTITION_ROOM:
+            return position
+    return position
+
+
+def _ensure_topic(bootstrap: str, settings: Mapping[str, str]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, **settings})
+    try:
+        if PROGRESS_TOPIC in admin.list_topics(timeout=_SECONDS).topics:
+            return
+        wanted = NewTopic(PROGRESS_TOPIC, 1, 1, config={"cleanup.policy": "compact"})
+        admin.create_topics([wanted])[PROGRESS_TOPIC].result(_SECONDS)
+    except KafkaException as error:
+        if "already exists" not in str(error):
+            raise SourceUnavailable(f"no broker answers at {bootstrap}: {error}") from error

@@ -1,0 +1,258 @@
+"""Snapshots of archives against a dict: whole, by shuffle, by increments, and what goes wrong."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.engine import LocalEngine
+from pipeline.errors import CorruptLog, SnapshotExpired, SourceUnavailable
+from pipeline.jobs import reading
+from pipeline.jobs.snapshot import SnapshotSpec, SnapshotSummary, snapshot
+from pipeline.sinks import parquet
+from pipeline.sinks.table import open_table
+from pipeline.transports import archive as archive_module
+from storage import files
+from storage.checkpoint import OffsetCheckpoint
+from storage.topic_partition import TopicPartition
+from tests.support.keyed_log import KeyedLog
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pipeline.manifest import Manifest
+
+
+class Made:
+    """A log of two partitions, and a table of it."""
+
+    def __init__(self, root: Path, seed: int = 1) -> None:
+        self.log = KeyedLog(root / "log", partitions=2, seed=seed)
+        self.target = f"parquet:{root}/table"
+        self.engine = LocalEngine(1)
+
+    def snapshot(self, **wanted: Any) -> SnapshotSummary:
+        """Take a snapshot."""
+        spec = SnapshotSpec(**{"topic": "t", "target": self.target, **wanted})
+        return snapshot(self.engine, {"archive": str(self.log.root)}, spec)
+
+    def table(self) -> dict[tuple[int, bytes], bytes]:
+        """Return what is in the table; no key is there twice."""
+        found: dict[tuple[int, bytes], bytes] = {}
+        for path in open_table(self.target).files():
+            for row in pq.read_table(path, partitioning=None).to_pylist():
+                assert (row["partition"], row["key"]) not in found
+                found[row["partition"], row["key"]] = row["value"]
+        return found
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    """A log with some records."""
+    made = Made(tmp_path)
+    made.log.write(3000)
+    return made
+
+
+@pytest.mark.parametrize("plan", ["partition", "shuffle"])
+@pytest.mark.parametrize("memory", [1 << 30, 20_000])
+def test_whole(made: Made, plan: str, memory: int) -> None:
+    """The table has the last value of each key of each partition, however it is divided."""
+    summary = made.snapshot(plan=plan, memory_bytes=memory)
+
+    assert made.table() == made.log.live()
+    assert summary.rows == len(made.log.live())
+    assert summary.offsets == {at: (0, end) for at, end in made.log.ends().items()}
+    assert summary.plan == plan
+    assert summary.keys_in_several_partitions
+
+
+@pytest.mark.parametrize("kind", ["parquet:{}/table", "delta:{}/table", "iceberg:{}/w/table"])
+@pytest.mark.parametrize("plan", ["partition", "shuffle"])
+def test_increments(tmp_path: Path, kind: str, plan: str) -> None:
+    """Each increment reads what is new, and the table is as if built anew."""
+    made = Made(tmp_path, seed=7)
+    made.target = kind.format(tmp_path)
+    made.log.write(2000)
+    made.snapshot()
+    for _ in range(4):
+        before = made.log.ends()
+        made.log.write(random.Random(plan).choice([1, 50, 700]))
+
+        summary = made.snapshot(incremental=True, plan=plan)
+
+        assert made.table() == made.log.live()
+        assert summary.mode == "increment"
+        assert summary.reason == ""
+        assert {at: start for at, (start, _) in summary.offsets.items()} == before
+
+
+def test_increment_of_nothing(made: Made) -> None:
+    """Where nothing is new, nothing changes but the moment."""
+    made.snapshot()
+
+    summary = made.snapshot(incremental=True)
+
+    assert summary.rows_read == 0
+    assert made.table() == made.log.live()
+
+
+def test_one_row_a_key_of_the_topic(made: Made) -> None:
+    """With the scope of the topic the newest by time wins, wherever it is."""
+    made.snapshot(key_scope="topic")
+
+    assert {key: value for (_, key), value in made.table().items()} == made.log.live_by_time()
+
+
+def test_first_increment_is_whole(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a table all is read, and that is said aloud."""
+    summary = made.snapshot(incremental=True)
+
+    assert summary.mode == "whole"
+    assert "built anew: " in capsys.readouterr().err
+    assert made.table() == made.log.live()
+
+
+def test_another_topic_of_the_name(made: Made) -> None:
+    """A topic that was deleted and made again is read from its start."""
+    made.snapshot()
+    made.log.remake()
+    made.log.write(100)
+
+    summary = made.snapshot(incremental=True)
+
+    assert "made again" in summary.reason
+    assert made.table() == made.log.live()
+
+
+def test_log_that_begins_later(made: Made) -> None:
+    """Where retention has come past the table's offsets, all is read."""
+    made.snapshot()
+    end = made.log.ends()[0]
+    made.log.write(500)
+    OffsetCheckpoint(made.log.root, files.LOG_START_OFFSETS).write(
+        {TopicPartition("t", 0): end + 1}
+    )
+
+    summary = made.snapshot(incremental=True)
+
+    assert "begins at offset" in summary.reason
+
+
+def test_tombstones_that_may_be_gone(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table older than delete.retention.ms is built anew: it may have missed a deletion."""
+    OffsetCheckpoint(made.log.root, files.CLEANER_OFFSETS).write({TopicPartition("t", 0): 1})
+    made.snapshot()
+    view = archive_module.ArchiveSource.view
+
+    def later(self: Any) -> Manifest:
+        taken = view(self)
+        return replace(taken, taken_at_ms=taken.taken_at_ms + 86_400_000)
+
+    monkeypatch.setattr(archive_module.ArchiveSource, "view", later)
+
+    summary = made.snapshot(incremental=True)
+
+    assert "tombstones" in summary.reason
+    assert summary.mode == "whole"
+
+
+def test_other_columns(made: Made) -> None:
+    """A table with other columns is built anew."""
+    made.snapshot()
+
+    assert "set of columns" in made.snapshot(incremental=True, headers=True).reason
+
+
+def test_text(made: Made) -> None:
+    """Keys and values may be text, and one that is none is named by its offset."""
+    made.snapshot(text=True)
+    assert {key.encode() for _, key in made.table()} == {key for _, key in made.log.live()}
+    offset = made.log.append(0, b"k\xff", b"v")
+
+    with pytest.raises(CorruptLog, match=f"key at offset {offset} of partition 0 is not UTF-8"):
+        made.snapshot(text=True)
+
+
+def test_records_without_a_key(made: Made) -> None:
+    """They have no last value: they are counted, and told of."""
+    made.log.append(0, None, b"v")
+
+    summary = made.snapshot()
+
+    assert summary.without_key == 1
+    assert any("no key" in line for line in summary.lines("t"))
+
+
+def test_damage_fails_and_changes_nothing(made: Made) -> None:
+    """A batch that is none fails the job with file and position; the old table stays."""
+    made.snapshot()
+    before = made.table()
+    made.log.write(200)
+    made.log.damage(0)
+
+    with pytest.raises(CorruptLog, match=r"t-0/\d{20}\.log"):
+        made.snapshot()
+
+    assert made.table() == before
+    assert not open_table(made.target).staging.exists()
+
+
+def test_killed_in_the_commit(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next run finds the old table, and makes the new one."""
+    made.snapshot()
+    before = made.table()
+    made.log.write(300)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(parquet, "_exchange", killed)
+    with pytest.raises(KeyboardInterrupt):
+        made.snapshot(incremental=True)
+    monkeypatch.undo()
+    assert made.table() == before
+
+    made.snapshot(incremental=True)
+
+    assert made.table() == made.log.live()
+    assert not open_table(made.target).staging.exists()
+
+
+def test_slow_scan_without_a_pin_is_refused(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compacted topic read for too long without a pin could bring a deleted key back."""
+    OffsetCheckpoint(made.log.root, files.CLEANER_OFFSETS).write({TopicPartition("t", 0): 1})
+    times = iter([0.0])
+    monkeypatch.setattr(reading, "_now", lambda: next(times, 50_000.0))
+    spec = SnapshotSpec(topic="t", target=made.target)
+
+    with pytest.raises(SnapshotExpired, match="without a pin"):
+        snapshot(made.engine, {"archive": str(made.log.root), "unpinned": "true"}, spec)
+
+    assert open_table(made.target).files() == []
+
+
+def test_no_such_topic(made: Made) -> None:
+    """A topic that is not there is told, and no table is made."""
+    shutil.rmtree(made.log.root / "t-0")
+    shutil.rmtree(made.log.root / "t-1")
+
+    with pytest.raises(SourceUnavailable):
+        made.snapshot()
+
+    assert open_table(made.target).files() == []
+
+
+def test_empty_topic(tmp_path: Path) -> None:
+    """A topic without records is a table without rows."""
+    made = Made(tmp_path)
+
+    summary = made.snapshot()
+
+    assert summary.rows == 0
+    assert made.table() == {}
