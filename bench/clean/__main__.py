@@ -10,6 +10,7 @@ that is in the file. ``bench/README.md`` says what each case answers.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,8 +36,8 @@ Samples = dict[str, dict[str, list["Result"]]]
 _INTERFERENCE = "interference"
 _ASKING = "asking"
 _OTHERS = (_INTERFERENCE, _ASKING)
-_OTHERS_CORES = 0.15
-_TRIES = 3
+_OTHERS_CORES = 0.3
+_TRIES = 2
 
 
 def main(words: Sequence[str]) -> int:
@@ -49,17 +50,23 @@ def main(words: Sequence[str]) -> int:
     contenders = (SILTSTONE, KAFKA, SMALL_KAFKA) if options.peer else (SILTSTONE,)
     wanted = options.set or [each.name for each in SETS] + list(_OTHERS)
     sets = [each.scaled(options.scale) for each in SETS if each.name in wanted]
+    whole = SETS[0].scaled(options.scale)
     if options.prepare:
         _prepare(sets, contenders)
+        if _INTERFERENCE in wanted:
+            _prepare([whole], contenders[:2], interference.COPIES)
         return 0
-    samples = _measure_sets(sets, contenders, options.rounds)
-    whole = SETS[0].scaled(options.scale)
-    if _INTERFERENCE in wanted:
-        samples |= _measure_interference(whole, contenders[:2], options.rounds)
-    if _ASKING in wanted:
-        samples |= _measure_asking(whole, options.rounds)
     about = {"scale": options.scale, **facts()}
-    merged = merge(path, lines_of(samples, about))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    samples: Samples = {}
+    try:
+        _measure_sets(samples, sets, contenders, options.rounds)
+        if _INTERFERENCE in wanted:
+            _measure_interference(samples, whole, contenders[:2], options.rounds)
+        if _ASKING in wanted:
+            _measure_asking(samples, whole, options.rounds)
+    finally:  # what is measured when somebody ends it counts
+        merged = merge(path, lines_of(samples, about))
     print(Table(merged).text())
     print(f"\n{about['machine']}, {about['date']}, commit {about['commit']}; lines in {path}")
     return 0
@@ -80,25 +87,28 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def _prepare(sets: Sequence[DataSet], contenders: Sequence[Contender]) -> None:
+def _prepare(sets: Sequence[DataSet], contenders: Sequence[Contender], partitions: int = 1) -> None:
     for data_set in sets:
         for contender in contenders:
             _say(f"{data_set.name}: preparing for {contender.name}")
-            homes.home_of(contender, data_set)
+            homes.home_of(contender, data_set, partitions)
 
 
-def _measure_sets(sets: Sequence[DataSet], contenders: Sequence[Contender], rounds: int) -> Samples:
-    samples: Samples = {}
+def _measure_sets(
+    samples: Samples, sets: Sequence[DataSet], contenders: Sequence[Contender], rounds: int
+) -> None:
     for data_set in sets:
         found: dict[str, list[Result]] = {each.name: [] for each in contenders}
+        found[FLOOR] = [measure_floor(data_set)]
+        samples[data_set.name] = found
         for turn in range(rounds):
             for contender in contenders:
                 _say(f"{data_set.name}: round {turn + 1} of {rounds}, {contender.name}")
                 found[contender.name].append(_measure_undisturbed(contender, data_set))
-        _check_equal(data_set, found)
-        found[FLOOR] = [measure_floor(data_set) for _ in range(rounds)]
-        samples[data_set.name] = found
-    return samples
+            found[FLOOR].append(measure_floor(data_set))
+        if not _is_equal(found):
+            del samples[data_set.name]
+            raise RuntimeError(f"{data_set.name}: what is left differs: {found}")
 
 
 def _measure_undisturbed(contender: Contender, data_set: DataSet) -> Result:
@@ -112,34 +122,32 @@ def _measure_undisturbed(contender: Contender, data_set: DataSet) -> Result:
     return min(results, key=lambda result: result[OTHERS])
 
 
-def _check_equal(data_set: DataSet, found: dict[str, list[Result]]) -> None:
-    """Refuse figures of brokers that did not do the same."""
-    left = {result["left records"] for results in found.values() for result in results}
-    if len(left) != 1:
-        raise RuntimeError(f"{data_set.name}: what is left differs: {found}")
+def _is_equal(found: dict[str, list[Result]]) -> bool:
+    """Tell whether all brokers left the same number of records."""
+    passes = [result for name in found if name != FLOOR for result in found[name]]
+    return len({result["left records"] for result in passes}) == 1
 
 
 def _measure_interference(
-    data_set: DataSet, contenders: Sequence[Contender], rounds: int
-) -> Samples:
+    samples: Samples, data_set: DataSet, contenders: Sequence[Contender], rounds: int
+) -> None:
     load = Load()
-    samples: Samples = {}
     for turn in range(rounds):
         for contender in contenders:
             _say(f"interference: round {turn + 1} of {rounds}, {contender.name}")
             measured = interference.measure_interference(load, contender, data_set)
             for case, result in measured:
                 samples.setdefault(case, {}).setdefault(contender.name, []).append(result)
-    return samples
 
 
-def _measure_asking(data_set: DataSet, rounds: int) -> Samples:
+def _measure_asking(samples: Samples, data_set: DataSet, rounds: int) -> None:
     load = Load()
-    _say("explain and dry run")
-    return {
-        asking.EXPLAIN: {SILTSTONE.name: [asking.measure_explain(load) for _ in range(rounds)]},
-        asking.DRY_RUN: {SILTSTONE.name: [asking.measure_dry_run(data_set) for _ in range(rounds)]},
-    }
+    explained = samples.setdefault(asking.EXPLAIN, {}).setdefault(SILTSTONE.name, [])
+    predicted = samples.setdefault(asking.DRY_RUN, {}).setdefault(SILTSTONE.name, [])
+    for turn in range(rounds):
+        _say(f"explain and dry run: round {turn + 1} of {rounds}")
+        explained.append(asking.measure_explain(load))
+        predicted.append(asking.measure_dry_run(data_set))
 
 
 def _say(what: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from protocol.records import compression
 from protocol.records.build import build_batch, frame_batch
-from protocol.records.record import Record, write_varint
+from protocol.records.record import Record, put_varint
 from storage.files import segment_file_name
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _value(random: Random, size: int) -> bytes:
 
 def _varint(number: int) -> bytes:
     output = bytearray()
-    write_varint(output, number)
+    output += put_varint(number)
     return bytes(output)
 
 

@@ -7,12 +7,17 @@ import pty
 import re
 import subprocess
 import sys
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from bench.pictures.svg import Drawing
 
-COLUMNS: Final = 104
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COLUMNS: Final = 108
 _ROOT = Path(__file__).parents[2]
 _CHARACTER, _LINE, _MARGIN = 7.6, 18.0, 16.0
 _PAPER, _INK, _FAINT = "#0f1419", "#c9d1d9", "#7d8794"
@@ -25,6 +30,9 @@ class Style(NamedTuple):
 
     colour: str = _INK
     is_bold: bool = False
+
+
+Letter: TypeAlias = tuple[str, Style]
 
 
 class Piece(NamedTuple):
@@ -45,7 +53,7 @@ def main(folder: Path) -> None:
 
 def draw(said: str, title: str) -> str:
     """Return a picture of what a program printed."""
-    lines = [row for line in said.strip("\n").splitlines() for row in rows_of(line)]
+    lines = [row for line in said.strip("\r\n").splitlines() for row in rows_of(line)]
     drawing = Drawing(
         2 * _MARGIN + COLUMNS * _CHARACTER, 2 * _MARGIN + len(lines) * _LINE, _PAPER, title
     )
@@ -63,22 +71,32 @@ def draw(said: str, title: str) -> str:
 
 
 def rows_of(line: str) -> list[list[Piece]]:
-    """Return the rows of the terminal that a line takes, each as its pieces."""
-    rows: list[list[Piece]] = [[]]
-    style, column = Style(), 0
-    parts = _CODE.split(line.rstrip("\r"))
+    """Return the rows that a line takes when it is broken between words, each as its pieces."""
+    letters = list(_letters(line.rstrip("\r")))
+    rows = []
+    while len(letters) > COLUMNS:
+        blanks = [at for at in range(1, COLUMNS + 1) if letters[at][0] == " "]
+        end = blanks[-1] if blanks else COLUMNS
+        rows.append(letters[:end])
+        letters = letters[end + bool(blanks) :]
+    return [list(_pieces(row)) for row in (*rows, letters)]
+
+
+def _letters(line: str) -> Iterator[Letter]:
+    style = Style()
+    parts = _CODE.split(line)
     for text, code in zip(parts[0::2], [*parts[1::2], ""], strict=True):
-        rest = text
-        while rest:
-            if column == COLUMNS:
-                rows.append([])
-                column = 0
-            words, rest = rest[: COLUMNS - column], rest[COLUMNS - column :]
-            if words.strip():
-                rows[-1].append(Piece(column, words, style))
-            column += len(words)
+        yield from ((letter, style) for letter in text)
         style = _changed(style, code)
-    return rows
+
+
+def _pieces(row: list[Letter]) -> Iterator[Piece]:
+    column = 0
+    for style, letters in groupby(row, key=itemgetter(1)):
+        words = "".join(letter for letter, _ in letters)
+        if words.strip():
+            yield Piece(column, words, style)
+        column += len(words)
 
 
 def _changed(style: Style, code: str) -> Style:
