@@ -4,6 +4,7 @@ import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from protocol.records.batch import HEADER_SIZE
 from protocol.records.record import iterate_records
 
 if TYPE_CHECKING:
@@ -11,6 +12,10 @@ if TYPE_CHECKING:
 
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
+# The record as every broker writes it, see `protocol.records.build.build_marker`.
+_USUAL: Final = struct.Struct(">7shB2six")
+_USUAL_SIZE: Final = HEADER_SIZE + _USUAL.size
+_USUAL_HEAD: Final = b"\x20\0\0\0\x08\0\0"
 
 
 class MarkerKind(IntEnum):
@@ -18,6 +23,9 @@ class MarkerKind(IntEnum):
 
     ABORT = 0
     COMMIT = 1
+
+
+_KINDS: Final = tuple(MarkerKind)
 
 
 class Marker(NamedTuple):
@@ -33,6 +41,16 @@ def read_marker(batch: "Buffer") -> Marker | None:
     Raises:
         InvalidRecord: The record cannot be read.
     """
+    view = memoryview(batch)
+    if len(view) == _USUAL_SIZE:
+        head, kind, value_size, version, epoch = _USUAL.unpack_from(view, HEADER_SIZE)
+        if (
+            head == _USUAL_HEAD
+            and 0 <= kind < len(_KINDS)
+            and value_size == 0x0C
+            and version == b"\0\0"
+        ):
+            return Marker(_KINDS[kind], epoch)
     for record in iterate_records(batch):
         if record.key is None or len(record.key) < _KEY.size:
             return None

@@ -21,7 +21,7 @@ from protocol.records.batch import (
     TRANSACTIONAL,
 )
 from protocol.records.crc import crc32c
-from protocol.records.record import Record, write_varint
+from protocol.records.record import Record, put_varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,8 +32,12 @@ ABORT = 0
 COMMIT = 1
 
 _CRC = struct.Struct(">I")
-_MARKER_KEY = struct.Struct(">hh")
-_MARKER_VALUE = struct.Struct(">hi")
+_NULL = b"\1"
+# The record of a marker: length, no attributes, no deltas; a key of 4 bytes with version 0 and the
+# kind; a value of 6 bytes with version 0 and the epoch; no headers.
+_MARKER = struct.Struct(">5sxxhBxxix")
+_MARKER_HEAD = b"\x20\0\0\0\x08"
+_MARKER_VALUE_SIZE = 0x0C
 
 
 class BatchFields(TypedDict, total=False):
@@ -120,29 +124,29 @@ def build_marker(
     **fields: "Unpack[BatchFields]",
 ) -> bytearray:
     """Return the control batch that ends a transaction; `kind` is ABORT or COMMIT (KIP-98)."""
-    record = Record(
-        offset, timestamp, _MARKER_KEY.pack(0, kind), _MARKER_VALUE.pack(0, coordinator_epoch)
-    )
+    payload = _MARKER.pack(_MARKER_HEAD, kind, _MARKER_VALUE_SIZE, coordinator_epoch)
     fields["flags"] = TRANSACTIONAL | CONTROL
-    return build_batch([record], base_offset=offset, **fields)
+    fields.setdefault("base_timestamp", timestamp)
+    fields.setdefault("max_timestamp", timestamp)
+    return frame_batch(payload, 1, base_offset=offset, **fields)
 
 
 def _write_record(output: bytearray, record: Record, base_offset: int, base_timestamp: int) -> None:
-    body = bytearray(1)
-    write_varint(body, record.timestamp - base_timestamp)
-    write_varint(body, record.offset - base_offset)
-    for field in (record.key, record.value):
-        _write_bytes(body, field)
-    write_varint(body, len(record.headers))
-    for field in chain.from_iterable(record.headers):
-        _write_bytes(body, field)
-    write_varint(output, len(body))
+    offset, timestamp, key, value, headers = record
+    pieces = [
+        b"\0",
+        put_varint(timestamp - base_timestamp),
+        put_varint(offset - base_offset),
+        *_put_bytes(key),
+        *_put_bytes(value),
+        put_varint(len(headers)),
+    ]
+    for field in chain.from_iterable(headers):
+        pieces += _put_bytes(field)
+    body = b"".join(pieces)
+    output += put_varint(len(body))
     output += body
 
 
-def _write_bytes(output: bytearray, field: bytes | None) -> None:
-    if field is None:
-        output.append(1)
-        return
-    write_varint(output, len(field))
-    output += field
+def _put_bytes(field: bytes | None) -> tuple[bytes, ...]:
+    return (_NULL,) if field is None else (put_varint(len(field)), field)

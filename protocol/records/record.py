@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 VARINT_BYTES: Final = 5
 VARLONG_BYTES: Final = 10
+_SINGLE_BYTES: Final = [bytes((value,)) for value in range(0x80)]
 
 Headers = tuple[tuple[bytes, bytes | None], ...]
 
@@ -33,13 +34,19 @@ class Record(NamedTuple):
     headers: Headers = ()
 
 
-def write_varint(output: bytearray, number: int) -> None:
-    """Append a zig-zag varint, or varlong: their bytes are the same."""
+def put_varint(number: int) -> bytes:
+    """Write a zig-zag varint, or varlong: their bytes are the same."""
     rest = number << 1 if number >= 0 else ~(number << 1)
+    if rest < 0x80:
+        return _SINGLE_BYTES[rest]
+    if rest < 0x4000:
+        return bytes((rest & 0x7F | 0x80, rest >> 7))
+    output = bytearray()
     while rest > 0x7F:
         output.append(rest & 0x7F | 0x80)
         rest >>= 7
     output.append(rest)
+    return bytes(output)
 
 
 def read_varint(
