@@ -122,7 +122,7 @@ class Wire:
         size = int.from_bytes(self._read(4), "big")
         if size > _MOST_FRAME_BYTES:
             raise self._silent(ValueError(f"an answer of {size} bytes"))
-        frame = self._read(size)
+        frame = self._read(size).toreadonly()
         try:
             _, position = entity_reader(kind.__header_schema__)(frame, 0)
             found: R = entity_reader(kind)(frame, position)[0]

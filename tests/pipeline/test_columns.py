@@ -1,0 +1,74 @@
+"""Decoding without compiled kernels, and filters: what the source does to record batches."""
+
+import subprocess
+import sys
+
+from pyspark.sql.datasource import (
+    EqualTo,
+    GreaterThan,
+    In,
+    IsNotNull,
+    LessThan,
+    Not,
+    StringStartsWith,
+)
+
+from pipeline.ranges import OffsetRange
+from pipeline.source.filters import narrow
+from storage.topic_partition import TopicPartition
+from tests.support.archives import Archive
+
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
+
+READ = """
+import sys
+from protocol.records.column_kernels import COMPILED
+from tests.support.archives import Archive
+from pathlib import Path
+table = Archive(Path(sys.argv[1])).read(("key", "value", "offset", "timestamp", "headers"))
+print(COMPILED, table.num_rows, table["key"].to_pylist()[-1])
+"""
+
+
+def test_uncompiled_kernels_read_the_same(archive: Archive) -> None:
+    """Where there is no compiler a scan is slow and right."""
+    archive.fill_plain(500)
+
+    done = subprocess.run(
+        [sys.executable, "-c", READ, str(archive.root)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"SILTSTONE_KERNELS": "off", "PATH": "/usr/bin:/bin", "PYTHONPATH": "."},
+    )
+
+    assert done.stdout == "False 500 b'k499'\n"
+
+
+def test_what_is_exact_here_is_not_left_to_spark() -> None:
+    """Offsets, names and keys are taken; what is not understood is handed back."""
+    left = [StringStartsWith(("topic",), "r"), Not(EqualTo(("offset",), 3)), EqualTo(("a", "b"), 1)]
+    taken = [
+        GreaterThan(("offset",), 4),
+        LessThan(("offset",), 9),
+        IsNotNull(("offset",)),
+        In(("partition",), (0, 2)),
+        EqualTo(("key",), b"k"),
+    ]
+
+    narrowed, handed_back = narrow([*left, *taken], COLUMNS)
+
+    assert handed_back == left
+    assert (narrowed.first_offset, narrowed.last_offset) == (5, 8)
+    ranges = {TopicPartition("t", number): OffsetRange(0, 7) for number in range(3)}
+    assert narrowed.ranges(ranges) == {
+        TopicPartition("t", 0): OffsetRange(5, 7),
+        TopicPartition("t", 2): OffsetRange(5, 7),
+    }
+
+
+def test_a_filter_on_a_column_that_is_not_read_is_handed_back() -> None:
+    """A schema may rename nothing, but leave columns out."""
+    asked = EqualTo(("key",), b"k")
+
+    assert narrow([asked], ("offset",))[1] == [asked]
