@@ -16,6 +16,12 @@ from broker import process_stats
 from broker.metric import PAUSE, Metric, Summary, single
 from broker.metrics_cleaner import CLEANER_METRICS
 from broker.metrics_pins import PIN_METRICS
+from storage.refused_batches import (
+    INVALID_MAGIC_NUMBER,
+    INVALID_MESSAGE_CRC,
+    INVALID_OFFSET_OR_SEQUENCE,
+    NO_KEY_COMPACTED_TOPIC,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,6 +100,10 @@ def error_name(code: int) -> str:
         return str(code)
 
 
+def _invalid_records(kind: str) -> Reader:
+    return single(lambda sources: sources.requests.invalid_records[kind])
+
+
 def _request_time(sources: MetricSources) -> Iterator[Row]:
     for stats in sources.requests.by_key.values():
         if stats.count:
@@ -122,6 +132,7 @@ def _build(sources: MetricSources) -> Iterator[Row]:
 TOPIC = ("topic",)
 PARTITION = ("topic", "partition")
 _LOG = "Log of each partition"
+_REFUSED = "`RequestStats`, in produce"
 _BROKER_TOPICS = "kafka_server_brokertopicmetrics"
 _REQUESTS = "kafka_network_requestmetrics"
 
@@ -139,6 +150,18 @@ METRICS = (
     Metric("counter", "siltstone_batches_in", TOPIC,
            "Record batches appended; records per batch tells how well producers batch.",
            f"`batches_in` of the {_LOG}", _per_topic(lambda log: log.batches_in)),
+    Metric("counter", f"{_BROKER_TOPICS}_nokeycompactedtopicrecords", (),
+           "Records refused because they have no key and their topic is compacted.",
+           _REFUSED, _invalid_records(NO_KEY_COMPACTED_TOPIC)),
+    Metric("counter", f"{_BROKER_TOPICS}_invalidmagicnumberrecords", (),
+           "Batches refused because they are of an old format.",
+           _REFUSED, _invalid_records(INVALID_MAGIC_NUMBER)),
+    Metric("counter", f"{_BROKER_TOPICS}_invalidmessagecrcrecords", (),
+           "Batches refused because their checksum is wrong.",
+           _REFUSED, _invalid_records(INVALID_MESSAGE_CRC)),
+    Metric("counter", f"{_BROKER_TOPICS}_invalidoffsetorsequencerecords", (),
+           "Batches refused for their offsets, or because a producer's sequence is missing.",
+           _REFUSED, _invalid_records(INVALID_OFFSET_OR_SEQUENCE)),
     Metric("gauge", "kafka_log_log_size", PARTITION,
            "Bytes of the partition's segment files.",
            f"`size` of the {_LOG}", _per_partition(lambda log: log.size)),

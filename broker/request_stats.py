@@ -10,8 +10,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from storage.refused_batches import COUNTED
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from protocol.errors import KafkaError
 
 # 1-2.5-5 steps from 50 us, where a small produce ends, to 5 s, beyond every long poll by default.
 BOUNDS_SECONDS = (
@@ -75,9 +79,18 @@ class ApiStats(Histogram):
 class RequestStats:
     """The ``ApiStats`` of every API that is served, by key. Loop only."""
 
-    __slots__ = ("by_key", "refused")
+    __slots__ = ("by_key", "invalid_records", "refused")
 
     def __init__(self, apis: Iterable[tuple[int, str]]) -> None:
         self.by_key = {key: ApiStats(name) for key, name in apis}
         # Frames that could not be decoded; each closed its connection.
         self.refused = 0
+        self.invalid_records = dict.fromkeys(COUNTED, 0)
+
+    def refused_batch(self, error: KafkaError) -> None:
+        """Count a batch that was not appended, if Kafka has a meter for its fault.
+
+        Records without a key count one by one, what is wrong with a batch as one.
+        """
+        if error.counted_as:
+            self.invalid_records[error.counted_as] += len(error.record_errors) or 1

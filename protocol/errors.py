@@ -18,16 +18,22 @@ class ProtocolError(Exception):
 class KafkaError(Exception):
     """A refusal that a client sees: ``code`` on the wire, ``message`` for its log.
 
-    ``record_errors`` names the records of a refused batch: (index in the batch, what is wrong).
+    ``record_errors`` names the records of a refused batch: (index in the batch, what is wrong);
+    ``counted_as`` says which of Kafka's meters counts it, if one does.
     """
 
     code: ClassVar[ErrorCode]
 
     def __init__(
-        self, message: str | None = None, *, record_errors: tuple[tuple[int, str], ...] = ()
+        self,
+        message: str | None = None,
+        *,
+        record_errors: tuple[tuple[int, str], ...] = (),
+        counted_as: str = "",
     ) -> None:
         self.message = message or self.__doc__ or self.code.name
         self.record_errors = record_errors
+        self.counted_as = counted_as
         super().__init__(self.message)
 
 

@@ -6,6 +6,7 @@ from protocol.errors import InvalidRecord, InvalidTimestamp
 from protocol.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP
 from protocol.records.kernels import list_bad_records
 from protocol.records.verdicts import NULL_KEY
+from storage.refused_batches import NO_KEY_COMPACTED_TOPIC
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -122,9 +123,11 @@ def refuse_records(
         for index in range(min(header.count, MAX_RECORD_ERRORS)):
             errors.setdefault(index, stamp_error)
     listed = tuple(sorted(errors.items()))
-    kind = InvalidRecord if all(text is _NO_KEY for text in errors.values()) else InvalidTimestamp
+    lacks_keys = all(text is _NO_KEY for text in errors.values())
+    kind = InvalidRecord if lacks_keys else InvalidTimestamp
     index, text = listed[0]
     raise kind(
         f"{len(listed)} of {header.count} records are refused, first record {index}: {text}",
         record_errors=listed,
+        counted_as=NO_KEY_COMPACTED_TOPIC if lacks_keys else "",
     )

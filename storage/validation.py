@@ -43,6 +43,11 @@ from protocol.records.verdicts import (
 )
 from storage.recompression import find_codec, rebuild
 from storage.record_errors import Limits, find_stamp_error, refuse_records, refuse_whole
+from storage.refused_batches import (
+    INVALID_MAGIC_NUMBER,
+    INVALID_MESSAGE_CRC,
+    INVALID_OFFSET_OR_SEQUENCE,
+)
 
 if TYPE_CHECKING:
     from config.topic import TopicConfig
@@ -102,7 +107,8 @@ def check_records(records: memoryview | None, version: int) -> memoryview:
         raise InvalidRecord("the request holds no whole record batch for the partition")
     if records[MAGIC_POSITION] != MAGIC:
         raise InvalidRecord(
-            f"the batch has magic {records[MAGIC_POSITION]}; only magic {MAGIC} can be produced"
+            f"the batch has magic {records[MAGIC_POSITION]}; only magic {MAGIC} can be produced",
+            counted_as=INVALID_MAGIC_NUMBER,
         )
     if size < HEADER_SIZE:
         raise CorruptMessage(f"a batch of {size} bytes is shorter than its header")
@@ -146,7 +152,10 @@ def validate_closely(records: memoryview, config: "TopicConfig", now_ms: int) ->
         raise CorruptMessage(f"a batch of {size} bytes is shorter than its header")
     header = BatchHeader.read(records)
     if header.base_offset:
-        raise InvalidRecord(f"a producer's batch must have base offset 0, not {header.base_offset}")
+        raise InvalidRecord(
+            f"a producer's batch must have base offset 0, not {header.base_offset}",
+            counted_as=INVALID_OFFSET_OR_SEQUENCE,
+        )
     if size > config.max_message_bytes:
         raise RecordTooLarge(
             f"the batch has {size} bytes; max.message.bytes is {config.max_message_bytes}"
@@ -159,7 +168,9 @@ def validate_closely(records: memoryview, config: "TopicConfig", now_ms: int) ->
             f" {size} bytes are there"
         )
     if verdict[0] == BAD_CRC:
-        raise CorruptMessage("the checksum of the batch does not match its bytes")
+        raise CorruptMessage(
+            "the checksum of the batch does not match its bytes", counted_as=INVALID_MESSAGE_CRC
+        )
     _check_header(header)
     stamp_error = find_stamp_error(header, config, now_ms)
     content = _read_content(records, header, config, limits, verdict)
@@ -212,12 +223,16 @@ def _check_header(header: BatchHeader) -> None:
     if header.count < 1 or header.count != header.last_offset_delta + 1:
         raise InvalidRecord(
             f"the batch says to hold {header.count} records and offsets up to"
-            f" {header.last_offset_delta}; the number must be positive and one more"
+            f" {header.last_offset_delta}; the number must be positive and one more",
+            counted_as=INVALID_OFFSET_OR_SEQUENCE,
         )
     if header.is_control:
         raise InvalidRecord("control batches are written by the broker alone")
     if header.producer_id >= 0 and header.base_sequence < 0:
-        raise InvalidRecord(f"producer {header.producer_id} sent a batch without a sequence")
+        raise InvalidRecord(
+            f"producer {header.producer_id} sent a batch without a sequence",
+            counted_as=INVALID_OFFSET_OR_SEQUENCE,
+        )
 
 
 def _needs_records(header: BatchHeader, config: "TopicConfig") -> bool:
@@ -260,7 +275,10 @@ def _read_content(
     if flags < 0:
         raise InvalidRecord(f"record {index} of the batch is broken: {BATCH_FAULTS[flags]}")
     if header.codec == NONE and flags & UNEVEN_OFFSETS:
-        raise InvalidRecord("the offset deltas of the batch are not 0, 1, 2 and so on")
+        raise InvalidRecord(
+            "the offset deltas of the batch are not 0, 1, 2 and so on",
+            counted_as=INVALID_OFFSET_OR_SEQUENCE,
+        )
     return _Content(data, flags, largest)
 
 

@@ -139,7 +139,9 @@ def _append_single(
 def _refuse(connection: Connection, index: int, error: KafkaError) -> PartitionProduced:
     """Return the answer for a partition that was not appended, and count it."""
     code = error.code.value
-    connection.listener.dispatcher.stats.by_key[API_KEY].failed(code)
+    stats = connection.listener.dispatcher.stats
+    stats.by_key[API_KEY].failed(code)
+    stats.refused_batch(error)
     return PartitionProduced(index, code, -1, -1, -1, error.record_errors, error.message)
 
 

@@ -87,6 +87,29 @@ async def test_line_is_what_a_dashboard_expects(line: str) -> None:
     assert line in text.splitlines()
 
 
+KAFKAS = """
+    LogCleaner: max_buffer_utilization_percent cleaner_recopy_percent max_clean_time_secs
+    LogCleaner: max_compaction_delay_secs DeadThreadCount
+    LogCleanerManager: max_dirty_percent time_since_last_run_ms
+    LogCleanerManager: uncleanable_partitions_count uncleanable_bytes
+    Log: NumLogSegments LogStartOffset LogEndOffset Size
+    LogManager: OfflineLogDirectoryCount LogDirectoryOffline
+    LogFlushStats: LogFlushRateAndTimeMs
+"""
+
+
+def test_logs_and_cleaner_have_kafkas_names() -> None:
+    """What Kafka tells of logs and of their cleaner is there under the exporter's names."""
+    lines = [line.split() for line in KAFKAS.strip().splitlines()]
+    names = {f"kafka_log_{bean[:-1]}_{each}".lower() for bean, *rest in lines for each in rest}
+    meters = "NoKeyCompactedTopic InvalidMagicNumber InvalidMessageCrc InvalidOffsetOrSequence"
+    topics = "kafka_server_brokertopicmetrics"
+    names |= {f"{topics}_{meter}Records".lower() for meter in meters.split()}
+    names.add("kafka_utils_throttler_cleaner_io")
+
+    assert names - {metric.name for metric in METRICS} == set()
+
+
 async def test_hidden_log_is_not_told() -> None:
     """The probe's log is in no topic and in no metric."""
     assert HIDDEN not in await scrape(make_sources({"orders": 1}))

@@ -141,6 +141,29 @@ async def test_bad_batch_is_refused_alone(
     assert logs["plain", 1].log_end_offset == 3
 
 
+COUNTED = {
+    "a wrong CRC": ("InvalidMessageCrc", 1),
+    "magic 1": ("InvalidMagicNumber", 1),
+    "a base offset": ("InvalidOffsetOrSequence", 1),
+    "no records": ("InvalidOffsetOrSequence", 1),
+    "a producer without a sequence": ("InvalidOffsetOrSequence", 1),
+    "records without keys": ("NoKeyCompactedTopic", 2),
+}
+
+
+@pytest.mark.parametrize("fault", COUNTED)
+async def test_fault_is_counted_as_kafka_does(broker: Running, fault: str) -> None:
+    """Each of Kafka's meters counts its own kind; records without a key one by one."""
+    kind, count = COUNTED[fault]
+    keyless = make_batch([(b"k", b"v"), (None, b"v"), (None, None)], timestamp=now())
+    make = BAD[fault][0] if fault in BAD else lambda: bytes(keyless)
+    caller = await broker.call()
+    await caller.ask(request({("compacted", 0): make()}))
+
+    counted = broker.broker._requests.invalid_records
+    assert {each: number for each, number in counted.items() if number} == {kind: count}
+
+
 async def test_batch_larger_than_a_segment(broker: Running) -> None:
     """It could never be stored."""
     caller = await broker.call()
