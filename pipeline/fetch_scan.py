@@ -17,6 +17,7 @@ from pipeline.aborted import AbortedIndex
 from pipeline.cluster import Cluster, Leader
 from pipeline.decoder import LAST_TIME, Decoder
 from pipeline.errors import CorruptLog, DataLost, SourceUnavailable
+from pipeline.options import EARLIEST, LATEST
 from pipeline.quarantine import Quarantine
 from pipeline.scanned import Scanned
 from pipeline.split import Split
@@ -87,7 +88,9 @@ class FetchScan:
                     leader = self._leader(cluster)
                     continue
                 patience = self._clock.monotonic() + _RETRY_SECONDS
-                offset = self._checked(data, offset)
+                if data.error_code is not ErrorCode.none:
+                    offset = self._moved(cluster, leader, data.error_code, offset)
+                    continue
                 chunk = memoryview(data.records or b"")
                 self._scanned.bytes_read += len(chunk)
                 walked = _walk(chunk, offset)
@@ -153,24 +156,24 @@ class FetchScan:
             forgotten_topics_data=(),
         )
 
-    def _checked(self, data: Any, offset: int) -> int:
-        """Return where reading goes on: at the offset, or at the log's start if what was is gone.
+    def _moved(self, cluster: Cluster, leader: Leader, fault: ErrorCode, offset: int) -> int:
+        """Return where reading goes on if what was at an offset is gone.
 
         Raises:
             PipelineError: it does not go on.
         """
-        if data.error_code is ErrorCode.none:
-            return offset
         key = self._split.topic_partition
-        if data.error_code is ErrorCode.offset_out_of_range:
-            if not self._split.rules.fails_on_data_loss:
-                return max(offset, int(data.log_start_offset))
+        if fault is not ErrorCode.offset_out_of_range:
+            raise SourceUnavailable(f"the broker does not let {key} be read: {fault.name}")
+        first = cluster.offsets({key: leader}, EARLIEST)[key]
+        end = cluster.offsets({key: leader}, LATEST)[key]
+        if self._split.rules.fails_on_data_loss:
             raise DataLost(
-                f"offset {offset} of {key} is not there any more: the log has "
-                f"{data.log_start_offset} to {data.high_watermark}; begin elsewhere, or set "
-                "failOnDataLoss=false to go on with what is left"
+                f"offset {offset} of {key} is not there any more: the log has {first} to {end}; "
+                "begin elsewhere, or set failOnDataLoss=false to go on with what is left"
             )
-        raise SourceUnavailable(f"the broker does not let {key} be read: {data.error_code.name}")
+        self._decoder.restart(first)
+        return first if offset < first else self._split.end_offset
 
     def _is_over(self, data: Any, chunk: memoryview) -> bool:
         """Tell whether an answer without a whole batch means that there is none left.

@@ -1,0 +1,274 @@
+"""The three transports against a running broker: the same rows, whichever way they come."""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from pipeline.errors import BadOption, DataLost, SnapshotExpired, SourceUnavailable
+from pipeline.options import ReadOptions
+from pipeline.pins import find_control, release_pin
+from pipeline.scan import scan
+from pipeline.transports import choose, open_source
+from tests.support.archives import read_splits
+from tests.support.broker import SiltstoneProcess
+from tests.support.kafka import KafkaBroker
+from tests.support.produced import create_topic, delete_topic, numbered, produce
+
+names = (f"transport-{number}" for number in count())
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+
+pytestmark = pytest.mark.client
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SiltstoneProcess]:
+    """One broker for this file."""
+    process = SiltstoneProcess(tmp_path_factory.mktemp("served"))
+    process.start()
+    yield process
+    process.close()
+
+
+def options(served: SiltstoneProcess, topic: str, **more: str) -> ReadOptions:
+    """Return options that leave the choice of the transport open."""
+    return ReadOptions.parse(
+        {
+            "subscribe": topic,
+            "data": str(served.folder),
+            "kafka.bootstrap.servers": served.bootstrap,
+            **more,
+        }
+    )
+
+
+def rows(read: ReadOptions, columns: tuple[str, ...] = COLUMNS) -> list[dict[str, Any]]:
+    """Return the rows of a read."""
+    with open_source(read) as source:
+        found: list[dict[str, Any]] = read_splits(source.plan(source.view()), columns).to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_pinned_and_fetch_read_the_same(served: SiltstoneProcess, codec: str) -> None:
+    """Files and network give equal rows, of every codec as a stock client writes it."""
+    topic = next(names)
+    create_topic(served.bootstrap, topic, partitions=2, config={"segment.bytes": "100000"})
+    records = [
+        {**each, "partition": number % 2, "headers": [("n", b"%d" % number)]}
+        for number, each in enumerate(numbered(3000))
+    ]
+    produce(served.bootstrap, topic, records, **{"compression.type": codec})
+
+    pinned = rows(options(served, topic, transport="pinned", splitBytes="50k"))
+    fetched = rows(options(served, topic, transport="fetch", maxRecordsPerPartition="700"))
+
+    assert len(pinned) == 3000
+    assert pinned == fetched
+    assert {row["key"]: row["headers"] for row in pinned} == {
+        each["key"]: [{"key": "n", "value": each["headers"][0][1]}] for each in records
+    }
+
+
+def test_the_transport_is_chosen_by_what_is_visible(
+    served: SiltstoneProcess, tmp_path: Path
+) -> None:
+    """A served folder is pinned, one at rest is an archive, an address alone is asked."""
+    assert choose(options(served, "t")) == "pinned"
+    assert choose(options(served, "t", data=str(tmp_path))) == "archive"
+    assert choose(options(served, "t", data=str(tmp_path / "not here"))) == "fetch"
+    with pytest.raises(BadOption, match="nothing says where the topics are"):
+        choose(ReadOptions.parse({"subscribe": "t"}))
+
+
+def test_a_live_folder_is_no_archive(served: SiltstoneProcess) -> None:
+    """Files that a broker changes are read through a pin, or on the reader's own account."""
+    topic = next(names)
+    create_topic(served.bootstrap, topic)
+    produce(served.bootstrap, topic, numbered(10))
+    archive = {"subscribe": topic, "archive": str(served.folder)}
+
+    with pytest.raises(SourceUnavailable, match=r"a broker works in .* transport=pinned"):
+        open_source(ReadOptions.parse(archive))
+
+    assert len(rows(ReadOptions.parse({**archive, "unpinned": "true"}))) == 10
+
+
+def test_a_pin_outlives_its_topic(served: SiltstoneProcess) -> None:
+    """What was pinned is read although the topic is gone meanwhile; the network knows better."""
+    topic = next(names)
+    create_topic(served.bootstrap, topic)
+    produce(served.bootstrap, topic, numbered(100))
+    with open_source(options(served, topic, transport="pinned")) as pinned:
+        splits = pinned.plan(pinned.view())
+        with open_source(options(served, topic, transport="fetch")) as fetching:
+            network = fetching.plan(fetching.view())
+        delete_topic(served.bootstrap, topic)
+
+        assert read_splits(splits, ("offset",)).num_rows == 100
+        with pytest.raises(DataLost, match="the topic was deleted"):
+            read_splits(network, ("offset",))
+        create_topic(served.bootstrap, topic)
+        with pytest.raises(DataLost, match="was deleted and made again"):
+            read_splits(network, ("offset",))
+
+
+def test_a_pin_that_has_ended_is_said(served: SiltstoneProcess) -> None:
+    """A task that comes too late says that the pin is gone and what to do."""
+    topic = next(names)
+    create_topic(served.bootstrap, topic)
+    produce(served.bootstrap, topic, numbered(10))
+    with open_source(options(served, topic, transport="pinned")) as source:
+        view = source.view()
+        splits = source.plan(view)
+        release_pin(find_control(served.folder, None), view.pin)
+
+        with pytest.raises(SnapshotExpired):
+            read_splits(splits)
+
+
+def test_a_pin_is_one_moment_of_all_partitions(served: SiltstoneProcess) -> None:
+    """What is written after the pin is not seen, in whichever partition."""
+    topic = next(names)
+    create_topic(served.bootstrap, topic, partitions=3)
+    for partition in range(3):
+        produce(served.bootstrap, topic, numbered(50, partition=partition))
+    with open_source(options(served, topic, transport="pinned")) as source:
+        view = source.view()
+        for partition in range(3):
+            produce(served.bootstrap, topic, numbered(50, first=50, partition=partition))
+
+        found = read_splits(source.plan(view), ("partition", "offset")).to_pylist()
+
+    assert len(found) == 150
+    assert max(row["offset"] for row in found) == 49
+
+
+@pytest.mark.parametrize("transport", ["pinned", "fetch"])
+def test_what_is_aborted_is_not_read(served: SiltstoneProcess, transport: str) -> None:
+    """read_committed has the records of committed transactions and plain ones, as a consumer."""
+    topic = next(names)
+    create_topic(served.bootstrap, topic)
+    producer = Producer({"bootstrap.servers": served.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    for turn in range(6):
+        producer.begin_transaction()
+        for index in range(20):
+            producer.produce(topic, key=b"%d" % turn, value=b"%d" % index)
+        assert producer.flush(30) == 0  # an abort drops what was not sent yet
+        if turn % 2:
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
+
+    committed = rows(
+        options(served, topic, transport=transport, **{"kafka.isolation.level": "read_committed"})
+    )
+    everything = rows(options(served, topic, transport=transport))
+
+    assert [row["key"] for row in committed] == [b"0"] * 20 + [b"2"] * 20 + [b"4"] * 20
+    assert len(everything) == 120
+
+
+def test_fetch_by_offsets_and_times(served: SiltstoneProcess) -> None:
+    """Starts by offset and by time are those of ListOffsets."""
+    topic = next(names)
+    create_topic(served.bootstrap, topic)
+    start = 1_700_000_000_000
+    timed = [{**each, "timestamp": start + 1000 * n} for n, each in enumerate(numbered(100))]
+    produce(served.bootstrap, topic, timed)
+
+    by_offset = rows(
+        options(
+            served,
+            topic,
+            transport="fetch",
+            startingOffsets=f'{{"{topic}":{{"0":20}}}}',
+            endingOffsets=f'{{"{topic}":{{"0":23}}}}',
+        )
+    )
+    by_time = rows(
+        options(
+            served,
+            topic,
+            transport="fetch",
+            startingTimestamp=str(start + 97_500),
+            timestampTo=str(start + 99_000),
+        )
+    )
+
+    assert [row["offset"] for row in by_offset] == [20, 21, 22]
+    assert [row["offset"] for row in by_time] == [98]
+
+
+def test_offsets_below_the_logs_start_over_the_network(served: SiltstoneProcess) -> None:
+    """What retention took after planning is data loss, or is passed over."""
+    topic = next(names)
+    create_topic(served.bootstrap, topic)
+    produce(served.bootstrap, topic, numbered(50))
+    plans = []
+    for fails in ("true", "false"):
+        with open_source(options(served, topic, transport="fetch", failOnDataLoss=fails)) as source:
+            plans += source.plan(source.view())
+    _delete_records(served.bootstrap, topic, 30)
+
+    with pytest.raises(DataLost, match=r"offset 0 of .* is not there any more: the log has 30"):
+        list(scan(plans[0]))
+
+    assert [batch.num_rows for batch in scan(plans[1])] == [20]
+
+
+def test_nobody_answers(tmp_path: Path) -> None:
+    """A broker that is not there is one sentence."""
+    asked = ReadOptions.parse({"subscribe": "t", "kafka.bootstrap.servers": "127.0.0.1:1"})
+
+    with pytest.raises(SourceUnavailable, match=r"no Kafka broker answers at 127\.0\.0\.1:1"):
+        open_source(asked)
+    with pytest.raises(SourceUnavailable, match="has no control token"):
+        open_source(
+            ReadOptions.parse({"subscribe": "t", "transport": "pinned", "data": str(tmp_path)})
+        )
+
+
+def test_settings_that_fetch_does_not_obey_are_refused() -> None:
+    """A security setting is never silently left out."""
+    asked = ReadOptions.parse(
+        {
+            "subscribe": "t",
+            "kafka.bootstrap.servers": "127.0.0.1:1",
+            "kafka.ssl.engine.factory.class": "x",
+        }
+    )
+
+    with pytest.raises(BadOption, match=r"does not know kafka\.ssl"):
+        open_source(asked)
+
+
+@pytest.mark.java
+def test_fetch_reads_apache_kafka(kafka_broker: KafkaBroker) -> None:
+    """Any Kafka broker will do: here the reference itself, compressed batches and all."""
+    kafka_broker.start()
+    create_topic(kafka_broker.bootstrap, "t", partitions=2)
+    for partition in range(2):
+        made = numbered(2000, partition=partition)
+        produce(kafka_broker.bootstrap, "t", made, **{"compression.type": "lz4"})
+
+    found = rows(
+        ReadOptions.parse({"subscribe": "t", "kafka.bootstrap.servers": kafka_broker.bootstrap})
+    )
+
+    assert [(row["partition"], row["key"]) for row in found] == [
+        (partition, b"k%d" % index) for partition in range(2) for index in range(2000)
+    ]
+
+
+def _delete_records(bootstrap: str, topic: str, offset: int) -> None:
+    from confluent_kafka import TopicPartition  # noqa: PLC0415 - another one is ours
+    from confluent_kafka.admin import AdminClient  # noqa: PLC0415 - likewise
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    (deleted,) = admin.delete_records([TopicPartition(topic, 0, offset)]).values()
+    deleted.result(30)
