@@ -66,7 +66,7 @@ APIS = (
     Api(23, "OffsetForLeaderEpoch", range(2, 5), "leader_epochs.handle"),
     Api(24, "AddPartitionsToTxn", range(6), "transactions.add_partitions"),
     Api(25, "AddOffsetsToTxn", range(5), "txn_offsets.add_offsets"),
-    Api(26, "EndTxn", range(6), "transactions.end"),
+    Api(26, "EndTxn", range(6), "end_txn.handle"),
     Api(27, "WriteTxnMarkers", range(1, 3), "txn_markers.write"),
     Api(28, "TxnOffsetCommit", range(6), "txn_offsets.commit"),
     Api(32, "DescribeConfigs", range(1, 5), "describe_configs.describe"),

@@ -34,7 +34,6 @@ NEWEST: Final[Mapping[int, int]] = MappingProxyType(
         23: 4,  # OffsetForLeaderEpoch
         24: 5,  # AddPartitionsToTxn
         25: 4,  # AddOffsetsToTxn
-        26: 5,  # EndTxn
         27: 2,  # WriteTxnMarkers
         28: 5,  # TxnOffsetCommit
         32: 4,  # DescribeConfigs

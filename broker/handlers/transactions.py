@@ -1,17 +1,11 @@
-"""AddPartitionsToTxn (24), versions 0-5, and EndTxn (26), versions 0-5 (KIP-98).
+"""AddPartitionsToTxn (24), versions 0-5: where a transaction is going to write (KIP-98).
 
-AddPartitionsToTxn: v2 fenced producers have a code of their own (KIP-588) · v4 several transactions
-and verification only, from brokers (KIP-890) · v5 by the rules of ``transaction.version`` 2.
-EndTxn: v2 fenced producers (KIP-588) · v5 the answer has the producer id and epoch of the next
-transaction (KIP-890).
-
-Differs from Kafka: EndTxn is answered when the markers are in the log, not before, so that who
-reads committed records after a commit finds them.
+v2 fenced producers have a code of their own (KIP-588) · v4 several transactions and verification
+only, from brokers (KIP-890) · v5 by the rules of ``transaction.version`` 2.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kio.schema.add_partitions_to_txn.v5.response import (
@@ -20,10 +14,8 @@ from kio.schema.add_partitions_to_txn.v5.response import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
-from kio.schema.end_txn.v5.response import EndTxnResponse
 from kio.schema.errors import ErrorCode
 
-from broker.transactions.ending import End
 from broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
 from protocol.errors import (
     InvalidProducerEpoch,
@@ -44,10 +36,8 @@ if TYPE_CHECKING:
         AddPartitionsToTxnRequest,
         AddPartitionsToTxnTransaction,
     )
-    from kio.schema.end_txn.v5.request import EndTxnRequest
 
     from broker.context import RequestContext
-    from broker.transactions.transaction import Transaction
 
     Codes = Mapping[tuple[str, int], ErrorCode]
 
@@ -113,48 +103,6 @@ def _respond(results: list[AddPartitionsToTxnResult]) -> AddPartitionsToTxnRespo
         error_code=ErrorCode.none,
         results_by_transaction=tuple(results),
     )
-
-
-def end(
-    context: RequestContext, request: EndTxnRequest
-) -> EndTxnResponse | Coroutine[Any, Any, EndTxnResponse]:
-    """Commit or abort; a coroutine if the next transaction needs another producer id."""
-    wanted = End(
-        request.producer_id,
-        request.producer_epoch,
-        request.committed,
-        client_version_of(context.version),
-    )
-    try:
-        if not request.transactional_id:
-            raise InvalidRequest("a transactional id must not be empty")
-        ended = context.rooms.transactions.end_at_once(request.transactional_id, wanted)
-    except KafkaError as error:
-        return _refuse_end(context, error)
-    if ended is None:
-        return _end_later(context, request.transactional_id, wanted)
-    return when_durable(context, _answer_end(ended), partial(_refuse_end, context))
-
-
-async def _end_later(context: RequestContext, transactional_id: str, wanted: End) -> EndTxnResponse:
-    try:
-        ended = await context.rooms.transactions.end(transactional_id, wanted)
-    except KafkaError as error:
-        return _refuse_end(context, error)
-    return await _flush(context, _answer_end(ended), partial(_refuse_end, context))
-
-
-def _answer_end(ended: Transaction) -> EndTxnResponse:
-    return EndTxnResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=ErrorCode.none,
-        producer_id=ended.producer_id,
-        producer_epoch=ended.producer_epoch,
-    )
-
-
-def _refuse_end(context: RequestContext, error: KafkaError) -> EndTxnResponse:
-    return EndTxnResponse(throttle_time=NO_THROTTLE, error_code=code_of(error, context.version))
 
 
 def _add(

@@ -3,11 +3,13 @@
 External tools find a group's records by the same formula, so it is Java's to the last bit.
 """
 
+from functools import lru_cache
 from struct import unpack
 
 _INT32_MIN = 1 << 31
 
 
+@lru_cache(maxsize=1 << 14)  # the same ids come again and again, and it is a loop in Python
 def java_hash(text: str) -> int:
     """Return Java's hash of a string, an int32: 31 * h + unit over its UTF-16 units."""
     octets = text.encode("utf-16-be", "surrogatepass")

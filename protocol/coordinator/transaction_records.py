@@ -6,6 +6,7 @@ expired.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -67,7 +68,7 @@ def encode_value(value: TransactionLogValue, version: int = NEWEST) -> bytes:
     if value.status == _EMPTY:
         pieces.append(encoding.put_count(-1))
     else:
-        _put_partitions(value.partitions, encoding, pieces)
+        pieces.append(_put_partitions(value.partitions, version))
     pieces.append(_TIMES.pack(value.updated_ms, value.started_ms))
     if encoding is COMPACT:
         pieces.append(_put_tags(value))
@@ -114,15 +115,17 @@ def group_by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]
     return topics
 
 
-def _put_partitions(
-    partitions: frozenset[tuple[str, int]], encoding: Encoding, pieces: list[bytes]
-) -> None:
+@lru_cache(maxsize=1024)
+def _put_partitions(partitions: frozenset[tuple[str, int]], version: int) -> bytes:
+    """Write the array of topics; a producer has the same ones in one transaction after another."""
+    encoding = COMPACT if version >= FIRST_FLEXIBLE else CLASSIC
     topics = group_by_topic(partitions)
-    pieces.append(encoding.put_count(len(topics)))
+    pieces = [encoding.put_count(len(topics))]
     for topic, indexes in topics.items():
         pieces += encoding.put_string(topic), encoding.put_count(len(indexes))
         pieces += map(_INT32.pack, indexes)
         pieces.append(encoding.no_tags)
+    return b"".join(pieces)
 
 
 def _read_partitions(
