@@ -23,6 +23,7 @@ ROOT = Path(__file__).parent
 KERNELS = (
     "protocol/_produce_kernels.py",
     "protocol/records/_column_kernels.py",
+    "protocol/records/_journal_kernels.py",
     "protocol/records/_kernels.py",
     "protocol/records/_segment_kernels.py",
     "cleaner/_emit_kernels.py",
@@ -35,6 +36,7 @@ DEPENDS = (
     "cleaner/_native_map.h",
     "protocol/_produce_kernels.pxd",
     "protocol/records/_column_kernels.pxd",
+    "protocol/records/_journal_kernels.pxd",
     "protocol/records/_kernels.pxd",
     "protocol/records/_native_columns.pxd",
     "protocol/records/_native_columns.h",

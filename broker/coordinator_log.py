@@ -17,10 +17,12 @@ from protocol.coordinator.java_hash import partition_for
 from protocol.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    CorruptMessage,
     KafkaError,
     KafkaStorageError,
     NotCoordinator,
     NotLeaderOrFollower,
+    ProtocolError,
     TopicAlreadyExists,
     UnknownServerError,
 )
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 1 << 20
-_SLICE_ENTRIES = 256
+_SLICE_ENTRIES = 512
 _SLICE_SECONDS = 0.005
 _PROGRESS_SECONDS = 5.0
 
@@ -227,11 +229,16 @@ class CoordinatorLog:
         self._failed = {index for index, each in enumerate(topic.logs) if each is None}
 
     async def load(
-        self, apply: Callable[[int, list[Entry]], None], loaded: Callable[[int], None]
+        self,
+        apply: Callable[[int, list[Entry]], None],
+        loaded: Callable[[int], None],
+        *,
+        has_offsets: bool = False,
     ) -> None:
         """Read back every partition; ``apply`` gets its entries in order, then ``loaded`` its end.
 
-        What is appended meanwhile is read, too: the end is looked at last.
+        What is appended meanwhile is read, too: the end is looked at last. With ``has_offsets``
+        entries are as `read_entries` makes them then.
         """
         partitions = sorted(self._loading)
         if not partitions:
@@ -242,8 +249,8 @@ class CoordinatorLog:
             target = self._topics.logs.get((self.name, partition))
             try:
                 if target is not None:
-                    await self._load_partition(target, partition, apply)
-            except (KafkaError, OSError, ValueError) as error:
+                    await self._load_partition(target, partition, apply, has_offsets)
+            except (KafkaError, ProtocolError, OSError, ValueError) as error:
                 self._failed.add(partition)
                 log.error(  # noqa: TRY400 - the reason says all there is to say
                     "loading failed partition=%s-%d reason=%s", self.name, partition, error
@@ -270,7 +277,11 @@ class CoordinatorLog:
         )
 
     async def _load_partition(
-        self, target: Log, partition: int, apply: Callable[[int, list[Entry]], None]
+        self,
+        target: Log,
+        partition: int,
+        apply: Callable[[int, list[Entry]], None],
+        has_offsets: bool,
     ) -> None:
         offset = target.log_start_offset
         deadline = self._clock.monotonic() + _SLICE_SECONDS
@@ -281,9 +292,17 @@ class CoordinatorLog:
             chunk = memoryview(await self._io.run(_read, read.slice))
             position = 0
             while position < len(chunk):
-                entries, end = read_entries(chunk, position, _SLICE_ENTRIES)
+                entries, end, damaged = read_entries(
+                    chunk, position, _SLICE_ENTRIES, has_offsets=has_offsets
+                )
+                if damaged is not None:
+                    log.error(
+                        "batch left out, it is damaged partition=%s offset=%d",
+                        target.topic_partition,
+                        damaged,
+                    )
                 if end == position:
-                    raise ValueError(f"a batch near offset {offset} is cut short")
+                    raise CorruptMessage(f"a batch near offset {offset} is cut short")
                 position = end
                 apply(partition, entries)
                 self.entries_loaded += len(entries)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,6 +66,7 @@ log = logging.getLogger(__name__)
 _GC_THRESHOLDS = (50_000, 20, 100)
 _IDLE_SCAN_SECONDS = 5.0
 _MIN_CLOSE_SECONDS = 1.0
+_JOURNAL_SECONDS = 0.5
 
 
 class StartError(Exception):
@@ -170,10 +172,14 @@ class Broker:
             rack=self._settings.server.broker_rack,
         )
         self._groups.begin()
+        self._spawn(self._groups.run(), "groups", stop)
         self._transactions.journal.begin_loading()
         gc.collect()
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
+        # Most journals are small: whoever comes now need not be told to come again.
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._groups.loaded.wait(), _JOURNAL_SECONDS)
         for listener in self._listeners:
             listener.start()
         self._is_started = True
@@ -182,7 +188,6 @@ class Broker:
         self._spawn(self._loop_watch.run(), "event loop watch", stop)
         self._spawn(self._housekeeping.run(), "housekeeping", stop)
         self._spawn(self._pins.run(), "pins", stop)
-        self._spawn(self._groups.run(), "groups", stop)
         self._spawn(self._close_idle(), "idle connections", stop)
         self._spawn(self._preload(), "preload", stop)
         self._spawn(self._coordinate(), "transactions", stop)

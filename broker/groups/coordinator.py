@@ -99,7 +99,7 @@ class GroupCoordinator:
 
     async def load(self) -> None:
         """Read the journal back; `loaded` is set afterwards."""
-        await self.log.load(self.replay.apply, self.replay.finish)
+        await self.log.load(self.replay.apply, self.replay.finish, has_offsets=True)
         self.loaded.set()
 
     def release(self) -> None:

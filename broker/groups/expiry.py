@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker.groups.offsets import read_stored
-from protocol.coordinator.group_records import NO_EXPIRY
+from protocol.coordinator.group_records import NO_EXPIRY, read_offset
 from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def _find_expired(
     offsets = coordinator.offsets
     for topic, partitions in offsets.topics(group.group_id).items():
         for partition, stored in partitions.items():
-            committed = read_stored(stored)
+            committed = read_offset(stored)
             since = group.expiry_base(topic, committed)
             if since is None:
                 continue

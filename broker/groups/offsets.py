@@ -1,13 +1,12 @@
 """How far groups have come: what is committed, and what open transactions will commit.
 
-(Kafka: ``OffsetMetadataManager``.) A committed offset is kept as the bytes of its record's value
-behind the record's own offset, and read when somebody asks: a million of them are a million small
-objects that the garbage collector never looks at.
+(Kafka: ``OffsetMetadataManager``.) A committed offset is kept as the bytes of its record's value,
+and read when somebody asks: a million of them are a million small objects that the garbage
+collector never looks at.
 """
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from protocol.coordinator.group_records import offset_key, put_offset, read_offset
@@ -16,26 +15,32 @@ from protocol.records.journal import NO_PRODUCER, EntryKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from protocol.coordinator.group_records import CommittedOffset, OffsetKey
+    from protocol.coordinator.group_records import CommittedOffset
     from protocol.records.journal import Producer, Row
 
     NewOffset = tuple[str, int, CommittedOffset]
 
-_RECORD_OFFSET = Struct(">q")
 _NOTHING: Mapping[str, dict[int, bytes]] = {}
 
 
 class GroupOffsets:
-    """The offsets of one group; ``pending`` are those of open transactions, by producer id."""
+    """The offsets of one group; ``pending`` are those of open transactions, by producer id.
+
+    A pending None is an offset that was committed besides its transaction, and later: that one
+    stays, whatever becomes of the transaction.
+    """
 
     __slots__ = ("committed", "pending")
 
     def __init__(self) -> None:
         self.committed: dict[str, dict[int, bytes]] = {}
-        self.pending: dict[int, dict[tuple[str, int], bytes]] = {}
+        self.pending: dict[int, dict[tuple[str, int], bytes | None]] = {}
 
     def put(self, topic: str, partition: int, stored: bytes) -> bool:
         """Keep a committed offset, and tell whether there was none."""
+        for offsets in self.pending.values():
+            if (topic, partition) in offsets:
+                offsets[topic, partition] = None
         partitions = self.committed.get(topic)
         if partitions is None:
             self.committed[topic] = {partition: stored}
@@ -88,13 +93,11 @@ class Offsets:
         Raises:
             KafkaError: The journal did not take them, ready to be answered.
         """
-        rows = _rows(group_id, offsets)
-        record_offset = self._append(partition, rows, NO_PRODUCER)
+        rows, values = _rows(group_id, offsets)
+        self._append(partition, rows, NO_PRODUCER)
         group = self._of(group_id)
-        for place, ((topic, index, _), (_, value)) in enumerate(zip(offsets, rows, strict=True)):
-            self.count += group.put(
-                topic, index, _RECORD_OFFSET.pack(record_offset + place) + (value or b"")
-            )
+        for (topic, index, _), value in zip(offsets, values, strict=True):
+            self.count += group.put(topic, index, value)
         self.commit_count += len(rows)
 
     def append_transactional(
@@ -105,11 +108,10 @@ class Offsets:
         Raises:
             KafkaError: The journal did not take them, ready to be answered.
         """
-        rows = _rows(group_id, offsets)
-        record_offset = self._append(partition, rows, producer)
-        for place, ((topic, index, _), (_, value)) in enumerate(zip(offsets, rows, strict=True)):
-            stored = _RECORD_OFFSET.pack(record_offset + place) + (value or b"")
-            self._put_pending(partition, producer.id, group_id, (topic, index), stored)
+        rows, values = _rows(group_id, offsets)
+        self._append(partition, rows, producer)
+        for (topic, index, _), value in zip(offsets, values, strict=True):
+            self._put_pending(partition, producer.id, group_id, (topic, index), value)
 
     def complete(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
         """Take note of the marker that ended a producer's transaction in a partition."""
@@ -120,9 +122,7 @@ class Offsets:
             offsets = group.pending.pop(producer_id, {})
             if is_commit:
                 for (topic, index), stored in offsets.items():
-                    current = group.committed.get(topic, {}).get(index)
-                    # What was committed besides the transaction, and later, stays.
-                    if current is None or _record_offset(current) < _record_offset(stored):
+                    if stored is not None:
                         self.count += group.put(topic, index, stored)
             if not group.committed and not group.pending:
                 del self._groups[group_id]
@@ -130,10 +130,10 @@ class Offsets:
     def find(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         """Return what a group has committed for a partition."""
         stored = self.topics(group_id).get(topic, {}).get(partition)
-        return None if stored is None else read_offset(stored, _RECORD_OFFSET.size)
+        return None if stored is None else read_offset(stored)
 
     def topics(self, group_id: str) -> Mapping[str, dict[int, bytes]]:
-        """Return what a group has committed by topic and partition, for `read_stored`."""
+        """Return what a group has committed by topic and partition, for `read_offset`."""
         group = self._groups.get(group_id)
         return _NOTHING if group is None else group.committed
 
@@ -191,9 +191,14 @@ class Offsets:
         self.count = 0
 
     def replay(
-        self, partition: int, key: OffsetKey, stored: bytes | None, kind: int, producer_id: int
+        self,
+        partition: int,
+        key: tuple[str, str, int],
+        stored: bytes | None,
+        kind: int,
+        producer_id: int,
     ) -> None:
-        """Take what the journal says of one offset; ``stored`` is as it is kept, None: deleted."""
+        """Take what the journal says of one offset of a group; None: it was deleted."""
         group_id, topic, index = key
         if stored is None:
             group = self._groups.get(group_id)
@@ -219,23 +224,8 @@ class Offsets:
         return group
 
 
-def read_stored(stored: bytes) -> CommittedOffset:
-    """Return a committed offset as it was committed."""
-    return read_offset(stored, _RECORD_OFFSET.size)
-
-
-def store(record_offset: int, value: bytes) -> bytes:
-    """Return a committed offset as it is kept."""
-    return _RECORD_OFFSET.pack(record_offset) + value
-
-
-def _rows(group_id: str, offsets: Sequence[NewOffset]) -> list[Row]:
-    return [
-        (offset_key(group_id, topic, partition), put_offset(committed))
-        for topic, partition, committed in offsets
-    ]
-
-
-def _record_offset(stored: bytes) -> int:
-    offset: int = _RECORD_OFFSET.unpack_from(stored)[0]
-    return offset
+def _rows(group_id: str, offsets: Sequence[NewOffset]) -> tuple[list[Row], list[bytes]]:
+    """Return the records of offsets, and their values alone."""
+    values = [put_offset(committed) for _, _, committed in offsets]
+    keys = [offset_key(group_id, topic, partition) for topic, partition, _ in offsets]
+    return list(zip(keys, values, strict=True)), values

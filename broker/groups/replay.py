@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from broker.groups.offsets import store
-from protocol.coordinator.group_records import GroupKey, OffsetKey, read_group, read_key
+from protocol.coordinator.group_records import (
+    GroupKey,
+    OffsetKey,
+    read_group,
+    read_key,
+    read_offset,
+)
 from protocol.errors import ProtocolError
-from protocol.records.journal import EntryKind
+from protocol.records.journal import Entry, EntryKind
 
 if TYPE_CHECKING:
     from broker.groups.coordinator import GroupCoordinator
-    from protocol.records.journal import Entry
 
 log = logging.getLogger(__name__)
 
@@ -33,27 +37,34 @@ class Replay:
         """Take some entries of a partition."""
         offsets = self._coordinator.offsets
         groups = self._groups.setdefault(partition, {})
+        key: Any
         for entry in entries:
-            if entry.kind >= EntryKind.ABORT:
-                is_commit = entry.kind == EntryKind.COMMIT
-                offsets.complete(partition, entry.producer_id, is_commit=is_commit)
-                continue
-            try:
-                key = read_key(entry.key)
-            except ProtocolError as error:
-                log.warning("record skipped offset=%d reason=%s", entry.offset, error)
-                continue
-            match key:
-                case OffsetKey():
-                    stored = None if entry.value is None else store(entry.offset, entry.value)
-                    offsets.replay(partition, key, stored, entry.kind, entry.producer_id)
-                case GroupKey(group_id):
-                    if entry.value is None:
-                        groups.pop(group_id, None)
-                    else:
-                        groups[group_id] = entry.value
-                case _:
-                    self.others.replay(partition, entry)
+            _, kind, key, value, producer_id, _ = entry
+            if type(key) is tuple:
+                offsets.replay(partition, key, value, kind, producer_id)
+            elif kind >= EntryKind.ABORT:
+                offsets.complete(partition, producer_id, is_commit=kind == EntryKind.COMMIT)
+            else:
+                try:
+                    self._apply_other(partition, groups, Entry._make(entry))
+                except ProtocolError as error:
+                    log.warning("record skipped offset=%d reason=%s", entry[0], error)
+
+    def _apply_other(self, partition: int, groups: dict[str, bytes], entry: Entry) -> None:
+        match read_key(entry.key):
+            case OffsetKey() as key:  # with a value of a form that the kernel does not know
+                if entry.value is not None:
+                    read_offset(entry.value)
+                self._coordinator.offsets.replay(
+                    partition, key, entry.value, entry.kind, entry.producer_id
+                )
+            case GroupKey(group_id):
+                if entry.value is None:
+                    groups.pop(group_id, None)
+                else:
+                    groups[group_id] = entry.value
+            case _:
+                self.others.replay(partition, entry)
 
     def finish(self, partition: int) -> None:
         """Make the classic groups of a partition that was read to its end."""

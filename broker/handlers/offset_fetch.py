@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups.offsets import read_stored
 from protocol.coordinator.group_errors import GroupIdNotFound, UnstableOffsetCommit
+from protocol.coordinator.group_records import read_offset
 from protocol.errors import KafkaError, UnknownTopicId
 from protocol.offset_fetch import (
     API_KEY,
@@ -130,7 +130,7 @@ class _Lookup:
             return PartitionCommitted(index, error_code=UnstableOffsetCommit.code.value)
         if stored is None:
             return PartitionCommitted(index)
-        committed = read_stored(stored)
+        committed = read_offset(stored)
         return PartitionCommitted(
             index, committed.offset, committed.leader_epoch, committed.metadata
         )

@@ -6,18 +6,20 @@ and markers included.
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
+from protocol.errors import CorruptMessage
 from protocol.records.batch import (
-    HEADER_SIZE,
-    LOG_OVERHEAD,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
-    TRANSACTIONAL,
     BatchHeader,
 )
-from protocol.records.build import build_batch
-from protocol.records.record import Record, iterate_records
+from protocol.records.journal_kernels import pack_rows, read_journal
+from protocol.records.record import iterate_records
+
+_COMPRESSED: Final = 1
+_DAMAGED: Final = 2
+_NO_BATCH: Final = 3
 
 Row = tuple[bytes, bytes | None]
 """A record to be written: key and value, None for a tombstone."""
@@ -56,44 +58,41 @@ NO_PRODUCER: Final = Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 def encode_rows(rows: Sequence[Row], now_ms: int, producer: Producer = NO_PRODUCER) -> bytearray:
     """Return one batch of these records, transactional if there is a producer."""
-    return build_batch(
-        [Record(delta, now_ms, key, value) for delta, (key, value) in enumerate(rows)],
-        flags=0 if producer.id < 0 else TRANSACTIONAL,
-        producer_id=producer.id,
-        producer_epoch=producer.epoch,
-    )
+    return pack_rows(rows, now_ms, producer.id, producer.epoch)
 
 
-def read_entries(buffer: memoryview, position: int, most: int) -> tuple[list[Entry], int]:
+def read_entries(
+    buffer: memoryview, position: int, most: int, *, has_offsets: bool = False
+) -> tuple[list[Entry], int, int | None]:
     """Return the entries of whole batches from ``position`` on, and the position behind them.
 
-    It ends after the batch in which ``most`` was reached, or before one that is cut short.
+    It ends after the batch in which ``most`` was reached, or before one that is cut short. A batch
+    whose checksum does not hold is left out; the last value is its base offset, else None. With
+    ``has_offsets`` entries are plain tuples, and the key of a committed offset is the tuple of
+    group, topic and partition.
 
     Raises:
         CorruptMessage: The bytes are no batch.
         InvalidRecord: A record can not be read.
     """
-    entries: list[Entry] = []
-    while len(entries) < most and len(buffer) - position >= HEADER_SIZE:
-        header = BatchHeader.read(buffer, position)
-        end = position + header.length + LOG_OVERHEAD
-        if end > len(buffer):
-            break
-        entries += _entries_of(header, buffer[position:end])
-        position = end
-    return entries, position
+    read, position, status = read_journal(buffer, position, most, has_offsets)
+    entries = cast("list[Entry]", read) if has_offsets else [Entry._make(each) for each in read]
+    if not status:
+        return entries, position, None
+    header = BatchHeader.read(buffer, position)
+    if status == _NO_BATCH:
+        raise CorruptMessage(f"the batch at offset {header.base_offset} can not be read")
+    end = position + header.size
+    if status == _DAMAGED:
+        return entries, end, header.base_offset
+    entries += _entries_of(header, buffer[position:end])
+    return entries, end, None
 
 
 def _entries_of(header: BatchHeader, batch: memoryview) -> list[Entry]:
-    producer = header.producer_id, header.producer_epoch
-    if header.is_control:
-        kinds = [record.key[3] for record in iterate_records(batch) if record.key]
-        return [
-            Entry(header.base_offset, EntryKind.ABORT + kind, b"", None, *producer)
-            for kind in kinds
-            if kind in {0, 1}
-        ]
+    """Return the entries of a compressed batch of data."""
     kind = EntryKind.TRANSACTIONAL if header.is_transactional else EntryKind.PLAIN
+    producer = header.producer_id, header.producer_epoch
     return [
         Entry(record.offset, kind, record.key or b"", record.value, *producer)
         for record in iterate_records(batch)
