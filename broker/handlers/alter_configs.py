@@ -3,9 +3,9 @@
 The first changes single settings (KIP-339), the second replaces all that a resource has of its own.
 A change is in force when it is answered, and kept by the catalogue.
 
-Differs from Kafka: settings of client metrics and groups are refused, since nothing obeys them yet;
-broker settings that Kafka does not know are refused; a resource that is there twice in AlterConfigs
-is refused where Kafka never answers.
+Differs from Kafka: settings of client metrics, and of share and streams groups, are refused, since
+nothing obeys them; broker settings that Kafka does not know are refused; a resource that is there
+twice in AlterConfigs is refused where Kafka never answers.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from broker.config_changes import Change, Operation, apply_changes, check_change
 from broker.config_resources import ALL_BROKERS, ResourceType, check_broker, check_type
 from broker.work_off import work_off
 from config.describe import describe_broker, describe_topic
+from config.groups import describe_group
 from protocol.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
 from protocol.messages import NO_THROTTLE
 from protocol.names import check_topic_name
@@ -127,8 +128,10 @@ class _Change:
                 await self._alter_broker(changes, replaces)
             case ResourceType.BROKER_LOGGER:
                 self._alter_loggers(changes)
-            case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
-                raise InvalidRequest("settings of groups and client metrics are not served yet")
+            case ResourceType.GROUP:
+                await self._alter_group(changes, replaces)
+            case ResourceType.CLIENT_METRICS:
+                raise InvalidRequest("settings of client metrics are not served")
 
     async def _alter_topic(self, changes: list[Change], replaces: bool) -> None:
         if not self.name:
@@ -159,6 +162,17 @@ class _Change:
             await settings.alter(cluster=values)
         else:
             await settings.alter(broker=values)
+
+    async def _alter_group(self, changes: list[Change], replaces: bool) -> None:
+        if not self.name:
+            raise InvalidRequest("settings of all groups are those of the broker; name a group")
+        settings = self.rooms.settings
+        own = settings.group_overrides.get(self.name, {})
+        rows = describe_group(settings.layers, own)
+        values = apply_changes({} if replaces else own, changes, _by_name(rows))
+        settings.check_group(values)
+        if not self.validate_only and values != own:
+            await settings.alter_group(self.name, values)
 
     def _alter_loggers(self, changes: list[Change]) -> None:
         check_broker(self.name, self.rooms.identity.node_id)

@@ -26,6 +26,7 @@ from kio.schema.list_config_resources.v1.response import (
 from broker import loggers
 from broker.config_resources import ALL_BROKERS, ResourceType, check_broker, check_type
 from config.describe import describe_broker, describe_cluster_default, describe_topic
+from config.groups import describe_group
 from protocol.errors import (
     InvalidRequest,
     KafkaError,
@@ -98,6 +99,8 @@ def _describe(
         case ResourceType.BROKER_LOGGER:
             check_broker(name, node_id)
             return [_logger(each, level) for each, level in loggers.levels().items()]
+        case ResourceType.GROUP if name:
+            rows = describe_group(layers, context.rooms.settings.group_overrides.get(name, {}))
         case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
             if not name:
                 raise InvalidRequest("a group or a client metrics subscription has a name")
@@ -159,7 +162,7 @@ def list_resources(
         ResourceType.BROKER: broker,
         ResourceType.BROKER_LOGGER: broker,
         ResourceType.CLIENT_METRICS: (),
-        ResourceType.GROUP: (),
+        ResourceType.GROUP: tuple(context.rooms.settings.group_overrides),
     }
     wanted = set(request.resource_types) or set(names)
     if not wanted <= set(names):

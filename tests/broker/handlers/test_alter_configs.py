@@ -114,7 +114,10 @@ async def test_lists_grow_and_shrink(home: RoomsOnDisk) -> None:
         ((LOGGER, "1", [("root", DELETE, None)]), ErrorCode.invalid_request),
         ((LOGGER, "2", [("root", SET, "INFO")]), ErrorCode.invalid_request),
         ((METRICS, "m", [("interval.ms", SET, "1")]), ErrorCode.invalid_request),
-        ((GROUP, "g", [("consumer.session.timeout.ms", SET, "1")]), ErrorCode.invalid_request),
+        ((GROUP, "g", [("consumer.session.timeout.ms", SET, "1")]), ErrorCode.invalid_config),
+        ((GROUP, "g", [("consumer.session.timeout.ms", SET, "x")]), ErrorCode.invalid_config),
+        ((GROUP, "g", [("retention.ms", SET, "1")]), ErrorCode.invalid_config),
+        ((GROUP, "", [("consumer.session.timeout.ms", SET, "50000")]), ErrorCode.invalid_request),
         ((5, "x", [("a", SET, "1")]), ErrorCode.invalid_request),
         ((TOPIC, "t", [("retention.bytes", DELETE, None)]), ErrorCode.none),
         ((TOPIC, "t", [("no.such", DELETE, None)]), ErrorCode.none),
@@ -248,3 +251,28 @@ async def test_every_version_can_be_written(home: RoomsOnDisk, version: int) -> 
     assert await _replace(home, (TOPIC, "t", {"retention.ms": "1"}), version=version)
 
     assert await _change(home, (TOPIC, "t", []), version=min(version, 1))
+
+
+async def test_settings_of_a_group_are_obeyed_at_once_and_kept(tmp_path: Path) -> None:
+    """The group need not exist; removing the last one leaves nothing behind."""
+    home = await RoomsOnDisk(tmp_path / "home").open()
+    session, interval = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+
+    await _change(home, (GROUP, "g", [(session, SET, "50000"), (interval, SET, "6000")]))
+    await home.close()
+    home = await RoomsOnDisk(tmp_path / "home").open()
+    policies = home.rooms.groups.consumer.policies
+
+    assert policies.of("g").session_timeout_ms == 50_000
+    assert policies.of("g").heartbeat_interval_ms == 6000
+    assert policies.of("other").session_timeout_ms == 45_000
+    await _change(home, (GROUP, "g", [(session, DELETE, None)]), validate_only=True)
+    assert policies.of("g").session_timeout_ms == 50_000
+    await _replace(home, (GROUP, "g", {interval: "7000"}))
+    assert (policies.of("g").session_timeout_ms, policies.of("g").heartbeat_interval_ms) == (
+        45_000,
+        7000,
+    )
+    await _change(home, (GROUP, "g", [(interval, DELETE, None)]))
+    assert home.rooms.settings.group_overrides == {}
+    await home.close()

@@ -121,7 +121,6 @@ async def test_only_what_is_asked_for(home: RoomsOnDisk) -> None:
         (METRICS, "", ErrorCode.invalid_request),
         (GROUP, "", ErrorCode.invalid_request),
         (METRICS, "m", ErrorCode.none),
-        (GROUP, "g", ErrorCode.none),
     ],
 )
 async def test_resources_without_settings(
@@ -178,3 +177,26 @@ async def test_resources_are_listed_by_type(home: RoomsOnDisk) -> None:
     assert [each.resource_type for each in (await listed(BROKER)).config_resources] == [BROKER]
     assert (await listed(TOPIC, 99)).error_code is ErrorCode.unsupported_version
     assert (await listed(METRICS, version=0)).config_resources == ()
+    await home.rooms.settings.alter_group("g", {"consumer.session.timeout.ms": "50000"})
+    [group] = (await listed(GROUP)).config_resources
+    assert (group.resource_type, group.resource_name) == (GROUP, "g")
+
+
+async def test_a_group_shows_its_own_settings_and_the_brokers(home: RoomsOnDisk) -> None:
+    """Its own first, with the source of dynamic group settings; then what holds for all groups."""
+    await home.rooms.settings.alter_group("g", {"consumer.session.timeout.ms": "50000"})
+
+    [result] = await _describe(home, (GROUP, "g"))
+
+    configs = {each.name: each for each in result.configs}
+    assert {name: (each.value, each.config_source) for name, each in configs.items()} == {
+        "consumer.assignment.interval.ms": ("1000", 5),
+        "consumer.heartbeat.interval.ms": ("5000", 5),
+        "consumer.session.timeout.ms": ("50000", 8),
+    }
+    assert _synonyms(configs["consumer.session.timeout.ms"]) == [
+        ("consumer.session.timeout.ms", "50000", 8),
+        ("group.consumer.session.timeout.ms", "45000", 5),
+    ]
+    [other] = await _describe(home, (GROUP, "other"))
+    assert {each.config_source for each in other.configs} == {5}
