@@ -37,7 +37,6 @@ _INTERFERENCE = "interference"
 _ASKING = "asking"
 _OTHERS = (_INTERFERENCE, _ASKING)
 _OTHERS_CORES = 0.3
-_TRIES = 2
 
 
 def main(words: Sequence[str]) -> int:
@@ -60,7 +59,7 @@ def main(words: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     samples: Samples = {}
     try:
-        _measure_sets(samples, sets, contenders, options.rounds)
+        _measure_sets(samples, sets, contenders, options)
         if _INTERFERENCE in wanted:
             _measure_interference(samples, whole, contenders[:2], options.rounds)
         if _ASKING in wanted:
@@ -80,6 +79,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--peer", action="store_true", help="measure Apache Kafka beside ours")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each case (3)")
+    parser.add_argument("--tries", type=int, default=2, help="of a round that others disturb (2)")
     parser.add_argument("--scale", type=float, default=1.0, help="records of each set, times (1)")
     parser.add_argument("--json", help="the file of lines (.cache/bench/clean.jsonl)")
     parser.add_argument("--prepare", action="store_true", help="write the sets, measure nothing")
@@ -95,26 +95,30 @@ def _prepare(sets: Sequence[DataSet], contenders: Sequence[Contender], partition
 
 
 def _measure_sets(
-    samples: Samples, sets: Sequence[DataSet], contenders: Sequence[Contender], rounds: int
+    samples: Samples,
+    sets: Sequence[DataSet],
+    contenders: Sequence[Contender],
+    options: argparse.Namespace,
 ) -> None:
     for data_set in sets:
         found: dict[str, list[Result]] = {each.name: [] for each in contenders}
         found[FLOOR] = [measure_floor(data_set)]
         samples[data_set.name] = found
-        for turn in range(rounds):
+        for turn in range(options.rounds):
             for contender in contenders:
-                _say(f"{data_set.name}: round {turn + 1} of {rounds}, {contender.name}")
-                found[contender.name].append(_measure_undisturbed(contender, data_set))
+                _say(f"{data_set.name}: round {turn + 1} of {options.rounds}, {contender.name}")
+                result = _measure_undisturbed(contender, data_set, options.tries)
+                found[contender.name].append(result)
             found[FLOOR].append(measure_floor(data_set))
         if not _is_equal(found):
             del samples[data_set.name]
             raise RuntimeError(f"{data_set.name}: what is left differs: {found}")
 
 
-def _measure_undisturbed(contender: Contender, data_set: DataSet) -> Result:
+def _measure_undisturbed(contender: Contender, data_set: DataSet, tries: int) -> Result:
     """Measure a pass again if others used the machine meanwhile, but not for ever."""
     results: list[Result] = []
-    while len(results) < _TRIES:
+    while len(results) < tries:
         results.append(measure_pass(contender, data_set))
         if results[-1][OTHERS] <= _OTHERS_CORES:
             break

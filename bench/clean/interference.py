@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 RATE: Final = 2000
 SECONDS: Final = 8.0
-COPIES: Final = 16
+COPIES: Final = 8
 """Partitions with the set in each, so that the cleaner does not run out of work."""
 
 IDLE: Final = "2,000 produces/s, idle"
