@@ -56,7 +56,7 @@ def key_of(number: int) -> bytes:
 def values_of(data_set: DataSet) -> list[bytes]:
     """Return the values to draw from."""
     random = Random(1)
-    return [_value(random, data_set.value_bytes) for _ in range(_VALUES)]
+    return [_value(random, data_set.value_bytes) for _ in range(min(_VALUES, data_set.records))]
 
 
 def numbers_of(data_set: DataSet) -> Iterator[list[int]]:
