@@ -79,6 +79,7 @@ class GroupCoordinator:
         )
         self.loaded = asyncio.Event()
         self._wake: asyncio.TimerHandle | None = None
+        self._wake_time = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         topics.on_delete(self._topic_deleted)
 
@@ -273,10 +274,11 @@ class GroupCoordinator:
         loop = asyncio.get_running_loop()
         when = loop.time() + max(0.0, deadline_ms - self.timers.now_ms()) / 1000
         if self._wake is not None:
-            if self._wake.when() <= when:
+            if self._wake_time <= when:
                 return
             self._wake.cancel()
         self._wake = loop.call_at(when, self._run_timers)
+        self._wake_time = when  # uvloop's handle of a time that is over does not tell it
 
     def _run_timers(self) -> None:
         self._wake = None

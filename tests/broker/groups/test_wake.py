@@ -1,0 +1,32 @@
+"""The coordinator's one loop timer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from broker.groups.timers import Timer
+from tests.support.rooms import RoomsOnDisk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_deadline_that_is_over_is_met_on_uvloop_too(tmp_path: Path) -> None:
+    """Its handles do not tell their time once that has come; nothing may depend on it."""
+
+    async def work() -> list[str]:
+        home = await RoomsOnDisk(tmp_path / "home").open()
+        timers = home.rooms.groups.timers
+        fired: list[str] = []
+        first, second = (Timer(timers, lambda n=name: fired.append(n)) for name in "ab")  # type: ignore[misc]
+        first.start(0)
+        second.start(-1)
+        for _ in range(100):
+            home.clock.advance(1)
+            home.rooms.groups._run_timers()
+        await home.close()
+        return fired
+
+    assert sorted(uvloop.run(work())) == ["a", "b"]
