@@ -8,15 +8,15 @@ Versions: 3 transactional id; 5 log start offset; 8 record errors (KIP-467); 9 f
 10 tagged current leader (never needed on one node); 13 topic ids instead of names (KIP-516).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
 from protocol.headers import response_head
 from protocol.primitives import CLASSIC, COMPACT, Encoding, behind
 from protocol.topic_key import (
-    ID_SIZE,
     TopicKey,
     put_topic_key,
     read_topic_key,
@@ -97,13 +97,12 @@ def _parse_partitions(
     return partitions, encoding.tags(buffer, position, end)[1]
 
 
-def _single_answer(topic: str) -> Struct:
-    """Return the layout of a whole frame for one partition without errors of records."""
-    return Struct(f">iixB{topic}BihqqqBxxxix")
-
-
-_ANSWER_BY_NAME = [_single_answer(f"B{size}s") for size in range(0x7F)]
-_ANSWER_BY_ID = _single_answer(f"{ID_SIZE}s")
+@lru_cache(maxsize=1024)
+def _layout_for(topic: TopicKey) -> tuple[Callable[..., bytes], int, bytes]:
+    """Return how to pack a frame for one partition, its size, and the topic as it is written."""
+    name = topic if isinstance(topic, bytes) else b"%c" % (len(topic.encode()) + 1) + topic.encode()
+    layout = Struct(f">iixB{len(name)}sBihqqqBxxxix")
+    return layout.pack, layout.size - 4, name
 
 
 def encode_single(
@@ -118,16 +117,9 @@ def encode_single(
 
     A name has at most 126 bytes, as `protocol.kernels.find_single` finds them.
     """
-    if isinstance(topic, bytes):
-        return _ANSWER_BY_ID.pack(
-            _ANSWER_BY_ID.size - 4, correlation_id, 2, topic, 2, index, 0,
-            base_offset, log_append_time_ms, log_start_offset, 1, 0,
-        )  # fmt: skip
-    name = topic.encode()
-    size = len(name)
-    layout = _ANSWER_BY_NAME[size]
-    return layout.pack(
-        layout.size - 4, correlation_id, 2, size + 1, name, 2, index, 0,
+    pack, size, name = _layout_for(topic)
+    return pack(
+        size, correlation_id, 2, name, 2, index, 0,
         base_offset, log_append_time_ms, log_start_offset, 1, 0,
     )  # fmt: skip
 

@@ -44,6 +44,7 @@ WRITE_BACK_BYTES = 16 << 20
 
 _STAMP = Struct(">qii")  # base offset, length, partition leader epoch: none is covered by the CRC
 _LENGTH_OVERHEAD = 12
+_new_tuple = tuple.__new__  # half the time of calling the class
 
 
 class AppendResult(NamedTuple):
@@ -112,8 +113,8 @@ class Log(ReplaceableLog):
             segments = self._view[1]
             segment = segments[-1]
             try:
-                now_ms = self._services.clock.now_ms()
-                if segment.should_roll(size, batch.max_timestamp, last_offset, now_ms):
+                clock = self._services.clock
+                if segment.should_roll(size, batch.max_timestamp, last_offset, clock):
                     segment = self._roll()
                     segments = self._view[1]
                 if batch.producer_id >= 0:
@@ -137,13 +138,16 @@ class Log(ReplaceableLog):
             self._unwritten += size
             if self._unwritten >= WRITE_BACK_BYTES:
                 self._start_write_back(segment)
-            return AppendResult(
-                base_offset,
-                last_offset,
-                batch.log_append_time_ms,
-                self.log_start_offset,
-                False,
-                end_offset - self.recovery_point >= self.config.flush_messages,
+            return _new_tuple(
+                AppendResult,
+                (
+                    base_offset,
+                    last_offset,
+                    batch.log_append_time_ms,
+                    self.log_start_offset,
+                    False,
+                    end_offset - self.recovery_point >= self.config.flush_messages,
+                ),
             )
 
     def _check_producer(self, batch: "ValidatedBatch", origin: Origin) -> AppendResult | None:

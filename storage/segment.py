@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 from config.topic import TopicConfig
 from protocol.records.batch import NO_TIMESTAMP, BatchHeader
 from storage import files, segment_damage, transaction_index
+from storage.clock import Clock
 from storage.epochs import LeaderEpochs
 from storage.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY, TIME_ENTRY, ActiveIndexes
 from storage.producer_state import ProducerStateManager
@@ -143,7 +144,7 @@ class LogSegment(ReadableSegment):
         self._roll_after_ms = longest - self._jitter_ms
         self._note_full()
 
-    def should_roll(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
+    def should_roll(self, size: int, max_timestamp: int, last_offset: int, clock: Clock) -> bool:
         """Tell whether a batch has to go into a new segment (storage.md §4).
 
         Time is that of the records: how far the batch is from the first one of the segment. Only if
@@ -160,7 +161,7 @@ class LogSegment(ReadableSegment):
         first = self._first_timestamp
         if first == UNKNOWN:
             first = self.first_batch_timestamp
-        waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        waited = max_timestamp - first if first >= 0 else clock.now_ms() - self.created_ms
         return waited > self._roll_after_ms
 
     def append(self, buffer: "Buffer", size: int, last_offset: int, max_timestamp: int) -> int:

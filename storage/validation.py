@@ -201,10 +201,11 @@ def take_plain_batch(
         or config.message_timestamp_type == "LogAppendTime"
     ):
         return None
+    high = now_ms + config.message_timestamp_after_max_ms
     plain = take_plain(
         records,
         now_ms - config.message_timestamp_before_max_ms,
-        min(now_ms + config.message_timestamp_after_max_ms, _INT64_MAX),
+        high if high < _INT64_MAX else _INT64_MAX,  # noqa: FURB136  # min() takes four times as long
         "compact" in config.cleanup_policy,
     )
     if plain is None:

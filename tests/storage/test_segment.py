@@ -17,6 +17,7 @@ from storage.segment import LogSegment
 from storage.segment_file import OpenFiles
 from storage.transaction_index import AbortedTransaction
 from tests.support.batches import TIMESTAMP, make_batch
+from tests.support.clock import FakeClock
 from tests.support.segments import NOW_MS, append, append_next, load_segment, make_segment
 
 LOG = "00000000000000000000.log"
@@ -155,7 +156,8 @@ class TestRolling:
     def roll(self, written: LogSegment, size: int = 100, **changes: int) -> bool:
         """Ask for a batch like the last one, with changes."""
         facts = {"max_timestamp": TIMESTAMP, "last_offset": 1, "now_ms": NOW_MS} | changes
-        return written.should_roll(size, **facts)
+        clock = FakeClock(facts.pop("now_ms"))
+        return written.should_roll(size, **facts, clock=clock)
 
     def test_exact_fit_stays(self, tmp_path: Path) -> None:
         """A batch that fills the segment to the byte stays, one byte more rolls."""
