@@ -6,6 +6,7 @@
 #   make bench        the hot paths in figures
 #   make bench-clean  the cleaner in figures; beside Apache Kafka's: make bench-clean ARGS=--peer
 #   make demo         a git history, compacted before your eyes: make demo REPO=~/project
+#   make demo-pipeline  the same history as Parquet and Iceberg tables, on Spark
 #   make crash        a longer crash campaign: make crash KILLS=2000 SEED=7
 #   make fuzz         a million malformed frames: make fuzz FRAMES=1000000 SEED=7
 #   make model        random lives of a compacted topic: make model SEQUENCES=5000 SEED=7
@@ -39,7 +40,7 @@ ifeq ($(CI),true)
 export KERNELS ?= require
 endif
 
-.PHONY: help run setup test test-spark-all check bench bench-clean demo crash fuzz model differential docs image-check jars lock clean
+.PHONY: help run setup test test-spark-all check bench bench-clean demo demo-pipeline crash fuzz model differential docs image-check jars lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -81,6 +82,9 @@ bench-clean: setup
 REPO ?= .
 demo: setup
 	@$(BIN)/python -m examples.demo '$(REPO)'
+
+demo-pipeline: setup
+	@$(BIN)/python -m examples.pipeline_demo '$(REPO)'
 
 KILLS ?= 1000
 crash: setup

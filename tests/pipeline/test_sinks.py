@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from pipeline.errors import BadOption
 from pipeline.sinks import delta, iceberg, parquet, staging
@@ -106,7 +108,7 @@ def test_killed_before_the_commit(target: str, monkeypatch: pytest.MonkeyPatch) 
         raise KeyboardInterrupt
 
     monkeypatch.setattr(parquet, "_exchange", killed)
-    monkeypatch.setattr(delta.DeltaTable, "create_write_transaction", killed)
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", killed)
     monkeypatch.setattr(iceberg.IcebergSink, "_overwrite", killed)
     with pytest.raises(KeyboardInterrupt):
         sink.commit(state("b", 4), SCHEMA, stage(sink, rows(2, 3)), None)
@@ -142,7 +144,7 @@ def test_killed_after_the_commit(target: str, monkeypatch: pytest.MonkeyPatch) -
 
 def test_full_disk_while_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task on a full disk says so in a sentence and takes its files away."""
-    write = staging.pq.ParquetWriter.write_table
+    write = pq.ParquetWriter.write_table
     calls: list[int] = []
 
     def fill(self: object, table: pa.Table, **options: object) -> None:
@@ -151,7 +153,7 @@ def test_full_disk_while_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             raise OSError(28, "No space left on device")
         write(self, table, **options)
 
-    monkeypatch.setattr(staging.pq.ParquetWriter, "write_table", fill)
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", fill)
     with pytest.raises(SinkFailed, match="is full; make room"):
         write_tables(tmp_path / "s", SCHEMA, [rows(0), rows(1)])
 

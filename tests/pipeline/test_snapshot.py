@@ -41,9 +41,9 @@ class Made:
         spec = SnapshotSpec(**{"topic": "t", "target": self.target, **wanted})
         return snapshot(self.engine, {"archive": str(self.log.root)}, spec)
 
-    def table(self) -> dict[tuple[int, bytes], bytes]:
+    def table(self) -> dict[tuple[int, Any], Any]:
         """Return what is in the table; no key is there twice."""
-        found: dict[tuple[int, bytes], bytes] = {}
+        found: dict[tuple[int, Any], Any] = {}
         for path in open_table(self.target).files():
             for row in pq.read_table(path, partitioning=None).to_pylist():
                 assert (row["partition"], row["key"]) not in found
