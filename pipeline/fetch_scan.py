@@ -67,7 +67,7 @@ class FetchScan:
         Raises:
             PipelineError: they can not be read.
         """
-        with Cluster(self._split.bootstrap, self._split.kafka) as cluster:
+        with self._watch, Cluster(self._split.bootstrap, self._split.kafka) as cluster:
             leader = self._leader(cluster)
             offset = self._split.start_offset
             patience = self._clock.monotonic() + _RETRY_SECONDS

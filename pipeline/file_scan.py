@@ -46,7 +46,11 @@ class FileScan:
         Raises:
             PipelineError: they can not be read, or not as of one moment.
         """
-        split, relocations = self._split, 0
+        with self._watch:
+            yield from self._pieces(self._split)
+
+    def _pieces(self, split: Split) -> Iterator[pa.RecordBatch]:
+        relocations = 0
         while True:
             try:
                 check_identity(split)

@@ -20,7 +20,7 @@ Ours beside them:
     timestampOrder any, or batch: no record of a batch is older than its first one
     splitBytes     about how many bytes one task reads
     verify         check CRCs; onCorrupt: fail or skip; quarantine: a folder for what is skipped
-    pinLeaseMs     how long a pin outlives the last sign of life of its readers
+    pinLeaseMs     how long a pin waits for its readers, or for a sign of life of theirs
     unpinned       read a live broker's folder without a pin, on your own account
     filterPushdown false: take no filters from Spark, even where its session allows it
 """
@@ -80,7 +80,7 @@ class ReadOptions:
     verify: bool = True
     on_corrupt: str = "fail"
     quarantine: str = ""
-    pin_lease_ms: int = 120_000
+    pin_lease_ms: int = 60_000
     unpinned: bool = False
     filter_pushdown: bool = True
     kafka: dict[str, str] = field(default_factory=dict)

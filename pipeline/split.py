@@ -40,6 +40,8 @@ class Lease:
     control: str
     pin: str
     lease_ms: int
+    lingers: bool = False
+    """Nobody will release the pin: who has read a split leaves it only a short lease."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

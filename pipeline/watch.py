@@ -1,39 +1,83 @@
-"""What a reader does now and then: tell the broker that a pin is in use, and look at the clock."""
+"""What a reader does beside reading: keep the pin that it reads from, and look at the clock.
 
+While a split is read its pin is renewed every few seconds. Of a plain query nobody knows which task
+is the last, so nobody releases its pin: when a split is read the lease becomes short, and whoever
+still reads renews it in time.
+"""
+
+import threading
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
-from pipeline.errors import SnapshotExpired
-from pipeline.pins import extend_pin, find_control
-from pipeline.split import Split
+from pipeline.errors import PipelineError, SnapshotExpired
+from pipeline.pins import Control, extend_pin, find_control
+from pipeline.split import Lease, Split
 from storage.clock import Clock
 
-_SIGNS_PER_LEASE: Final = 3
+BEAT_SECONDS: Final = 5.0
+LINGER_MS: Final = 20_000
+"""What is left of a lease when a split is read: several beats of those who still read."""
 
 
 class Watch:
-    """The lease and the deadline of one split that is being read."""
+    """The lease and the deadline of one split, for as long as the ``with`` block lasts."""
 
     def __init__(self, split: Split, clock: Clock | None = None) -> None:
         self._split = split
         self._clock = clock or Clock()
-        self._next_sign = self._clock.monotonic()
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
 
-    def look(self) -> None:
-        """Extend the pin if it is time.
+    def __enter__(self) -> Self:
+        """Renew the pin, and go on doing so.
 
         Raises:
-            SnapshotExpired: the pin is gone, or the read took longer than tombstones stay.
+            PipelineError: it is gone, or the broker is.
         """
-        lease, deadline = self._split.lease, self._split.rules.deadline_ms
-        if lease is not None and self._clock.monotonic() >= self._next_sign:
+        lease = self._split.lease
+        if lease is not None:
             control = find_control(Path(lease.data), lease.control or None)
             extend_pin(control, lease.pin, lease.lease_ms)
-            seconds = lease.lease_ms / 1000 / _SIGNS_PER_LEASE
-            self._next_sign = self._clock.monotonic() + seconds
+            self._thread = threading.Thread(
+                target=self._renew,
+                args=(control, lease),
+                name="pin heartbeat",
+                daemon=True,
+            )
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def look(self) -> None:
+        """Make sure that what is read now is of the planned moment.
+
+        Raises:
+            SnapshotExpired: the read took longer than tombstones stay.
+        """
+        deadline = self._split.rules.deadline_ms
         if deadline and self._clock.now_ms() > deadline:
             raise SnapshotExpired(
                 f"reading {self._split.topic_partition}, which is compacted, without a pin takes "
                 "longer than half of its delete.retention.ms: a deleted key could come back; read "
                 "with transport=pinned, with more tasks, or raise delete.retention.ms"
             )
+
+    def _renew(self, control: Control, lease: Lease) -> None:
+        """Renew the pin until the end. One that is gone shows when its files are opened."""
+        while not self._ended.wait(BEAT_SECONDS):
+            with suppress(PipelineError):
+                extend_pin(control, lease.pin, lease.lease_ms)
+        if lease.lingers:
+            with suppress(PipelineError):
+                extend_pin(control, lease.pin, min(LINGER_MS, lease.lease_ms))

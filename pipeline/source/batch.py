@@ -38,7 +38,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return a split for each task.
 
-        A pin stays: tasks extend its lease while they read, and it ends by itself after the last.
+        A pin stays: tasks renew it while they read, and it ends by itself after the last.
         """
         source = open_source(self._narrow_times())
         try:
@@ -49,7 +49,7 @@ class BatchReader(DataSourceReader):
             raise
         if source.name != "pinned" or not splits:
             source.close()
-        return [SplitPartition(split) for split in splits]
+        return [SplitPartition(lingering(split)) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a split; Spark asks with none if there is nothing to read."""
@@ -66,6 +66,13 @@ class BatchReader(DataSourceReader):
             time_from=max(options.time_from, narrowed.time_from),
             time_to=min(options.time_to, last + 1 if last < LAST_TIME else LAST_TIME),
         )
+
+
+def lingering(split: Split) -> Split:
+    """Return a split whose pin ends soon after its readers."""
+    if split.lease is None:
+        return split
+    return replace(split, lease=replace(split.lease, lingers=True))
 
 
 class FilteringReader(BatchReader):

@@ -10,6 +10,7 @@ reads what that pin has.
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -30,12 +31,13 @@ from pipeline.scan import scan
 from pipeline.source.batch import SplitPartition
 from pipeline.source.pace import Pace, shared_out
 from pipeline.source.schema import check_schema, converted
+from pipeline.split import Split
 from pipeline.transports import Source, open_source
 from storage.clock import Clock
 from storage.topic_partition import TopicPartition
 
 _TOPIC_ID: Final = "topicId"
-_LOOK_SECONDS: Final = 0.2
+_LOOK_SECONDS: Final = 1.0
 
 Offsets = dict[TopicPartition, int]
 
@@ -122,7 +124,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for key, offset in ended.items()
             if key in there
         }
-        return [SplitPartition(split) for split in self._opened().plan(view, ranges)]
+        return [SplitPartition(timeless(split)) for split in self._opened().plan(view, ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a split."""
@@ -195,6 +197,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"topic {topic} was deleted and made again since the last micro-batch (topic "
                     f"id {before}, now {now}); begin with a new checkpoint"
                 )
+
+
+def timeless(split: Split) -> Split:
+    """Return a split that may be read late: a stream follows a log and is of no one moment."""
+    return replace(split, rules=replace(split.rules, deadline_ms=0))
 
 
 def with_stream_defaults(options: Mapping[str, str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.support.daemon import Daemon
 
 ROOT = Path(__file__).parents[2]
+_SCRIPT = ROOT / "tests" / "kafka" / "jars.sh"
 TOOLS = "org.apache.kafka.tools"
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 READY = r"Kafka Server started"
@@ -31,6 +32,17 @@ logger.server.level = info
 def cache_folder() -> Path:
     """Return the folder for what is fetched or made once: $SILTSTONE_CACHE, else .cache here."""
     return Path(os.environ.get("SILTSTONE_CACHE") or ROOT / ".cache")
+
+
+def copy_jars(pom: Path, name: str) -> None:
+    """Copy what the pom.xml of a folder names into the cache, if it is not there yet.
+
+    Raises:
+        LookupError: Maven is missing, or fails.
+    """
+    done = subprocess.run([_SCRIPT, pom, name], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LookupError(f"mvn: {done.stderr.strip()}")
 
 
 class KafkaJars:
@@ -59,10 +71,7 @@ class KafkaJars:
         java = shutil.which("java")
         if java is None:
             raise LookupError("java: no JDK on the PATH")
-        script = Path(__file__).parents[1] / "kafka" / "jars.sh"
-        done = subprocess.run([script], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise LookupError(f"mvn: {done.stderr.strip()}")
+        copy_jars(_SCRIPT.parent, "kafka-jars")
         return cls(cache_folder() / "kafka-jars", java)
 
     def command(self, kind: str, main: str, *arguments: str) -> list[str]:
@@ -146,7 +155,7 @@ class KafkaBroker:
         self.root = root
         self.folder = root / "data"
         self.daemon = Daemon(root / "kafka.log")
-        port, controller = _free_ports(2)
+        port, controller = free_ports(2)
         self.bootstrap = f"127.0.0.1:{port}"
         self.settings = {
             "process.roles": "broker,controller",
@@ -216,7 +225,8 @@ class KafkaBroker:
             raise RuntimeError(f"{main} {arguments}: {done.stdout}{done.stderr}")
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Return ports of 127.0.0.1 that nobody listens on: for programs that cannot take port 0."""
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))

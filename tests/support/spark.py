@@ -1,0 +1,43 @@
+"""Spark sessions for tests: small, quick to start, one a run."""
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.errors import PipelineError
+from pipeline.java import find_java
+from pipeline.session import FAST_START, open_session
+from tests.support.kafka import cache_folder, copy_jars
+
+SMALL = {
+    "spark.driver.extraJavaOptions": FAST_START,
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.task.maxFailures": "1",
+}
+
+
+def start(jars: Iterable[Path] = (), *, scratch: Path) -> SparkSession:
+    """Return a session of two cores, or skip the test where there is no Java."""
+    try:
+        find_java()
+    except PipelineError as error:
+        pytest.skip(f"java: {error}")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    conf = {**SMALL, "spark.sql.warehouse.dir": str(scratch / "warehouse")}
+    return open_session("tests", master="local[2]", conf=conf, jars=jars)
+
+
+def connector_jars() -> list[Path]:
+    """Return the jars of Spark's own Kafka source, or skip the test that needs them."""
+    try:
+        copy_jars(Path(__file__).parents[1] / "connector", "connector-jars")
+    except LookupError as lack:
+        pytest.skip(str(lack))
+    return sorted((cache_folder() / "connector-jars").glob("*.jar"))
