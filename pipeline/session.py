@@ -5,7 +5,6 @@ named one by one; a missing or old Java is said in one sentence; and Spark keeps
 spark-submit what it was given stays as it is.
 """
 
-import logging
 import os
 import subprocess
 import sys
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import PipelineError, SourceUnavailable
 from pipeline.java import find_java
-from protocol.records.column_kernels import COMPILED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,8 +29,6 @@ FAST_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _CHECK: Final = "import pipeline.scan, sys; print(sys.version_info[:2])"
 _SECONDS: Final = 60
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
-
-_logger = logging.getLogger(__name__)
 
 
 def open_session(
@@ -54,10 +50,6 @@ def open_session(
             "PySpark is not installed here; install siltstone with its extra: pip install "
             "'siltstone[spark]'"
         ) from error
-    if not COMPILED:
-        _logger.warning(
-            "the kernels are not compiled here, so reading is some hundred times slower"
-        )
     settings = {**DEFAULTS, **(conf or {})}
     files = [check_jar(Path(jar)) for jar in jars]
     if files:

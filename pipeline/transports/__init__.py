@@ -4,6 +4,7 @@ What is visible decides, unless the option ``transport`` does: a log directory t
 is pinned, one that nobody serves is an archive, and with an address alone the broker is asked.
 """
 
+import logging
 from pathlib import Path
 
 from pipeline.errors import BadOption
@@ -12,7 +13,10 @@ from pipeline.transports.archive import ArchiveSource
 from pipeline.transports.fetch import FetchSource
 from pipeline.transports.pinned import PinnedSource
 from pipeline.transports.source import Source
+from protocol.records.column_kernels import COMPILED
 from storage.directory_lock import is_held
+
+_logger = logging.getLogger(__name__)
 
 
 def open_source(options: ReadOptions) -> Source:
@@ -22,6 +26,11 @@ def open_source(options: ReadOptions) -> Source:
         BadOption: the options do not say where the topics are.
         SourceUnavailable: nothing is there.
     """
+    if not COMPILED:
+        _logger.warning(
+            "the kernels are not compiled here: reading is right, and a hundred times slower; "
+            "python -m pipeline doctor says what to install"
+        )
     name = options.transport if options.transport != "auto" else choose(options)
     if name == "pinned":
         return PinnedSource(options)
