@@ -112,5 +112,5 @@ class RoomsOnDisk:
             correlation_id=1,
             client_id="test",
             listener="PLAINTEXT",
-            peer="peer",
+            peer="127.0.0.1:50000",
         )

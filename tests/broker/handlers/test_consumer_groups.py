@@ -1,0 +1,168 @@
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe as requests and answers."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
+from kio.schema.consumer_group_heartbeat.v1.request import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
+from kio.schema.errors import ErrorCode
+
+from broker import authorized
+from broker.features import Update, UpgradeType
+from tests.support.ask import ask
+from tests.support.rooms import RoomsOnDisk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEARTBEAT, DESCRIBE = 68, 69
+
+
+async def beat(home: RoomsOnDisk, version: int = 1, **said: Any) -> Any:
+    """Send a heartbeat; without more, the first one of member "m" of group "g"."""
+    values: dict[str, Any] = {
+        "group_id": "g",
+        "member_id": "m",
+        "member_epoch": 0,
+        "rebalance_timeout": timedelta(milliseconds=60_000),
+        "subscribed_topic_names": ("t",),
+        "topic_partitions": (),
+    }
+    return await ask(home, HEARTBEAT, ConsumerGroupHeartbeatRequest(**values | said), version)
+
+
+async def describe(home: RoomsOnDisk, *groups: str, version: int = 1, asked: bool = False) -> Any:
+    """Describe groups."""
+    request = ConsumerGroupDescribeRequest(group_ids=groups, include_authorized_operations=asked)
+    return (await ask(home, DESCRIBE, request, version)).groups
+
+
+@pytest.mark.parametrize("version", range(2))
+async def test_a_member_joins_and_is_described(home: RoomsOnDisk, version: int) -> None:
+    """What it has and is to have, by id and name; versions differ in the member's type alone."""
+    topic = await home.rooms.topics.create("t", 2, {})
+    answer = await beat(home, version)
+    assert (answer.error_code, answer.member_id, answer.member_epoch) == (ErrorCode.none, "m", 1)
+    assert answer.heartbeat_interval == timedelta(seconds=5)
+    [assigned] = answer.assignment.topic_partitions
+    assert (assigned.topic_id, assigned.partitions) == (topic.id, (0, 1))
+
+    [group] = await describe(home, "g", version=version, asked=True)
+
+    assert (group.error_code, group.group_state, group.assignor_name) == (
+        ErrorCode.none,
+        "Stable",
+        "uniform",
+    )
+    assert (group.group_epoch, group.assignment_epoch) == (1, 1)
+    assert group.authorized_operations == authorized.GROUP
+    [member] = group.members
+    assert (member.member_id, member.member_epoch, member.client_id) == ("m", 1, "test")
+    assert member.subscribed_topic_names == ("t",)
+    for assignment in (member.assignment, member.target_assignment):
+        [held] = assignment.topic_partitions
+        assert (held.topic_id, held.topic_name, held.partitions) == (topic.id, "t", (0, 1))
+    assert version == 0 or member.member_type == 1
+
+
+async def test_a_topic_that_is_gone_is_not_described(home: RoomsOnDisk) -> None:
+    """Tools would ask for its name for ever."""
+    await home.rooms.topics.create("t", 1, {})
+    await beat(home)
+    await home.rooms.topics.delete(home.rooms.topics.topics["t"])
+
+    [group] = await describe(home, "g")
+
+    assert group.members[0].assignment.topic_partitions == ()
+    assert group.authorized_operations == authorized.NOT_ASKED
+
+
+async def test_a_first_version_member_is_given_its_id(home: RoomsOnDisk) -> None:
+    """22 characters of base64, as Kafka makes them; later versions bring their own."""
+    answer = await beat(home, 0, member_id="")
+
+    assert answer.error_code is ErrorCode.none
+    assert len(answer.member_id) == 22
+    assert (await beat(home, 1, member_id="")).error_code is ErrorCode.invalid_request
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ({"group_id": ""}, ErrorCode.invalid_request),
+        ({"member_epoch": -3}, ErrorCode.invalid_request),
+        ({"member_epoch": 3}, ErrorCode.group_id_not_found),
+        ({"member_epoch": -1}, ErrorCode.group_id_not_found),
+        ({"server_assignor": "sticky"}, ErrorCode.unsupported_assignor),
+        ({"subscribed_topic_regex": "("}, ErrorCode.invalid_regular_expression),
+    ],
+)
+async def test_refusals_say_why(home: RoomsOnDisk, said: dict[str, Any], code: ErrorCode) -> None:
+    """With Kafka's code and a sentence, and there is no group afterwards."""
+    answer = await beat(home, **said)
+
+    assert answer.error_code is code
+    assert answer.error_message
+    assert answer.assignment is None
+    assert home.rooms.groups.groups == {}
+
+
+async def test_owned_partitions_may_be_listed_in_pieces(home: RoomsOnDisk) -> None:
+    """A topic twice is the same as once with all of its partitions."""
+    topic = await home.rooms.topics.create("t", 2, {})
+    await beat(home)
+    await beat(home, member_id="n")
+    pieces = tuple(TopicPartitions(topic_id=topic.id, partitions=(each,)) for each in (0, 1))
+
+    answer = await beat(
+        home,
+        member_epoch=1,
+        topic_partitions=pieces,
+        rebalance_timeout=timedelta(milliseconds=-1),
+        subscribed_topic_names=None,
+    )
+
+    assert answer.error_code is ErrorCode.none
+    assert answer.member_epoch == 1
+
+
+async def test_what_is_no_consumer_group_is_not_described(home: RoomsOnDisk) -> None:
+    """Admin clients go on with DescribeGroups then."""
+    await home.rooms.groups.log.ensure_created()
+    home.rooms.groups.add_classic("classic")
+
+    groups = await describe(home, "missing", "classic")
+
+    assert [each.error_code for each in groups] == [ErrorCode.group_id_not_found] * 2
+    assert all(each.error_message for each in groups)
+
+
+@pytest.mark.parametrize("how", ["setting", "feature"])
+async def test_the_protocol_can_be_switched_off(tmp_path: Path, how: str) -> None:
+    """By group.coordinator.rebalance.protocols, or group.version 0: UNSUPPORTED_VERSION."""
+    settings = {"group_coordinator_rebalance_protocols": "classic"} if how == "setting" else {}
+    home = await RoomsOnDisk(tmp_path / "home", directories=1, **settings).open()
+    if how == "feature":
+        update = Update("group.version", 0, UpgradeType.SAFE_DOWNGRADE)
+        await home.rooms.features.update([update], validate_only=False)
+
+    assert (await beat(home)).error_code is ErrorCode.unsupported_version
+    [group] = await describe(home, "g")
+    assert group.error_code is ErrorCode.unsupported_version
+    await home.close()
+
+
+async def test_settings_of_a_group_are_told_to_its_members(home: RoomsOnDisk) -> None:
+    """From the next heartbeat on."""
+    await beat(home)
+    await home.rooms.settings.alter_group("g", {"consumer.heartbeat.interval.ms": "6000"})
+
+    answer = await beat(home, member_epoch=1)
+
+    assert answer.heartbeat_interval == timedelta(seconds=6)
