@@ -8,7 +8,7 @@ depends on sizes, so segments are only compared while these are the same.
 import random
 import shutil
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cleaner.cleaner import Cleaner
@@ -97,17 +97,18 @@ def aborted_in(path: Path) -> set[tuple[int, ...]]:
 class OurLog:
     """A folder that our storage opens and our cleaner cleans."""
 
-    def __init__(self, path: Path, config: TopicConfig, clock: FakeClock) -> None:
+    def __init__(self, path: Path, clock: FakeClock) -> None:
         self.path = path
-        self.config = config
+        self.config = TopicConfig()
         self.clock = clock
         self.checkpoint: int | None = None
         self._directory = LogDirectory(path.parent)
         self._start = 0
         self._end = 0
 
-    def open(self, *, is_clean: bool, start: int) -> tuple[int, int]:
+    def open(self, config: TopicConfig, *, is_clean: bool, start: int) -> tuple[int, int]:
         """Open the folder and return the log's end and last stable offset."""
+        self.config = config
         background = Background()
         services = LogServices(
             clock=self.clock,
@@ -152,7 +153,7 @@ class OurLog:
         found = find_cleanable(snapshot, self.clock.now_ms())
         selected = Selected(
             found.first_dirty_offset,
-            max(found.first_dirty_offset, found.first_uncleanable_offset),
+            found.first_uncleanable_offset,
             found.clean_bytes,
             found.cleanable_bytes,
         )
@@ -189,12 +190,10 @@ class Twins:
         self.happened: Counter[str] = Counter()
         self.config = TopicConfig(
             cleanup_policy=("compact",),
-            segment_bytes=self.chance.choice([1500, 4000, 20_000]),
-            segment_index_bytes=self.chance.choice([96, 1 << 20]),
+            segment_index_bytes=self.chance.choice([400, 1 << 20]),
             index_interval_bytes=self.chance.choice([0, 300, 4096]),
-            delete_retention_ms=self.chance.choice([0, 1000, HOUR]),
-            min_compaction_lag_ms=self.chance.choice([0, 0, HOUR]),
         )
+        self.configure()
         self.memory = SLOT_BYTES * self.chance.choice([1 << 12, 1 << 12, 5, 9, 14])
         self.buffer = self.chance.choice([1 << 18, 500])
         self.clock = FakeClock(NOW)
@@ -206,12 +205,15 @@ class Twins:
             self.written, seed, self.config, keys=self.chance.choice([4, 12, 40])
         )
         self.kafka = kafka
-        self.our_log = OurLog(self.ours, self.config, self.clock)
+        self.our_log = OurLog(self.ours, self.clock)
         self.their_checkpoint: int | None = None
 
     @property
     def has_small_indexes(self) -> bool:
-        """Tell whether Kafka's recovery may not find room: its cleaner indexes by chunks."""
+        """Tell whether Kafka's recovery may not find room: its cleaner indexes by chunks.
+
+        Its cleaner may not, either, where a group has just fitted; so they are not smaller still.
+        """
         return self.config.segment_index_bytes < 1000
 
     def live(self) -> None:
@@ -220,7 +222,7 @@ class Twins:
             self.write()
             is_clean = number > 0 and (self.has_small_indexes or self.chance.random() < 0.5)
             start = self.source.segments[0].base_offset
-            ends = self.our_log.open(is_clean=is_clean, start=start)
+            ends = self.our_log.open(self.config, is_clean=is_clean, start=start)
             their_ends = self.kafka.open(
                 self.theirs,
                 self._kafkas_config(),
@@ -235,6 +237,16 @@ class Twins:
                 self.clock.advance(self.chance.choice([1, 1000, HOUR, 2 * HOUR]))
             self.our_log.close()
             self.kafka.close()
+            self.configure()
+
+    def configure(self) -> None:
+        """Choose the settings that a topic may change."""
+        self.config = replace(
+            self.config,
+            segment_bytes=self.chance.choice([1500, 4000, 20_000]),
+            delete_retention_ms=self.chance.choice([0, 1000, HOUR]),
+            min_compaction_lag_ms=self.chance.choice([0, 0, HOUR]),
+        )
 
     def write(self) -> None:
         """Append the same new segments to both logs."""
@@ -283,13 +295,8 @@ class Twins:
         self._count(before, result)
 
     def _compare(self, cleaned: Cleaned, result: PassResult, *, are_alike: bool) -> None:
-        assert cleaned == Cleaned(
-            result.end_offset,
-            result.map_keys,
-            cleaned.map_records_read,
-            result.records_written,
-            result.invalid_records,
-        )
+        assert cleaned[:2] == (result.end_offset, result.map_keys)
+        assert cleaned[3:] == (result.records_written, result.invalid_records)
         theirs, ours = read_folder(self.theirs), read_folder(self.ours)
         if are_alike:
             assert list(theirs) == list(ours)

@@ -57,8 +57,8 @@ class RandomLog:
         self.roll()
 
     def roll(self) -> None:
-        """Begin a segment, perhaps some offsets further."""
-        self.begin_segment(self.offset + self.chance.choice([0, 0, 0, 3]))
+        """Begin a segment, perhaps some offsets further, or too many for one segment."""
+        self.begin_segment(self.offset + self.chance.choice([*[0] * 15, *[3] * 5, 1 << 31]))
 
     def begin_segment(self, offset: int) -> None:
         """Begin a segment at an offset; one that begins there already is enough."""
