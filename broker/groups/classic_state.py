@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from struct import error as StructError  # noqa: N812  # a class, whatever its name looks like
 from typing import TYPE_CHECKING
 
 from broker.groups.classic_members import Members
@@ -20,7 +21,7 @@ from protocol.coordinator.group_errors import (
     UnknownMemberId,
 )
 from protocol.coordinator.group_records import GroupMetadata, group_key, put_group
-from protocol.errors import CoordinatorNotAvailable, ProtocolError
+from protocol.errors import CoordinatorNotAvailable, ProtocolError, UnknownServerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -245,7 +246,10 @@ class ClassicState:
         )
 
     def _write(self, metadata: GroupMetadata) -> None:
-        row = group_key(self.group_id), put_group(metadata)
+        try:
+            row = group_key(self.group_id), put_group(metadata)
+        except StructError as error:
+            raise UnknownServerError("a name in the group is too long for its record") from error
         self._services.write(self.partition, [row])
 
     def _transition(self, state: GroupState) -> None:

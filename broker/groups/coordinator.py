@@ -22,6 +22,7 @@ from broker.internal_topics import OFFSETS_TOPIC
 from protocol.coordinator.group_errors import (
     GroupIdNotFound,
     IllegalGeneration,
+    InvalidGroupId,
     StaleMemberEpoch,
     UnknownMemberId,
 )
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _FIRST_WITH_GROUP_ID_NOT_FOUND = 9
+_MOST_CHARACTERS = 8191  # what the int16 length of a key's field surely holds
 _TIMERS_AT_A_TIME = 500
 _TOMBSTONES_AT_A_TIME = 1000
 
@@ -123,7 +125,10 @@ class GroupCoordinator:
         Raises:
             CoordinatorLoadInProgress: Its partition of the journal is being read.
             NotCoordinator: It could not be read.
+            InvalidGroupId: No record can hold the name.
         """
+        if len(group_id) > _MOST_CHARACTERS:
+            raise InvalidGroupId(f"a group id has at most {_MOST_CHARACTERS} characters")
         if self.log.is_settled:
             return
         self.log.check(self.log.partition_for(group_id))

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from storage.clock import Clock
 
 
+_ROUNDING_MS = 0.001
+"""A sum of floats may come out below the deadline that was meant."""
+
+
 class Timer:
     """One deadline and what happens then; durations and times in ms of the steady clock."""
 
@@ -90,7 +94,7 @@ class Timers:
     def run_due(self, most: int = 1 << 30) -> None:
         """Fire what is due, ``most`` entries at a time."""
         heap = self._heap
-        now_ms = self.now_ms()
+        now_ms = self.now_ms() + _ROUNDING_MS
         while heap and heap[0][0] <= now_ms and most:
             queued, _, timer = heappop(heap)
             timer.come_due(queued, now_ms)

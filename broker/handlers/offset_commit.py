@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     Results = list[tuple[TopicKey, list[tuple[int, int]]]]
 
 
+_LATEST_MS = (1 << 63) - 1
+# What the int16 length of a record's field surely holds, whatever the characters.
+_MOST_CHARACTERS = 8191
+
+
 def handle(
     connection: Connection,
     version: int,
@@ -83,11 +88,17 @@ def _answer(connection: Connection, version: int, correlation_id: int, results: 
     return encode(version, correlation_id, results)
 
 
+def _expiry(request: OffsetCommitRequest, now_ms: int) -> int:
+    if request.retention_ms == NO_RETENTION:
+        return NO_EXPIRY
+    return min(now_ms + request.retention_ms, _LATEST_MS)
+
+
 def _commit(rooms: Rooms, version: int, request: OffsetCommitRequest) -> Results:
     """Commit what can be, and return a code for each partition of the request."""
     now_ms = rooms.clock.now_ms()
-    expiry = NO_EXPIRY if request.retention_ms == NO_RETENTION else now_ms + request.retention_ms
-    most = rooms.settings.server.offset_metadata_max_bytes
+    expiry = _expiry(request, now_ms)
+    most = min(rooms.settings.server.offset_metadata_max_bytes, _MOST_CHARACTERS)
     results: Results = []
     offsets: list[tuple[str, int, CommittedOffset]] = []
     places: list[tuple[list[tuple[int, int]], int]] = []

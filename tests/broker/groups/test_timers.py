@@ -1,0 +1,103 @@
+"""Timers: one heap, deadlines that move without touching it."""
+
+from broker.groups.timers import Timer, Timers
+from tests.support.clock import FakeClock
+
+
+def make() -> tuple[FakeClock, Timers, list[str]]:
+    """Return a clock, timers on it, and a list for what has fired."""
+    clock = FakeClock()
+    return clock, Timers(clock), []
+
+
+def test_it_fires_once_at_its_time() -> None:
+    """Not before, and not again."""
+    clock, timers, fired = make()
+    Timer(timers, lambda: fired.append("a")).start(100)
+
+    seen = []
+    for _ in range(4):
+        clock.advance(50)
+        timers.run_due()
+        seen.append(len(fired))
+
+    assert seen == [0, 1, 1, 1]
+
+
+def test_a_later_deadline_costs_no_entry() -> None:
+    """A thousand heartbeats leave one entry on the heap, and the last of them counts."""
+    clock, timers, fired = make()
+    timer = Timer(timers, lambda: fired.append("a"))
+
+    for _ in range(1000):
+        timer.start(100)
+        clock.advance(1)
+
+    assert len(timers._heap) == 1
+    clock.advance(98)
+    timers.run_due()
+    assert fired == []
+    clock.advance(2)
+    timers.run_due()
+    assert fired == ["a"]
+
+
+def test_an_earlier_deadline_counts() -> None:
+    """The old entry does nothing when it is reached."""
+    clock, timers, fired = make()
+    timer = Timer(timers, lambda: fired.append("a"))
+    timer.start(1000)
+    timer.start(10)
+    clock.advance(10)
+    timers.run_due()
+
+    assert fired == ["a"]
+    clock.advance(1000)
+    timers.run_due()
+    assert fired == ["a"]
+    assert not timers._heap
+
+
+def test_what_is_cancelled_does_not_fire() -> None:
+    """Unless it is started again."""
+    clock, timers, fired = make()
+    timer = Timer(timers, lambda: fired.append("a"))
+    timer.start(10)
+    timer.cancel()
+    clock.advance(20)
+    timers.run_due()
+
+    assert not fired
+    assert not timer.is_running
+    timer.start(5)
+    assert timer.is_running
+    clock.advance(5)
+    timers.run_due()
+    assert fired == ["a"]
+
+
+def test_whoever_drives_is_told_of_earlier_deadlines_alone() -> None:
+    """One loop timer is enough for all."""
+    clock, timers, _ = make()
+    told: list[float] = []
+    timers.on_earlier = told.append
+    start = timers.now_ms()
+    for after in (100, 200, 50, 70):
+        Timer(timers, lambda: None).start(after)
+
+    assert [when - start for when in told] == [100, 50]
+    assert timers.next_ms == start + 50
+    clock.advance(0)
+
+
+def test_those_due_fire_in_order_and_some_at_a_time() -> None:
+    """The loop can be given back between them."""
+    clock, timers, fired = make()
+    for name, after in (("c", 30), ("a", 10), ("b", 20)):
+        Timer(timers, lambda name=name: fired.append(name)).start(after)  # type: ignore[misc]
+    clock.advance(30)
+    timers.run_due(2)
+
+    assert fired == ["a", "b"]
+    timers.run_due()
+    assert fired == ["a", "b", "c"]

@@ -1,0 +1,195 @@
+"""A classic group in the hand: a fake clock, a journal that is a list, answers that are kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kio.schema.errors import ErrorCode
+
+from broker.groups.classic_group import ClassicGroup
+from broker.groups.classic_messages import JoinRequest, JoinResult, SyncRequest, SyncResult
+from broker.groups.classic_state import ClassicServices, GroupState
+from broker.groups.timers import Timers
+from config.server import ServerConfig
+from protocol.coordinator.group_records import GroupMetadata, read_group
+from protocol.errors import KafkaError
+from tests.support.clock import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.groups.classic_messages import Protocols
+    from protocol.records.journal import Row
+
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+RANGE: Protocols = (("range", b"metadata"),)
+
+
+class Asked:
+    """One join: its answers, of which there may be one, and the member it was for."""
+
+    def __init__(self, request: JoinRequest) -> None:
+        self.request = request
+        self.answers: list[JoinResult] = []
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether no answer has come."""
+        return not self.answers
+
+    @property
+    def answer(self) -> JoinResult:
+        """The answer, of which there is exactly one."""
+        (answer,) = self.answers
+        return answer
+
+
+class GroupInHand:
+    """A group and everything around it; ``refusal`` is what the journal answers, if anything."""
+
+    def __init__(self, **settings: int) -> None:
+        self.clock = FakeClock()
+        self.timers = Timers(self.clock)
+        self.settings = ServerConfig(**settings)  # type: ignore[arg-type]
+        self.written: list[GroupMetadata] = []
+        self.refusal: KafkaError | None = None
+        self.group = ClassicGroup(
+            "g",
+            7,
+            ClassicServices(
+                clock=self.clock,
+                timers=self.timers,
+                settings=lambda: self.settings,
+                write=self._write,
+            ),
+        )
+
+    def _write(self, partition: int, rows: Sequence[Row]) -> None:
+        assert partition == 7
+        if self.refusal is not None:
+            raise self.refusal
+        for _, value in rows:
+            assert value is not None
+            self.written.append(read_group(value))
+
+    def state(self) -> GroupState:
+        """Return the state of the group."""
+        return self.group.state
+
+    def advance(self, milliseconds: float) -> None:
+        """Let time pass, and what is due happen."""
+        self.clock.advance(milliseconds)
+        self.timers.run_due()
+
+    def join(
+        self,
+        member_id: str = "",
+        instance_id: str | None = None,
+        *,
+        protocols: Protocols = RANGE,
+        protocol_type: str = "consumer",
+        version: int = 9,
+        session_ms: int = SESSION_MS,
+        rebalance_ms: int = REBALANCE_MS,
+    ) -> Asked:
+        """Send one JoinGroup; a refusal is an answer, too."""
+        request = JoinRequest(
+            member_id=member_id,
+            instance_id=instance_id,
+            client_id="c",
+            client_host="/10.0.0.7",
+            protocol_type=protocol_type,
+            protocols=protocols,
+            rebalance_timeout_ms=rebalance_ms,
+            session_timeout_ms=session_ms,
+            requires_known_id=version >= 4,
+            may_skip_assignment=version >= 9,
+        )
+        return self.send(request)
+
+    def send(self, request: JoinRequest) -> Asked:
+        """Send a JoinGroup as it is."""
+        asked = Asked(request)
+        try:
+            self.group.join(request, asked.answers.append)
+        except KafkaError as error:
+            asked.answers.append(JoinResult(error.code, request.member_id))
+        return asked
+
+    def enter(
+        self, *, protocols: Protocols = RANGE, session_ms: int = SESSION_MS
+    ) -> tuple[str, Asked]:
+        """Join as a new member does: be given an id, and join with it."""
+        first = self.join(protocols=protocols, session_ms=session_ms)
+        assert first.answer.error is ErrorCode.member_id_required
+        member_id = first.answer.member_id
+        return member_id, self.send(replace(first.request, member_id=member_id))
+
+    def sync(
+        self,
+        member_id: str,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        generation: int | None = None,
+        instance_id: str | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+    ) -> list[SyncResult]:
+        """Send a SyncGroup; the list gets its answer, a refusal included."""
+        answers: list[SyncResult] = []
+        request = SyncRequest(
+            member_id=member_id,
+            instance_id=instance_id,
+            generation=self.group.generation if generation is None else generation,
+            protocol_type=protocol_type,
+            protocol_name=protocol_name,
+            assignments=assignments or {},
+        )
+        try:
+            self.group.sync(request, answers.append)
+        except KafkaError as error:
+            answers.append(SyncResult(error.code))
+        return answers
+
+    def beat(
+        self, member_id: str, *, generation: int | None = None, instance_id: str | None = None
+    ) -> ErrorCode:
+        """Send a Heartbeat and return its code."""
+        try:
+            self.group.heartbeat(
+                member_id,
+                instance_id,
+                self.group.generation if generation is None else generation,
+            )
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.none
+
+    def commit(
+        self, member_id: str, generation: int, instance_id: str | None = None, **flags: bool
+    ) -> ErrorCode:
+        """Ask whether an OffsetCommit is allowed."""
+        try:
+            self.group.check_commit(member_id, instance_id, generation, 8, **flags)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.none
+
+    def gather(self, count: int) -> list[str]:
+        """Bring an empty group to CompletingRebalance; return the member ids, leader first."""
+        joined = [self.enter() for _ in range(count)]
+        self.advance(self.settings.group_initial_rebalance_delay_ms)
+        while any(asked.is_parked for _, asked in joined):
+            self.advance(self.settings.group_initial_rebalance_delay_ms)
+        assert all(asked.answer.error is ErrorCode.none for _, asked in joined)
+        return [member_id for member_id, _ in joined]
+
+    def settle(self, count: int) -> list[str]:
+        """Bring an empty group to Stable; return the member ids, leader first."""
+        members = self.gather(count)
+        assignments = {member_id: f"of-{member_id}".encode() for member_id in members}
+        for member_id in reversed(members):
+            self.sync(member_id, assignments if member_id == members[0] else None)
+        return members
