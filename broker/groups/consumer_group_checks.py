@@ -6,15 +6,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from protocol.coordinator.group_errors import IllegalGeneration, StaleMemberEpoch
-from protocol.errors import UnsupportedVersion
+from protocol.errors import KafkaError, UnsupportedVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import TypeAlias
     from uuid import UUID
 
     from broker.groups.consumer_group import ConsumerGroup
     from broker.groups.consumer_group_member import Member
+    from broker.groups.topic_image import TopicImage
 
 PartitionCheck: TypeAlias = "Callable[[UUID | None, int], None]"
 """Refuses, by topic id and partition, what a member of an older epoch may not commit."""
@@ -84,6 +85,20 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) 
         raise _stale(
             member, f"epoch {member_epoch} is not {member.epoch}, that of member {member.id}"
         )
+
+
+def find_refused(
+    check: PartitionCheck, offsets: Sequence[tuple[str, int, object]], image: TopicImage
+) -> dict[int, int]:
+    """Return the codes of the offsets that a check refuses, by their places among all."""
+    refused = {}
+    for place, (name, partition, _) in enumerate(offsets):
+        topic = image.find(name)
+        try:
+            check(None if topic is None else topic.id, partition)
+        except KafkaError as error:
+            refused[place] = int(error.code)
+    return refused
 
 
 def _check_partition(

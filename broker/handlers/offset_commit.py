@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.groups.consumer_group_checks import find_refused
 from protocol.coordinator.group_errors import OffsetMetadataTooLarge
 from protocol.coordinator.group_records import NO_EXPIRY, CommittedOffset
 from protocol.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from broker.connection import Connection
     from broker.context import Rooms
     from broker.dispatch import Answer, Waiting
-    from broker.groups.consumer_group_checks import PartitionCheck
     from protocol.offset_commit import OffsetCommitRequest
     from protocol.topic_key import TopicKey
 
@@ -159,23 +159,10 @@ def _write(
         group.touch(member_id)
         check = group.find_partition_check(member_id, request.generation)
         if check is not None:
-            refused = _find_refused(rooms, check, offsets)
+            refused = find_refused(check, offsets, groups.consumer.image)
             offsets = [each for number, each in enumerate(offsets) if number not in refused]
         if offsets:
             groups.offsets.append(group_id, group.partition, offsets)
     except KafkaError as error:
         return int(error.code), {}
     return 0, refused
-
-
-def _find_refused(
-    rooms: Rooms, check: PartitionCheck, offsets: list[tuple[str, int, CommittedOffset]]
-) -> dict[int, int]:
-    """Return the codes of offsets that a member of an older epoch may not commit."""
-    refused = {}
-    for number, (topic, index, _) in enumerate(offsets):
-        try:
-            check(rooms.topics.topics[topic].id, index)
-        except KafkaError as error:
-            refused[number] = int(error.code)
-    return refused

@@ -18,10 +18,15 @@ from kio.schema.txn_offset_commit.v5.response import (
     TxnOffsetCommitResponseTopic,
 )
 
+from broker.groups.consumer_group_checks import find_refused
 from broker.handlers.transactions import code_of, when_durable
 from broker.internal_topics import OFFSETS_TOPIC
 from broker.transactions.appending import Rules, admit
-from protocol.coordinator.group_errors import InvalidGroupId, OffsetMetadataTooLarge
+from protocol.coordinator.group_errors import (
+    IllegalGeneration,
+    InvalidGroupId,
+    OffsetMetadataTooLarge,
+)
 from protocol.coordinator.group_records import NO_EXPIRY, CommittedOffset
 from protocol.errors import (
     CoordinatorLoadInProgress,
@@ -107,7 +112,7 @@ def _commit(
     try:
         if not request.group_id:
             raise InvalidGroupId
-        _write(context, request, offsets)
+        _write(context, request, codes, offsets)
     except KafkaError as error:
         return respond(error)
     return when_durable(context, respond(), respond)
@@ -136,7 +141,10 @@ def _sort(context: RequestContext, request: TxnOffsetCommitRequest) -> tuple[Cod
     return codes, offsets
 
 
-def _write(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Offsets) -> None:
+def _write(
+    context: RequestContext, request: TxnOffsetCommitRequest, codes: Codes, offsets: Offsets
+) -> None:
+    """Write what may be committed; ``codes`` gets what a member of an older epoch may not."""
     rooms = context.rooms
     groups = rooms.groups
     groups.check(request.group_id)
@@ -160,6 +168,13 @@ def _write(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Of
         version,
         is_transactional=True,
     )
+    check = group.find_partition_check(request.member_id, request.generation_id)
+    if check is not None:
+        refused = find_refused(check, offsets, groups.consumer.image)
+        for place in refused:
+            topic, index, _ = offsets[place]
+            codes[topic, index] = IllegalGeneration.code
+        offsets = [each for place, each in enumerate(offsets) if place not in refused]
     if offsets:
         groups.offsets.append_transactional(request.group_id, group.partition, offsets, producer)
 

@@ -1,0 +1,165 @@
+"""Offsets of a consumer group over the wire: what members of which epoch may commit and ask for."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kio.schema.consumer_group_heartbeat.v1 import request as heartbeat
+from kio.schema.create_topics.v7 import request as create
+from kio.schema.errors import ErrorCode
+from kio.schema.offset_commit.v8 import request as old_commit
+from kio.schema.offset_commit.v9 import request as commit
+from kio.schema.offset_fetch.v9 import request as fetch
+
+from tests.support.running import Caller, running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+    from uuid import UUID
+
+SETTINGS = ("group.consumer.assignment.interval.ms=0", "offsets.topic.num.partitions=1")
+
+
+class Members:
+    """Group "g" on topic "t" of two partitions, asked over one connection."""
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
+        self.topic: UUID
+
+    async def beat(self, member_id: str, epoch: int, *owned: int, full: bool = False) -> Any:
+        """Heartbeat, owning these partitions."""
+        partitions = (
+            (heartbeat.TopicPartitions(topic_id=self.topic, partitions=owned),) if owned else ()
+        )
+        return await self.caller.ask(
+            heartbeat.ConsumerGroupHeartbeatRequest(
+                group_id="g",
+                member_id=member_id,
+                member_epoch=epoch,
+                rebalance_timeout=timedelta(milliseconds=60_000 if full else -1),
+                subscribed_topic_names=("t",) if full else None,
+                topic_partitions=partitions,
+            )
+        )
+
+    async def commit(self, member_id: str, epoch: int, *partitions: int) -> list[ErrorCode]:
+        """Commit offset 7 of partitions and return their codes."""
+        answer = await self.caller.ask(_commit(commit, member_id, epoch, partitions))
+        return [each.error_code for each in answer.topics[0].partitions]
+
+    async def fetch(self, member_id: str | None, epoch: int) -> tuple[ErrorCode, list[int]]:
+        """Ask for the offsets of both partitions."""
+        answer = await self.caller.ask(
+            fetch.OffsetFetchRequest(
+                groups=(
+                    fetch.OffsetFetchRequestGroup(
+                        group_id="g",
+                        member_id=member_id,
+                        member_epoch=epoch,
+                        topics=(
+                            fetch.OffsetFetchRequestTopics(name="t", partition_indexes=(0, 1)),
+                        ),
+                    ),
+                ),
+                require_stable=True,
+            )
+        )
+        [group] = answer.groups
+        offsets = [each.committed_offset for topic in group.topics for each in topic.partitions]
+        return group.error_code, offsets
+
+
+def _commit(schema: Any, member_id: str, epoch: int, partitions: tuple[int, ...]) -> Any:
+    return schema.OffsetCommitRequest(
+        group_id="g",
+        member_id=member_id,
+        topics=(
+            schema.OffsetCommitRequestTopic(
+                name="t",
+                partitions=tuple(
+                    schema.OffsetCommitRequestPartition(
+                        partition_index=each, committed_offset=7, committed_metadata=""
+                    )
+                    for each in partitions
+                ),
+            ),
+        ),
+        generation_id_or_member_epoch=epoch,
+    )
+
+
+@pytest.fixture
+async def members(tmp_path: Path) -> AsyncIterator[Members]:
+    """Member "m" in epoch 2 with partition 0, after "n" has come, which waits for partition 1."""
+    async with running(tmp_path, *SETTINGS) as started:
+        made = Members(await started.call())
+        created = await made.caller.ask(
+            create.CreateTopicsRequest(
+                topics=(
+                    create.CreatableTopic(
+                        name="t", num_partitions=2, replication_factor=1, assignments=(), configs=()
+                    ),
+                ),
+                timeout=timedelta(seconds=9),
+                validate_only=False,
+            )
+        )
+        made.topic = created.topics[0].topic_id
+        assert (await made.beat("m", 0, full=True)).member_epoch == 1
+        assert (await made.beat("n", 0, full=True)).member_epoch == 2
+        await made.beat("m", 1, 0, 1)
+        assert (await made.beat("m", 1, 0)).member_epoch == 2
+        yield made
+
+
+async def test_members_commit_in_their_epoch(members: Members) -> None:
+    """And ask for what is committed in it."""
+    assert await members.commit("m", 2, 0) == [ErrorCode.none]
+
+    assert await members.fetch("m", 2) == (ErrorCode.none, [7, -1])
+    assert await members.fetch(None, -1) == (ErrorCode.none, [7, -1])
+
+
+async def test_an_older_epoch_commits_what_it_had_and_has(members: Members) -> None:
+    """A commit that the epoch has overtaken: partition 0 stayed, partition 1 is gone."""
+    codes = await members.commit("m", 1, 0, 1)
+
+    assert codes == [ErrorCode.none, ErrorCode.stale_member_epoch]
+    assert await members.fetch(None, -1) == (ErrorCode.none, [7, -1])
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "code"),
+    [
+        ("m", 3, ErrorCode.stale_member_epoch),
+        ("x", 1, ErrorCode.unknown_member_id),
+        ("", -1, ErrorCode.unknown_member_id),
+    ],
+)
+async def test_whose_commits_are_refused(
+    members: Members, member_id: str, epoch: int, code: ErrorCode
+) -> None:
+    """Epochs that are yet to come, strangers, and tools while there are members."""
+    assert await members.commit(member_id, epoch, 0, 1) == [code, code]
+
+
+async def test_members_need_a_version_that_has_epochs(members: Members) -> None:
+    """OffsetCommit 8 of a member of the consumer protocol: UNSUPPORTED_VERSION."""
+    answer = await members.caller.ask(_commit(old_commit, "m", 2, (0,)))
+
+    assert answer.topics[0].partitions[0].error_code is ErrorCode.unsupported_version
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "code"),
+    [("m", 1, ErrorCode.stale_member_epoch), ("x", 2, ErrorCode.unknown_member_id)],
+)
+async def test_who_is_told_no_offsets(
+    members: Members, member_id: str, epoch: int, code: ErrorCode
+) -> None:
+    """Whoever says that it is a member has to be one, now."""
+    assert await members.fetch(member_id, epoch) == (code, [])
