@@ -8,7 +8,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.checker.checker import check
-from tests.checker.events import Aborted, AskCommit, Change, Committed, Reached, Seek, Shown
+from tests.checker.events import (
+    Aborted,
+    Acknowledged,
+    AskCommit,
+    Attempt,
+    Bounds,
+    Change,
+    Committed,
+    Doomed,
+    Partition,
+    Reached,
+    Read,
+    RecordId,
+    Seek,
+    Shown,
+)
 from tests.checker.faults import Kind
 from tests.checker.planted import PLANTS
 from tests.checker.simulated_broker import IN, OUT
@@ -82,3 +97,28 @@ def test_an_offset_that_is_not_shown_at_the_end_proves_nothing() -> None:
     history: list[Event] = [*simulate(7), Change(thing, 10**6)]
 
     assert {fault.kind for fault in check(history)} == {Kind.UNPROVEN}
+
+
+def test_a_topic_whose_deletion_was_asked_for_need_not_be_shown() -> None:
+    """Its records are missed as long as nobody wants to be rid of them."""
+    record = RecordId("ann", 0)
+    history: list[Event] = [Attempt(record, IN[0], 1), Acknowledged(record, 0)]
+
+    assert {fault.kind for fault in check(history)} == {Kind.UNPROVEN, Kind.LOST}
+    assert check([*history, Doomed(IN[0])]) == []
+
+
+def test_a_record_of_an_earlier_life_does_not_belong_to_a_topic() -> None:
+    """Remains of a deleted topic that show under its name again are found."""
+    record = RecordId("ann", 0)
+    later = Partition("orders", 0, life=2)
+    history: list[Event] = [
+        Attempt(record, Partition("orders", 0, life=1), 1),
+        Doomed(Partition("orders", 0, life=1)),
+        Bounds(later, 0, 1),
+        Seek("judge", later, 0),
+        Read("judge", later, 0, record, 1),
+        Reached("judge", later, 1),
+    ]
+
+    assert {fault.kind for fault in check(history)} == {Kind.MISPLACED}
