@@ -1,0 +1,194 @@
+"""Streams: every offset once, whatever happens between the micro-batches."""
+
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from pipeline.manifest import Manifest
+from pipeline.source.pace import shared_out
+from pipeline.source.stream import from_json, to_json, with_stream_defaults
+from storage.topic_partition import TopicPartition
+from tests.support.broker import SiltstoneProcess
+from tests.support.produced import create_topic, delete_topic, numbered, produce
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+names = (f"stream-{number}" for number in count())
+SECONDS = 200
+KILLS = 20
+
+in_spark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+class Sink:
+    """Collects what micro-batches bring, once per batch id: what a sink has to do."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[tuple[int, int]]] = {}
+        self.fails_at: int | None = None
+
+    def __call__(self, frame: "DataFrame", batch_id: int) -> None:
+        """Take a micro-batch."""
+        rows = [row[:] for row in frame.select("partition", "offset").collect()]
+        if batch_id == self.fails_at:
+            raise RuntimeError("killed in mid-batch")
+        self.batches[batch_id] = rows
+
+    @property
+    def rows(self) -> list[tuple[int, int]]:
+        """All that came."""
+        return [row for batch in self.batches.values() for row in batch]
+
+
+class Stream:
+    """A stream over a topic, which may be started again and again."""
+
+    def __init__(
+        self, spark: "SparkSession", process: SiltstoneProcess, topic: str, at: Path
+    ) -> None:
+        self._spark = spark
+        self._process = process
+        self._topic = topic
+        self._at = at
+        self.sink = Sink()
+
+    def run(self, **options: str) -> "StreamingQuery":
+        """Read all that there is and return when that is done."""
+        query = (
+            self._spark.readStream.format("siltstone")
+            .option("subscribe", self._topic)
+            .option("data", str(self._process.folder))
+            .option("kafka.bootstrap.servers", self._process.bootstrap)
+            .option("startingOffsets", "earliest")
+            .options(**options)
+            .load()
+            .writeStream.foreachBatch(self.sink)
+            .option("checkpointLocation", str(self._at))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            assert query.awaitTermination(SECONDS)
+        finally:
+            query.stop()
+        return query
+
+
+@pytest.fixture
+def topic(pipeline_broker: SiltstoneProcess) -> str:
+    """A topic of two partitions with 500 records each."""
+    name = next(names)
+    create_topic(pipeline_broker.bootstrap, name, partitions=2)
+    for partition in range(2):
+        produce(pipeline_broker.bootstrap, name, numbered(500, partition=partition))
+    return name
+
+
+@pytest.fixture
+def stream(
+    spark: "SparkSession", pipeline_broker: SiltstoneProcess, topic: str, tmp_path: Path
+) -> Stream:
+    """A stream that has not begun."""
+    return Stream(spark, pipeline_broker, topic, tmp_path / "checkpoint")
+
+
+def expected(count: int) -> list[tuple[int, int]]:
+    """Return partition and offset of so many records in each of two partitions."""
+    return [(partition, offset) for partition in range(2) for offset in range(count)]
+
+
+class TestInSpark:
+    """Real queries."""
+
+    pytestmark = in_spark
+
+    @pytest.mark.parametrize("transport", ["pinned", "fetch"])
+    def test_a_stream_goes_on_where_it_was(
+        self, stream: Stream, pipeline_broker: SiltstoneProcess, topic: str, transport: str
+    ) -> None:
+        """A run takes what there is, the next one only what has come since."""
+        stream.run(transport=transport, maxOffsetsPerTrigger="300")
+        batches = len(stream.sink.batches)
+        first = sorted(stream.sink.rows)
+        produce(pipeline_broker.bootstrap, topic, numbered(7, partition=1))
+        stream.run(transport=transport)
+
+        assert first == expected(500)
+        assert batches == 4
+        assert sorted(stream.sink.rows) == sorted(first + [(1, 500 + more) for more in range(7)])
+
+    def test_a_stream_that_is_killed_delivers_each_offset_once(self, stream: Stream) -> None:
+        """A micro-batch that failed comes again with the same offsets, none before it does."""
+        for killed in range(KILLS):
+            stream.sink.fails_at = killed
+            with pytest.raises(PySparkException, match="killed in mid-batch"):
+                stream.run(maxOffsetsPerTrigger="40")
+        stream.sink.fails_at = None
+        stream.run(maxOffsetsPerTrigger="40")
+
+        assert sorted(stream.sink.rows) == expected(500)
+
+    def test_a_topic_made_again_is_not_the_old_one(
+        self, stream: Stream, pipeline_broker: SiltstoneProcess, topic: str
+    ) -> None:
+        """A checkpoint is of one topic, by its id."""
+        stream.run()
+        delete_topic(pipeline_broker.bootstrap, topic)
+        create_topic(pipeline_broker.bootstrap, topic, partitions=2)
+        produce(pipeline_broker.bootstrap, topic, numbered(900))
+
+        with pytest.raises(PySparkException, match="was deleted and made again since"):
+            stream.run()
+
+
+def view_of(**ids: str) -> Manifest:
+    """Return a manifest of topics with these ids."""
+    from pipeline.manifest import PinnedPartition  # noqa: PLC0415 - of this helper alone
+
+    return Manifest(
+        taken_at_ms=0,
+        partitions=tuple(
+            PinnedPartition(
+                topic=topic,
+                partition=0,
+                log_start_offset=0,
+                end_offset=9,
+                last_stable_offset=9,
+                topic_id=topic_id,
+            )
+            for topic, topic_id in ids.items()
+        ),
+    )
+
+
+def test_offsets_are_kept_as_sparks_own_source_keeps_them() -> None:
+    """Partitions by topic, with the topic's id beside them, and back."""
+    offsets = {TopicPartition("a", 0): 5, TopicPartition("a", 1): 6, TopicPartition("b", 0): 0}
+
+    kept: dict[str, Any] = to_json(offsets, view_of(a="A", b=""))
+
+    assert kept == {"a": {"0": 5, "1": 6, "topicId": "A"}, "b": {"0": 0}}
+    assert from_json(kept) == offsets
+
+
+def test_a_stream_begins_at_the_end() -> None:
+    """As with Spark's own source, unless its options say otherwise."""
+    assert with_stream_defaults({"subscribe": "t"})["startingOffsets"] == "latest"
+    assert "startingOffsets" not in with_stream_defaults({"STARTINGOFFSETS": "earliest"})
+
+
+@pytest.mark.parametrize("most", [1, 3, 10, 99, 1000])
+def test_a_limit_is_shared_out_by_what_there_is(most: int) -> None:
+    """Nobody is starved, nobody gets more than there is, and the whole is about the limit."""
+    ends = {TopicPartition("t", number): 10 * number**2 for number in range(5)}
+    starts = dict.fromkeys(ends, 0)
+
+    found = shared_out(starts, ends, most)
+
+    assert all(0 < end <= ends[key] for key, end in found.items() if ends[key])
+    assert sum(found.values()) <= max(most, 4)
