@@ -4,7 +4,7 @@ DescribeConfigs: v1 synonyms (KIP-226) · v3 types and documentation (KIP-569) �
 ListConfigResources: v0 client metrics only (KIP-714) · v1 every type (KIP-1142).
 
 Differs from Kafka: DescribeConfigs leaves out broker settings that are not obeyed, unless they were
-given; client metrics and groups have no settings yet and are described without any.
+given; client metrics have no settings and are described without any.
 """
 
 from __future__ import annotations
