@@ -34,6 +34,7 @@ class ArchiveSource:
         self._place = options.archive or options.data
         if not self._place:
             raise BadOption("transport=archive needs archive: a log directory, or its URI")
+        self._place = self._place.removeprefix("file://")
         if "://" not in self._place:
             self._place = str(Path(self._place).resolve())
         self._is_live = "://" not in self._place and is_held(Path(self._place))

@@ -8,10 +8,12 @@ import pytest
 from pyspark.errors import PySparkException
 
 from pipeline.manifest import Manifest
-from pipeline.source.pace import shared_out
+from pipeline.options import ReadOptions
+from pipeline.source.pace import Pace, shared_out
 from pipeline.source.stream import from_json, to_json, with_stream_defaults
 from storage.topic_partition import TopicPartition
 from tests.support.broker import SiltstoneProcess
+from tests.support.clock import FakeClock
 from tests.support.produced import create_topic, delete_topic, numbered, produce
 
 if TYPE_CHECKING:
@@ -180,6 +182,21 @@ def test_a_stream_begins_at_the_end() -> None:
     """As with Spark's own source, unless its options say otherwise."""
     assert with_stream_defaults({"subscribe": "t"})["startingOffsets"] == "latest"
     assert "startingOffsets" not in with_stream_defaults({"STARTINGOFFSETS": "earliest"})
+
+
+def test_a_micro_batch_waits_for_enough_or_long_enough() -> None:
+    """MinOffsetsPerTrigger holds it back, maxTriggerDelay lets it go."""
+    clock = FakeClock()
+    asked = {"subscribe": "t", "minOffsetsPerTrigger": "10", "maxTriggerDelay": "5s"}
+    pace = Pace(ReadOptions.parse(asked), clock)
+
+    assert not pace.is_enough(9)
+    assert pace.is_enough(10)
+    clock.advance(4999)
+    assert not pace.is_enough(9)
+    clock.advance(1)
+    assert pace.is_enough(9)
+    assert not pace.is_enough(9)
 
 
 @pytest.mark.parametrize("most", [1, 3, 10, 99, 1000])
