@@ -28,7 +28,7 @@ class _Known:
 
 
 class Regexes:
-    """The expressions of all groups (loop only); `keep` forgets those that nobody has any more."""
+    """The expressions of all groups (loop only)."""
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}

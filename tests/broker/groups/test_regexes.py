@@ -1,0 +1,52 @@
+"""Expressions over the names of topics, matched once."""
+
+import pytest
+
+from broker.groups.regexes import Regexes
+from protocol.errors import InvalidRegularExpression
+from tests.support.consumer_groups import Topics
+
+
+@pytest.mark.parametrize(
+    ("regex", "matched"),
+    [
+        ("a", {"a"}),
+        ("a.*", {"a", "ab", "a.b"}),
+        (".*b", {"ab", "a.b", "b"}),
+        (r"a\.b", {"a.b"}),
+        ("a|b", {"a", "b"}),
+        ("(?i)A", {"a"}),
+        ("[^a]+", {"b"}),
+        ("", set()),
+        ("^b$", {"b"}),
+    ],
+)
+def test_the_whole_name_has_to_match(regex: str, matched: set[str]) -> None:
+    """As Kafka's re2j does it."""
+    topics = Topics(**dict.fromkeys(("a", "ab", "a.b", "b"), 1))
+
+    assert Regexes().match(regex, topics) == matched
+
+
+def test_what_was_matched_follows_the_topics() -> None:
+    """Names that come are looked at, those that go are dropped, and may come again."""
+    topics, regexes = Topics(a1=1, a2=1, b=1), Regexes()
+    assert regexes.match("a.", topics) == {"a1", "a2"}
+
+    topics.drop("a1")
+    topics.put("a3", 1)
+    assert regexes.match("a.", topics) == {"a2", "a3"}
+    topics.put("a1", 1)
+
+    assert regexes.match("a.", topics) == {"a1", "a2", "a3"}
+
+
+def test_nothing_is_kept_of_what_is_no_expression() -> None:
+    """Nor of one that was given up."""
+    regexes = Regexes()
+    with pytest.raises(InvalidRegularExpression, match=r"`a\(` is not a valid"):
+        regexes.check("a(")
+    regexes.check("a")
+    regexes.forget("a")
+
+    assert len(regexes) == 0
