@@ -7,8 +7,9 @@ is pinned, one that nobody serves is an archive, and with an address alone the b
 import logging
 from pathlib import Path
 
-from pipeline.errors import BadOption
+from pipeline.errors import BadOption, PipelineError
 from pipeline.options import ReadOptions
+from pipeline.pins import find_control, topics
 from pipeline.transports.archive import ArchiveSource
 from pipeline.transports.fetch import FetchSource
 from pipeline.transports.pinned import PinnedSource
@@ -48,7 +49,7 @@ def choose(options: ReadOptions) -> str:
     if options.archive:
         return "archive"
     if options.data and Path(options.data).is_dir():
-        return "pinned" if is_held(Path(options.data)) or not options.bootstrap else "archive"
+        return "pinned" if is_served(options) else "archive"
     if options.bootstrap:
         return "fetch"
     if options.data:
@@ -60,6 +61,18 @@ def choose(options: ReadOptions) -> str:
         "nothing says where the topics are: give data (the broker's log directory), archive (one "
         "that no broker serves), or kafka.bootstrap.servers"
     )
+
+
+def is_served(options: ReadOptions) -> bool:
+    """Tell whether a broker works in the log directory: here, or where locks do not reach."""
+    data = Path(options.data)
+    if is_held(data):
+        return True
+    try:
+        topics(find_control(data, options.control or None))
+    except PipelineError:
+        return False
+    return True
 
 
 __all__ = ["Source", "choose", "open_source"]
