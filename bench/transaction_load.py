@@ -165,7 +165,7 @@ def run_latency(bootstrap: str, topic: str, seconds: float, number: int) -> dict
         while not done.is_set():
             message = consumer.poll(0.2)
             if message is not None and message.error() is None:
-                latencies.append(time.monotonic() - float(message.value()))
+                latencies.append(time.monotonic() - float(message.value() or b""))
         consumer.close()
 
     producer = _producer(bootstrap, f"bench-latency-{number}")
@@ -214,7 +214,7 @@ def _count(commit: Callable[[], None], seconds: float) -> dict[str, float]:
     while time.monotonic() < end:
         commit()
         done += 1
-    return {"transactions/s": done / (time.monotonic() - began)}
+    return {"transactions/s": done / (time.monotonic() - began), "count": done}
 
 
 if __name__ == "__main__":
