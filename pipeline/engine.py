@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import pyarrow as pa
 
 from pipeline.progress import Progress
+from storage.clock import Clock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +37,7 @@ class Engine(Protocol):
 
     name: str
     cores: int
+    clock: Clock
 
     def run(
         self,
@@ -68,6 +70,7 @@ class LocalEngine:
 
     def __init__(self, cores: int | None = None) -> None:
         self.cores = max(1, multiprocessing.cpu_count() if cores is None else cores)
+        self.clock = Clock()
         self._pool: ProcessPoolExecutor | None = None
 
     def close(self) -> None:
@@ -134,6 +137,7 @@ class SparkEngine:
     name = "spark"
 
     def __init__(self, session: "SparkSession") -> None:
+        self.clock = Clock()
         self._context = session.sparkContext
         self.cores = self._context.defaultParallelism
 

@@ -4,8 +4,9 @@ Progress goes by the bytes of splits that are done, since offsets say nothing of
 """
 
 import sys
-import time
 from typing import TextIO
+
+from storage.clock import Clock
 
 _REDRAW_SECONDS = 0.2
 _LINE_SECONDS = 5.0
@@ -16,14 +17,20 @@ class Progress:
     """The progress of one stage: bytes and splits done of all (driver only)."""
 
     def __init__(
-        self, name: str, total_bytes: int, total_splits: int, stream: TextIO | None = None
+        self,
+        name: str,
+        total_bytes: int,
+        total_splits: int,
+        stream: TextIO | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._name = name
         self._total_bytes = total_bytes
         self._total_splits = total_splits
         self._stream = sys.stderr if stream is None else stream
         self._is_terminal = self._stream.isatty()
-        self._began = time.monotonic()
+        self._clock = clock or Clock()
+        self._began = self._clock.monotonic()
         self._shown = self._began
         self.bytes_done = 0
         self.splits_done = 0
@@ -35,7 +42,7 @@ class Progress:
         self.splits_done += splits
         self.rows += rows
         pause = _REDRAW_SECONDS if self._is_terminal else _LINE_SECONDS
-        now = time.monotonic()
+        now = self._clock.monotonic()
         if now - self._shown >= pause:
             self._shown = now
             self._show()
@@ -49,7 +56,7 @@ class Progress:
 
     def line(self) -> str:
         """Return how far it is, in words."""
-        seconds = time.monotonic() - self._began
+        seconds = self._clock.monotonic() - self._began
         rate = self.bytes_done / seconds if seconds else 0.0
         words = [
             f"{self._name}: {size(self.bytes_done)} of {size(self._total_bytes)}",

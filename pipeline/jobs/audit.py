@@ -30,6 +30,7 @@ from pipeline.pins import Control, find_control
 from pipeline.progress import seconds_text, size
 from pipeline.scan import scan
 from pipeline.split import Split
+from storage.clock import Clock
 from storage.readable_segment import open_segment
 from storage.topic_partition import TopicPartition
 
@@ -121,24 +122,24 @@ def audit(engine: Engine, options: Mapping[str, str], spec: AuditSpec) -> AuditR
     Raises:
         PipelineError: It could not be looked at; what is found is no error.
     """
-    began = time.monotonic()
+    began = engine.clock.monotonic()
     report = AuditReport()
     read = committed(options)
     with ExitStack() as stack:
         before = None
         if spec.before:
             earlier = _of_archive(options, spec.before)
-            before = stack.enter_context(moment_of(earlier))
+            before = stack.enter_context(moment_of(earlier, engine.clock))
         elif spec.clean:
-            before = stack.enter_context(moment_of(read))
-            _clean(find_control(Path(read.data), read.control or None), before)
-        moment = stack.enter_context(moment_of(read))
+            before = stack.enter_context(moment_of(read, engine.clock))
+            _clean(find_control(Path(read.data), read.control or None), before, engine.clock)
+        moment = stack.enter_context(moment_of(read, engine.clock))
         if not spec.laws_only:
             _audit_segments(engine, moment, report)
         if before is not None:
             _audit_laws(engine, before, moment, report)
         moment.check()
-    report.seconds = time.monotonic() - began
+    report.seconds = engine.clock.monotonic() - began
     return report
 
 
@@ -294,17 +295,17 @@ def _of_archive(options: Mapping[str, str], folder: str) -> ReadOptions:
     return committed({**names, "transport": "archive", "archive": folder})
 
 
-def _clean(control: Control, moment: Moment) -> None:
+def _clean(control: Control, moment: Moment, clock: Clock) -> None:
     """Have the broker clean what is compacted, and wait until it has."""
     for topic in {each.topic for each in moment.view.partitions if each.is_compacted}:
         name = quote(topic)
         control.ask("POST", f"/v1/clean?topic={name}&force=1")
-        deadline = time.monotonic() + _CLEAN_SECONDS
+        deadline = clock.monotonic() + _CLEAN_SECONDS
         while True:
             answer = control.ask("GET", f"/v1/explain?topic={name}")
             if all(facts["rule"] not in _UNFINISHED for facts in answer["partitions"]):
                 break
-            if time.monotonic() > deadline:
+            if clock.monotonic() > deadline:
                 raise PipelineError(f"the cleaner did not come to {topic} in {_CLEAN_SECONDS:g} s")
             time.sleep(_POLL_SECONDS)
 

@@ -5,7 +5,6 @@ not with their values.
 """
 
 import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -14,7 +13,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cleaner.offset_map import SLOT_BYTES
 from pipeline.engine import Engine
 from pipeline.jobs.reading import committed, moment_of
 from pipeline.manifest import PinnedPartition
@@ -22,6 +20,8 @@ from pipeline.progress import seconds_text, size
 from pipeline.scan import scan
 from pipeline.split import Split
 
+SLOT_BYTES: Final = 24
+"""What a key takes in the cleaner's offset map: a hash of 16 bytes and an offset."""
 LOAD_FACTOR: Final = 0.9
 DEDUPE_BUFFER_BYTES: Final = 128 << 20
 """Kafka's default of log.cleaner.dedupe.buffer.size."""
@@ -113,9 +113,9 @@ def plan_compaction(
     engine: Engine, options: Mapping[str, str], buffer_bytes: int = DEDUPE_BUFFER_BYTES
 ) -> CompactionPlan:
     """Read topics and say what compaction would do to them."""
-    began = time.monotonic()
+    began = engine.clock.monotonic()
     read = committed(options)
-    with moment_of(read) as moment:
+    with moment_of(read, engine.clock) as moment:
         splits = moment.plan_by_partition()
         tasks = [
             ForecastTask(partition=partition, splits=splits.get(partition.topic_partition, ()))
@@ -128,7 +128,7 @@ def plan_compaction(
         partitions=tuple(found),
         settings=settings,
         notes=notes,
-        seconds=time.monotonic() - began,
+        seconds=engine.clock.monotonic() - began,
     )
 
 

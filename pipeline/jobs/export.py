@@ -5,7 +5,6 @@ one commit makes them a table: all of them, or none.
 """
 
 import io
-import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -82,7 +81,7 @@ def export(engine: Engine, options: Mapping[str, str], spec: ExportSpec) -> Expo
     Raises:
         PipelineError: Nothing was changed.
     """
-    began = time.monotonic()
+    began = engine.clock.monotonic()
     check_names(spec.columns)
     sink = open_table(spec.target)
     sink.sweep()
@@ -90,7 +89,7 @@ def export(engine: Engine, options: Mapping[str, str], spec: ExportSpec) -> Expo
     if there and spec.mode == "error":
         raise BadOption(f"{sink.path} has data already; take --mode append or --mode overwrite")
     read = committed(options)
-    with moment_of(read) as moment:
+    with moment_of(read, engine.clock) as moment:
         splits = moment.plan()
         work = partial(export_split, sink.staging, spec)
         try:
@@ -112,7 +111,7 @@ def export(engine: Engine, options: Mapping[str, str], spec: ExportSpec) -> Expo
         bytes_read=sum(split.size for split in splits),
         bytes_written=sum(file.size for file in files),
         version=version,
-        seconds=time.monotonic() - began,
+        seconds=engine.clock.monotonic() - began,
     )
 
 

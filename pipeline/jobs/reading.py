@@ -1,6 +1,5 @@
 """What every job begins with: one moment of some partitions, kept while the job reads it."""
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pipeline.pins import Pin, find_control
 from pipeline.progress import seconds_text
 from pipeline.split import Split
 from pipeline.transports import Source, open_source
+from storage.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +35,7 @@ class Moment:
     is_still: bool
     """Nothing can change under the reader: there is a pin, or no broker."""
     began: float
+    clock: Clock
     pin: Pin | None
     source: Source
 
@@ -65,7 +66,7 @@ class Moment:
             self.pin.check()
         if self.is_still:
             return
-        seconds = _now() - self.began
+        seconds = self.clock.monotonic() - self.began
         for partition in self.view.partitions:
             limit = partition.delete_retention_ms / 1000 * SAFE_SHARE
             if partition.is_compacted and seconds > limit:
@@ -78,9 +79,9 @@ class Moment:
 
 
 @contextmanager
-def moment_of(options: ReadOptions) -> Iterator[Moment]:
+def moment_of(options: ReadOptions, clock: Clock) -> Iterator[Moment]:
     """Yield the moment that options mean; a pin is renewed meanwhile and released in the end."""
-    began = _now()
+    began = clock.monotonic()
     with ExitStack() as stack:
         source = stack.enter_context(open_source(options))
         view = source.view()
@@ -94,6 +95,7 @@ def moment_of(options: ReadOptions) -> Iterator[Moment]:
             transport=source.name,
             is_still=pin is not None or (source.name == "archive" and not options.unpinned),
             began=began,
+            clock=clock,
             pin=pin,
             source=source,
         )
@@ -102,7 +104,3 @@ def moment_of(options: ReadOptions) -> Iterator[Moment]:
 def committed(options: "Mapping[str, str]") -> ReadOptions:
     """Return the options of a job: a table has no use for what was taken back."""
     return ReadOptions.parse({"isolation": READ_COMMITTED, **options})
-
-
-def _now() -> float:
-    return time.monotonic()

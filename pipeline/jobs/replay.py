@@ -7,7 +7,6 @@ comes again after a crash. With it, rows and progress are in the same transactio
 """
 
 import hashlib
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from pipeline.jobs.replay_task import Target, TaskDone, send_part
 from pipeline.progress import seconds_text, size
 from pipeline.sinks.kafka import check_partitions
 from pipeline.sinks.table import open_table
+from storage.clock import Clock
 
 _TABLES = ("parquet:", "delta:", "iceberg:")
 
@@ -65,7 +65,7 @@ def replay(engine: Engine, options: Mapping[str, str], spec: ReplaySpec) -> Repl
     Raises:
         PipelineError: It was not sent to the end; run it again to go on.
     """
-    began = time.monotonic()
+    began = engine.clock.monotonic()
     bootstrap = options.get("bootstrap", "")
     if not bootstrap:
         raise BadOption("replay wants --bootstrap: the broker whose topic is to be written")
@@ -74,7 +74,7 @@ def replay(engine: Engine, options: Mapping[str, str], spec: ReplaySpec) -> Repl
         for name, value in options.items()
         if name.startswith("kafka.") and name != "kafka.isolation.level"
     }
-    with _parts(options, spec) as parts:
+    with _parts(options, spec, engine.clock) as parts:
         if not spec.by_key:
             check_partitions(bootstrap, settings, spec.topic, parts)
         target = Target(
@@ -92,13 +92,13 @@ def replay(engine: Engine, options: Mapping[str, str], spec: ReplaySpec) -> Repl
         records=sum(each.records for each in done),
         skipped=sum(each.skipped for each in done),
         sent_bytes=sum(each.sent_bytes for each in done),
-        seconds=time.monotonic() - began,
+        seconds=engine.clock.monotonic() - began,
         exactly_once=spec.exactly_once,
     )
 
 
 @contextmanager
-def _parts(options: Mapping[str, str], spec: ReplaySpec) -> Iterator[list[Part]]:
+def _parts(options: Mapping[str, str], spec: ReplaySpec, clock: Clock) -> Iterator[list[Part]]:
     """Yield the parts of a source; a pin is held meanwhile."""
     if spec.source.startswith(_TABLES):
         files = open_table(spec.source).files()
@@ -106,7 +106,7 @@ def _parts(options: Mapping[str, str], spec: ReplaySpec) -> Iterator[list[Part]]
             raise BadOption(f"{spec.source} has no files; there is nothing to send")
         yield [Part(name=path.name, file=path) for path in files]
         return
-    with moment_of(committed({"subscribe": spec.source, **options})) as moment:
+    with moment_of(committed({"subscribe": spec.source, **options}), clock) as moment:
         by_partition = moment.plan_by_partition()
         yield [Part(name=str(at), splits=splits) for at, splits in by_partition.items()]
 

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from pipeline.jobs.replay_source import Chunk, Part, read_part
 from pipeline.sinks.kafka import NotSent, make_producer, note_progress, read_progress
+from storage.clock import Clock
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -65,6 +66,7 @@ class _Sender:
     def __init__(self, target: Target, part: Part) -> None:
         self._target = target
         self._part = part
+        self._clock = Clock()
         self._fault: KafkaError | None = None
         self._records = 0
         self._bytes = 0
@@ -74,7 +76,7 @@ class _Sender:
 
     def send(self) -> TaskDone:
         """Send everything."""
-        began = time.monotonic()
+        began = self._clock.monotonic()
         self._begin()
         following = self._start
         for chunk in read_part(self._part, self._start):
@@ -83,7 +85,7 @@ class _Sender:
             if self._unnoted >= NOTE_BYTES:
                 self._note(following, is_last=False)
             if self._target.rate:
-                ahead = self._bytes / self._target.rate - (time.monotonic() - began)
+                ahead = self._bytes / self._target.rate - (self._clock.monotonic() - began)
                 if ahead > 0:
                     time.sleep(ahead)
         self._note(following, is_last=True)

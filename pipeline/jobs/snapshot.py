@@ -10,7 +10,6 @@ are written anew without it, all others stay; changes come as files of their own
 """
 
 import sys
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -109,11 +108,11 @@ def snapshot(engine: Engine, options: dict[str, str], spec: SnapshotSpec) -> Sna
     Raises:
         PipelineError: Nothing was changed.
     """
-    began = time.monotonic()
+    began = engine.clock.monotonic()
     sink = open_table(spec.target)
     sink.sweep()
     read = committed({"subscribe": spec.topic, **options})
-    with moment_of(read) as moment:
+    with moment_of(read, engine.clock) as moment:
         state, reason = _usable_state(sink, spec, moment) if spec.incremental else (None, "")
         if reason:
             sys.stderr.write(f"the whole table is built anew: {reason}\n")
@@ -123,7 +122,7 @@ def snapshot(engine: Engine, options: dict[str, str], spec: SnapshotSpec) -> Sna
             sweep(sink.staging)
             raise
     summary.reason = reason
-    summary.seconds = time.monotonic() - began
+    summary.seconds = engine.clock.monotonic() - began
     return summary
 
 

@@ -5,10 +5,9 @@ table's own commit names the offsets that are in it, so a repeated batch finds i
 adds none of them again. ``--via connector`` reads by Spark's own Kafka source instead.
 """
 
-import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +25,7 @@ from pipeline.progress import seconds_text
 from pipeline.sinks.staging import StagedFile, sweep
 from pipeline.sinks.state import TableState
 from pipeline.sinks.table import TableSink, open_table
+from storage.clock import Clock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,7 +62,6 @@ class StreamSummary:
     repeated: int = 0
     rows: int = 0
     seconds: float = 0.0
-    began: float = field(default_factory=time.monotonic)
 
     def line(self) -> str:
         """Return it in words."""
@@ -74,9 +73,11 @@ class StreamSummary:
 
 def stream(session: "SparkSession", options: Mapping[str, str], spec: StreamSpec) -> StreamSummary:
     """Follow a topic until the query ends: at what there is now if ``once``, else when stopped."""
+    clock = Clock()
+    began = clock.monotonic()
     summary = StreamSummary()
     sink = open_table(spec.target)
-    writer = BatchWriter(sink, spec, summary)
+    writer = BatchWriter(sink, spec, summary, clock)
     frame = _reader(session, options, spec)
     query = frame.writeStream.foreachBatch(writer.write).option(
         "checkpointLocation", str(spec.checkpoint.absolute())
@@ -89,14 +90,17 @@ def stream(session: "SparkSession", options: Mapping[str, str], spec: StreamSpec
         running.awaitTermination()
     finally:
         running.stop()
-        summary.seconds = time.monotonic() - summary.began
+        summary.seconds = clock.monotonic() - began
     return summary
 
 
 class BatchWriter:
     """Brings micro-batches into a table, each of its offsets once (driver only)."""
 
-    def __init__(self, sink: TableSink, spec: StreamSpec, summary: StreamSummary) -> None:
+    def __init__(
+        self, sink: TableSink, spec: StreamSpec, summary: StreamSummary, clock: Clock
+    ) -> None:
+        self._clock = clock
         self._sink = sink
         self._spec = spec
         self._summary = summary
@@ -157,7 +161,7 @@ class BatchWriter:
                 job=uuid.uuid4().hex[:12],
                 topic=self._spec.topic,
                 topic_id="",
-                taken_at_ms=int(time.time() * 1000),
+                taken_at_ms=self._clock.now_ms(),
                 key_scope="partition",
                 columns=tuple(f"{field.name} {field.type}" for field in self._spec.schema),
                 offsets=_advanced(offsets, tables),

@@ -1,6 +1,5 @@
 """A Delta table, through the deltalake package: one log entry is one commit."""
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -59,7 +58,7 @@ class DeltaSink:
         """
         table = self._open()
         moved = move_into(self.path, self.staging, state.job, added)
-        now_ms = int(time.time() * 1000)
+        now_ms = state.taken_at_ms
         adds: list[AddAction | RemoveAction] = [
             AddAction(file.path.name, file.size, {}, now_ms, True, _statistics(file))
             for file in moved

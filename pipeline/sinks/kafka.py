@@ -5,7 +5,6 @@ the job's and the part's name and written in the same transaction as the rows.
 """
 
 import json
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from pipeline.errors import BadOption, PipelineError, SourceUnavailable
 from pipeline.jobs.replay_source import Part
+from storage.clock import Clock
 
 PROGRESS_TOPIC: Final = "siltstone-replay-progress"
 _SECONDS: Final = 30.0
@@ -108,8 +108,9 @@ def note_progress(producer: Producer, key: str, position: int) -> None:
 def _read_to(consumer: Consumer, high: int, key: bytes) -> int:
     """Return what the last record of a key says, below an offset."""
     position = 0
-    deadline = time.monotonic() + _SECONDS
-    while time.monotonic() < deadline:
+    clock = Clock()
+    deadline = clock.monotonic() + _SECONDS
+    while clock.monotonic() < deadline:
         for message in consumer.consume(500, timeout=1.0):
             if message.error() is None and message.key() == key:
                 position = json.loads(message.value() or b"{}").get("next", 0)

@@ -12,7 +12,6 @@ import pytest
 
 from pipeline.engine import LocalEngine
 from pipeline.errors import CorruptLog, SnapshotExpired, SourceUnavailable
-from pipeline.jobs import reading
 from pipeline.jobs.snapshot import SnapshotSpec, SnapshotSummary, snapshot
 from pipeline.sinks import parquet
 from pipeline.sinks.table import open_table
@@ -20,6 +19,7 @@ from pipeline.transports import archive as archive_module
 from storage import files
 from storage.checkpoint import OffsetCheckpoint
 from storage.topic_partition import TopicPartition
+from tests.support.clock import FakeClock
 from tests.support.keyed_log import KeyedLog
 
 if TYPE_CHECKING:
@@ -227,8 +227,9 @@ def test_killed_in_the_commit(made: Made, monkeypatch: pytest.MonkeyPatch) -> No
 def test_slow_scan_without_a_pin_is_refused(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     """A compacted topic read for too long without a pin could bring a deleted key back."""
     OffsetCheckpoint(made.log.root, files.CLEANER_OFFSETS).write({TopicPartition("t", 0): 1})
-    times = iter([0.0])
-    monkeypatch.setattr(reading, "_now", lambda: next(times, 50_000.0))
+    clock = FakeClock()
+    made.engine.clock = clock
+    monkeypatch.setattr(made.engine, "run", lambda *_: clock.advance(50_000_000) or [])
     spec = SnapshotSpec(topic="t", target=made.target)
 
     with pytest.raises(SnapshotExpired, match="without a pin"):
