@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import ip_address
 
 
+@lru_cache(maxsize=1024)  # a member says it with every heartbeat
 def client_host(peer: str) -> str:
     """Return the host of a peer, which log lines print with its port."""
     address = ip_address(peer.rpartition(":")[0].strip("[]").partition("%")[0])
