@@ -5,7 +5,7 @@ from dataclasses import replace
 from pipeline.archive_view import read_topic_id, view_partition
 from pipeline.errors import DataLost
 from pipeline.options import ReadOptions
-from pipeline.plan import PartitionPlan
+from pipeline.partition_plan import PartitionPlan
 from pipeline.ranges import check_start
 from pipeline.split import Split
 
