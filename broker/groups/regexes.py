@@ -72,6 +72,7 @@ def _compile(regex: str) -> Any:
 
     options = re2.Options()
     options.log_errors = False
+    options.never_capture = True  # with groups to tell, some expressions take milliseconds a name
     try:
         return re2.compile(regex, options)
     except re2.error as error:
