@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pipeline.aborted import AbortedIndex
 from pipeline.decoder import Decoder, Fault
-from pipeline.errors import CorruptLog, DataLost, SnapshotExpired
+from pipeline.errors import CorruptLog, DataLost, PipelineError, SnapshotExpired
 from pipeline.quarantine import Quarantine
 from pipeline.relocation import Replaced, check_identity, relocate
 from pipeline.resync import find_batch_after
@@ -60,10 +60,7 @@ class FileScan:
             except (Replaced, FileNotFoundError) as error:
                 relocations += 1
                 if split.lease is not None:
-                    raise SnapshotExpired(
-                        f"files of {split.topic_partition} that were pinned are gone: {error}; the "
-                        "pin has ended, so read again, with a longer pinLeaseMs if a job pauses"
-                    ) from error
+                    raise _unpinned(split, error) from error
                 if relocations > _MOST_RELOCATIONS:
                     raise DataLost(
                         f"segments of {split.topic_partition} go away faster than they can be "
@@ -140,3 +137,13 @@ class FileScan:
 def first_offset_at(opened: StoredFile, piece: Piece) -> int:
     """Return the base offset of the batch that a piece begins with, if one can."""
     return int.from_bytes(opened.read(piece.position, 8), "big", signed=True)
+
+
+def _unpinned(split: Split, error: Exception) -> PipelineError:
+    """Return what it means that pinned files are not what was pinned."""
+    if isinstance(error, Replaced):
+        return DataLost(f"{split.topic_partition} was cut since it was pinned: {error}; read again")
+    return SnapshotExpired(
+        f"files of {split.topic_partition} that were pinned are gone: {error}; the pin has ended, "
+        "so read again, with a longer pinLeaseMs if a job pauses"
+    )

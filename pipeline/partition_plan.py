@@ -164,8 +164,8 @@ def _cut_near(
         if header is not None:
             place = following.position
             return Cut(number + 1, place, place, header.base_offset)
-    after = previous.position if previous.span == number else span.position - 1
-    batch = span.view.cut_before(span.position + into, after)
+    start = previous.position if previous.span == number else span.position
+    batch = span.view.cut_before(span.position + into, start)
     if batch is None or batch.header.base_offset <= previous.offset:
         return None
     return Cut(number, batch.position, batch.position, batch.header.base_offset)

@@ -102,15 +102,18 @@ class SegmentView:
             position = find_batch_after(self._opened(), size, 0, end) if size < end else end
         return size, offset
 
-    def cut_before(self, position: int, after: int) -> Batch | None:
-        """Return a batch that begins at or shortly before a position and later than ``after``."""
-        index = self._offset_index()
+    def cut_before(self, position: int, start: int) -> Batch | None:
+        """Return the last batch that begins at or before a position, from ``start`` on.
+
+        ``start`` is the start of a batch: an active segment may have no index to begin with.
+        """
+        near = self._confirmed(self._offset_index().floor_position(position))
         found = None
-        for batch in self.batches(self._confirmed(index.floor_position(position))):
+        for batch in self.batches(max(near, start)):
             if batch.position > position:
                 break
             found = batch
-        return found if found is not None and found.position > after else None
+        return found
 
     def start_of_time(self, timestamp: int) -> int:
         """Return a position before which all records are older than a time."""

@@ -239,3 +239,16 @@ def test_a_manifest_survives_json() -> None:
     assert Manifest.from_json(text) == manifest
     with pytest.raises(ValueError, match="not a manifest"):
         Manifest.from_json("[]")
+
+
+def test_an_active_segment_without_index_entries_is_cut_all_the_same(archive: Archive) -> None:
+    """A broker keeps the index of what it writes in memory: headers are walked from cut to cut."""
+    folder = archive.fill([[make_batch(10) for _ in range(200)]], interval=0)
+    for kind in (files.INDEX, files.TIME_INDEX):
+        (folder / files.segment_file_name(0, kind)).write_bytes(b"")
+
+    splits = archive.plan(splitBytes="4k")
+
+    assert len(splits) > 5
+    assert max(split.size for split in splits) < 1.5 * min(split.size for split in splits)
+    assert read_splits(splits, ("offset",))["offset"].to_pylist() == list(range(2000))
