@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from broker.pins import PinRoom
     from broker.request_stats import Histogram, RequestStats
     from broker.topics import TopicRegistry
+    from broker.transactions.coordinator import TransactionCoordinator
 
 
 class ListenerCounts(NamedTuple):
@@ -63,3 +64,4 @@ class MetricSources:
     ready: Callable[[], bool]
     cleaning: Cleaning | None = None
     pins: PinRoom | None = None
+    transactions: TransactionCoordinator | None = None

@@ -16,6 +16,7 @@ from protocol.errors import (
     CoordinatorNotAvailable,
     InvalidProducerEpoch,
     InvalidTxnState,
+    KafkaError,
     NotCoordinator,
     ProducerFenced,
     TransactionAbortable,
@@ -74,9 +75,19 @@ def admit(
             )
         elif coordinator.verifies_appends:
             coordinator.verify(transactional_id, *producer, log.topic_partition)
-    except ProducerFenced as error:
-        raise InvalidProducerEpoch(error.message) from error
-    except TransactionAbortable as error:
-        if rules.knows_abortable:
+    except KafkaError as error:
+        if not isinstance(error, TEMPORARY):
+            coordinator.refused_count += 1
+        translated = _translate(error, rules)
+        if translated is error:
             raise
-        raise InvalidTxnState(error.message) from error
+        raise translated from error
+
+
+def _translate(error: KafkaError, rules: Rules) -> KafkaError:
+    """Return a refusal as the clients of these requests know it."""
+    if isinstance(error, ProducerFenced):
+        return InvalidProducerEpoch(error.message)
+    if isinstance(error, TransactionAbortable) and not rules.knows_abortable:
+        return InvalidTxnState(error.message)
+    return error

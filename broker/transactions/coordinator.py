@@ -67,6 +67,7 @@ class TransactionCoordinator:
 
     ``_transactions`` is what the journal says, never ahead of it. ``_active`` are the ids that
     time-outs and unfinished ends are looked for in: those with an open or prepared transaction.
+    ``ended`` and ``refused_count`` are for metrics.
     """
 
     def __init__(
@@ -80,6 +81,8 @@ class TransactionCoordinator:
     ) -> None:
         self.journal = journal
         self.markers = markers
+        self.ended = {"commit": 0, "abort": 0, "timeout": 0}
+        self.refused_count = 0
         self._producer_ids = producer_ids
         self._settings = settings
         self._features = features
@@ -91,6 +94,16 @@ class TransactionCoordinator:
 
     def __len__(self) -> int:
         return len(self._transactions)
+
+    @property
+    def active_count(self) -> int:
+        """How many transactions are open, or decided and not completed."""
+        return len(self._active)
+
+    def late_since(self, patience_ms: int) -> int:
+        """Return the time since which no transaction may have been silent."""
+        longest_ms = self._settings.server.transaction_max_timeout_ms
+        return self._clock.now_ms() - longest_ms - patience_ms
 
     @property
     def version(self) -> int:
@@ -222,6 +235,7 @@ class TransactionCoordinator:
         if after is before:
             return after
         self._write(transactional_id, after)
+        self.ended["commit" if end.is_commit else "abort"] += 1
         self._complete(transactional_id)
         return complete(after, now_ms)
 
@@ -273,6 +287,7 @@ class TransactionCoordinator:
                     error,
                 )
             else:
+                self.ended["timeout"] += 1
                 self._complete(transactional_id)
 
     def settle(self) -> None:

@@ -23,6 +23,7 @@ def fake_log(number: int) -> SimpleNamespace:
         log_start_offset=number,
         log_end_offset=2**60 + number,
         segments=(None,) * 2,
+        producers=SimpleNamespace(producers={}, open_transactions={}),
         directory=SimpleNamespace(failure=None if number < 3 else "broken"),
     )
 
