@@ -26,6 +26,7 @@ SECONDS: Final = 8.0
 COPIES: Final = 8
 """Partitions with the set in each, so that the cleaner does not run out of work."""
 
+AGAINST_IDLE: Final = "p99, times idle"
 IDLE: Final = "2,000 produces/s, idle"
 BUSY: Final = "2,000 produces/s, cleaning A"
 
@@ -42,7 +43,8 @@ def measure_interference(
     with homes.opened(contender, data_set, COPIES) as broker:
         make_topic(load, broker, _SMALL_TOPIC)
         warm = _WARM_OURS if contender.is_ours else _WARM_PEER
-        yield IDLE, _produce(load, broker, warm)
+        idle = _produce(load, broker, warm)
+        yield IDLE, idle
         homes.warm(broker)  # all partitions are links to the same files
         homes.compact(broker)
         _wait_for_beginning(broker)
@@ -50,7 +52,8 @@ def measure_interference(
         cleaned = sum(clean_offset(broker, number) > 0 for number in range(COPIES))
         if cleaned == COPIES:
             raise RuntimeError("the cleaner ended before the load did: it needs more copies")
-        yield BUSY, {**busy, "logs cleaned": cleaned}
+        against_idle = busy["p99 us"] / idle["p99 us"]
+        yield BUSY, {**busy, AGAINST_IDLE: against_idle, "logs cleaned": cleaned}
 
 
 def _wait_for_beginning(broker: Broker) -> None:
