@@ -6,6 +6,8 @@ from typing import Any, Final, NamedTuple, Self
 
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
+from kio.schema.describe_log_dirs.v2.request import DescribeLogDirsRequest
+from kio.schema.describe_log_dirs.v2.response import DescribeLogDirsResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.list_offsets.v6.request import (
     ListOffsetsPartition,
@@ -142,6 +144,16 @@ class Cluster:
             for result in answer.results
             if result.error_code is ErrorCode.none
         }
+
+    @property
+    def node_count(self) -> int:
+        """How many brokers there were when partitions were asked for."""
+        return len(self._nodes)
+
+    def log_directories(self) -> list[str]:
+        """Return the log directories of the broker that was named, none if it does not tell."""
+        answer = self._first.ask(DescribeLogDirsRequest(topics=()), DescribeLogDirsResponse)
+        return [each.log_dir for each in answer.results if each.error_code is ErrorCode.none]
 
     def wire(self, node: int) -> Wire:
         """Return the connection to a node.

@@ -58,14 +58,19 @@ def plan_splits(
             folder=partition.folder,
             start_offset=wanted.start,
             end_offset=wanted.end,
-            rules=replace(rules, deadline_ms=deadline(view, partition) if is_live else 0),
+            rules=replace(
+                rules,
+                deadline_ms=deadline(view, partition) if is_live else 0,
+                unpinned_deadline_ms=deadline(view, partition),
+            ),
             lease=lease,
+            bootstrap=options.bootstrap,
+            kafka=options.kafka,
         )
         if partition.folder:
             splits += _cut_files(partition, whole, options, target)
         else:
-            network = replace(whole, bootstrap=options.bootstrap, kafka=options.kafka)
-            splits += _cut_offsets(network, options, sum(map(_length, ranges.values())))
+            splits += _cut_offsets(whole, options, sum(map(_length, ranges.values())))
     return splits
 
 

@@ -5,6 +5,7 @@ read_committed neither is what was aborted.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -19,10 +20,14 @@ def scan(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a split; what it costs is added to ``scanned``.
 
+    Where the pinned folder is not visible, the broker is asked if its address is known.
+
     Raises:
         PipelineError: they can not be read, or not as of the moment that was planned with.
     """
     counts = scanned or Scanned()
+    if split.lease is not None and split.bootstrap and not Path(split.lease.data).is_dir():
+        split = split.over_network()
     if split.folder:
         yield from FileScan(split, columns, counts).record_batches()
         return

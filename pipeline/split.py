@@ -4,7 +4,7 @@ A split crosses to another process, maybe another machine, and needs nothing els
 files or a broker, and says how far to trust what is found.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pipeline.decoder import FIRST_TIME, LAST_TIME, Wanted
 from storage.topic_partition import TopicPartition
@@ -57,6 +57,8 @@ class Rules:
     time_last: int = LAST_TIME
     deadline_ms: int = 0
     """When records that are read now may no longer fit to those read first; 0: never."""
+    unpinned_deadline_ms: int = 0
+    """Likewise, for a reader that does not see the pinned files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,11 @@ class Split:
     def size(self) -> int:
         """Bytes to read; 0 if nobody knows before."""
         return sum(piece.size for piece in self.pieces)
+
+    def over_network(self) -> "Split":
+        """Return the same offsets for a machine that does not see the pinned files."""
+        rules = replace(self.rules, deadline_ms=self.rules.unpinned_deadline_ms)
+        return replace(self, folder="", pieces=(), lease=None, rules=rules)
 
     def wanted(self, columns: tuple[str, ...]) -> Wanted:
         """Return what a decoder is to make of the bytes."""

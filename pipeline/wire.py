@@ -1,7 +1,7 @@
-"""A small Kafka client: one blocking connection to a broker, and the four requests of a reader.
+"""A small Kafka client: one blocking connection to a broker, and the few requests of a reader.
 
-It speaks Metadata 12, ListOffsets 6, DescribeConfigs 4 and Fetch 12, which Apache Kafka serves
-since 2.8, and messages are kio's. Nothing is shared between threads.
+It speaks Metadata 12, ListOffsets 6, Fetch 12, DescribeConfigs 4 and DescribeLogDirs 2, which
+Apache Kafka serves since 2.8, and messages are kio's. Nothing is shared between threads.
 """
 
 import re

@@ -201,7 +201,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def timeless(split: Split) -> Split:
     """Return a split that may be read late: a stream follows a log and is of no one moment."""
-    return replace(split, rules=replace(split.rules, deadline_ms=0))
+    return replace(split, rules=replace(split.rules, deadline_ms=0, unpinned_deadline_ms=0))
 
 
 def with_stream_defaults(options: Mapping[str, str]) -> dict[str, str]:

@@ -1,16 +1,19 @@
 """How a reader comes to the bytes: pinned files, a broker's Fetch, or an archive.
 
 What is visible decides, unless the option ``transport`` does: a log directory that a broker serves
-is pinned, one that nobody serves is an archive, and with an address alone the broker is asked.
+is pinned, and one that nobody serves is an archive. With an address alone the broker says where its
+directory is; if that is not here, it sends the records.
 """
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline.errors import BadOption, PipelineError
 from pipeline.options import ReadOptions
 from pipeline.pins import find_control, topics
 from pipeline.transports.archive import ArchiveSource
+from pipeline.transports.discovery import find_data
 from pipeline.transports.fetch import FetchSource
 from pipeline.transports.pinned import PinnedSource
 from pipeline.transports.source import Source
@@ -32,6 +35,8 @@ def open_source(options: ReadOptions) -> Source:
             "the kernels are not compiled here: reading is right, and a hundred times slower; "
             "python -m pipeline doctor says what to install"
         )
+    if options.transport == "auto" and options.bootstrap and not (options.data or options.archive):
+        options = replace(options, data=find_data(options))
     name = options.transport if options.transport != "auto" else choose(options)
     if name == "pinned":
         return PinnedSource(options)

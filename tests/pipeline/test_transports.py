@@ -1,6 +1,7 @@
 """The three transports against a running broker: the same rows, whichever way they come."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,38 @@ def test_the_transport_is_chosen_by_what_is_visible(
     assert choose(options(served, "t", data=str(tmp_path / "not here"))) == "fetch"
     with pytest.raises(BadOption, match="nothing says where the topics are"):
         choose(ReadOptions.parse({"subscribe": "t"}))
+
+
+def test_an_address_is_enough_to_pin(served: SiltstoneProcess) -> None:
+    """A broker says where its folder is; who sees it reads the files."""
+    topic = next(names)
+    create_topic(served.bootstrap, topic)
+    produce(served.bootstrap, topic, numbered(30))
+    asked = {"subscribe": topic, "kafka.bootstrap.servers": served.bootstrap}
+
+    with open_source(ReadOptions.parse(asked)) as source:
+        (split,) = source.plan(source.view())
+
+        assert source.name == "pinned"
+        assert split.lease is not None
+        assert split.lease.data == str(served.folder)
+        assert read_splits([split]).num_rows == 30
+
+
+def test_a_machine_that_does_not_see_the_pin_asks_the_broker(
+    served: SiltstoneProcess, tmp_path: Path
+) -> None:
+    """An executor elsewhere reads the same offsets over the network."""
+    topic = next(names)
+    create_topic(served.bootstrap, topic)
+    produce(served.bootstrap, topic, numbered(30))
+    with open_source(options(served, topic, transport="pinned")) as source:
+        (split,) = source.plan(source.view())
+        produce(served.bootstrap, topic, numbered(30))
+        assert split.lease is not None
+        elsewhere = replace(split, lease=replace(split.lease, data=str(tmp_path / "elsewhere")))
+
+        assert read_splits([elsewhere], COLUMNS).equals(read_splits([split], COLUMNS))
 
 
 def test_a_live_folder_is_no_archive(served: SiltstoneProcess) -> None:

@@ -1,0 +1,39 @@
+"""Finding the folder of a broker that is known by its address alone.
+
+A broker says where its log directories are. If one of them is here too, is of the same cluster and
+lets this user read the control token, its files can be pinned and the broker be left alone.
+"""
+
+import os
+from pathlib import Path
+
+from pipeline.cluster import Cluster
+from pipeline.errors import PipelineError
+from pipeline.options import ReadOptions
+from storage import files
+from storage.checkpoint import MalformedCheckpoint
+from storage.meta_properties import MetaProperties
+
+
+def find_data(options: ReadOptions) -> str:
+    """Return the log directory of the only broker of a cluster, empty if it is not seen here."""
+    try:
+        with Cluster(options.bootstrap, options.kafka) as cluster:
+            cluster.leaders([])
+            if cluster.node_count > 1:
+                return ""  # every broker has a part
+            directories = cluster.log_directories()
+            cluster_id = cluster.cluster_id
+    except PipelineError:
+        return ""  # whoever reads over the network says it better
+    return next((each for each in directories if _is_of(Path(each), cluster_id)), "")
+
+
+def _is_of(directory: Path, cluster_id: str) -> bool:
+    if not os.access(directory / files.CONTROL_TOKEN, os.R_OK):
+        return False
+    try:
+        properties = MetaProperties.read(directory)
+    except (OSError, MalformedCheckpoint):
+        return False
+    return properties is not None and properties.cluster_id == cluster_id
