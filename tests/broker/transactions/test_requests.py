@@ -1,0 +1,451 @@
+"""The requests of transactions, as clients of each version read the answers."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
+from kio.schema.add_partitions_to_txn.v5.request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from kio.schema.api_versions.v4.request import ApiVersionsRequest
+from kio.schema.describe_producers.v0.request import DescribeProducersRequest
+from kio.schema.describe_producers.v0.request import TopicRequest as ProducersTopic
+from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
+from kio.schema.errors import ErrorCode
+from kio.schema.list_transactions.v2.request import ListTransactionsRequest
+from kio.schema.txn_offset_commit.v5.request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
+from kio.schema.write_txn_markers.v2.request import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+
+from broker.transactions.transaction import TransactionState
+from protocol.records.journal import Producer
+from tests.support.ask import ask
+from tests.support.rooms import RoomsOnDisk
+from tests.support.transactional import (
+    COPY,
+    GROUP,
+    TIMEOUT_MS,
+    end,
+    following,
+    init,
+    log_of,
+    open_home,
+    produce,
+    read_committed,
+)
+
+E = ErrorCode
+SECOND = timedelta(seconds=1)
+UPGRADE, SAFE, UNSAFE = 1, 2, 3
+
+
+async def add(
+    home: RoomsOnDisk,
+    producer: Producer,
+    *topics: tuple[str, int],
+    version: int = 3,
+    transactional_id: str = COPY,
+    verify_only: bool = False,
+) -> list[ErrorCode]:
+    """Add partitions, and return the code of each."""
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=transactional_id,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        verify_only=verify_only,
+        topics=tuple(
+            AddPartitionsToTxnTopic(name=name, partitions=(index,)) for name, index in topics
+        ),
+    )
+    answer = await ask(home, 24, AddPartitionsToTxnRequest(transactions=(transaction,)), version)
+    if version < 4:
+        results = answer.results_by_topic_v3_and_below
+    else:
+        (result,) = answer.results_by_transaction
+        results = result.topic_results
+    return [each.results_by_partition[0].partition_error_code for each in results]
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_partitions_are_added(home: RoomsOnDisk, version: int) -> None:
+    """In every version; a second time changes nothing."""
+    producer = await init(home)
+    wanted = ("orders", 0), ("orders", 1)
+    for _ in range(2):
+        assert await add(home, producer, *wanted, version=version) == [E.none, E.none]
+
+    assert home.rooms.transactions.describe(COPY).partitions == set(wanted)
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [
+        (("orders", 9), E.unknown_topic_or_partition),
+        (("nowhere", 0), E.unknown_topic_or_partition),
+        (("__consumer_offsets", 0), E.topic_authorization_failed),
+    ],
+)
+async def test_one_bad_partition_keeps_out_all(
+    home: RoomsOnDisk, bad: tuple[str, int], code: ErrorCode
+) -> None:
+    """It is told what is wrong, the others that nothing was tried."""
+    producer = await init(home)
+
+    assert await add(home, producer, ("orders", 0), bad) == [E.operation_not_attempted, code]
+    assert home.rooms.transactions.describe(COPY).state is TransactionState.EMPTY
+
+
+@pytest.mark.parametrize(
+    ("version", "transactional_id", "epoch", "code"),
+    [
+        (0, "unknown", 0, E.invalid_producer_id_mapping),
+        (3, "", 0, E.invalid_request),
+        (1, COPY, 5, E.invalid_producer_epoch),
+        (2, COPY, 5, E.producer_fenced),
+        (5, COPY, 5, E.producer_fenced),
+    ],
+)
+async def test_who_may_not_add(
+    home: RoomsOnDisk, version: int, transactional_id: str, epoch: int, code: ErrorCode
+) -> None:
+    """Older clients know a fenced producer by another code."""
+    producer = await init(home)
+    wrong = Producer(producer.id, epoch)
+
+    codes = await add(
+        home,
+        wrong,
+        ("orders", 0),
+        ("orders", 1),
+        version=version,
+        transactional_id=transactional_id,
+    )
+
+    assert codes == [code, code]
+
+
+async def test_verification_only(home: RoomsOnDisk) -> None:
+    """What a broker asks before it appends: nothing is added by it."""
+    producer = await init(home)
+    await add(home, producer, ("orders", 0))
+
+    codes = await add(home, producer, ("orders", 0), ("orders", 1), version=4, verify_only=True)
+
+    assert codes == [E.none, E.transaction_abortable]
+    assert home.rooms.transactions.describe(COPY).partitions == {("orders", 0)}
+
+
+async def commit(
+    home: RoomsOnDisk,
+    producer: Producer,
+    *,
+    version: int = 5,
+    group: str = GROUP,
+    topic: str = "orders",
+    metadata: str | None = "m",
+    generation: int = -1,
+    member: str = "",
+) -> ErrorCode:
+    """Commit offset 5 of partition 0, and return its code."""
+    partition = TxnOffsetCommitRequestPartition(
+        partition_index=0, committed_offset=5, committed_metadata=metadata
+    )
+    request = TxnOffsetCommitRequest(
+        transactional_id=COPY,
+        group_id=group,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        generation_id=generation,
+        member_id=member,
+        group_instance_id=None,
+        topics=(TxnOffsetCommitRequestTopic(name=topic, partitions=(partition,)),),
+    )
+    answer = await ask(home, 28, request, version)
+    code: ErrorCode = answer.topics[0].partitions[0].error_code
+    return code
+
+
+async def add_offsets(home: RoomsOnDisk, producer: Producer, version: int = 3) -> ErrorCode:
+    """Make the group part of the transaction."""
+    request = AddOffsetsToTxnRequest(
+        transactional_id=COPY,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        group_id=GROUP,
+    )
+    code: ErrorCode = (await ask(home, 25, request, version)).error_code
+    return code
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_offsets_of_older_clients_need_their_group_added(
+    home: RoomsOnDisk, version: int
+) -> None:
+    """Else they would be pending for ever."""
+    producer = await init(home)
+    refused = await commit(home, producer, version=version)
+    added = await add_offsets(home, producer, version)
+    accepted = await commit(home, producer, version=version)
+
+    assert refused is (E.transaction_abortable if version == 4 else E.invalid_txn_state)
+    assert (added, accepted) == (E.none, E.none)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({}, E.none),
+        ({"metadata": None}, E.none),
+        ({"group": ""}, E.invalid_group_id),
+        ({"topic": "nowhere"}, E.unknown_topic_or_partition),
+        ({"metadata": "m" * 4097}, E.offset_metadata_too_large),
+        ({"generation": 3, "member": "m"}, E.illegal_generation),
+    ],
+)
+async def test_offsets_of_the_newest_clients(
+    home: RoomsOnDisk, fields: dict[str, Any], code: ErrorCode
+) -> None:
+    """No request before it; each fault has Kafka's code."""
+    producer = await init(home)
+
+    assert await commit(home, producer, **fields) is code
+
+
+@pytest.mark.parametrize(
+    ("version", "epoch", "code"),
+    [(1, 9, E.invalid_producer_epoch), (2, 9, E.producer_fenced), (4, 0, E.none)],
+)
+async def test_who_may_add_offsets(
+    home: RoomsOnDisk, version: int, epoch: int, code: ErrorCode
+) -> None:
+    """As with partitions."""
+    producer = await init(home)
+
+    assert await add_offsets(home, Producer(producer.id, epoch), version) is code
+
+
+async def mark(
+    home: RoomsOnDisk,
+    producer: Producer,
+    *,
+    partition: int = 0,
+    coordinator_epoch: int = 0,
+    rules: int = 0,
+    version: int = 2,
+) -> ErrorCode:
+    """Have an administrator's abort written."""
+    marker = WritableTxnMarker(
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        transaction_result=False,
+        topics=(WritableTxnMarkerTopic(name="orders", partition_indexes=(partition,)),),
+        coordinator_epoch=coordinator_epoch,
+        transaction_version=rules,
+    )
+    answer = await ask(home, 27, WriteTxnMarkersRequest(markers=(marker,)), version)
+    code: ErrorCode = answer.markers[0].topics[0].partitions[0].error_code
+    return code
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_hanging_transaction_is_aborted_by_its_marker(
+    home: RoomsOnDisk, version: int
+) -> None:
+    """Whoever reads committed records gets on."""
+    producer = await init(home)
+    produce(home, producer)
+
+    assert await mark(home, producer, version=version) is E.none
+    log = log_of(home, 0)
+    assert (log.last_stable_offset, read_committed(log)) == (2, [])
+
+
+async def test_markers_that_are_refused(home: RoomsOnDisk) -> None:
+    """No such partition, an epoch of the past, an older coordinator, an epoch that is no newer."""
+    producer = await init(home)
+    produce(home, producer)
+    producer = following(end(home, producer))
+    produce(home, producer)
+    await mark(home, Producer(producer.id, producer.epoch), partition=1, coordinator_epoch=3)
+
+    assert await mark(home, producer, partition=9) is E.unknown_topic_or_partition
+    assert await mark(home, Producer(producer.id, 0)) is E.invalid_producer_epoch
+    assert (
+        await mark(home, producer, partition=1, coordinator_epoch=2)
+        is E.transaction_coordinator_fenced
+    )
+    assert await mark(home, producer, rules=2) is E.invalid_producer_epoch
+    assert await mark(home, Producer(producer.id, producer.epoch + 1), rules=2) is E.none
+
+
+async def test_producers_of_a_partition(home: RoomsOnDisk) -> None:
+    """With where their transaction began; idempotent ones are listed too."""
+    producer = await init(home)
+    produce(home, producer)
+    request = DescribeProducersRequest(
+        topics=(
+            ProducersTopic(name="orders", partition_indexes=(0, 1, 9)),
+            ProducersTopic(name="no name!", partition_indexes=(0,)),
+        )
+    )
+
+    orders, wrong = (await ask(home, 61, request)).topics
+
+    (found,) = orders.partitions[0].active_producers
+    assert (found.producer_id, found.producer_epoch) == producer
+    assert (found.last_sequence, found.current_txn_start_offset) == (0, 0)
+    assert found.last_timestamp == home.clock.now_ms()
+    assert found.coordinator_epoch == -1
+    assert orders.partitions[1].active_producers == ()
+    assert orders.partitions[2].error_code is E.unknown_topic_or_partition
+    assert wrong.partitions[0].error_code is E.invalid_topic_exception
+
+
+async def test_transactions_are_described(home: RoomsOnDisk) -> None:
+    """Where each stands; unknown ids and empty ones are told apart."""
+    producer = await init(home)
+    produce(home, producer)
+    produce(home, producer, 1)
+    request = DescribeTransactionsRequest(transactional_ids=(COPY, "unknown", ""))
+
+    found, unknown, empty = (await ask(home, 65, request)).transaction_states
+
+    assert (found.error_code, found.transaction_state) == (E.none, "Ongoing")
+    assert (found.producer_id, found.producer_epoch) == producer
+    assert found.transaction_timeout == timedelta(milliseconds=TIMEOUT_MS)
+    assert found.transaction_start_time.timestamp() * 1000 == home.clock.now_ms()
+    assert [(topic.topic, topic.partitions) for topic in found.topics] == [("orders", (0, 1))]
+    assert unknown.error_code is E.transactional_id_not_found
+    assert empty.error_code is E.invalid_request
+
+
+async def listed(home: RoomsOnDisk, version: int = 2, **filters: Any) -> list[str]:
+    """Return the ids that filters let through."""
+    answer = await ask(home, 66, ListTransactionsRequest(**filters), version)
+    assert answer.error_code is E.none
+    return sorted(each.transactional_id for each in answer.transaction_states)
+
+
+async def test_transactions_are_listed_by_filters(home: RoomsOnDisk) -> None:
+    """States by name, producer ids, age, an expression for the whole id."""
+    producer = await init(home)
+    produce(home, producer)
+    await init(home, "other")
+    home.clock.advance(5000)
+
+    assert await listed(home) == [COPY, "other"]
+    assert await listed(home, version=0, state_filters=("Ongoing",)) == [COPY]
+    assert await listed(home, state_filters=("Empty", "Nonsense")) == ["other"]
+    assert await listed(home, producer_id_filters=(producer.id,)) == [COPY]
+    assert await listed(home, duration_filter=5000, state_filters=("Ongoing",)) == []
+    assert await listed(home, duration_filter=4999, state_filters=("Ongoing",)) == [COPY]
+    assert await listed(home, transactional_id_pattern="c.*") == [COPY]
+    assert await listed(home, transactional_id_pattern="op") == []
+    assert await listed(home, transactional_id_pattern="") == [COPY, "other"]
+
+
+async def test_filters_that_nobody_knows(home: RoomsOnDisk) -> None:
+    """A state is named in the answer; an expression that is none is refused."""
+    states = await ask(home, 66, ListTransactionsRequest(state_filters=("Nonsense", "Dead")))
+    pattern = await ask(home, 66, ListTransactionsRequest(transactional_id_pattern="("))
+
+    assert states.unknown_state_filters == ("Nonsense",)
+    assert states.transaction_states == ()
+    assert pattern.error_code is E.invalid_regular_expression
+
+
+async def update(
+    home: RoomsOnDisk, *updates: tuple[str, int, int], version: int = 2, validate: bool = False
+) -> Any:
+    """Ask for levels of features."""
+    request = UpdateFeaturesRequest(
+        timeout=SECOND,
+        feature_updates=tuple(
+            FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=kind)
+            for feature, level, kind in updates
+        ),
+        validate_only=validate,
+    )
+    return await ask(home, 57, request, version)
+
+
+async def test_levels_of_features_last(tmp_path: Path) -> None:
+    """A restart knows them; clients are told a newer edition."""
+    home = await open_home(tmp_path)
+    epoch = home.rooms.features.epoch
+    answer = await update(
+        home, ("transaction.version", 1, SAFE), ("group.version", 0, UNSAFE), version=1
+    )
+    await home.close()
+    home = await open_home(tmp_path)
+
+    assert answer.error_code is E.none
+    assert [(each.feature, each.error_code) for each in answer.results] == [
+        ("transaction.version", E.none),
+        ("group.version", E.none),
+    ]
+    assert home.rooms.features.level("transaction.version") == 1
+    assert home.rooms.features.level("group.version") == 0
+    assert home.rooms.features.epoch == epoch + 1
+    await home.close()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        (("nonsense.version", 1, UPGRADE), E.invalid_update_version),
+        (("transaction.version", 3, UPGRADE), E.invalid_update_version),
+        (("transaction.version", -1, UNSAFE), E.invalid_update_version),
+        (("transaction.version", 1, UPGRADE), E.invalid_update_version),
+        (("transaction.version", 1, 9), E.invalid_request),
+        (("metadata.version", 20, UNSAFE), E.feature_update_failed),
+        (("metadata.version", 30, UPGRADE), E.none),
+    ],
+)
+async def test_levels_that_are_refused(
+    home: RoomsOnDisk, wanted: tuple[str, int, int], code: ErrorCode
+) -> None:
+    """All of a request or nothing of it."""
+    answer = await update(home, ("group.version", 0, SAFE), wanted)
+
+    assert answer.error_code is code
+    assert home.rooms.features.level("group.version") == (0 if code is E.none else 1)
+
+
+async def test_an_update_that_is_only_validated_changes_nothing(home: RoomsOnDisk) -> None:
+    """Its answer is the same."""
+    answer = await update(home, ("transaction.version", 0, SAFE), validate=True)
+
+    assert answer.error_code is E.none
+    assert home.rooms.features.level("transaction.version") == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "supported"),
+    [(3, {"metadata.version"}), (4, {"metadata.version", "transaction.version", "group.version"})],
+)
+async def test_features_are_told_to_clients(
+    home: RoomsOnDisk, version: int, supported: set[str]
+) -> None:
+    """Old Java clients cannot read one that begins at 0; what is off is not finalized."""
+    await update(home, ("group.version", 0, SAFE))
+    request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+
+    answer = await ask(home, 18, request, version)
+
+    finalized = {each.name: each.max_version_level for each in answer.finalized_features}
+    assert {each.name for each in answer.supported_features} == supported
+    assert finalized == {"metadata.version": 30, "transaction.version": 2}
+    assert answer.finalized_features_epoch == 2
