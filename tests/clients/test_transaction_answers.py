@@ -1,0 +1,236 @@
+"""Codes and epochs on the wire, one request after the other: what Apache Kafka answers, too."""
+
+import struct
+from collections.abc import Iterator
+from datetime import timedelta
+from importlib import import_module
+from io import BytesIO
+from socket import create_connection
+from typing import Any
+
+import pytest
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_reader, entity_writer
+
+from protocol.records.batch import TRANSACTIONAL
+from storage.clock import Clock
+from tests.clients.conftest import NewTopic
+from tests.support.batches import make_batch
+from tests.support.broker import SiltstoneProcess
+from tests.support.daemon import until
+from tests.support.kafka import KafkaBroker
+
+pytestmark = pytest.mark.client
+
+Broker = SiltstoneProcess | KafkaBroker
+E = ErrorCode
+PRODUCE, INIT, ADD, END = 0, 22, 24, 26
+# Apache Kafka writes markers after its answer, and makes its topic at the first request.
+PASSING = {
+    E.coordinator_load_in_progress,
+    E.coordinator_not_available,
+    E.not_coordinator,
+    E.not_enough_replicas,
+    E.concurrent_transactions,
+}
+MINUTE = timedelta(minutes=1)
+
+
+class Wire:
+    """A blocking connection that speaks in kio's entities, for one transactional id."""
+
+    def __init__(self, broker: Broker, topic: str) -> None:
+        host, _, port = broker.bootstrap.rpartition(":")
+        self.socket = create_connection((host, int(port)), timeout=30)
+        self.topic = topic
+
+    def ask(self, key: int, version: int, **fields: Any) -> Any:
+        """Return the answer to a request."""
+        schema: Any = load_request_schema(key, version)
+        body = BytesIO()
+        body.write(struct.pack(">hhih", key, version, 1, -1) + b"\0" * schema.__flexible__)
+        entity_writer(schema)(body, schema(**fields))
+        self.socket.sendall(len(body.getvalue()).to_bytes(4) + body.getvalue())
+        answer = self._receive(int.from_bytes(self._receive(4)))
+        response: Any = load_response_schema(key, version)
+        return entity_reader(response)(answer, 5 if schema.__flexible__ else 4)[0]
+
+    def _receive(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            part = self.socket.recv(size - len(data))
+            assert part, "the broker closed the connection"
+            data += part
+        return data
+
+    def init(
+        self, version: int = 4, expected: tuple[int, int] | None = None, *, once: bool = False
+    ) -> tuple[ErrorCode, int, int]:
+        """Return code, producer id and epoch of InitProducerId."""
+        fields: dict[str, Any] = {}
+        if expected is not None:
+            fields = {"producer_id": expected[0], "producer_epoch": expected[1]}
+        for _ in until(30):
+            answer = self.ask(
+                INIT, version, transactional_id=self.topic, transaction_timeout=MINUTE, **fields
+            )
+            if once or answer.error_code not in PASSING:
+                break
+        return answer.error_code, answer.producer_id, answer.producer_epoch
+
+    def begin(self) -> tuple[int, int]:
+        """Return producer id and epoch, which must be given."""
+        code, producer_id, epoch = self.init()
+        assert code is E.none
+        return producer_id, epoch
+
+    def add(self, producer: tuple[int, int], version: int = 3) -> ErrorCode:
+        """Return the code of AddPartitionsToTxn for partition 0."""
+        module = import_module(f"kio.schema.add_partitions_to_txn.v{version}.request")
+        for _ in until(30):
+            answer = self.ask(
+                ADD,
+                version,
+                v3_and_below_transactional_id=self.topic,
+                v3_and_below_producer_id=producer[0],
+                v3_and_below_producer_epoch=producer[1],
+                v3_and_below_topics=(
+                    module.AddPartitionsToTxnTopic(name=self.topic, partitions=(0,)),
+                ),
+            )
+            (found,) = answer.results_by_topic_v3_and_below[0].results_by_partition
+            if found.partition_error_code not in PASSING:
+                break
+        code: ErrorCode = found.partition_error_code
+        return code
+
+    def produce(self, producer: tuple[int, int], version: int = 12, sequence: int = 0) -> ErrorCode:
+        """Return the code of Produce of one record to partition 0."""
+        module = import_module(f"kio.schema.produce.v{version}.request")
+        batch = make_batch(
+            flags=TRANSACTIONAL,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            base_sequence=sequence,
+            timestamp=Clock().now_ms(),
+        )
+        partition = module.PartitionProduceData(index=0, records=bytes(batch))
+        topic = module.TopicProduceData(name=self.topic, partition_data=(partition,))
+        for _ in until(30):
+            answer = self.ask(
+                PRODUCE,
+                version,
+                transactional_id=self.topic,
+                acks=-1,
+                timeout=MINUTE,
+                topic_data=(topic,),
+            )
+            code: ErrorCode = answer.responses[0].partition_responses[0].error_code
+            if code not in PASSING:
+                break
+        return code
+
+    def end(
+        self, producer: tuple[int, int], version: int = 5, *, commit: bool = True
+    ) -> tuple[ErrorCode, tuple[int, int] | None]:
+        """Return the code of EndTxn, and how the producer goes on where it is told."""
+        for _ in until(30):
+            answer = self.ask(
+                END,
+                version,
+                transactional_id=self.topic,
+                producer_id=producer[0],
+                producer_epoch=producer[1],
+                committed=commit,
+            )
+            if answer.error_code not in PASSING:
+                break
+        told = (answer.producer_id, answer.producer_epoch) if version >= 5 else None
+        return answer.error_code, told
+
+
+@pytest.fixture
+def wire(broker: Broker, new_topic: NewTopic) -> Iterator[Wire]:
+    """A connection, and a topic whose name is the transactional id, too."""
+    made = Wire(broker, new_topic())
+    yield made
+    made.socket.close()
+
+
+def test_each_end_gives_the_next_epoch(wire: Wire) -> None:
+    """transaction.version 2: retries are known, what is late is fenced, nothing can be aborted."""
+    nobody = (-1, -1)
+    producer_id, epoch = first = wire.begin()
+    second, third = (producer_id, epoch + 1), (producer_id, epoch + 2)
+
+    assert wire.produce(first) is E.none
+    assert wire.end(first) == (E.none, second)
+    assert wire.end(first) == (E.none, second)
+    assert wire.end(first, commit=False) == (E.invalid_txn_state, nobody)
+    assert wire.produce(first, sequence=1) is E.invalid_producer_epoch
+    assert wire.end(second) == (E.invalid_txn_state, nobody)
+    assert wire.end(second, commit=False) == (E.none, third)
+    assert wire.end(second) == (E.invalid_txn_state, nobody)
+    assert wire.produce(third) is E.none
+    assert wire.end(first) == (E.producer_fenced, nobody)
+    assert wire.end(third, commit=False) == (E.none, (producer_id, epoch + 3))
+
+
+def test_older_clients_keep_their_epoch(wire: Wire) -> None:
+    """Partitions are added first; the same end may come again; no batch opens a transaction."""
+    producer = wire.begin()
+
+    assert wire.produce(producer, version=10) is E.invalid_txn_state
+    assert wire.produce(producer, version=11) is E.transaction_abortable
+    assert wire.end(producer, version=4) == (E.invalid_txn_state, None)
+    assert wire.add(producer) is E.none
+    assert wire.add(producer) is E.none
+    assert wire.produce(producer, version=11) is E.none
+    assert wire.end(producer, version=4) == (E.none, None)
+    assert wire.end(producer, version=3) == (E.none, None)
+    assert wire.end(producer, version=4, commit=False) == (E.invalid_txn_state, None)
+    assert wire.produce(producer, version=11, sequence=1) is E.transaction_abortable
+    assert wire.add(producer, version=0) is E.none
+    assert wire.produce(producer, version=9, sequence=1) is E.none
+    assert wire.end(producer, version=0, commit=False) == (E.none, None)
+
+
+def test_a_new_producer_fences_the_old(wire: Wire) -> None:
+    """The first request aborts what is open, the second gets the epoch after the fencing one."""
+    producer_id, epoch = old = wire.begin()
+    wire.produce(old)
+
+    assert wire.init(once=True) == (E.concurrent_transactions, -1, -1)
+    assert wire.init() == (E.none, producer_id, epoch + 2)
+    assert wire.produce(old, sequence=1) is E.invalid_producer_epoch
+    assert wire.end(old, version=4) == (E.producer_fenced, None)
+    assert wire.end(old, version=1) == (E.invalid_producer_epoch, None)
+    assert wire.add(old, version=2) is E.producer_fenced
+    assert wire.add(old, version=1) is E.invalid_producer_epoch
+    assert wire.init(expected=old) == (E.producer_fenced, -1, -1)
+    assert wire.init(version=3, expected=old) == (E.invalid_producer_epoch, -1, -1)
+
+
+def test_a_producer_that_recovers(wire: Wire) -> None:
+    """KIP-360: by the epoch that it has; sent again it gets the same; strangers are fenced."""
+    producer_id, epoch = producer = wire.begin()
+
+    assert wire.init(expected=producer) == (E.none, producer_id, epoch + 1)
+    assert wire.init(expected=producer) == (E.none, producer_id, epoch + 1)
+    assert wire.init(expected=(producer_id, epoch + 5)) == (E.producer_fenced, -1, -1)
+    assert wire.init(expected=(producer_id + 1, epoch)) == (E.producer_fenced, -1, -1)
+    assert wire.init(expected=(producer_id, -1)) == (E.invalid_request, -1, -1)
+
+
+def test_ids_that_nobody_knows(wire: Wire) -> None:
+    """A producer id of another, a transactional id that never was."""
+    producer_id, epoch = wire.begin()
+    stranger = (producer_id + 1_000_000, epoch)
+
+    assert wire.produce(stranger) is E.invalid_producer_id_mapping
+    assert wire.produce(stranger, version=11) is E.invalid_producer_id_mapping
+    assert wire.add(stranger) is E.invalid_producer_id_mapping
+    assert wire.end(stranger)[0] is E.invalid_producer_id_mapping
+    wire.topic += "-unknown"
+    assert wire.end((producer_id, epoch), version=4)[0] is E.invalid_producer_id_mapping
