@@ -7,7 +7,7 @@
 #   make bench-clean  the cleaner in figures; beside Apache Kafka's: make bench-clean ARGS=--peer
 #   make demo         a git history, compacted before your eyes: make demo REPO=~/project
 #   make demo-pipeline  the same history as Parquet and Iceberg tables, on Spark
-#   make crash        a longer crash campaign: make crash KILLS=2000 SEED=7
+#   make crash        kill the broker again and again: make crash KILLS=2000 COPIES=1000 SEED=7
 #   make fuzz         a million malformed frames: make fuzz FRAMES=1000000 SEED=7
 #   make model        random lives of a compacted topic: make model SEQUENCES=5000 SEED=7
 #   make differential Apache Kafka's cleaner beside ours: make differential FOLDERS=100 SEED=7
@@ -86,9 +86,10 @@ demo: setup
 demo-pipeline: setup
 	@$(BIN)/python -m examples.pipeline_demo '$(REPO)'
 
-KILLS ?= 1000
+KILLS ?= 2000
+COPIES ?= 1000
 crash: setup
-	@CRASH_KILLS=$(KILLS) CRASH_SEED=$(SEED) $(BIN)/python -m pytest tests/crash $(ARGS)
+	@CRASH_KILLS=$(KILLS) CRASH_COPIES=$(COPIES) CRASH_SEED=$(SEED) $(BIN)/python -m pytest tests/crash $(ARGS)
 
 FRAMES ?= 1000000
 fuzz: setup

@@ -25,6 +25,7 @@ class Batch(NamedTuple):
     producer_id: int
     base_sequence: int
     records: int
+    is_control: bool
 
 
 def segments(folder: Path) -> list[Path]:
@@ -53,6 +54,7 @@ def batches(folder: Path) -> list[Batch]:
                     producer_id=fields[9],
                     base_sequence=fields[11],
                     records=fields[12],
+                    is_control=bool(fields[5] & 0x20),
                 )
             )
             position += 12 + fields[1]

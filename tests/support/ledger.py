@@ -4,7 +4,7 @@ import hashlib
 import zlib
 
 from tests.checker.checker import Checker
-from tests.checker.events import Acknowledged, Attempt, Partition, Read, RecordId
+from tests.checker.events import Acknowledged, Attempt, Partition, Position, Read, RecordId
 
 UNREADABLE = RecordId("unreadable", 0)
 LARGEST = 1500
@@ -22,6 +22,14 @@ class Ledger:
         value = make_value(record)
         self.checker.take(Attempt(record, partition, digest(value)))
         return value
+
+    def copy(
+        self, record: RecordId, partition: Partition, source: Position, value: bytes, within: str
+    ) -> bytes:
+        """Note that a record is about to be copied in a transaction; return the copy's value."""
+        copied = f"{record.producer}:{record.sequence}:".encode() + value
+        self.checker.take(Attempt(record, partition, digest(copied), within, source))
+        return copied
 
     def acknowledge(self, value: bytes, offset: int) -> None:
         """Note that the broker says it holds a record at an offset."""

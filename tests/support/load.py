@@ -89,19 +89,25 @@ class Load:
 class Auditor:
     """Reads on from where it was after each restart, and once from the beginning at the end.
 
-    A patient one lets a broker say for a while that it does not yet lead its partitions.
+    A patient one lets a broker say for a while that it does not yet lead its partitions. A
+    ``committed`` one reads under read_committed and says nothing of where a log ends.
     """
 
-    def __init__(self, bootstrap: str, ledger: Ledger, *, patient: bool) -> None:
+    def __init__(
+        self, bootstrap: str, ledger: Ledger, *, patient: bool, committed: bool = False
+    ) -> None:
+        self.name = "committed auditor" if committed else "auditor"
         self.ledger = ledger
         self.patient = patient
+        self.committed = committed
         self._read_to: dict[Partition, int] = {}
         self._settings = {
             "bootstrap.servers": bootstrap,
             "group.id": "never-joined",
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
-            "isolation.level": "read_uncommitted",
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+            "enable.partition.eof": True,
             "fetch.wait.max.ms": 20,
             **CONNECTION,
         }
@@ -120,7 +126,7 @@ class Auditor:
             ends = {each: self._bound(consumer, each) for each in starts}
             waiting: dict[tuple[str, int], Partition] = {}
             for each, start in starts.items():
-                self.ledger.checker.take(Seek("auditor", each, start))
+                self.ledger.checker.take(Seek(self.name, each, start, self.committed))
                 if start < ends[each]:
                     waiting[each.topic, each.number] = each
             consumer.assign([TopicPartition(*name, starts[each]) for name, each in waiting.items()])
@@ -134,12 +140,12 @@ class Auditor:
         finally:
             consumer.close()
         for each, end in ends.items():
-            self.ledger.checker.take(Reached("auditor", each, end))
+            self.ledger.checker.take(Reached(self.name, each, end))
             self._read_to[each] = end
         self.ledger.judge()
 
     def _bound(self, consumer: Consumer, partition: Partition) -> int:
-        """Note where a partition begins and ends; return the end."""
+        """Note where a partition begins and ends; return the end, or the last stable offset."""
         where = TopicPartition(partition.topic, partition.number)
         for _ in until(AUDIT_TIMEOUT):
             try:
@@ -148,7 +154,8 @@ class Auditor:
                 if not self.patient:
                     raise
             else:
-                self.ledger.checker.take(Bounds(partition, start, end))
+                if not self.committed:
+                    self.ledger.checker.take(Bounds(partition, start, end))
                 return end
         raise TimeoutError(f"{partition} has no leader")
 
@@ -159,15 +166,19 @@ class Auditor:
         ends: Mapping[Partition, int],
     ) -> None:
         """Note a message; what comes behind the end that was asked for is the next audit's."""
-        if (fault := message.error()) is not None:
+        fault = message.error()
+        if fault is not None and fault.code() != KafkaError._PARTITION_EOF:
             raise KafkaException(fault)
         name = (message.topic() or "", message.partition() or 0)
         offset, value = message.offset(), message.value()
-        assert offset is not None
-        assert value is not None
         partition = waiting.get(name)
-        if partition is None or offset >= ends[partition]:
+        if partition is None:
             return
-        self.ledger.read("auditor", partition, offset, value)
-        if offset + 1 == ends[partition]:
+        assert offset is not None
+        end = ends[partition]
+        if fault is None and offset < end:
+            assert value is not None
+            self.ledger.read(self.name, partition, offset, value)
+            offset += 1
+        if offset >= end:
             del waiting[name]
