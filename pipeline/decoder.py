@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from pipeline.arena import Arena
 from pipeline.columns import TYPES, WALKED, arrow_schema, check_names
+from pipeline.options import FIRST_TIME, LAST_TIME
 from pipeline.scanned import Scanned
 from protocol.errors import CorruptMessage, KafkaError
 from protocol.records import column_slots as slots
@@ -24,8 +25,6 @@ ROWS_PER_SURVEY: Final = 8192
 UNPACKED_BYTES: Final = 16 << 20
 """How much of opened batches is turned into columns at once; one batch may be more."""
 LEAST_RECORD_BYTES: Final = 7
-FIRST_TIME: Final = -(1 << 63)
-LAST_TIME: Final = (1 << 63) - 1
 
 IsAborted = Callable[[int, int], bool]
 """Whether a batch of a producer id at a base offset belongs to an aborted transaction."""
@@ -128,26 +127,20 @@ class Decoder:
 
     def _decode_listed(self, chunk: memoryview, origin: int) -> Iterator[pa.RecordBatch]:
         state, width = self._survey, slots.ROW_NUMBERS
-        listed: list[array[int]] | None = None
-        if self._must_choose(state[slots.FLAGS]):
-            listed = [
-                row
-                for at in range(0, state[slots.BATCHES] * width, width)
-                if self._is_wanted(row := self._rows[at : at + width])
-            ]
-        if state[slots.FLAGS] & CODEC_MASK:
-            every = listed if listed is not None else self._every_row()
-            yield from self._decode_opened(chunk, every, origin)
-        elif listed is None:
-            yield from self._fill(chunk, self._rows, state[slots.BATCHES], origin)
+        flags, count = state[slots.FLAGS], state[slots.BATCHES]
+        if not self._must_choose(flags):
+            yield from self._fill(chunk, self._rows, count, origin)
+            return
+        listed = [
+            row
+            for at in range(0, count * width, width)
+            if self._is_wanted(row := self._rows[at : at + width])
+        ]
+        if flags & CODEC_MASK:
+            yield from self._decode_opened(chunk, listed, origin)
         elif listed:
             rows = array("q", b"".join(row.tobytes() for row in listed))
             yield from self._fill(chunk, rows, len(listed), origin)
-
-    def _every_row(self) -> "list[array[int]]":
-        width = slots.ROW_NUMBERS
-        count = self._survey[slots.BATCHES]
-        return [self._rows[at : at + width] for at in range(0, count * width, width)]
 
     def _must_choose(self, flags: int) -> bool:
         wanted = self._wanted

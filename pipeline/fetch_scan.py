@@ -15,9 +15,9 @@ from kio.schema.fetch.v12.response import FetchResponse
 
 from pipeline.aborted import AbortedIndex
 from pipeline.cluster import Cluster, Leader
-from pipeline.decoder import LAST_TIME, Decoder
+from pipeline.decoder import Decoder
 from pipeline.errors import CorruptLog, DataLost, SourceUnavailable
-from pipeline.options import EARLIEST, LATEST
+from pipeline.options import EARLIEST, LAST_TIME, LATEST
 from pipeline.quarantine import Quarantine
 from pipeline.scanned import Scanned
 from pipeline.split import Split

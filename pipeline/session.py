@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pipeline.errors import PipelineError, SourceUnavailable
+from pipeline.errors import SourceUnavailable
 from pipeline.java import find_java
 
 if TYPE_CHECKING:
@@ -121,6 +121,3 @@ def check_jar(jar: Path) -> str:
     if not jar.is_file():
         raise SourceUnavailable(f"the jar {jar} is not there; make jars copies the connector's")
     return str(jar.resolve())
-
-
-__all__ = ["FAST_START", "PipelineError", "check_worker", "open_session"]

@@ -6,7 +6,8 @@ files or a broker, and says how far to trust what is found.
 
 from dataclasses import dataclass, field, replace
 
-from pipeline.decoder import FIRST_TIME, LAST_TIME, Wanted
+from pipeline.decoder import Wanted
+from pipeline.options import FIRST_TIME, LAST_TIME
 from storage.topic_partition import TopicPartition
 from storage.transaction_index import AbortedTransaction
 

@@ -9,7 +9,7 @@ reader says that no record of a batch is older than its first one (``timestampOr
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pipeline.decoder import FIRST_TIME, LAST_TIME
+from pipeline.options import FIRST_TIME, LAST_TIME
 from pipeline.segments import SegmentView
 from pipeline.split import Rules
 from protocol.records.batch import HEADER_SIZE, BatchHeader
