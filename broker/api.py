@@ -85,7 +85,7 @@ APIS = (
     Api(61, "DescribeProducers", range(1), "describe_producers.describe"),
     Api(65, "DescribeTransactions", range(1), "describe_transactions.describe"),
     Api(66, "ListTransactions", range(3), "describe_transactions.list_all"),
-    Api(68, "ConsumerGroupHeartbeat", range(2), "consumer_groups.heartbeat"),
+    Api(68, "ConsumerGroupHeartbeat", range(2), "consumer_heartbeat.handle"),
     Api(69, "ConsumerGroupDescribe", range(2), "consumer_groups.describe"),
     Api(74, "ListConfigResources", range(2), "describe_configs.list_resources"),
     Api(75, "DescribeTopicPartitions", range(1), "topic_partitions.describe"),

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 _HEAD = Struct(">hhih")
 # These take the frame itself and write the answer: no entity stands between records, or the
 # smallest and most frequent messages, and the socket.
-_RAW = frozenset({0, 1, 8, 9, 12, 26})
+_RAW = frozenset({0, 1, 8, 9, 12, 26, 68})
 
 
 class Route:

@@ -52,7 +52,6 @@ NEWEST: Final[Mapping[int, int]] = MappingProxyType(
         61: 0,  # DescribeProducers
         65: 0,  # DescribeTransactions
         66: 2,  # ListTransactions
-        68: 1,  # ConsumerGroupHeartbeat
         69: 1,  # ConsumerGroupDescribe
         74: 1,  # ListConfigResources
         75: 0,  # DescribeTopicPartitions

@@ -59,6 +59,10 @@ class HeartbeatRequest:
     server_assignor: str | None = None
     owned: Partitions | None = None
 
+    def named(self, member_id: str) -> HeartbeatRequest:
+        """Return the same request of a member that was given this id."""
+        return replace(self, member_id=member_id)
+
     @property
     def is_leaving(self) -> bool:
         """Whether the member goes."""
