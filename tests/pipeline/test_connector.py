@@ -17,6 +17,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.connector,
     pytest.mark.java,
+    pytest.mark.usefixtures("connector"),
     pytest.mark.timeout(300),
 ]
 
