@@ -7,6 +7,7 @@ Apache Kafka serves since 2.8, and messages are kio's. Nothing is shared between
 import re
 import socket
 import ssl
+import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from io import BytesIO
@@ -25,6 +26,8 @@ from pipeline.errors import BadOption, SourceUnavailable
 CLIENT_ID: Final = "siltstone-pipeline"
 _SECONDS: Final = 60.0
 _MOST_FRAME_BYTES: Final = 1 << 30
+_PLAIN_HEADER: Final = struct.Struct(">hhih")
+_CORRELATION_BYTES: Final = 4
 _OBEYED: Final = {
     "security.protocol",
     "sasl.mechanism",
@@ -129,6 +132,28 @@ class Wire:
         except Exception as error:  # kio raises whatever it stumbles over
             raise self._silent(error) from error
         return found
+
+    def send_plain(self, key: int, version: int, body: bytes) -> None:
+        """Send a request that is packed already, of a version with the old form of header.
+
+        Raises:
+            SourceUnavailable: the connection is gone.
+        """
+        self._correlation += 1
+        name = CLIENT_ID.encode()
+        size = _PLAIN_HEADER.size + len(name) + len(body)
+        head = _PLAIN_HEADER.pack(key, version, self._correlation, len(name))
+        try:
+            self._socket.sendall(b"".join((size.to_bytes(4, "big"), head, name, body)))
+        except OSError as error:
+            raise self._silent(error) from error
+
+    def take_plain(self) -> memoryview:
+        """Return the body of the answer to the oldest request that has none yet. Blocks."""
+        size = int.from_bytes(self._read(4), "big")
+        if not _CORRELATION_BYTES <= size <= _MOST_FRAME_BYTES:
+            raise self._silent(ValueError(f"an answer of {size} bytes"))
+        return self._read(size)[_CORRELATION_BYTES:]
 
     def _read(self, size: int) -> memoryview:
         data = memoryview(bytearray(size))

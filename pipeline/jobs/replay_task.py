@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from pipeline.cluster import Cluster
+from pipeline.jobs.replay_batches import read_batches
 from pipeline.jobs.replay_source import Chunk, Part, read_part
+from pipeline.sinks.batches import BatchProducer
 from pipeline.sinks.kafka import NotSent, make_producer, note_progress, read_progress
 from storage.clock import Clock
+from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message, Producer
+    from confluent_kafka import KafkaError, Message
 
 NOTE_BYTES: Final = 16 << 20
 """Sent bytes after which progress is noted, or a transaction committed."""
@@ -51,13 +55,21 @@ def send_part(target: Target, part: Part) -> TaskDone:
     from confluent_kafka import KafkaException  # noqa: PLC0415  # only where something is sent
 
     try:
-        sender = _Transactions(target, part) if target.exactly_once else _Sender(target, part)
-        return sender.send()
+        return _sender_of(target, part).send()
     except KafkaException as error:
         raise NotSent(
             f"topic {target.topic} did not take the records of {part.name}: {error.args[0]}; run "
             "the replay again to go on"
         ) from error
+
+
+def _sender_of(target: Target, part: Part) -> "_Sender":
+    if target.exactly_once:
+        return _Transactions(target, part)
+    has_files = bool(part.splits) and all(split.folder for split in part.splits)
+    if has_files and not target.by_key:
+        return _BatchSender(target, part)
+    return _Sender(target, part)
 
 
 class _Sender:
@@ -71,28 +83,33 @@ class _Sender:
         self._records = 0
         self._bytes = 0
         self._unnoted = 0
-        self._producer = self._make_producer()
+        self._began = self._clock.monotonic()
+        self._open()
         self._start = self._read_start()
 
     def send(self) -> TaskDone:
         """Send everything."""
-        began = self._clock.monotonic()
         self._begin()
         following = self._start
         for chunk in read_part(self._part, self._start):
             self._send_chunk(chunk)
             following = chunk.following
-            if self._unnoted >= NOTE_BYTES:
-                self._note(following, is_last=False)
-            if self._target.rate:
-                ahead = self._bytes / self._target.rate - (self._clock.monotonic() - began)
-                if ahead > 0:
-                    time.sleep(ahead)
+            self._go_slowly(following)
         self._note(following, is_last=True)
         return TaskDone(records=self._records, skipped=self._start, sent_bytes=self._bytes)
 
-    def _make_producer(self) -> "Producer":
-        return make_producer(self._target.bootstrap, self._target.settings)
+    def _go_slowly(self, following: int) -> None:
+        """Note the progress if it is time, and wait if the rate asks for it."""
+        if self._unnoted >= NOTE_BYTES:
+            self._note(following, is_last=False)
+        if self._target.rate:
+            passed = self._clock.monotonic() - self._began
+            ahead = self._bytes / self._target.rate - passed
+            if ahead > 0:
+                time.sleep(ahead)
+
+    def _open(self) -> None:
+        self._producer = make_producer(self._target.bootstrap, self._target.settings)
 
     def _read_start(self) -> int:
         path = self._progress_file
@@ -182,12 +199,10 @@ class _Transactions(_Sender):
     The transactional id is the part's, so an attempt that was thought dead is fenced by the next.
     """
 
-    def _make_producer(self) -> "Producer":
-        producer = make_producer(
-            self._target.bootstrap, self._target.settings, f"siltstone-replay-{self._key}"
-        )
-        producer.init_transactions(_SECONDS)
-        return producer
+    def _open(self) -> None:
+        name = f"siltstone-replay-{self._key}"
+        self._producer = make_producer(self._target.bootstrap, self._target.settings, name)
+        self._producer.init_transactions(_SECONDS)
 
     def _read_start(self) -> int:
         return read_progress(self._target.bootstrap, self._target.settings, self._key)
@@ -206,3 +221,29 @@ class _Transactions(_Sender):
     @property
     def _key(self) -> str:
         return f"{self._target.job}-{self._part.name}"
+
+
+class _BatchSender(_Sender):
+    """Sends whole batches out of the files of a partition, without taking them apart."""
+
+    def send(self) -> TaskDone:
+        """Send everything."""
+        with Cluster(self._target.bootstrap, self._target.settings) as cluster:
+            partition = self._part.splits[0].partition
+            self._batches = BatchProducer(cluster, TopicPartition(self._target.topic, partition))
+            following = self._start
+            for batch in read_batches(self._part, self._start):
+                self._batches.send(batch.data)
+                self._records += batch.records
+                self._bytes += len(batch.data)
+                self._unnoted += len(batch.data)
+                following = batch.following
+                self._go_slowly(following)
+            self._note(following, is_last=True)
+        return TaskDone(records=self._records, skipped=self._start, sent_bytes=self._bytes)
+
+    def _open(self) -> None:
+        """Nothing yet: the connection is of the sending."""
+
+    def _flush(self) -> None:
+        self._batches.flush()

@@ -216,6 +216,6 @@ def connector_jars(folder: str) -> tuple[str, ...]:
     if not found:
         raise BadOption(
             "--via connector wants --jars DIR with Spark's Kafka connector, its token provider, "
-            "kafka-clients and commons-pool2; make connector-jars fetches them from Maven"
+            "kafka-clients and commons-pool2; make jars fetches them from Maven"
         )
     return found

@@ -16,7 +16,7 @@ from pipeline.jobs.replay_source import Part
 from storage.clock import Clock
 
 PROGRESS_TOPIC: Final = "siltstone-replay-progress"
-_SECONDS: Final = 30.0
+_SECONDS: Final = 10.0
 _PARTITION_ROOM: Final = 1
 
 

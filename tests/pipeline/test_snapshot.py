@@ -229,7 +229,12 @@ def test_slow_scan_without_a_pin_is_refused(made: Made, monkeypatch: pytest.Monk
     OffsetCheckpoint(made.log.root, files.CLEANER_OFFSETS).write({TopicPartition("t", 0): 1})
     clock = FakeClock()
     made.engine.clock = clock
-    monkeypatch.setattr(made.engine, "run", lambda *_: clock.advance(50_000_000) or [])
+
+    def run(*_: Any) -> list[Any]:
+        clock.advance(50_000_000)
+        return []
+
+    monkeypatch.setattr(made.engine, "run", run)
     spec = SnapshotSpec(topic="t", target=made.target)
 
     with pytest.raises(SnapshotExpired, match="without a pin"):

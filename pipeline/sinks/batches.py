@@ -1,0 +1,125 @@
+"""Whole batches into a partition, as they are: Produce 8 over a connection of our own.
+
+What was written once need not be taken apart to be written again: timestamps, headers and
+compression stay, and only the header loses what was the old broker's and the old producer's.
+Requests go out ahead of their answers, which come in order.
+"""
+
+import struct
+from collections import deque
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from pipeline.cluster import Cluster
+from pipeline.sinks.kafka import NotSent
+from protocol.records.batch import CODEC_MASK, HEADER, BatchHeader
+from protocol.records.build import build_batch
+from protocol.records.crc import crc32c
+from protocol.records.record import iterate_records
+from storage.topic_partition import TopicPartition
+
+PRODUCE: Final = 0
+VERSION: Final = 8
+AHEAD_BYTES: Final = 4 << 20
+AHEAD_REQUESTS: Final = 64
+_ACKS: Final = -1
+_TIMEOUT_MS: Final = 30_000
+_CRC_FROM: Final = 21
+
+
+class BatchProducer:
+    """Sends batches to one partition, in order. One thread."""
+
+    def __init__(self, cluster: Cluster, at: TopicPartition) -> None:
+        """Connect to the partition's leader.
+
+        Raises:
+            NotSent: There is none.
+        """
+        leader = cluster.leaders([at.topic]).get(at)
+        if leader is None:
+            raise NotSent(f"{at} has no leader; see whether its broker runs, and run it again")
+        self._at = at
+        self._wire = cluster.wire(leader.node)
+        topic = at.topic.encode()
+        self._before = b"".join(
+            (
+                struct.pack(">hhi", -1, _ACKS, _TIMEOUT_MS),
+                struct.pack(">ih", 1, len(topic)) + topic,
+                struct.pack(">ii", 1, at.partition),
+            )
+        )
+        self._ahead: deque[int] = deque()
+        self._ahead_bytes = 0
+
+    def send(self, batch: bytes | bytearray) -> None:
+        """Send a batch; what is ahead of its answer is bounded.
+
+        Raises:
+            NotSent: An earlier one was refused.
+        """
+        while self._ahead and (
+            len(self._ahead) >= AHEAD_REQUESTS or self._ahead_bytes >= AHEAD_BYTES
+        ):
+            self._take()
+        size = len(batch).to_bytes(4, "big")
+        self._wire.send_plain(PRODUCE, VERSION, b"".join((self._before, size, batch)))
+        self._ahead.append(len(batch))
+        self._ahead_bytes += len(batch)
+
+    def flush(self) -> None:
+        """Wait until all batches are acknowledged.
+
+        Raises:
+            NotSent: One was refused.
+        """
+        while self._ahead:
+            self._take()
+
+    def _take(self) -> None:
+        answer = self._wire.take_plain()
+        self._ahead_bytes -= self._ahead.popleft()
+        (name_size,) = struct.unpack_from(">h", answer, 4)
+        (error,) = struct.unpack_from(">h", answer, 4 + 2 + name_size + 4 + 4)
+        if error:
+            raise NotSent(
+                f"{self._at} did not take a batch ({ErrorCode(error).name}); run the replay again "
+                "to go on"
+            )
+
+
+def again(header: BatchHeader, data: memoryview, start: int, end: int) -> tuple[bytearray, int]:
+    """Return a batch as a producer would send it, and how many records it has.
+
+    A batch whose offsets have no gaps keeps its bytes but for the header; another one, or one that
+    a range of offsets cuts, is built anew.
+    """
+    is_dense = header.count == header.last_offset_delta + 1
+    is_within = start <= header.base_offset and header.last_offset < end
+    has_own_times = not header.is_log_append_time and not header.has_delete_horizon
+    if not (is_dense and is_within and has_own_times):
+        return _rebuilt(header, data, start, end)
+    batch = bytearray(data)
+    HEADER.pack_into(
+        batch,
+        0,
+        *header._replace(
+            base_offset=0,
+            leader_epoch=-1,
+            attributes=header.attributes & CODEC_MASK,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+        ),
+    )
+    struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[_CRC_FROM:]))
+    return batch, header.count
+
+
+def _rebuilt(header: BatchHeader, data: memoryview, start: int, end: int) -> tuple[bytearray, int]:
+    kept = [record for record in iterate_records(data) if start <= record.offset < end]
+    records = [record._replace(offset=number) for number, record in enumerate(kept)]
+    if not records:
+        return bytearray(), 0
+    return build_batch(records, codec=header.attributes & CODEC_MASK), len(records)
