@@ -9,10 +9,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from broker.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -261,7 +262,7 @@ def _dump_log(options: argparse.Namespace) -> int:
 def _version(_options: argparse.Namespace) -> int:
     from protocol.records import kernels
 
-    print(f"siltstone {version('siltstone')}, kernels {'compiled' if kernels.COMPILED else 'off'}")
+    print(f"siltstone {VERSION}, kernels {'compiled' if kernels.COMPILED else 'off'}")
     return 0
 
 

@@ -12,7 +12,6 @@ import asyncio
 import gc
 import logging
 from contextlib import suppress
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +47,7 @@ from broker.settings import BrokerSettings
 from broker.topics import TopicRegistry
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.markers import MarkerWriter
+from broker.version import VERSION
 from broker.waiting import Waiting
 from protocol.records import kernels
 from storage.catalog import Catalog
@@ -294,7 +294,7 @@ class Broker:
             return
         log.info(
             "ready version=%s kernels=%s topics=%d partitions=%d seconds=%.2f",
-            version("siltstone"),
+            VERSION,
             _kernels(),
             len(self._topics.topics),
             len(self._logs.logs),
@@ -351,7 +351,7 @@ class Broker:
 
     def _status(self) -> Status:
         return Status(
-            version=version("siltstone"),
+            version=VERSION,
             kernels=_kernels(),
             ready=self._readiness.is_ready,
             uptime_seconds=self._clock.monotonic() - self._began,
@@ -368,7 +368,7 @@ class Broker:
 
     def _sources(self) -> MetricSources:
         return MetricSources(
-            version=version("siltstone"),
+            version=VERSION,
             kernels=_kernels(),
             started=self._clock.now_ms() / 1000,
             topics=self._topics,

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from broker.version import VERSION
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = {
     "broker",
@@ -33,6 +35,13 @@ build_sdist(sys.argv[1])
 def normal(name: str) -> str:
     """Return a distribution's name as indexes compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_the_broker_says_the_version_of_the_package() -> None:
+    """The constant that a start reads is what was packaged."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    assert project["version"] == VERSION
 
 
 @pytest.fixture(scope="module")
