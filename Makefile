@@ -120,7 +120,7 @@ SPARK ?= 4.3.0
 test-spark-all: setup
 	@$(BIN)/python -m pytest tests/pipeline -m spark $(ARGS)
 	@$(TARGET.$(INSTALLER)) .cache/pyspark-$(SPARK) --quiet 'pyspark==$(SPARK)'
-	@PYTHONPATH=.cache/pyspark-$(SPARK) $(BIN)/python -m pytest tests/pipeline -m 'spark and not connector' $(ARGS)
+	@PYTHONPATH='$(CURDIR)/.cache/pyspark-$(SPARK)' $(BIN)/python -m pytest tests/pipeline -m 'spark and not connector' $(ARGS)
 
 lock:
 	@uv lock

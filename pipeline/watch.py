@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from pipeline.errors import PipelineError, SnapshotExpired
+from pipeline.errors import PipelineError, SnapshotExpired, SourceUnavailable
 from pipeline.pins import Control, extend_pin, find_control
 from pipeline.split import Lease, Split
 from storage.clock import Clock
@@ -31,15 +31,16 @@ class Watch:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        """Renew the pin, and go on doing so.
+        """Renew the pin, and go on doing so. Of a broker that is gone the files may still be there.
 
         Raises:
-            PipelineError: it is gone, or the broker is.
+            SnapshotExpired: the pin is gone.
         """
         lease = self._split.lease
         if lease is not None:
             control = find_control(Path(lease.data), lease.control or None)
-            extend_pin(control, lease.pin, lease.lease_ms)
+            with suppress(SourceUnavailable):
+                extend_pin(control, lease.pin, lease.lease_ms)
             self._thread = threading.Thread(
                 target=self._renew,
                 args=(control, lease),

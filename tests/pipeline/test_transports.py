@@ -163,6 +163,23 @@ def test_a_pin_that_has_ended_is_said(served: SiltstoneProcess) -> None:
             read_splits(splits)
 
 
+def test_a_broker_that_stops_in_mid_read(tmp_path: Path) -> None:
+    """Pinned files outlive the process; after its next start they are gone, and that is said."""
+    process = SiltstoneProcess(tmp_path / "broker")
+    process.start()
+    create_topic(process.bootstrap, "t")
+    produce(process.bootstrap, "t", numbered(100))
+    source = open_source(options(process, "t", transport="pinned"))
+    splits = source.plan(source.view())
+    process.kill()
+
+    assert read_splits(splits, ("offset",)).num_rows == 100
+    process.start()
+    with pytest.raises(SnapshotExpired):
+        read_splits(splits, ("offset",))
+    process.close()
+
+
 def test_a_pin_is_one_moment_of_all_partitions(served: SiltstoneProcess) -> None:
     """What is written after the pin is not seen, in whichever partition."""
     topic = next(names)
