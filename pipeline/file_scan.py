@@ -2,7 +2,7 @@
 
 A file is what was planned if its inode is, its length reaches the planned end and a batch begins
 where the split does. If not, the cleaner or retention has been there: the offsets are looked for
-again, never the positions. Under a pin that cannot happen, so there it is an error.
+again, never the positions.
 """
 
 from collections.abc import Iterator
@@ -50,6 +50,11 @@ class FileScan:
             yield from self._pieces(self._split)
 
     def _pieces(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """Yield the records, looking for their offsets again when files are not what they were.
+
+        So does a reader whose pin has ended, but not of a compacted topic: a value that was the
+        last one of its key then may be gone now.
+        """
         relocations = 0
         while True:
             try:
@@ -59,14 +64,14 @@ class FileScan:
                 return
             except (Replaced, FileNotFoundError) as error:
                 relocations += 1
-                if split.lease is not None:
+                if split.lease is not None and (split.is_compacted or isinstance(error, Replaced)):
                     raise _unpinned(split, error) from error
                 if relocations > _MOST_RELOCATIONS:
                     raise DataLost(
                         f"segments of {split.topic_partition} go away faster than they can be "
                         f"read, the last time at offset {self._decoder.next_offset}: {error}"
                     ) from error
-                split = relocate(self._split, self._decoder.next_offset)
+                split = relocate(self._split.at_home(), self._decoder.next_offset)
                 self._decoder.restart(split.start_offset)
 
     def _piece(self, piece: Piece) -> Iterator[pa.RecordBatch]:

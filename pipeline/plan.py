@@ -63,6 +63,7 @@ def plan_splits(
                 deadline_ms=deadline(view, partition) if is_live else 0,
                 unpinned_deadline_ms=deadline(view, partition),
             ),
+            is_compacted=partition.is_compacted,
             lease=lease,
             bootstrap=options.bootstrap,
             kafka=options.kafka,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from pipeline.decoder import Wanted
 from pipeline.options import FIRST_TIME, LAST_TIME
+from storage import files
 from storage.topic_partition import TopicPartition
 from storage.transaction_index import AbortedTransaction
 
@@ -77,6 +78,7 @@ class Split:
     pieces: tuple[Piece, ...] = ()
     aborted: tuple[AbortedTransaction, ...] = ()
     rules: Rules = field(default_factory=Rules)
+    is_compacted: bool = False
     lease: Lease | None = None
     bootstrap: str = ""
     kafka: dict[str, str] = field(default_factory=dict)
@@ -92,6 +94,12 @@ class Split:
     def size(self) -> int:
         """Bytes to read; 0 if nobody knows before."""
         return sum(piece.size for piece in self.pieces)
+
+    def at_home(self) -> "Split":
+        """Return the same offsets in the partition's own folder, whose files may change."""
+        directory, found, _ = self.folder.partition(f"/{files.PINS}/")
+        home = f"{directory}/{self.topic_partition}" if found else self.folder
+        return replace(self, folder=home, pieces=(), lease=None)
 
     def over_network(self) -> "Split":
         """Return the same offsets for a machine that does not see the pinned files."""

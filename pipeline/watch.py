@@ -31,16 +31,21 @@ class Watch:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        """Renew the pin, and go on doing so. Of a broker that is gone the files may still be there.
+        """Renew the pin, and go on doing so.
 
         Raises:
-            SnapshotExpired: the pin is gone.
+            SnapshotExpired: the pin of a compacted topic is gone.
         """
         lease = self._split.lease
         if lease is not None:
             control = find_control(Path(lease.data), lease.control or None)
-            with suppress(SourceUnavailable):
+            try:
                 extend_pin(control, lease.pin, lease.lease_ms)
+            except SourceUnavailable:
+                pass  # the files may still be there
+            except SnapshotExpired:
+                if self._split.is_compacted:
+                    raise
             self._thread = threading.Thread(
                 target=self._renew,
                 args=(control, lease),
