@@ -20,6 +20,7 @@ from bench.cases import Fetch, Pace, Produce, Result
 from bench.fresh import ManyPartitions, Start
 from bench.load import Load, cache_folder
 from bench.machine import ballast, facts
+from bench.stored import store
 from bench.tools import AssignedConsumer, PerfTool
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ def main(words: Sequence[str]) -> int:
         for case in FRESH:
             if case.name in wanted:
                 samples[case.name] = _measure_fresh(load, case, names, options.rounds, Path(folder))
-    _print_table(samples, names)
+    table = _table(samples, names)
+    print(table)
     output = Path(options.json) if options.json else cache_folder() / "bench" / "last.jsonl"
     output.parent.mkdir(parents=True, exist_ok=True)
     about = {
@@ -107,9 +109,10 @@ def main(words: Sequence[str]) -> int:
         "peer_warm_seconds": options.warm,
         **facts(),
     }
-    output.write_text(
-        "".join(json.dumps(line) + "\n" for line in _lines(samples, about)), encoding="utf-8"
-    )
+    lines = _lines(samples, about)
+    output.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    if options.out:
+        store(Path(options.out), "core", table, lines, about)
     print(f"\n{about['machine']}, {about['date']}, commit {about['commit']}; lines in {output}")
     return 0
 
@@ -130,6 +133,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--folder", help="where the brokers' data lies (the temporary folder)")
     parser.add_argument("--json", help="where the JSON lines go (.cache/bench/last.jsonl)")
+    parser.add_argument("--out", help="folder for core-DATE.md and .jsonl as well")
     return parser.parse_args(words)
 
 
@@ -188,7 +192,7 @@ def _say(what: str) -> None:
     print(what, file=sys.stderr, flush=True)
 
 
-def _print_table(samples: dict[str, Samples], names: Sequence[str]) -> None:
+def _table(samples: dict[str, Samples], names: Sequence[str]) -> str:
     with_ratio = len(names) > 1
     heads = ["case", "quantity", *names, *(["ratio"] if with_ratio else []), FLOOR]
     rows = [heads]
@@ -200,14 +204,16 @@ def _print_table(samples: dict[str, Samples], names: Sequence[str]) -> None:
                 row.append(_number(_ratio(medians[names[0]], medians[names[1]])))
             rows.append([*row, _number(medians.get(FLOOR))])
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+    printed = []
     for number, row in enumerate(rows):
         cells = [
             cell.ljust(width) if column < 2 else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
-        print("| " + " | ".join(cells) + " |")
+        printed.append("| " + " | ".join(cells) + " |")
         if not number:
-            print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
+            printed.append("|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(printed)
 
 
 def _lines(samples: dict[str, Samples], about: dict[str, object]) -> list[dict[str, object]]:
