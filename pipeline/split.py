@@ -42,8 +42,8 @@ class Lease:
     control: str
     pin: str
     lease_ms: int
-    lingers: bool = False
-    """Nobody will release the pin: who has read a split leaves it only a short lease."""
+    linger_ms: int = 0
+    """Nobody will release the pin: who has read a split leaves it this lease; 0: somebody will."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,8 @@ from pipeline.pins import Control, extend_pin, find_control
 from pipeline.split import Lease, Split
 from storage.clock import Clock
 
-BEAT_SECONDS: Final = 5.0
-LINGER_MS: Final = 20_000
-"""What is left of a lease when a split is read: several beats of those who still read."""
+BEAT_SECONDS: Final = 1.5
+"""Several of them fit into what a reader leaves of a lease."""
 
 
 class Watch:
@@ -84,6 +83,6 @@ class Watch:
         while not self._ended.wait(BEAT_SECONDS):
             with suppress(PipelineError):
                 extend_pin(control, lease.pin, lease.lease_ms)
-        if lease.lingers:
+        if lease.linger_ms:
             with suppress(PipelineError):
-                extend_pin(control, lease.pin, min(LINGER_MS, lease.lease_ms))
+                extend_pin(control, lease.pin, min(lease.linger_ms, lease.lease_ms))

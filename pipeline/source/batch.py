@@ -16,6 +16,8 @@ from pipeline.source.schema import check_schema, converted
 from pipeline.split import Split
 from pipeline.transports import open_source
 
+LEAST_LINGER_MS: Final = 5_000
+LINGER_BYTES_PER_MS: Final = 32 << 10
 _PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
@@ -49,7 +51,8 @@ class BatchReader(DataSourceReader):
             raise
         if source.name != "pinned" or not splits:
             source.close()
-        return [SplitPartition(lingering(split)) for split in splits]
+        size = sum(split.size for split in splits)
+        return [SplitPartition(lingering(split, size)) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a split; Spark asks with none if there is nothing to read."""
@@ -68,11 +71,12 @@ class BatchReader(DataSourceReader):
         )
 
 
-def lingering(split: Split) -> Split:
-    """Return a split whose pin ends soon after its readers."""
+def lingering(split: Split, size: int) -> Split:
+    """Return a split whose pin ends soon after its readers: the later, the more bytes are read."""
     if split.lease is None:
         return split
-    return replace(split, lease=replace(split.lease, lingers=True))
+    linger_ms = LEAST_LINGER_MS + size // LINGER_BYTES_PER_MS
+    return replace(split, lease=replace(split.lease, linger_ms=linger_ms))
 
 
 class FilteringReader(BatchReader):
