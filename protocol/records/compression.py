@@ -8,12 +8,15 @@ independent 64 KiB blocks, zstd frames.
 """
 
 import zlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from protocol.errors import CorruptMessage, InvalidRecord
 
 if TYPE_CHECKING:
+    import zstandard
     from typing_extensions import Buffer
+
+    _Context = TypeVar("_Context", zstandard.ZstdCompressor, zstandard.ZstdDecompressor)
 
 NONE: Final = 0
 GZIP: Final = 1
@@ -41,6 +44,12 @@ _LZ4_FAST_LEVELS = (None, 9)
 _LZ4_HIGH_LEVELS = (3, 12)
 _ZSTD_LEVEL = 3
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
+
+# What zstd allocates for a call costs as much as a batch of 16 KiB: idle contexts wait here. One in
+# use is in no list; taking it out and putting it back are each one step, whatever the thread.
+_packers: "list[zstandard.ZstdCompressor]" = []
+_unpackers: "list[zstandard.ZstdDecompressor]" = []
+_KEPT_CONTEXT_BYTES = 8 << 20
 
 
 def compress(codec: int, data: "Buffer", level: int | None = None) -> bytes:
@@ -208,8 +217,12 @@ def _unlz4(data: memoryview, cap: int) -> bytes:
 def _zstd(data: memoryview, level: int | None) -> bytes:
     import zstandard  # noqa: PLC0415 - loaded when first used
 
-    packer = zstandard.ZstdCompressor(level=_ZSTD_LEVEL if level is None else level)
-    return packer.compress(data)
+    if level not in {None, _ZSTD_LEVEL}:
+        return zstandard.ZstdCompressor(level=level).compress(data)
+    packer = _packers.pop() if _packers else zstandard.ZstdCompressor(level=_ZSTD_LEVEL)
+    packed = packer.compress(data)
+    _keep(_packers, packer)
+    return packed
 
 
 def _unzstd(data: memoryview, cap: int) -> bytes:
@@ -218,9 +231,10 @@ def _unzstd(data: memoryview, cap: int) -> bytes:
 
     parts: list[bytes] = []
     room = cap
+    unpacker = _unpackers.pop() if _unpackers else zstandard.ZstdDecompressor()
     try:
         _check_zstd_frames(data)
-        with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as stream:
+        with unpacker.stream_reader(data, read_across_frames=True) as stream:
             while part := stream.read(min(room + 1, _CHUNK)):
                 room -= len(part)
                 if room < 0:
@@ -228,7 +242,14 @@ def _unzstd(data: memoryview, cap: int) -> bytes:
                 parts.append(part)
     except zstandard.ZstdError as error:
         raise _junk(ZSTD, error) from error
+    _keep(_unpackers, unpacker)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _keep(idle: "list[_Context]", context: "_Context") -> None:
+    """Put a context back for the next call of any thread, unless it has grown large."""
+    if context.memory_size() <= _KEPT_CONTEXT_BYTES:
+        idle.append(context)
 
 
 def _check_zstd_frames(data: memoryview) -> None:

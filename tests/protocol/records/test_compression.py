@@ -3,6 +3,7 @@
 import random
 import tracemalloc
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import lz4.frame
@@ -217,3 +218,21 @@ def test_no_stream_beats_the_stated_ratio(codec: int) -> None:
     size = 16 * MIB
 
     assert size <= len(compress(codec, bytes(size))) * MAX_RATIO[codec]
+
+
+def test_zstd_goes_on_after_junk() -> None:
+    """A context that met junk, or a bomb, does not spoil the next batch of any thread."""
+    texts = [b"%d " % number * 3000 for number in range(40)]
+    packed = [compress(ZSTD, text) for text in texts]
+
+    def unpack(number: int) -> bytes:
+        for _ in range(20):
+            with pytest.raises(CorruptMessage):
+                decompress(ZSTD, packed[number][:-3])
+            with pytest.raises(InvalidRecord):
+                decompress(ZSTD, packed[number], 100)
+        assert compress(ZSTD, texts[number]) == packed[number]
+        return decompress(ZSTD, packed[number])
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(unpack, range(len(texts)))) == texts
