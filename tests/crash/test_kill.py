@@ -17,6 +17,8 @@ from tests.support.dump import complaints
 from tests.support.kafka import KafkaBroker, KafkaTools
 
 KILLS = int(os.environ.get("CRASH_KILLS") or 100)
+ENOUGH = 100
+"""So many kills come at every stage of the broker's life, whatever the seed."""
 KILLS_AT_A_TIME = 250
 """So many kills have topics of their own, which bounds the disk and what the checker knows."""
 
@@ -83,7 +85,7 @@ def test_nothing_acknowledged_is_lost(campaigns: list[Campaign]) -> None:
     kills: Counter[str] = sum((each.kills for each in campaigns), Counter())
 
     assert kills.total() == KILLS
-    assert all(kills[stage] for stage in ("service", "topics", "stop", "exec", "recovery"))
+    assert KILLS < ENOUGH or set(kills) == {"service", "topics", "stop", "exec", "recovery"}
     for each in campaigns:
         exact = [load for load in each.loads if load.exact]
         rounds = sum(each.kills[stage] for stage in ("service", "topics", "stop"))
