@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from broker.cleaning import Cleaning
+    from broker.groups.coordinator import GroupCoordinator
     from broker.pins import PinRoom
     from broker.request_stats import Histogram, RequestStats
     from broker.topics import TopicRegistry
@@ -64,4 +65,5 @@ class MetricSources:
     ready: Callable[[], bool]
     cleaning: Cleaning | None = None
     pins: PinRoom | None = None
+    groups: GroupCoordinator | None = None
     transactions: TransactionCoordinator | None = None

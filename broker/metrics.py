@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from broker import process_stats
 from broker.metric import PAUSE, Metric, Summary, single
 from broker.metrics_cleaner import CLEANER_METRICS
+from broker.metrics_groups import GROUP_METRICS
 from broker.metrics_pins import PIN_METRICS
 from broker.metrics_transactions import TRANSACTION_METRICS
 from storage.refused_batches import (
@@ -268,6 +269,7 @@ METRICS = (
            "the clock at start", single(lambda sources: sources.started)),
     *CLEANER_METRICS,
     *PIN_METRICS,
+    *GROUP_METRICS,
     *TRANSACTION_METRICS,
 )
 # fmt: on

@@ -390,6 +390,7 @@ class Broker:
             ready=lambda: self._readiness.is_ready,
             cleaning=self._cleaning,
             pins=self._pins,
+            groups=self._groups,
             transactions=self._transactions,
         )
 

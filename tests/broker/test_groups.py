@@ -1,0 +1,336 @@
+"""Classic groups and committed offsets through a broker's socket, read by kio."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker.groups.expiry import expire
+from tests.support import group_requests as ask
+from tests.support.running import Caller, Running, running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+QUICK = ("group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=3")
+LONG = "m" * 4097
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> AsyncIterator[Running]:
+    """A broker with the topic orders, of two partitions."""
+    async with running(tmp_path / "data", *QUICK) as started:
+        await started.broker._topics.create("orders", 2, {})
+        yield started
+
+
+async def enter(caller: Caller, group: str, **options: Any) -> tuple[str, int]:
+    """Make a stable group of one member; return its id and the generation."""
+    first = await caller.ask(ask.join(group, **options))
+    joined = await caller.ask(ask.join(group, first.member_id, **options))
+    answer = await caller.ask(
+        ask.sync(group, joined.member_id, joined.generation_id, {joined.member_id: b"mine"})
+    )
+    assert answer.assignment == b"mine"
+    return str(joined.member_id), int(joined.generation_id)
+
+
+def codes(answer: Any) -> list[str]:
+    """Return the names of all codes in an answer, in order, without NONE where there are others."""
+    holders = (answer, *getattr(answer, "members", ()), *getattr(answer, "groups", ()))
+    found = [each.error_code.name for each in holders if hasattr(each, "error_code")]
+    for topic in getattr(answer, "topics", ()):
+        found += [each.error_code.name for each in topic.partitions]
+    found += [each.error_code.name for each in getattr(answer, "results", ())]
+    return [name for name in found if name != "none"] or ["none"]
+
+
+ORDERS = {("orders", 0): 5}
+REFUSALS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "join without a group": (lambda m: ask.join(""), "invalid_group_id"),
+    "join of a group that is not there": (lambda m: ask.join("no", "m"), "unknown_member_id"),
+    "session too short": (lambda m: ask.join("g", session_ms=5999), "invalid_session_timeout"),
+    "session too long": (lambda m: ask.join("g", session_ms=1_800_001), "invalid_session_timeout"),
+    "join without an id": (lambda m: ask.join("g"), "member_id_required"),
+    "join with another type": (
+        lambda m: ask.join("g", protocol_type="connect"),
+        "inconsistent_group_protocol",
+    ),
+    "join without a protocol": (
+        lambda m: ask.join("g", protocols=()),
+        "inconsistent_group_protocol",
+    ),
+    "join with an unknown id": (lambda m: ask.join("g", "nobody"), "unknown_member_id"),
+    "sync without a group": (lambda m: ask.sync("", m, 1), "invalid_group_id"),
+    "sync of a group that is not there": (lambda m: ask.sync("no", m, 1), "unknown_member_id"),
+    "sync of a stale generation": (lambda m: ask.sync("g", m, 0), "illegal_generation"),
+    "beat without a group": (lambda m: ask.beat("", m, 1), "invalid_group_id"),
+    "beat of a group that is not there": (lambda m: ask.beat("no", m, 1), "unknown_member_id"),
+    "beat of a stale generation": (lambda m: ask.beat("g", m, 0), "illegal_generation"),
+    "beat of an unknown member": (lambda m: ask.beat("g", "nobody", 1), "unknown_member_id"),
+    "beat of an unknown instance": (lambda m: ask.beat("g", m, 1, "i"), "unknown_member_id"),
+    "beat": (lambda m: ask.beat("g", m, 1), "none"),
+    "leave without a group": (lambda m: ask.leave("", (m, None)), "invalid_group_id"),
+    "leave of a group that is not there": (
+        lambda m: ask.leave("no", (m, None)),
+        "unknown_member_id",
+    ),
+    "leave of an unknown member": (lambda m: ask.leave("g", ("nobody", None)), "unknown_member_id"),
+    "commit of a stale generation": (
+        lambda m: ask.commit("g", ORDERS, member=(m, 0, None)),
+        "illegal_generation",
+    ),
+    "commit of an unknown member": (
+        lambda m: ask.commit("g", ORDERS, member=("nobody", 1, None)),
+        "unknown_member_id",
+    ),
+    "commit of nobody": (lambda m: ask.commit("g", ORDERS), "unknown_member_id"),
+    "commit of an unknown instance": (
+        lambda m: ask.commit("g", ORDERS, member=(m, 1, "i")),
+        "unknown_member_id",
+    ),
+    "commit of a member of no group": (
+        lambda m: ask.commit("no", ORDERS, member=(m, 1, None)),
+        "illegal_generation",
+    ),
+    "the same to whom knows the code": (
+        lambda m: ask.commit("no", ORDERS, member=(m, 1, None), version=9),
+        "group_id_not_found",
+    ),
+    "commit of an unknown topic": (
+        lambda m: ask.commit("g", {("nowhere", 0): 1}, member=(m, 1, None)),
+        "unknown_topic_or_partition",
+    ),
+    "commit of an unknown partition": (
+        lambda m: ask.commit("g", {("orders", 2): 1}, member=(m, 1, None)),
+        "unknown_topic_or_partition",
+    ),
+    "commit with long metadata": (
+        lambda m: ask.commit("g", ORDERS, member=(m, 1, None), metadata=LONG),
+        "offset_metadata_too_large",
+    ),
+    "commit": (lambda m: ask.commit("g", ORDERS, member=(m, 1, None), metadata=LONG[1:]), "none"),
+    "describe of no group": (lambda m: ask.describe("no"), "group_id_not_found"),
+    "delete of no group": (lambda m: ask.delete("no"), "group_id_not_found"),
+    "delete of a group with members": (lambda m: ask.delete("g"), "non_empty_group"),
+    "offset delete of no group": (
+        lambda m: ask.delete_offsets("no", ("orders", 0)),
+        "group_id_not_found",
+    ),
+    "offset delete without a group": (
+        lambda m: ask.delete_offsets("", ("orders", 0)),
+        "invalid_group_id",
+    ),
+    "offset delete of an unknown topic": (
+        lambda m: ask.delete_offsets("g", ("nowhere", 0)),
+        "unknown_topic_or_partition",
+    ),
+    "offset delete of what may be read": (
+        lambda m: ask.delete_offsets("g", ("orders", 0)),
+        "group_subscribed_to_topic",
+    ),
+}
+
+
+async def test_every_refusal_has_kafkas_code(home: Running) -> None:
+    """By table; the group is stable, with one member, whose metadata cannot be read."""
+    caller = await home.call()
+    member_id, generation = await enter(caller, "g")
+    assert generation == 1
+    answers = {name: await caller.ask(make(member_id)) for name, (make, _) in REFUSALS.items()}
+
+    assert {name: codes(answer) for name, answer in answers.items()} == {
+        name: [code] for name, (_, code) in REFUSALS.items()
+    }
+
+
+async def test_old_versions_say_it_their_way(home: Running) -> None:
+    """DescribeGroups before 6 calls a missing group dead; JoinGroup 0 needs no second round."""
+    caller = await home.call()
+    (described,) = (await caller.ask(ask.describe("no", 5))).groups
+    joined = await caller.ask(ask.old_join("old"))
+
+    assert (described.error_code, described.group_state) == (ErrorCode.none, "Dead")
+    assert (joined.error_code, joined.generation_id) == (ErrorCode.none, 1)
+    assert joined.protocol_name == "range"
+    assert [each.metadata for each in joined.members] == [b"x"]
+
+
+async def test_offsets_come_back_as_they_were_committed(home: Running) -> None:
+    """What was not is -1 without an error, an unknown topic included; null metadata is empty."""
+    caller = await home.call()
+    await caller.ask(ask.commit("g", {("orders", 0): 7}, metadata="mine"))
+    await caller.ask(ask.commit("g", {("orders", 1): -1}, metadata=None))
+    wanted = (("orders", 0), ("orders", 1), ("nowhere", 5))
+    (named,) = (await caller.ask(ask.fetch("g", *wanted))).groups
+    (everything,) = (await caller.ask(ask.fetch("g"))).groups
+    (nobody,) = (await caller.ask(ask.fetch("nobody", ("orders", 0)))).groups
+
+    rows = [
+        (each.committed_offset, each.committed_leader_epoch, each.metadata, each.error_code.name)
+        for topic in named.topics
+        for each in topic.partitions
+    ]
+    assert rows == [(7, -1, "mine", "none"), (-1, -1, "", "none"), (-1, -1, "", "none")]
+    assert {topic.name for topic in everything.topics} == {"orders"}
+    assert nobody.topics[0].partitions[0].committed_offset == -1
+    assert nobody.error_code is ErrorCode.none
+
+
+async def test_groups_are_listed_by_state_and_type(home: Running) -> None:
+    """Filters know no upper and lower case, and what they do not know matches nothing."""
+    caller = await home.call()
+    await enter(caller, "members")
+    await caller.ask(ask.commit("simple", ORDERS))
+
+    async def names(*states: str, types: tuple[str, ...] = ()) -> set[tuple[str, str, str, str]]:
+        listed = (await caller.ask(ask.list_groups(*states, types=types))).groups
+        return {(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in listed}
+
+    stable = ("members", "consumer", "Stable", "classic")
+    simple = ("simple", "", "Empty", "classic")
+    assert await names() == {stable, simple}
+    assert await names("sTABLE", "dead") == {stable}
+    assert await names("EMPTY") == {simple}
+    assert await names("nonsense") == set()
+    assert await names(types=("Classic",)) == {stable, simple}
+    assert await names(types=("consumer",)) == set()
+
+
+async def test_a_deleted_group_is_gone_with_its_offsets(home: Running) -> None:
+    """Also after a restart: its records are tombstones."""
+    caller = await home.call()
+    await caller.ask(ask.commit("g", ORDERS))
+    deleted = await caller.ask(ask.delete("g"))
+    (fetched,) = (await caller.ask(ask.fetch("g"))).groups
+
+    assert codes(deleted) == ["none"]
+    assert fetched.topics == ()
+    assert home.broker._groups.offsets.count == 0
+
+
+async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+    """Offsets, and members with their assignments, who go on as if nothing had been."""
+    folder = tmp_path / "data"
+    async with running(folder, *QUICK) as first:
+        await first.broker._topics.create("orders", 2, {})
+        caller = await first.call()
+        member_id, generation = await enter(caller, "g")
+        await caller.ask(ask.commit("g", ORDERS, member=(member_id, generation, None)))
+        await caller.ask(ask.commit("simple", {("orders", 1): 9}, metadata="s"))
+        await caller.ask(ask.commit("deleted", ORDERS))
+        await caller.ask(ask.delete("deleted"))
+    async with running(folder, *QUICK) as second:
+        caller = await second.call()
+        beat = await caller.ask(ask.beat("g", member_id, generation))
+        synced = await caller.ask(ask.sync("g", member_id, generation))
+        (mine,) = (await caller.ask(ask.fetch("g", ("orders", 0)))).groups
+        (simple,) = (await caller.ask(ask.fetch("simple"))).groups
+        listed = (await caller.ask(ask.list_groups())).groups
+
+    assert codes(beat) == ["none"]
+    assert synced.assignment == b"mine"
+    assert mine.topics[0].partitions[0].committed_offset == 5
+    assert simple.topics[0].partitions[0].committed_offset == 9
+    assert {each.group_id for each in listed} == {"g", "simple"}
+
+
+async def test_a_member_whose_connection_is_cut_is_missed_in_time(home: Running) -> None:
+    """Its parked join goes with the connection; the others do not wait for it for ever."""
+    caller = await home.call()
+    member_id, _ = await enter(caller, "g")
+    lost = await home.call()
+    first = await lost.ask(ask.join("g"))
+    await lost.client.send(lost.frame(ask.join("g", first.member_id)))
+    while (await caller.ask(ask.beat("g", member_id, 1))).error_code is ErrorCode.none:
+        await asyncio.sleep(0)
+    await lost.client.close()
+    again = await caller.ask(ask.join("g", member_id))
+
+    assert again.error_code is ErrorCode.none
+    assert again.generation_id == 2
+
+
+async def test_a_stop_answers_who_waits(tmp_path: Path) -> None:
+    """A parked join does not hold up the end of the broker."""
+    async with running(tmp_path / "data", "group.initial.rebalance.delay.ms=60000") as home:
+        caller = await home.call()
+        first = await caller.ask(ask.join("g"))
+        request = ask.join("g", first.member_id)
+        await caller.client.send(caller.frame(request))
+        group: Any = None
+        while group is None or not group.members.joining_count:
+            await asyncio.sleep(0)
+            group = home.broker._groups.groups.get("g")
+        home.broker._groups.release()
+        answer = await caller.receive(request)
+
+    assert answer.error_code is ErrorCode.not_coordinator
+
+
+async def test_offsets_of_a_deleted_topic_are_forgotten(home: Running) -> None:
+    """In all groups; those of other topics stay."""
+    caller = await home.call()
+    other = await home.broker._topics.create("other", 1, {})
+    await caller.ask(ask.commit("g", {("orders", 0): 1, ("other", 0): 2}))
+    await home.broker._topics.delete(other)
+    while home.broker._groups.offsets.count > 1:
+        await asyncio.sleep(0)
+    (left,) = (await caller.ask(ask.fetch("g"))).groups
+
+    assert [topic.name for topic in left.topics] == ["orders"]
+
+
+async def test_without_its_topic_there_are_no_groups(home: Running) -> None:
+    """Somebody deletes __consumer_offsets: the next group begins anew."""
+    caller = await home.call()
+    await caller.ask(ask.commit("g", ORDERS))
+    topics = home.broker._topics
+    await topics.delete(topics.topics["__consumer_offsets"])
+    assert (await caller.ask(ask.list_groups())).groups == ()
+    answer = await caller.ask(ask.commit("h", ORDERS))
+
+    assert codes(answer) == ["none"]
+    assert "__consumer_offsets" in topics.topics
+
+
+async def test_what_has_expired_goes(tmp_path: Path) -> None:
+    """After offsets.retention.minutes, or at the time that the client has said."""
+    async with running(tmp_path / "data", *QUICK, "offsets.retention.minutes=1") as home:
+        await home.broker._topics.create("orders", 2, {})
+        groups = home.broker._groups
+        caller = await home.call()
+        await caller.ask(ask.commit("soon", ORDERS, version=4, retention_ms=0))
+        await caller.ask(ask.commit("later", ORDERS))
+        list(expire(groups))
+        first = set(groups.offsets)
+        now_ms = groups.clock.now_ms()
+        groups.clock = type("Later", (), {"now_ms": lambda _: now_ms + 61_000})()
+        list(expire(groups))
+        second = set(groups.offsets)
+
+    assert first == {"later"}
+    assert second == set()
+    assert groups.offsets.expired_count == 2
+    assert not groups.groups
+
+
+async def test_a_huge_retention_is_no_fault(home: Running) -> None:
+    """It never ends; the answer is an answer."""
+    caller = await home.call()
+    request = ask.commit("g", ORDERS, version=4, retention_ms=86_399_999_999_999_000)
+
+    assert codes(await caller.ask(request)) == ["none"]
+
+
+async def test_a_name_that_no_record_holds_is_refused(home: Running) -> None:
+    """Instead of closing the connection."""
+    caller = await home.call()
+    long = "g" * 30_000
+
+    assert codes(await caller.ask(ask.commit(long, ORDERS))) == ["invalid_group_id"]
+    assert codes(await caller.ask(ask.join(long))) == ["invalid_group_id"]
