@@ -12,6 +12,7 @@ from protocol.records import compression
 from protocol.records.batch import LOG_APPEND_TIME, NO_SEQUENCE, TRANSACTIONAL
 from protocol.records.build import ABORT, COMMIT, build_batch, build_marker
 from protocol.records.record import Record
+from storage import files
 from storage.transaction_index import AbortedTransaction
 from tests.support.archives import Archive
 from tests.support.batches import TIMESTAMP, make_batch
@@ -177,3 +178,16 @@ def test_a_batch_larger_than_a_chunk(archive: Archive) -> None:
 
     assert [len(value) for value in found["value"].to_pylist()] == [10, 6 << 20, 10]
     assert scanned.records == 3
+
+
+def test_more_batches_than_one_survey_lists(archive: Archive) -> None:
+    """Thousands of tiny batches in a chunk are all read, in order."""
+    batch = make_batch(1)
+    folder = archive.fill([[batch]])
+    data = bytearray()
+    for offset in range(20_000):
+        batch[0:8] = offset.to_bytes(8, "big")
+        data += batch
+    (folder / files.segment_file_name(0)).write_bytes(data)
+
+    assert archive.read(("offset",))["offset"].to_pylist() == list(range(20_000))
