@@ -26,6 +26,13 @@ SERVED = {
     "AlterPartitionReassignments": (0, 1), "ListPartitionReassignments": (0, 0),
     "DescribeQuorum": (0, 2), "DescribeCluster": (0, 2), "ListConfigResources": (0, 1),
     "DescribeTopicPartitions": (0, 0),
+    "OffsetCommit": (2, 10), "OffsetFetch": (1, 10), "JoinGroup": (0, 9), "Heartbeat": (0, 4),
+    "LeaveGroup": (0, 5), "SyncGroup": (0, 5), "DescribeGroups": (0, 6), "ListGroups": (0, 5),
+    "DeleteGroups": (0, 2), "OffsetDelete": (0, 0), "ConsumerGroupHeartbeat": (0, 1),
+    "ConsumerGroupDescribe": (0, 1), "AddPartitionsToTxn": (0, 5), "AddOffsetsToTxn": (0, 4),
+    "EndTxn": (0, 5), "WriteTxnMarkers": (1, 2), "TxnOffsetCommit": (0, 5),
+    "UpdateFeatures": (0, 2), "DescribeProducers": (0, 0), "DescribeTransactions": (0, 0),
+    "ListTransactions": (0, 2),
 }  # fmt: skip
 
 
