@@ -1,0 +1,75 @@
+"""Kafka's dump tool over __consumer_offsets as our broker writes it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from protocol.coordinator.group_records import CommittedOffset
+from protocol.records.build import COMMIT, build_marker
+from protocol.records.journal import Producer
+from storage.validation import ValidatedBatch
+from tests.support.rooms import RoomsOnDisk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.kafka import KafkaTools
+
+pytestmark = [pytest.mark.client, pytest.mark.java]
+
+
+def decoded(printed: str, word: str) -> list[dict[str, Any]]:
+    """Return the JSON objects that follow a word in what kafka-dump-log prints."""
+    reader = json.JSONDecoder()
+    return [
+        reader.raw_decode(line, line.index(word) + len(word))[0]
+        for line in printed.splitlines()
+        if word + "{" in line
+    ]
+
+
+async def test_the_offsets_decoder_reads_our_records(
+    tmp_path: Path, kafka_tools: KafkaTools
+) -> None:
+    """Plain and expiring offsets, a group, tombstones, offsets of a transaction."""
+    home = await RoomsOnDisk(tmp_path, offsets_topic_num_partitions="1").open()
+    groups = home.rooms.groups
+    await groups.log.ensure_created()
+    groups.find_or_create_classic("g", "")
+    groups.offsets.append("g", 0, [("orders", 3, CommittedOffset(42, 1, "mine", 7))])
+    groups.offsets.append("g", 0, [("orders", 4, CommittedOffset(43, -1, "", 7, 99))])
+    groups.offsets.append_transactional(
+        "g", 0, [("orders", 5, CommittedOffset(44, -1, "", 7))], Producer(5, 0)
+    )
+    marker = build_marker(0, 7, COMMIT, 0, producer_id=5, producer_epoch=0)
+    log = home.rooms.topics.logs["__consumer_offsets", 0]
+    groups.log.append_batch(
+        log, ValidatedBatch(memoryview(marker), len(marker), 0, 1, 0x30, 7, 5, 0, -1, -1)
+    )
+    groups.offsets.complete(0, 5, is_commit=True)
+    assert groups.delete_offsets(groups.groups["g"], [("orders", 3)]) == 1
+    folder = log.path
+    await home.close()
+
+    printed = kafka_tools.run(
+        "DumpLogSegments",
+        *("--offsets-decoder", "--files", str(folder / f"{0:020}.log")),
+    )
+
+    keys = decoded(printed, "key: ")
+    assert [key["type"] for key in keys] == ["2", "1", "1", "1", "1"]
+    assert [key["data"].get("partition") for key in keys] == [None, 3, 4, 5, 3]
+    group, first, second, third = decoded(printed, "payload: ")
+    assert group["version"] == "3"
+    assert group["data"]["members"] == []
+    assert (first["version"], first["data"]["offset"], first["data"]["metadata"]) == (
+        "3",
+        42,
+        "mine",
+    )
+    assert (second["version"], second["data"]["expireTimestamp"]) == ("1", 99)
+    assert third["data"]["offset"] == 44
+    assert "endTxnMarker: COMMIT" in printed
