@@ -26,7 +26,7 @@ pytestmark = pytest.mark.client
 Broker = SiltstoneProcess | KafkaBroker
 E = ErrorCode
 PRODUCE, INIT, ADD, END = 0, 22, 24, 26
-# Apache Kafka writes markers after its answer, and makes its topic at the first request.
+# Apache Kafka writes markers after its answer, and loads its topic after it has told who leads it.
 PASSING = {
     E.coordinator_load_in_progress,
     E.coordinator_not_available,
@@ -63,6 +63,14 @@ class Wire:
             assert part, "the broker closed the connection"
             data += part
         return data
+
+    def find_coordinator(self) -> None:
+        """Ask for it until it is there: Apache Kafka makes its topic by that request only."""
+        for _ in until(30):
+            answer = self.ask(10, 4, key_type=1, coordinator_keys=(self.topic,))
+            if answer.coordinators[0].error_code is E.none:
+                return
+        raise TimeoutError("there is no transaction coordinator")
 
     def init(
         self, version: int = 4, expected: tuple[int, int] | None = None, *, once: bool = False
@@ -154,6 +162,7 @@ class Wire:
 def wire(broker: Broker, new_topic: NewTopic) -> Iterator[Wire]:
     """A connection, and a topic whose name is the transactional id, too."""
     made = Wire(broker, new_topic())
+    made.find_coordinator()
     yield made
     made.socket.close()
 

@@ -113,6 +113,31 @@ def test_the_journal_is_read_by_kafkas_consumer(
     assert mine[1]["transactionPartitions"] == [{"topic": topic, "partitionIds": [0]}]
 
 
+def test_the_journal_is_read_by_kafkas_dump_tool(
+    broker: Broker, kafka_tools: KafkaTools, new_topic: NewTopic
+) -> None:
+    """kafka-dump-log --transaction-log-decoder understands every key and value."""
+    topic = new_topic(partitions=2)
+    Confluent(broker.bootstrap).write(topic, topic, [([b"done"], True)])
+    (journal,) = (
+        path
+        for path in broker.folder.glob("__transaction_state-*/*.log")
+        if topic.encode() in path.read_bytes()
+    )
+
+    printed = kafka_tools.run(
+        "DumpLogSegments", "--files", str(journal), "--transaction-log-decoder"
+    )
+
+    lines = [line for line in printed.splitlines() if f'"transactionalId":"{topic}"' in line]
+    assert [re.findall(r'"transactionStatus":(\d)', line) for line in lines] == [
+        ["0"],
+        ["1"],
+        ["2"],
+        ["4"],
+    ]
+
+
 def test_features_tool_shows_and_changes_levels(broker: Broker, kafka_tools: KafkaTools) -> None:
     """kafka-features describe, downgrade and upgrade; what is refused has a reason."""
     at = ("--bootstrap-server", broker.bootstrap)
