@@ -180,6 +180,24 @@ def test_export_and_plan(busy: SiltstoneProcess, tmp_path: Path) -> None:
     assert sum(each.live_records for each in plan.partitions[0].segments) == 7
 
 
+def test_any_broker_over_the_network(busy: SiltstoneProcess, tmp_path: Path) -> None:
+    """Where no folder is visible, the same jobs go by Fetch."""
+    create_topic(busy.bootstrap, "remote", partitions=2)
+    for partition in (0, 1):
+        produce(busy.bootstrap, "remote", numbered(200, partition=partition))
+        produce(busy.bootstrap, "remote", numbered(50, first=100, partition=partition))
+    spec = SnapshotSpec(topic="remote", target=f"parquet:{tmp_path}/remote")
+
+    summary = snapshot(LocalEngine(1), {"bootstrap": busy.bootstrap}, spec)
+
+    assert summary.offsets == {0: (0, 250), 1: (0, 250)}
+    assert table_of(spec.target) == {
+        (partition, b"k%d" % number): b"v%d" % number
+        for partition in (0, 1)
+        for number in range(200)
+    }
+
+
 def test_pin_client(busy: SiltstoneProcess) -> None:
     """A pin is taken, renewed and released; one that is gone is told, releasing it is not."""
     create_topic(busy.bootstrap, "pinned", partitions=1)

@@ -173,7 +173,7 @@ def test_goes_on_after_a_crash(
 def test_rate(broker: SiltstoneProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """So many bytes a second, and not more: it waits for the rest of the time."""
     waits: list[float] = []
-    monkeypatch.setattr(replay_task.time, "sleep", waits.append)
+    monkeypatch.setattr("pipeline.jobs.replay_task.time.sleep", waits.append)
     run = Run(broker, "slow")
 
     summary = run(rate=100)
