@@ -34,10 +34,10 @@ cpdef emit_batches(object buffer, object state, object plans, object fates, obje
 @cython.locals(region=Region, numbers=Numbers, first=Target, second=Target, data=Octets, size=Py_ssize_t, index_=Int64s, offsets_=Output, times_=Output)
 cpdef index_batches(object buffer, object index, object offsets, object times)
 
-@cython.locals(at=Py_ssize_t, plan="long long", position=Py_ssize_t, size="long long", mode="long long", fate="long long", count="long long", last_offset="long long", kept="long long", tombstones="long long", index="long long", is_stamped=bint, needed="long long", start=Py_ssize_t, horizon="long long")
+@cython.locals(at=Py_ssize_t, plan="long long", position=Py_ssize_t, size="long long", mode="long long", fate="long long", count="long long", kept="long long", tombstones="long long", index="long long", is_stamped=bint, needed="long long", start=Py_ssize_t, horizon="long long")
 cdef void _emit(Octets data, Int64s state, Int64s plans, Octets fates, Output output, Py_ssize_t room) noexcept nogil
 
-cdef Py_ssize_t _empty(Octets data, Py_ssize_t position, Output output, Py_ssize_t at, long long is_kafkas) noexcept nogil
+cdef Py_ssize_t _empty(Octets data, Py_ssize_t position, Output output, Py_ssize_t at) noexcept nogil
 
 @cython.locals(attributes="long long", base="long long", append_time="long long", count="long long", end=Py_ssize_t, new_base="long long", is_based="long long", largest="long long", here=Py_ssize_t, there=Py_ssize_t, index="long long", start=Py_ssize_t, length="long long", body=Py_ssize_t, delta="long long", tail=Py_ssize_t, timestamp="long long", new_delta="long long")
 cdef Py_ssize_t _rebuild(Octets data, Py_ssize_t position, Py_ssize_t size, long long mode, long long fate, Octets fates, bint is_stamped, long long kept, Int64s state, Output output, Py_ssize_t at) noexcept nogil

@@ -105,7 +105,6 @@ def _emit(
         mode = plans[plan + 2] & MODE
         fate = plans[plan + 3]
         count = read_int32(data, position + 57)
-        last_offset = read_int64(data, position) + read_int32(data, position + 23)
         kept = 0
         tombstones = 0
         if mode == SOME:
@@ -139,18 +138,15 @@ def _emit(
             )
             state[BATCHES_REBUILT] += 1
             state[HORIZONS_SET] += is_stamped
-        elif plans[plan + 2] & RETAIN_EMPTY or (
-            plans[plan + 2] & LAST_OF_GROUP and state[WRITTEN_OFFSET] < state[SEGMENT_BASE]
-        ):
+        elif plans[plan + 2] & RETAIN_EMPTY:
             state[OUTCOME] = EMPTIED
-            at = _empty(data, position, output, at, plans[plan + 2] & RETAIN_EMPTY)
+            at = _empty(data, position, output, at)
             state[BATCHES_EMPTIED] += count > 0
         else:
             state[OUTCOME] = NOTHING
         if state[OUTCOME] != NOTHING:
             state[BATCHES_WRITTEN] += 1
             state[RECORDS_WRITTEN] += kept
-            state[WRITTEN_OFFSET] = last_offset
             horizon = INT64_MAX
             if state[OUTCOME] == UNCHANGED and read_int16(data, position + 21) & 0x40:
                 horizon = read_int64(data, position + 27)
@@ -161,21 +157,12 @@ def _emit(
     state[OUTPUT] = at
 
 
-def _empty(data: memoryview, position: int, output: memoryview, at: int, is_kafkas: int) -> int:
-    """Write the header of a batch of which nothing else stays; return where it ends.
-
-    One that Kafka would not keep says its offsets and nothing of its producer or its time: it must
-    not count as data of a transaction, whose marker would stay longer for it.
-    """
+def _empty(data: memoryview, position: int, output: memoryview, at: int) -> int:
+    """Write the header of a batch of which nothing else stays; return where it ends."""
     copy(output, at, data, position, position + 61)
     write_int32(output, at + 8, 49)
-    write_int16(output, at + 21, read_int16(data, position + 21) & 0x38 if is_kafkas else 0)
+    write_int16(output, at + 21, read_int16(data, position + 21) & 0x38)
     write_int64(output, at + 27, -1)
-    if not is_kafkas:
-        write_int64(output, at + 35, -1)
-        write_int64(output, at + 43, -1)
-        write_int16(output, at + 51, -1)
-        write_int32(output, at + 53, -1)
     write_int32(output, at + 57, 0)
     write_int32(output, at + 17, checksum(output, at + 21, at + 61))
     return at + 61

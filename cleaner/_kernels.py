@@ -576,8 +576,6 @@ def _plan(
             data, position, last_offset, producers, producer_count
         ):
             mode |= RETAIN_EMPTY
-        elif state[CHUNK_POSITION] + end == state[GROUP_END]:
-            mode |= LAST_OF_GROUP
         plans[plan * PLAN_NUMBERS] = position
         plans[plan * PLAN_NUMBERS + 1] = batch_size
         plans[plan * PLAN_NUMBERS + 2] = mode

@@ -17,7 +17,7 @@ from cleaner.kernel_arrays import KernelArrays, Transactions
 from cleaner.log_to_clean import LogToClean
 from cleaner.mapping import Mapping
 from cleaner.offset_map import SECRET, OffsetMap
-from cleaner.output import CountedOutput, SegmentOutput
+from cleaner.output import CountedOutput, SegmentOutput, drop_unfinished
 from cleaner.pass_clock import PassClock
 from cleaner.segment_walk import SegmentWalk
 from cleaner.stats import GroupFacts, PassResult, Prediction, Progress, result_of
@@ -82,6 +82,7 @@ class Cleaner:
             CorruptSegment: A batch is damaged; the group at hand is as it was.
             OSError: The disk failed; likewise.
         """
+        drop_unfinished(log.path)
         return self._run(log, replace, still_wanted)
 
     def dry_run(self, log: LogToClean, still_wanted: Callable[[], None]) -> Prediction:
@@ -175,12 +176,14 @@ class Cleaner:
                 output = CountedOutput(log, base_offset)
                 with self._times.phase_of("copy"):
                     inputs = copying.copy(group, output)
+                output.cover(group)
                 facts.append(GroupFacts(inputs, output.facts()))
                 continue
             written = SegmentOutput(log, base_offset, now_ms)
             with written:
                 with self._times.phase_of("copy"):
                     inputs = copying.copy(group, written)
+                    written.cover(group)
                     aborted = transactions.take_kept(inputs[-1].next_offset)
                     written.finish(aborted, group[-1].modified_ns)
                 self._walk.still_wanted()

@@ -46,14 +46,9 @@ class Copying:
         """
         state = self._state
         self._output = output
-        state[slots.WRITTEN_OFFSET] = -1
-        filled = [segment for segment in group if segment.size]
         facts = []
         for segment in group:
             self._crc = 0
-            state[slots.SEGMENT_BASE] = segment.base_offset
-            is_last = len(filled) > 1 and segment is filled[-1]
-            state[slots.GROUP_END] = segment.size if is_last else -1
             self._walk.run(segment, 0, state, self._consume)
             facts.append(
                 FileFacts(
@@ -75,7 +70,6 @@ class Copying:
         self._arrays.reserve_fates(len(chunk))
         at = 0
         while True:
-            state[slots.CHUNK_POSITION] = position + at
             part = chunk[at:]
             self._plan(part)
             status, planned = state[slots.STATUS], state[slots.POSITION]
@@ -103,7 +97,6 @@ class Copying:
             raise corrupt(segment, position, state, str(error)) from error
         self._arrays.reserve_fates(len(opened))
         state[slots.OPENED] = 1
-        state[slots.CHUNK_POSITION] = position + len(batch) - len(opened)
         self._plan(opened)
         if state[slots.STATUS] < 0:
             raise corrupt(segment, position, state, slots.FAULTS[state[slots.STATUS]])

@@ -114,7 +114,6 @@ class KernelArrays:
         state[slots.LATEST] = -1
         state[slots.SEED], state[slots.SEED + 1] = secret
         state[slots.NOW] = now_ms
-        state[slots.GROUP_END] = -1
         state[slots.NEXT_HORIZON] = NO_HORIZON
         self.producers = array("q")
         for producer in producers:

@@ -7,6 +7,7 @@ would do.
 from array import array
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Final, Protocol, Self
 
 from cleaner import kernels, slots
@@ -15,6 +16,7 @@ from cleaner.stats import FileFacts
 from protocol.records.batch import HEADER_SIZE
 from protocol.records.crc import crc32c
 from storage import files
+from storage.readable_segment import ReadableSegment
 from storage.segment import LogSegment
 from storage.transaction_index import AbortedTransaction
 from storage.write_back import start_write_back
@@ -73,6 +75,17 @@ class CountedOutput:
             self._end()
             self._begin(int.from_bytes(batches[start : start + _BASE_OFFSET_BYTES], "big"))
 
+    def cover(self, group: Sequence[ReadableSegment]) -> None:
+        """See that a start after a crash in the swap takes none of a group's segments once more.
+
+        It drops the old ones that begin below the end of the new ones, or where one of them does.
+        If the last has left nothing, an empty segment takes its place, until the next pass.
+        """
+        filled = [segment.base_offset for segment in group if segment.size]
+        if len(filled) > 1 and self._index[slots.END_OFFSET] <= filled[-1]:
+            self._end()
+            self._begin(filled[-1])
+
     def facts(self) -> tuple[FileFacts, ...]:
         """Return the segments, the last one as far as it is."""
         return (*self._done, self._facts())
@@ -104,6 +117,12 @@ class CountedOutput:
         """Write batches whose index entries are ready; there is nowhere to write."""
 
 
+def drop_unfinished(path: Path) -> None:
+    """Delete the ``.cleaned`` files of a folder, which a pass on a failing disk had to leave."""
+    for left in path.glob(f"*{files.CLEANED}"):
+        files.unlink(left)
+
+
 class SegmentOutput(CountedOutput):
     """Writes ``.cleaned`` segments, and deletes them at the end of a with block.
 
@@ -121,7 +140,7 @@ class SegmentOutput(CountedOutput):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Delete what was not handed over. A disk that fails now keeps it; the next start does."""
+        """Delete what was not handed over; the next pass drops what a failing disk keeps now."""
         with suppress(OSError):
             for segment in self._segments:
                 segment.delete()

@@ -61,8 +61,6 @@ SOME: Final = 3
 MODE: Final = 7
 RETAIN_EMPTY: Final = 8
 """If nothing stays, its header does (the last of a producer, the last of the round)."""
-LAST_OF_GROUP: Final = 16
-"""Its offsets do, if otherwise the new segment would end below the last of the old ones."""
 
 # What became of it, for a batch that was opened.
 NOTHING: Final = 0
@@ -101,32 +99,25 @@ UPPER: Final = 13
 ABORTED_COUNT: Final = 14
 ABORTED_NEXT: Final = 15
 PRODUCERS_USED: Final = 16
-CHUNK_POSITION: Final = 17
-"""Where in its file the buffer begins."""
-GROUP_END: Final = 18
-"""Where in the last segment of a group its last batch ends; -1 elsewhere."""
-SEGMENT_BASE: Final = 19
-WRITTEN_OFFSET: Final = 20
-"""The last offset that was written for the group, -1 if nothing was."""
-PLANS: Final = 21
-PLAN: Final = 22
+PLANS: Final = 17
+PLAN: Final = 18
 """The next plan to carry out."""
-OUTPUT: Final = 23
+OUTPUT: Final = 19
 """Bytes in the output."""
-OUTCOME: Final = 24
-DIGEST: Final = 25
+OUTCOME: Final = 20
+DIGEST: Final = 21
 """Two slots: the sum of the digests of the keys that stay."""
-MAP_RECORDS: Final = 27
-MAP_BATCHES: Final = 28
-RECORDS_READ: Final = 29
-BATCHES_READ: Final = 30
-RECORDS_WRITTEN: Final = 31
-BATCHES_WRITTEN: Final = 32
-BATCHES_REBUILT: Final = 33
-BATCHES_EMPTIED: Final = 34
-HORIZONS_SET: Final = 35
-HORIZONS_REACHED: Final = 36
-DROPPED: Final = 37
+MAP_RECORDS: Final = 23
+MAP_BATCHES: Final = 24
+RECORDS_READ: Final = 25
+BATCHES_READ: Final = 26
+RECORDS_WRITTEN: Final = 27
+BATCHES_WRITTEN: Final = 28
+BATCHES_REBUILT: Final = 29
+BATCHES_EMPTIED: Final = 30
+HORIZONS_SET: Final = 31
+HORIZONS_REACHED: Final = 32
+DROPPED: Final = 33
 NEXT_HORIZON: Final = DROPPED + 2 * REASONS
 """The smallest delete horizon in what was written."""
 STATE_SLOTS: Final = NEXT_HORIZON + 1

@@ -42,7 +42,7 @@ class Run:
         self.state = array("q", bytes(8 * slots.STATE_SLOTS))
         state = self.state
         state[slots.SEED], state[slots.SEED + 1] = SECRET
-        state[slots.LAST_OFFSET] = state[slots.LATEST] = state[slots.GROUP_END] = -1
+        state[slots.LAST_OFFSET] = state[slots.LATEST] = -1
         state[slots.FIRST_DIRTY] = first_dirty
         state[slots.MAP_LIMIT] = 200
         state[slots.NOW] = now

@@ -61,16 +61,18 @@ class Folder:
         return result
 
     def _swap(self, new: Sequence[LogSegment], old: Sequence[ReadableSegment]) -> None:
-        (segment,) = new
-        assert segment.base_offset == old[0].base_offset
-        self._written.append(segment.read(0, segment.size))
-        check_indexes(segment)
-        assert segment.modified_ns == old[-1].modified_ns
+        assert new[0].base_offset == old[0].base_offset
+        assert [segment.size for segment in new[1:]] in ([], [0])
+        for segment in new:
+            self._written.append(segment.read(0, segment.size))
+            check_indexes(segment)
+            assert segment.modified_ns == old[-1].modified_ns
         at = self._segments.index(old[0])
-        self._segments[at : at + len(old)] = [segment]
+        self._segments[at : at + len(old)] = new
         for each in old:
             each.unlink()
-        segment.change_suffix("")
+        for segment in new:
+            segment.change_suffix("")
 
 
 def _go_on() -> None:

@@ -82,13 +82,10 @@ def expect(log: LogToClean, *, usable: int, now_ms: int) -> Expected:
     )
     for group in groups:
         output = bytearray()
-        written_offset = -1
+        next_offset = group[0].base_offset
         filled = [segment for segment in group if segment.size]
         for segment in group:
-            end = max((at + header.size for at, header in segment.batches()), default=0)
-            position = 0
             for header, batch in batches_of(segment):
-                position += header.size
                 marker = read_marker(batch) if header.is_control else None
                 is_discardable = transactions.is_discardable(header, marker)
                 records = list(iterate_records(batch))
@@ -102,13 +99,13 @@ def expect(log: LogToClean, *, usable: int, now_ms: int) -> Expected:
                 for fate in verdict.fates:
                     expected.dropped[fate] = expected.dropped.get(fate, 0) + 1
                 expected.kept += verdict.fates.count(Fate.KEPT)
-                ends_group = len(filled) > 1 and segment is filled[-1] and position == end
-                keeps_end = ends_group and written_offset < segment.base_offset
-                new = written(header, batch, records, verdict, keeps_end=keeps_end)
+                new = written(header, batch, records, verdict)
                 if new:
-                    written_offset = header.last_offset
+                    next_offset = header.next_offset
                 output += new
         expected.segments.append(bytes(output))
+        if len(filled) > 1 and next_offset <= filled[-1].base_offset:
+            expected.segments.append(b"")
     expected.dropped.pop(Fate.KEPT, None)
     expected.aborted = [(each.producer_id, each.first_offset) for each in transactions.kept]
     return expected
@@ -119,8 +116,6 @@ def written(
     batch: bytes,
     records: list[Record],
     verdict: Verdict,
-    *,
-    keeps_end: bool,
 ) -> bytes:
     """Return what is written of a batch (storage.md §8.10)."""
     if verdict.is_unchanged:
@@ -134,14 +129,16 @@ def written(
     }
     flags = header.attributes & ~CODEC & ~DELETE_HORIZON
     if not verdict.keeps_records:
-        if verdict.is_written:
-            stamp = header.max_timestamp
-            return bytes(
-                build_batch(
-                    [], base_offset=header.base_offset, flags=flags, max_timestamp=stamp, **same
-                )
-            )
-        return placeholder(header) if keeps_end else b""
+        if not verdict.is_written:
+            return b""
+        empty = build_batch(
+            [],
+            base_offset=header.base_offset,
+            flags=flags,
+            max_timestamp=header.max_timestamp,
+            **same,
+        )
+        return bytes(empty)
     kept = [
         record for record, fate in zip(records, verdict.fates, strict=True) if fate is Fate.KEPT
     ]
@@ -160,16 +157,3 @@ def written(
         **same,
     )
     return bytes(rebuilt)
-
-
-def placeholder(header: BatchHeader) -> bytes:
-    """Return what says the offsets of a batch that is gone, and nothing else of it."""
-    return bytes(
-        build_batch(
-            [],
-            base_offset=header.base_offset,
-            leader_epoch=header.leader_epoch,
-            last_offset_delta=header.last_offset_delta,
-            max_timestamp=-1,
-        )
-    )
