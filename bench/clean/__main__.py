@@ -44,7 +44,7 @@ def main(words: Sequence[str]) -> int:
     options = _parse(words)
     path = Path(options.json) if options.json else cache_folder() / "bench" / "clean.jsonl"
     if options.show:
-        print(Table(read(path)).text())
+        _print_table(Table(read(path)))
         return 0
     contenders = (SILTSTONE, KAFKA, SMALL_KAFKA) if options.peer else (SILTSTONE,)
     wanted = options.set or [each.name for each in SETS] + list(_OTHERS)
@@ -66,9 +66,13 @@ def main(words: Sequence[str]) -> int:
             _measure_asking(samples, whole, options.rounds)
     finally:  # what is measured when somebody ends it counts
         merged = merge(path, lines_of(samples, about))
-    print(Table(merged).text())
-    print(f"\n{about['machine']}, {about['date']}, commit {about['commit']}; lines in {path}")
+    _print_table(Table(merged))
+    print(f"\nlines in {path}")
     return 0
+
+
+def _print_table(table: Table) -> None:
+    print(f"{table.text()}\n\nMedian (least-most). {table.about()}.")
 
 
 def _parse(words: Sequence[str]) -> argparse.Namespace:

@@ -132,6 +132,13 @@ class Table:
                 texts.append("|" + "|".join("-" * (width + 2) for width in widths) + "|")
         return "\n".join(texts)
 
+    def about(self) -> str:
+        """Return on what machine, when and at which commits it was measured."""
+        lines = self._lines.values()
+        machines = sorted({f"{line['machine']}, {line['date']}" for line in lines})
+        commits = sorted({line["commit"].removesuffix("-dirty") for line in lines})
+        return f"{'; '.join(machines)}, commit {', '.join(commits)}"
+
     def _rows(self) -> Iterable[list[str]]:
         known = dict.fromkeys((case, each) for case, _, each in self._lines)
         for case, quantity in sorted(known, key=lambda each: _ORDER.index(each[0])):

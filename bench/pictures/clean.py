@@ -55,7 +55,8 @@ PANELS: Final = (
 def main(lines: Path, folder: Path) -> None:
     """Draw the picture of a file of lines."""
     table = Table(read(lines))
-    panels = [panel._replace(cases=_known(table, panel)) for panel in PANELS]
+    known = [panel._replace(cases=_known(table, panel)) for panel in PANELS]
+    panels = [panel for panel in known if panel.cases]
     heights = [_height(table, panel) for panel in panels]
     drawing = Drawing(
         _WIDTH, _MARGIN + sum(heights) + 30, _PAPER, "Cleaning the same logs: ours and Kafka's"
