@@ -15,6 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.index import load_request_schema
+from kio.serial._introspect import is_optional
 
 from broker.api import APIS
 from protocol.records import compression
@@ -118,7 +119,7 @@ def _aim(entity: Any, name: str) -> Any:
         value = getattr(entity, field.name)
         if field.name in _NAMES and isinstance(value, str):
             changes[field.name] = name
-        elif field.name in _VALUES:
+        elif field.name in _VALUES and (_VALUES[field.name] is not None or is_optional(field)):
             changes[field.name] = _VALUES[field.name]
         elif field.name == "records":
             changes[field.name] = bytes(make_batch(3))
