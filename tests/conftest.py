@@ -4,10 +4,17 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support import missing
 from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import KafkaBroker, KafkaJars, KafkaTools
+
+# A machine that is busy with something else is slow, which is no fault of an example.
+settings.register_profile(
+    "patient", settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+)
+settings.load_profile("patient")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
