@@ -267,7 +267,11 @@ def time_window(bench: Bench) -> dict[str, Any]:
         partitions = source.view().partitions
     first, last = 1_700_000_000_000, 1_700_000_000_000 + bench.records - 1
     middle, width = (first + last) // 2, max(1, (last - first) // 100)
-    times = {"timestampFrom": str(middle), "timestampTo": str(middle + width)}
+    times = {
+        "timestampFrom": str(middle),
+        "timestampTo": str(middle + width),
+        "timestampOrder": "batch",  # as this topic is: no record is older than its batch's first
+    }
     scanned = Scanned()
     began = time.perf_counter()
     with open_source(_options(bench, **times)) as source:
@@ -291,7 +295,8 @@ def pin_many(bench: Bench, segments: int = 1000) -> dict[str, Any]:
     """Return how long a pin of many segments takes, from the request to the manifest."""
     topic = "segments"
     new = NewTopic(topic, 1, 1, config={"segment.bytes": "1000"})
-    AdminClient({"bootstrap.servers": bench.bootstrap}).create_topics([new])[topic].result(30)
+    admin = AdminClient({"bootstrap.servers": bench.bootstrap})
+    admin.create_topics([new])[topic].result(30)
     producer = Producer({"bootstrap.servers": bench.bootstrap, "linger.ms": 0})
     for _ in range(segments):
         producer.produce(topic, b"v" * 700)
@@ -367,7 +372,8 @@ def table(figures: list[Figure], others: list[dict[str, Any]]) -> str:
 
 def fill(bootstrap: str, topic: str, count: int, size: int, codec: str) -> None:
     """Write a topic of two partitions, a record each millisecond, 2 % of them tombstones."""
-    new = NewTopic(topic, 2, 1, config={"segment.bytes": str(64 << 20)})
+    segment_bytes = max(1 << 20, count * size // 8)  # four segments a partition
+    new = NewTopic(topic, 2, 1, config={"segment.bytes": str(segment_bytes)})
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([new])[topic].result(30)
     if topic == "A":

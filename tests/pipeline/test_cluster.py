@@ -15,6 +15,7 @@ import pytest
 
 from pipeline.errors import PipelineError
 from pipeline.java import find_java
+from pipeline.session import FAST_START
 from pipeline.sinks.table import open_table
 from tests.support.keyed_log import KeyedLog
 
@@ -26,7 +27,7 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 echo "$here" >> "{seen}"
 PYTHONPATH="$here/lib:$PYTHONPATH" exec "{python}" "$@"
 """
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def pack(folder: Path, seen: Path) -> Path:
@@ -63,6 +64,10 @@ def submit(folder: Path, archive: Path, *arguments: str) -> str:
         "--conf",
         "spark.executor.memory=512m",
         "--conf",
+        f"spark.driver.extraJavaOptions={FAST_START}",
+        "--conf",
+        f"spark.executor.extraJavaOptions={FAST_START}",
+        "--conf",
         "spark.ui.enabled=false",
         str(ROOT / "pipeline" / "__main__.py"),
         *arguments,
@@ -74,7 +79,7 @@ def submit(folder: Path, archive: Path, *arguments: str) -> str:
         "SPARK_SCALA_VERSION": "2.13",
     }
     done = subprocess.run(
-        command, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=180
+        command, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=280
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stderr
