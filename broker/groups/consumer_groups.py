@@ -183,8 +183,7 @@ class ConsumerGroups:
         if isinstance(old, ClassicGroup):
             rows = old.tombstones()
             if not old.is_empty:
-                check_upgrade(old, self.policies.of(group_id))
-                changes = upgrade(old, self.image)
+                changes = self._upgraded(old)
         group = HostedConsumerGroup(changes.group, self)
         try:
             result = heartbeat(changes, request, self.world(group))
@@ -198,6 +197,14 @@ class ConsumerGroups:
             old.close(ErrorCode.rebalance_in_progress)
             log.info("classic group is a consumer group now group=%s", group_id)
         return result
+
+    def _upgraded(self, group: ClassicGroup) -> Changes:
+        try:
+            check_upgrade(group, self.policies.of(group.group_id))
+            return upgrade(group, self.image)
+        except GroupIdNotFound as error:
+            log.info("classic group stays one group=%s reason=%s", group.group_id, error)
+            raise
 
     def _start_sessions(self, group: HostedConsumerGroup, except_for: str = "") -> None:
         """Expect the members to be heard of from now on."""

@@ -143,9 +143,9 @@ def new_group(quick_broker: Broker, topic_name: str) -> Iterator[Callable[[], Gr
 def test_members_share_and_take_over(new_group: Callable[[], Group]) -> None:
     """Two halves, then everything for the one that stays; what was committed is not read again."""
     group = new_group()
-    group.produce(10)
     first, second = group.join(), group.join()
     group.settle(first, second)
+    group.produce(10)
     group.read(10, first, second)
     for member in (first, second):
         member.commit(asynchronous=False)
@@ -184,13 +184,15 @@ def test_a_static_member_keeps_its_place(new_group: Callable[[], Group]) -> None
     assert group.settle(again, other) == before
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 def test_a_group_goes_up_and_down_while_it_is_read(
     new_group: Callable[[], Group], strategy: str
 ) -> None:
     """Classic members, one of the new protocol beside them, then classic ones again.
 
     Members commit before somebody comes or goes, so every record is read by exactly one of them.
+    (librdkafka's cooperative-sticky leader writes data of its own into assignments, and a group
+    with such data is not taken along, by Kafka neither.)
     """
     group = new_group()
     first = group.join("classic", partition_assignment_strategy=strategy)
@@ -316,9 +318,9 @@ def test_a_killed_broker_forgets_no_commit_and_no_member(
     siltstone.start()
     with ExitStack() as stack:
         group = Group(siltstone, f"killed-{protocol}", stack)
-        group.produce(5)
         members = [group.join(protocol, **patient), group.join(protocol, **patient)]
         before = group.settle(*members)
+        group.produce(5)
         group.read(5, *members)
         for member in members:
             member.commit(asynchronous=False)
