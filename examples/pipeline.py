@@ -1,13 +1,15 @@
-"""A topic as a table in ten lines of PySpark: cells to paste into a notebook beside a broker.
+"""A topic as a table in ten lines of PySpark: cells for a notebook beside a broker.
 
-python -m examples.pipeline siltstone-data users
+$ python examples/pipeline.py siltstone-data users
 """
 
 import sys
 
-from pyspark.sql import functions
+sys.path[:] = [place for place in sys.path if not place.endswith("examples")]  # named as we are
 
-from pipeline.session import open_session
+from pyspark.sql import functions  # noqa: E402  # see above
+
+from pipeline.session import open_session  # noqa: E402  # likewise
 
 data, topic = sys.argv[1:3]  # the broker's first log directory, and what to read
 
