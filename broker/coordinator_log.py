@@ -32,7 +32,7 @@ from storage.producer_checks import Origin
 from storage.validation import ValidatedBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from broker.io import IoThreads
     from broker.settings import BrokerSettings
@@ -80,6 +80,7 @@ class CoordinatorLog:
         self._count = 0
         self._loading: set[int] = set()
         self._failed: set[int] = set()
+        self._slice_ends = 0.0
         self._creation: asyncio.Task[None] | None = None
 
     @property
@@ -231,14 +232,15 @@ class CoordinatorLog:
     async def load(
         self,
         apply: Callable[[int, list[Entry]], None],
-        loaded: Callable[[int], None],
+        loaded: Callable[[int], Iterable[None] | None],
         *,
         has_offsets: bool = False,
     ) -> None:
         """Read back every partition; ``apply`` gets its entries in order, then ``loaded`` its end.
 
-        What is appended meanwhile is read, too: the end is looked at last. With ``has_offsets``
-        entries are as `read_entries` makes them then.
+        What ``loaded`` has to do may be given back as steps. What is appended meanwhile is read,
+        too: the end is looked at last. With ``has_offsets`` entries are as `read_entries` makes
+        them then.
         """
         partitions = sorted(self._loading)
         if not partitions:
@@ -255,7 +257,8 @@ class CoordinatorLog:
                 log.error(  # noqa: TRY400 - the reason says all there is to say
                     "loading failed partition=%s-%d reason=%s", self.name, partition, error
                 )
-            loaded(partition)
+            for _ in loaded(partition) or ():
+                await self._pause()
             self._loading.discard(partition)
             now = self._clock.monotonic()
             if now - said >= _PROGRESS_SECONDS:
@@ -284,7 +287,6 @@ class CoordinatorLog:
         has_offsets: bool,
     ) -> None:
         offset = target.log_start_offset
-        deadline = self._clock.monotonic() + _SLICE_SECONDS
         while offset < target.log_end_offset:
             read = target.read(offset, _CHUNK_BYTES, target.log_end_offset)
             if read is None:
@@ -306,10 +308,15 @@ class CoordinatorLog:
                 position = end
                 apply(partition, entries)
                 self.entries_loaded += len(entries)
-                if self._clock.monotonic() >= deadline:
-                    await asyncio.sleep(0)
-                    deadline = self._clock.monotonic() + _SLICE_SECONDS
+                await self._pause()
             offset = read.next_offset
+
+    async def _pause(self) -> None:
+        """Let others run if it is their turn."""
+        now = self._clock.monotonic()
+        if now >= self._slice_ends:
+            await asyncio.sleep(0)
+            self._slice_ends = self._clock.monotonic() + _SLICE_SECONDS
 
 
 def _read(source: FileSlice) -> bytes:

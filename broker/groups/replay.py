@@ -16,6 +16,8 @@ from protocol.errors import ProtocolError
 from protocol.records.journal import Entry, EntryKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from broker.groups.coordinator import GroupCoordinator
 
 log = logging.getLogger(__name__)
@@ -66,8 +68,8 @@ class Replay:
             case _:
                 self.others.replay(partition, entry)
 
-    def finish(self, partition: int) -> None:
-        """Make the classic groups of a partition that was read to its end."""
+    def finish(self, partition: int) -> Iterator[None]:
+        """Make the groups of a partition that was read to its end, one at each step."""
         coordinator = self._coordinator
         for group_id, value in self._groups.pop(partition, {}).items():
             try:
@@ -78,4 +80,5 @@ class Replay:
             group = coordinator.add_classic(group_id)
             group.restore(metadata)
             group.resume()
+            yield
         self.others.finish(partition)
