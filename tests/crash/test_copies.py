@@ -15,6 +15,7 @@ import pytest
 
 from tests.checker.events import Marker, Partition
 from tests.crash.copier import Copier
+from tests.crash.follower import Follower
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
 from tests.support.folders import batches
@@ -32,6 +33,7 @@ Broker = SiltstoneProcess | KafkaBroker
 PARTITIONS = 3
 SETTINGS = {
     "offsets.topic.num.partitions": "5",
+    "group.initial.rebalance.delay.ms": "0",
     "transaction.state.log.num.partitions": "5",
     "log.flush.interval.messages": "400",
     "log.flush.offset.checkpoint.interval.ms": "200",
@@ -39,7 +41,7 @@ SETTINGS = {
 
 
 class Copies:
-    """A topic that is written to, two copiers to another one, and a broker that dies."""
+    """A topic that is written to, two copiers to another one, who follows it, and kills."""
 
     def __init__(self, broker: Broker, seed: int) -> None:
         self.broker = broker
@@ -57,6 +59,7 @@ class Copies:
             Copier(*where, "one", sources[:2], self.targets, self.random),
             Copier(*where, "two", sources[2:], self.targets, self.random),
         ]
+        self.follower = Follower(*where, self.targets)
         patient = isinstance(broker, KafkaBroker)
         self.auditor = Auditor(*where, patient=patient)
         self.committed_auditor = Auditor(*where, patient=patient, committed=True)
@@ -65,12 +68,14 @@ class Copies:
         """Copy through so many deaths of the broker, then prove that each record has one copy."""
         with ThreadPoolExecutor(1) as pool:
             for _ in range(rounds):
-                delay, again = self.random.uniform(0.02, 0.4), self.random.random() < 0.2
+                delay, again = self.random.uniform(0.02, 0.25), self.random.random() < 0.2
                 is_back = threading.Event()
                 work = pool.submit(self._work, is_back)
                 self._kill_and_start(delay, again=again)
                 is_back.set()
                 work.result()
+                if self.random.random() < 0.1:
+                    self.follower.replace()
                 self.auditor.audit(self.partitions)
                 self.committed_auditor.audit(self.targets)
         self._finish()
@@ -83,6 +88,7 @@ class Copies:
             self.load.send(self.random.randint(1, 20), self.random)
             for copier in self.copiers:
                 copier.step()
+            self.follower.step()
 
     def _kill_and_start(self, delay: float, *, again: bool) -> None:
         time.sleep(delay)
@@ -99,6 +105,7 @@ class Copies:
         ends = {each: log.end or 0 for each, log in self.ledger.checker.logs.items()}
         for copier in self.copiers:
             copier.finish(ends)
+        self.follower.close()
         self.auditor.audit_all(self.partitions)
         self.committed_auditor.audit_all(self.partitions)
         for each in self.partitions:
@@ -143,7 +150,8 @@ def _summary(ran: Copies) -> str:
         name: sum(getattr(copier, name) for copier in ran.copiers)
         for name in ("committed", "aborted", "deaths", "fenced")
     }
-    return f"{ran.load.sent} records copied once, transactions and copiers: {counts}"
+    follower = f"{ran.follower.commits} commits, {ran.follower.resumed} assignments of a group"
+    return f"{ran.load.sent} records copied once, copiers: {counts}, {follower}"
 
 
 def test_each_record_is_copied_once(copies: Copies) -> None:
@@ -152,6 +160,7 @@ def test_each_record_is_copied_once(copies: Copies) -> None:
     The campaign audits that as it goes; here it has come to its end with work done.
     """
     assert all(copier.committed > 1 for copier in copies.copiers)
+    assert copies.follower.commits > 1
     assert copies.load.acknowledged == copies.load.sent > ROUNDS
     assert sum(copier.copied for copier in copies.copiers) >= copies.load.sent
     for deed in ("aborted", "deaths", "fenced"):
