@@ -112,6 +112,7 @@ def kill_under_load(broker: Broker) -> None:
     broker.start()
     for load in loads:
         load.finish(60)
+    ledger.judge()
 
 
 def await_retention(client: Confluent, folder: Path) -> None:
