@@ -2,7 +2,8 @@
 
 Kafka's ConsumerGroup and ModernGroup. No I/O and no clock: `apply` takes a record, at the start
 from the log and later from the transition that wrote it, and nothing else changes the group. The
-transitions are functions of the modules beside this one; each writes through `Changes`.
+transitions are functions of the modules beside this one; each writes through
+`broker.groups.consumer_group_changes`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from broker.groups.consumer_group_member import GONE_ASSIGNMENT, Member
 from protocol.coordinator.consumer_group_records import (
-    ConsumerGroupKey,
     CurrentAssignment,
     GroupMetadata,
     LegacyPartitionMetadata,
@@ -19,8 +19,6 @@ from protocol.coordinator.consumer_group_records import (
     RecordType,
     ResolvedRegex,
     TargetMetadata,
-    encode_key,
-    encode_value,
 )
 from protocol.coordinator.consumer_protocol import PROTOCOL_TYPE
 from protocol.coordinator.group_errors import UnknownMemberId
@@ -30,8 +28,12 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from broker.groups.topic_image import TopicImage
-    from protocol.coordinator.consumer_group_records import OwnedPartitions, Partitions, Value
-    from protocol.records.journal import Row
+    from protocol.coordinator.consumer_group_records import (
+        ConsumerGroupKey,
+        OwnedPartitions,
+        Partitions,
+        Value,
+    )
 
 _NO_TARGET: Final[Mapping[UUID, frozenset[int]]] = {}
 _DELETED_EPOCH: Final = -1
@@ -257,57 +259,3 @@ class ConsumerGroup:
                         del owners[partition]
                 if not owners:
                     self.owners.pop(topic_id, None)
-
-
-def tombstones(group: ConsumerGroup) -> list[Row]:
-    """Return what has to be written for a group to be gone."""
-    ids = list(group.members)
-    keys = [
-        *((RecordType.CURRENT_ASSIGNMENT, each) for each in ids),
-        *((RecordType.TARGET_MEMBER, each) for each in ids),
-        (RecordType.TARGET_METADATA, ""),
-        *((RecordType.MEMBER_METADATA, each) for each in ids),
-        *((RecordType.REGULAR_EXPRESSION, each) for each in group.regexes),
-        (RecordType.PARTITION_METADATA, ""),
-        (RecordType.METADATA, ""),
-    ]
-    return [(encode_key(ConsumerGroupKey(kind, group.group_id, name)), None) for kind, name in keys]
-
-
-class Changes:
-    """The records of one transition, applied to the group as they are put.
-
-    They go to the log before anybody else sees the group; if it does not take them, `undo` brings
-    back what was.
-    """
-
-    __slots__ = ("_before", "group", "records")
-
-    def __init__(self, group: ConsumerGroup) -> None:
-        self.group = group
-        self.records: list[tuple[ConsumerGroupKey, Value | None]] = []
-        self._before: list[tuple[ConsumerGroupKey, Value | None]] = []
-
-    def put(self, kind: RecordType, name: str, value: Value | None) -> None:
-        """Write what is known of a member or an expression from now on; None: nothing."""
-        key = ConsumerGroupKey(kind, self.group.group_id, name)
-        self._before.append((key, self.group.value_of(key)))
-        self.records.append((key, value))
-        self.group.apply(key, value)
-
-    def put_group(self, kind: RecordType, value: Value | None) -> None:
-        """Write what is known of the group itself from now on."""
-        self.put(kind, "", value)
-
-    def undo(self) -> None:
-        """Bring the group back to where it was before the first `put`."""
-        for key, value in reversed(self._before):
-            self.group.apply(key, value)
-        self.group.topics_seen = -1
-
-    def encode(self) -> list[Row]:
-        """Return the records as the log takes them."""
-        return [
-            (encode_key(key), None if value is None else encode_value(value))
-            for key, value in self.records
-        ]

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from broker.groups.classic_messages import JoinRequest, SyncRequest
-    from broker.groups.consumer_group import Changes, ConsumerGroup
+    from broker.groups.consumer_group import ConsumerGroup
+    from broker.groups.consumer_group_changes import Changes
     from broker.groups.consumer_group_policy import World
     from broker.groups.topic_image import TopicImage
     from protocol.coordinator.consumer_group_records import MemberMetadata

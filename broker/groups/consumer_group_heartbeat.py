@@ -32,7 +32,7 @@ from protocol.coordinator.group_errors import (
 from protocol.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from broker.groups.consumer_group import Changes
+    from broker.groups.consumer_group_changes import Changes
     from broker.groups.consumer_group_policy import World
     from protocol.coordinator.consumer_group_records import (
         MemberMetadata,

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.groups import consumer_group_classic as classic
 from broker.groups.classic_messages import JoinResult
-from broker.groups.consumer_group import Changes, ConsumerGroup, tombstones
+from broker.groups.consumer_group_changes import Changes, tombstones
 from broker.groups.consumer_group_checks import (
     check_commit,
     check_fetch,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from broker.groups.classic_messages import JoinReply, JoinRequest, SyncReply, SyncRequest
+    from broker.groups.consumer_group import ConsumerGroup
     from broker.groups.consumer_group_checks import PartitionCheck
     from broker.groups.consumer_group_member import Member
     from broker.groups.consumer_groups import ConsumerGroups

@@ -27,7 +27,8 @@ from protocol.coordinator.group_errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.groups.consumer_group import Changes, ConsumerGroup
+    from broker.groups.consumer_group import ConsumerGroup
+    from broker.groups.consumer_group_changes import Changes
     from broker.groups.consumer_group_member import Member
     from broker.groups.consumer_group_policy import World
     from protocol.coordinator.consumer_group_records import MemberMetadata, Partitions

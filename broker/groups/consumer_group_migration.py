@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from broker.groups.classic_group import ClassicGroup
 from broker.groups.classic_members import Member as ClassicMember
 from broker.groups.classic_messages import JoinRequest
-from broker.groups.consumer_group import Changes, ConsumerGroup
+from broker.groups.consumer_group import ConsumerGroup
+from broker.groups.consumer_group_changes import Changes
 from broker.groups.consumer_group_classic import by_id, by_name
 from broker.groups.consumer_group_member import MemberState
 from broker.groups.topic_image import hash_topics

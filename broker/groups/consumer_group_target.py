@@ -21,7 +21,8 @@ from protocol.coordinator.consumer_group_records import (
 )
 
 if TYPE_CHECKING:
-    from broker.groups.consumer_group import Changes, ConsumerGroup
+    from broker.groups.consumer_group import ConsumerGroup
+    from broker.groups.consumer_group_changes import Changes
     from broker.groups.consumer_group_policy import World
     from broker.groups.topic_image import TopicImage
 

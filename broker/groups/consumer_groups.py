@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 from kio.schema.errors import ErrorCode
 
 from broker.groups.classic_group import ClassicGroup
-from broker.groups.consumer_group import Changes, ConsumerGroup, tombstones
+from broker.groups.consumer_group import ConsumerGroup
+from broker.groups.consumer_group_changes import Changes, tombstones
 from broker.groups.consumer_group_deadlines import Deadline
 from broker.groups.consumer_group_heartbeat import HeartbeatResult, heartbeat, leave
 from broker.groups.consumer_group_host import HostedConsumerGroup

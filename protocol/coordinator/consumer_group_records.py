@@ -2,7 +2,8 @@
 
 Kafka's ConsumerGroup…Key and …Value, written as 4.3.1 writes them. A key is its type as an int16
 and one or two strings with int16 lengths; a value is its version, 0, as an int16 and fields in the
-compact encoding with tagged fields. No value: the thing is gone.
+compact encoding with tagged fields. No value: the thing is gone. The file is long because it is
+the table of all of them.
 
 | type | name | second string of the key | value |
 | --- | --- | --- | --- |

@@ -6,7 +6,8 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
 
-from broker.groups.consumer_group import Changes, ConsumerGroup
+from broker.groups.consumer_group import ConsumerGroup
+from broker.groups.consumer_group_changes import Changes
 from broker.groups.consumer_group_deadlines import Deadline, Deadlines
 from broker.groups.consumer_group_heartbeat import (
     HeartbeatRequest,

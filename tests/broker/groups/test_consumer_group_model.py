@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.groups.consumer_group import Changes
+from broker.groups.consumer_group_changes import Changes
 from broker.groups.consumer_group_heartbeat import HeartbeatRequest, heartbeat
 from protocol.coordinator.group_errors import (
     FencedInstanceId,
