@@ -6,7 +6,7 @@ ever reached: so a later deadline is only noted, and looked at when the earlier 
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from storage.clock import Clock
 
 
+_LEAST_ENTRIES = 256
+_ENTRIES_PER_TIMER = 4
 _ROUNDING_MS = 0.001
 """A sum of floats may come out below the deadline that was meant."""
 
@@ -38,6 +40,8 @@ class Timer:
     def start(self, after_ms: float) -> None:
         """Have it fire after so long, and not at the time it was set to before."""
         deadline = self._timers.now_ms() + after_ms
+        if self.deadline is None:
+            self._timers.running_count += 1
         self.deadline = deadline
         if self._queued is None or deadline < self._queued:
             self._queued = deadline
@@ -45,7 +49,20 @@ class Timer:
 
     def cancel(self) -> None:
         """Have it not fire; safe to call again."""
-        self.deadline = None
+        if self.deadline is not None:
+            self._timers.running_count -= 1
+            self.deadline = None
+
+    def leave_heap(self, queued: float) -> bool:
+        """Tell whether the entry of that time is of no use any more, and forget it if so.
+
+        Only `Timers` calls it.
+        """
+        if queued == self._queued and self.deadline is not None:
+            return False
+        if queued == self._queued:
+            self._queued = None
+        return True
 
     def come_due(self, queued: float, now_ms: float) -> None:
         """Fire, or go back on the heap if the deadline has moved; ``queued`` is the entry's time.
@@ -61,15 +78,21 @@ class Timer:
             self._queued = self.deadline
             self._timers.push(self.deadline, self)
             return
+        self._timers.running_count -= 1
         self.deadline = None
         self._action()
 
 
 class Timers:
-    """The heap (loop only). Whoever drives it is told by ``on_earlier`` when to come sooner."""
+    """The heap (loop only). Whoever drives it is told by ``on_earlier`` when to come sooner.
+
+    Timers that were cancelled stay on it until their time; when they are most of it, they go, and
+    with them the members that they were of.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self.on_earlier: Callable[[float], None] = _ignore
+        self.running_count = 0
         self._clock = clock
         self._heap: list[tuple[float, int, Timer]] = []
         self._pushed = 0
@@ -85,6 +108,9 @@ class Timers:
 
     def push(self, deadline: float, timer: Timer) -> None:
         """Put an entry on the heap; for `Timer`."""
+        if len(self._heap) > _LEAST_ENTRIES + _ENTRIES_PER_TIMER * self.running_count:
+            self._heap = [each for each in self._heap if not each[2].leave_heap(each[0])]
+            heapify(self._heap)
         self._pushed += 1  # a tie-breaker: timers have no order
         entry = (deadline, self._pushed, timer)
         heappush(self._heap, entry)
@@ -93,10 +119,9 @@ class Timers:
 
     def run_due(self, most: int = 1 << 30) -> None:
         """Fire what is due, ``most`` entries at a time."""
-        heap = self._heap
         now_ms = self.now_ms() + _ROUNDING_MS
-        while heap and heap[0][0] <= now_ms and most:
-            queued, _, timer = heappop(heap)
+        while self._heap and self._heap[0][0] <= now_ms and most:
+            queued, _, timer = heappop(self._heap)
             timer.come_due(queued, now_ms)
             most -= 1
 

@@ -101,3 +101,26 @@ def test_those_due_fire_in_order_and_some_at_a_time() -> None:
     assert fired == ["a", "b"]
     timers.run_due()
     assert fired == ["a", "b", "c"]
+
+
+def test_what_was_cancelled_does_not_pile_up() -> None:
+    """Ten thousand members come and go within the five minutes that a first join may take."""
+    clock, timers, fired = make()
+    keeper = Timer(timers, lambda: fired.append("keeper"))
+    keeper.start(300_000)
+    for _ in range(10_000):
+        timer = Timer(timers, lambda: fired.append("gone"))
+        timer.start(300_000)
+        timer.start(10_000)
+        timer.cancel()
+
+    assert len(timers._heap) < 1000
+    assert timers.running_count == 1
+    clock.advance(300_000)
+    timers.run_due()
+    assert fired == ["keeper"]
+    assert timers.running_count == 0
+    timer.start(5)
+    clock.advance(5)
+    timers.run_due()
+    assert fired == ["keeper", "gone"]
