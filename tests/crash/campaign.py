@@ -5,6 +5,7 @@ import random
 import time
 from collections import Counter
 
+from tests.checker.checker import Checker
 from tests.checker.events import Partition
 from tests.crash.passing_topics import PassingTopics
 from tests.support.broker import SiltstoneProcess
@@ -57,6 +58,12 @@ class Campaign:
                 self._kill_at_start()
             self._recover()
         self._finish()
+
+    def close(self) -> None:
+        """Delete the topics, and forget what the checker knows of them."""
+        for topic in self.topics:
+            self.admin.delete(topic)
+        self.ledger.checker = Checker()
 
     def _run_until_killed(self) -> None:
         """Put load on the broker and end it: in service, while it changes topics, or stops."""

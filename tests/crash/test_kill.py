@@ -51,6 +51,8 @@ def campaigns(
     try:
         broker.start()
         for number, start in enumerate(range(0, KILLS, KILLS_AT_A_TIME)):
+            if ran:
+                ran[-1].close()
             ran.append(Campaign(broker, seed, number))
             ran[-1].run(min(KILLS_AT_A_TIME, KILLS - start))
         assert broker.stop() == 0
