@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from broker.coordinators import Coordinators
     from broker.features import Features
     from broker.fetch_sessions import FetchSessions
     from broker.groups.coordinator import GroupCoordinator
@@ -43,15 +44,24 @@ class Rooms:
     clock: Clock
     logs: LogManager
     topics: TopicRegistry
-    groups: GroupCoordinator
     producer_ids: ProducerIds
     features: Features
-    transactions: TransactionCoordinator
+    coordinators: Coordinators
     io: IoThreads
     waiting: Waiting
     sessions: FetchSessions
     identity: Identity
     advertised: dict[str, tuple[str, int]]
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """Return the coordinator of groups, made by the first who asks."""
+        return self.coordinators.groups
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """Return the coordinator of transactions, made by the first who asks."""
+        return self.coordinators.transactions
 
 
 @dataclass(slots=True, kw_only=True)

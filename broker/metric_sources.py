@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from broker.cleaning import Cleaning
+    from broker.coordinators import Coordinators
     from broker.groups.coordinator import GroupCoordinator
     from broker.pins import PinRoom
     from broker.request_stats import Histogram, RequestStats
@@ -65,5 +66,14 @@ class MetricSources:
     ready: Callable[[], bool]
     cleaning: Cleaning | None = None
     pins: PinRoom | None = None
-    groups: GroupCoordinator | None = None
-    transactions: TransactionCoordinator | None = None
+    coordinators: Coordinators | None = None
+
+    @property
+    def groups(self) -> GroupCoordinator | None:
+        """Return the coordinator of groups, if there are any."""
+        return None if self.coordinators is None else self.coordinators.groups
+
+    @property
+    def transactions(self) -> TransactionCoordinator | None:
+        """Return the coordinator of transactions, if there are any."""
+        return None if self.coordinators is None else self.coordinators.transactions

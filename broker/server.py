@@ -12,6 +12,8 @@ import asyncio
 import gc
 import logging
 from contextlib import suppress
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,17 +26,15 @@ from broker.control import ControlChannel, Status
 from broker.control_cleaner import CleanerPages
 from broker.control_pins import PinPages
 from broker.control_token import ensure_token, note_address
-from broker.coordinator_log import CoordinatorLog
+from broker.coordinators import Coordinators
 from broker.dispatch import Dispatcher
 from broker.explaining import Explainer
 from broker.exposition import Scrapes
 from broker.features import Features
 from broker.fetch_sessions import FetchSessions
-from broker.groups.coordinator import GroupCoordinator
 from broker.health import DiskCheck, Health, LoopWatch
 from broker.housekeeping import Housekeeping
 from broker.http import HttpServer, Route
-from broker.internal_topics import TRANSACTIONS_TOPIC
 from broker.io import IoThreads
 from broker.listener import Listener
 from broker.metric_sources import FlushCounts, ListenerCounts, MetricSources, SessionCounts
@@ -45,8 +45,6 @@ from broker.readiness import Readiness
 from broker.request_stats import RequestStats
 from broker.settings import BrokerSettings
 from broker.topics import TopicRegistry
-from broker.transactions.coordinator import TransactionCoordinator
-from broker.transactions.markers import MarkerWriter
 from broker.version import VERSION
 from broker.waiting import Waiting
 from protocol.records import kernels
@@ -97,20 +95,16 @@ class Broker:
         self._topics = TopicRegistry(self._writer, self._settings, self._io, self._waiting)
         server = self._settings.server
         self._logs = LogManager(self._directories, server, self._topics.config_for, clock)
-        self._groups = GroupCoordinator(
-            self._topics, self._settings, self._io, self._waiting, clock
-        )
         self._producer_ids = ProducerIds(self._writer)
         self._features = Features(self._writer)
-        self._transactions = TransactionCoordinator(
-            CoordinatorLog(
-                TRANSACTIONS_TOPIC, self._topics, self._settings, self._io, self._waiting, clock
-            ),
-            MarkerWriter(self._topics, self._groups.offsets, self._io, self._waiting, clock),
-            self._producer_ids,
+        self._coordinators = Coordinators(
+            self._topics,
             self._settings,
-            self._features,
+            self._io,
+            self._waiting,
             clock,
+            self._producer_ids,
+            self._features,
         )
         self._sessions = FetchSessions(
             lambda: self._settings.server.max_incremental_fetch_session_cache_slots,
@@ -147,10 +141,9 @@ class Broker:
             clock=self._clock,
             logs=self._logs,
             topics=self._topics,
-            groups=self._groups,
             producer_ids=self._producer_ids,
             features=self._features,
-            transactions=self._transactions,
+            coordinators=self._coordinators,
             io=self._io,
             waiting=self._waiting,
             sessions=self._sessions,
@@ -171,15 +164,15 @@ class Broker:
             node_id=self._settings.server.node_id,
             rack=self._settings.server.broker_rack,
         )
-        self._groups.begin()
-        self._spawn(self._groups.run(), "groups", stop)
-        self._transactions.journal.begin_loading()
+        self._coordinators.spawn = partial(self._spawn, stop=stop)
+        if self._coordinators.have_journals:
+            # Most journals are small: whoever comes now need not be told to come again.
+            with suppress(TimeoutError):
+                groups = self._coordinators.groups
+                await asyncio.wait_for(groups.loaded.wait(), _JOURNAL_SECONDS)
         gc.collect()
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
-        # Most journals are small: whoever comes now need not be told to come again.
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._groups.loaded.wait(), _JOURNAL_SECONDS)
         for listener in self._listeners:
             listener.start()
         self._is_started = True
@@ -190,7 +183,6 @@ class Broker:
         self._spawn(self._pins.run(), "pins", stop)
         self._spawn(self._close_idle(), "idle connections", stop)
         self._spawn(self._preload(), "preload", stop)
-        self._spawn(self._coordinate(), "transactions", stop)
 
     async def stop(self) -> bool:
         """Stop within ``graceful.shutdown.timeout.ms``; return whether all closed cleanly."""
@@ -201,7 +193,7 @@ class Broker:
         for listener in self._listeners:
             listener.stop()
         self._waiting.close()
-        self._groups.release()
+        self._coordinators.release()
         drain_until = deadline - max(_MIN_CLOSE_SECONDS, seconds / 2)
         await asyncio.gather(*(listener.drain(drain_until) for listener in self._listeners))
         for task in self._tasks:
@@ -209,8 +201,7 @@ class Broker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._probe is not None:
             await self._probe.close()
-        await self._groups.close()
-        await self._transactions.close()
+        await self._coordinators.close()
         await self._topics.close()
         if self._is_started:
             await self._writer.close()
@@ -327,12 +318,6 @@ class Broker:
         task.add_done_callback(ended)
         self._tasks.append(task)
 
-    async def _coordinate(self) -> None:
-        """Read the journal back while clients are served, then look after time-outs."""
-        await self._groups.loaded.wait()  # what markers decide is known then
-        await self._transactions.load()
-        await self._transactions.run()
-
     async def _close_idle(self) -> None:
         while True:
             await asyncio.sleep(_IDLE_SCAN_SECONDS)
@@ -341,7 +326,7 @@ class Broker:
 
     async def _preload(self) -> None:
         """Import what first requests need, one module at a time, now that clients are served."""
-        for _ in self._dispatcher.preload():
+        for _ in chain(self._coordinators.preload(), self._dispatcher.preload()):
             await asyncio.sleep(0.001)
         gc.freeze()
 
@@ -390,8 +375,7 @@ class Broker:
             ready=lambda: self._readiness.is_ready,
             cleaning=self._cleaning,
             pins=self._pins,
-            groups=self._groups,
-            transactions=self._transactions,
+            coordinators=self._coordinators,
         )
 
     def _count_connections(self) -> Iterator[ListenerCounts]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.transactions.producing import TransactionalProduce
 from protocol.errors import (
     InvalidRequiredAcks,
     InvalidTopic,
@@ -39,6 +38,7 @@ from storage.validation import check_records, must_open, take_plain_batch, valid
 if TYPE_CHECKING:
     from broker.connection import Connection
     from broker.dispatch import Answer, Waiting
+    from broker.transactions.producing import TransactionalProduce
     from protocol.topic_key import TopicKey
     from storage.log import Log
     from storage.validation import ValidatedBatch
@@ -195,6 +195,9 @@ class _Produce:
     def _admit(self, log: Log, batch: ValidatedBatch) -> None:
         """Hold a transactional batch against its transaction."""
         if self.transaction is None:
+            # Most clients have none: its modules are not to hold up the first ack.
+            from broker.transactions.producing import TransactionalProduce  # noqa: PLC0415
+
             rooms = self.connection.rooms
             self.transaction = TransactionalProduce(
                 rooms.transactions, rooms.topics, self.request, self.version

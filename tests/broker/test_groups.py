@@ -210,7 +210,7 @@ async def test_a_deleted_group_is_gone_with_its_offsets(home: Running) -> None:
 
     assert codes(deleted) == ["none"]
     assert fetched.topics == ()
-    assert home.broker._groups.offsets.count == 0
+    assert home.broker._coordinators.groups.offsets.count == 0
 
 
 async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -265,8 +265,8 @@ async def test_a_stop_answers_who_waits(tmp_path: Path) -> None:
         group: Any = None
         while group is None or not group.members.joining_count:
             await asyncio.sleep(0)
-            group = home.broker._groups.groups.get("g")
-        home.broker._groups.release()
+            group = home.broker._coordinators.groups.groups.get("g")
+        home.broker._coordinators.groups.release()
         answer = await caller.receive(request)
 
     assert answer.error_code is ErrorCode.not_coordinator
@@ -278,7 +278,7 @@ async def test_offsets_of_a_deleted_topic_are_forgotten(home: Running) -> None:
     other = await home.broker._topics.create("other", 1, {})
     await caller.ask(ask.commit("g", {("orders", 0): 1, ("other", 0): 2}))
     await home.broker._topics.delete(other)
-    while home.broker._groups.offsets.count > 1:
+    while home.broker._coordinators.groups.offsets.count > 1:
         await asyncio.sleep(0)
     (left,) = (await caller.ask(ask.fetch("g"))).groups
 
@@ -302,7 +302,7 @@ async def test_what_has_expired_goes(tmp_path: Path) -> None:
     """After offsets.retention.minutes, or at the time that the client has said."""
     async with running(tmp_path / "data", *QUICK, "offsets.retention.minutes=1") as home:
         await home.broker._topics.create("orders", 2, {})
-        groups = home.broker._groups
+        groups = home.broker._coordinators.groups
         caller = await home.call()
         await caller.ask(ask.commit("soon", ORDERS, version=4, retention_ms=0))
         await caller.ask(ask.commit("later", ORDERS))

@@ -6,17 +6,13 @@ from typing import TYPE_CHECKING
 
 from broker.catalog_writer import CatalogWriter
 from broker.context import Identity, RequestContext, Rooms
-from broker.coordinator_log import CoordinatorLog
+from broker.coordinators import Coordinators
 from broker.features import Features
 from broker.fetch_sessions import FetchSessions
-from broker.groups.coordinator import GroupCoordinator
-from broker.internal_topics import TRANSACTIONS_TOPIC
 from broker.io import IoThreads
 from broker.producer_ids import ProducerIds
 from broker.settings import BrokerSettings
 from broker.topics import TopicRegistry
-from broker.transactions.coordinator import TransactionCoordinator
-from broker.transactions.markers import MarkerWriter
 from broker.waiting import Waiting
 from config.layers import Given, Layers
 from protocol.messages import NEWEST
@@ -58,41 +54,32 @@ class RoomsOnDisk:
         logs = LogManager(self.paths, settings.server, topics.config_for, self.clock)
         logs.load()
         await topics.open(logs, self.clock.now_ms())
-        groups = GroupCoordinator(topics, settings, self.io, waiting, self.clock)
-        groups.begin()
-        await groups.load()
         producer_ids = ProducerIds(writer)
         features = Features(writer)
-        transactions = TransactionCoordinator(
-            CoordinatorLog(TRANSACTIONS_TOPIC, topics, settings, self.io, waiting, self.clock),
-            MarkerWriter(topics, groups.offsets, self.io, waiting, self.clock),
-            producer_ids,
-            settings,
-            features,
-            self.clock,
+        coordinators = Coordinators(
+            topics, settings, self.io, waiting, self.clock, producer_ids, features
         )
-        transactions.journal.begin_loading()
+        await coordinators.groups.load()
         self.rooms = Rooms(
             settings=settings,
             clock=self.clock,
             logs=logs,
             topics=topics,
-            groups=groups,
             producer_ids=producer_ids,
             features=features,
-            transactions=transactions,
+            coordinators=coordinators,
             io=self.io,
             waiting=waiting,
             sessions=FetchSessions(lambda: 1000, self.clock.monotonic),
             identity=Identity(cluster_id=logs.cluster_id, node_id=settings.server.node_id),
             advertised={"PLAINTEXT": (HOST, PORT)},
         )
-        await transactions.load()
+        await coordinators.transactions.load()
         return self
 
     async def close(self) -> None:
         """Stop as the server does."""
-        await self.rooms.groups.close()
+        await self.rooms.coordinators.close()
         await self.rooms.topics.close()
         await self.writer.close()
         self.rooms.logs.close()

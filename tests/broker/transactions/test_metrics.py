@@ -16,7 +16,7 @@ HOUR_MS = 3_600_000
 def scrape(home: RoomsOnDisk) -> dict[str, object]:
     """Return values by name, and by label where there is one."""
     sources = replace(
-        make_sources({}), topics=home.rooms.topics, transactions=home.rooms.transactions
+        make_sources({}), topics=home.rooms.topics, coordinators=home.rooms.coordinators
     )
     values: dict[str, object] = {}
     for metric in TRANSACTION_METRICS:
@@ -37,7 +37,7 @@ async def test_transactions_are_counted_by_their_end(home: RoomsOnDisk) -> None:
     produce(home, producer)
     during = scrape(home)
     home.clock.advance(TIMEOUT_MS + 1)
-    home.rooms.transactions.abort_timed_out()
+    await home.rooms.transactions.abort_timed_out()
     after = scrape(home)
 
     assert during["siltstone_transactional_ids"] == 1
@@ -67,6 +67,6 @@ async def test_a_partition_with_a_hanging_transaction_is_late(home: RoomsOnDisk)
     before = scrape(home)[name]
     home.clock.advance(HOUR_MS)
     late = scrape(home)[name]
-    home.rooms.transactions.abort_timed_out()
+    await home.rooms.transactions.abort_timed_out()
 
     assert (before, late, scrape(home)[name]) == (0, 1, 0)
