@@ -57,8 +57,10 @@ min.compaction.lag.ms; asks for the token |
 each; those that ended since `&since_ms=` |
 | `GET /v1/topics` | every topic and how many partitions it has, as JSON |
 | `GET /v1/pins` | who pins segment files, for how long, and what only pins keep on the disk |
-| `POST /v1/pins` | links the files of one moment of topics or partitions that are named in JSON, and answers the manifest (docs/pipeline.md); asks for the token |
-| `POST /v1/pins/renew`, `/v1/pins/release` | begins the lease of a pin anew, or ends it; `{{"id": …}}`, with the token |
+| `POST /v1/pins` | links the files of one moment of topics or partitions \
+that are named in JSON, and answers the manifest (docs/pipeline.md); asks for the token |
+| `POST /v1/pins/renew`, `/v1/pins/release` | begins the lease of a pin anew, or ends it; \
+`{{"id": …}}`, with the token |
 """
 
 
