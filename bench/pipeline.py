@@ -320,14 +320,17 @@ def _options(bench: Bench, **options: str) -> ReadOptions:
     return ReadOptions.parse({"data": str(bench.data), "subscribe": "A", **options})
 
 
-def measure(bench: Bench, rounds: int, wanted: str) -> list[Figure]:
-    """Run the cases and return their figures."""
+def measure(bench: Bench, rounds: int, wanted: str, seconds: float) -> list[Figure]:
+    """Run the cases and return the figures of those that came to a round in time."""
+    deadline = time.perf_counter() + seconds
     figures: dict[tuple[str, str], Figure] = {}
     work = {
         (case, source): (topic, run) for case, topic, source, run in cases(bench) if wanted in case
     }
     for number in range(rounds + 1):
         for (case, source), (topic, run) in work.items():
+            if time.perf_counter() > deadline:
+                return [figure for figure in figures.values() if figure.seconds]
             records = bench.records // 8 if topic == "B" else bench.records
             figure = figures.setdefault(
                 (case, source), Figure(case, source, records, bench.sizes[topic])
@@ -335,13 +338,13 @@ def measure(bench: Bench, rounds: int, wanted: str) -> list[Figure]:
             before = bench.cpu()
             began = time.perf_counter()
             run()
-            seconds = time.perf_counter() - began
+            taken = time.perf_counter() - began
             after = bench.cpu()
             if number:  # the first one warms up
-                figure.seconds.append(seconds)
+                figure.seconds.append(taken)
                 figure.driver_cpu.append(after[0] - before[0])
                 figure.broker_cpu.append(after[1] - before[1])
-            print(f"{number}: {case}, {source}: {seconds:.2f} s", file=sys.stderr)
+            print(f"{number}: {case}, {source}: {taken:.2f} s", file=sys.stderr)
     return list(figures.values())
 
 
@@ -373,11 +376,14 @@ def table(figures: list[Figure], others: list[dict[str, Any]]) -> str:
 def fill(bootstrap: str, topic: str, count: int, size: int, codec: str) -> None:
     """Write a topic of two partitions, a record each millisecond, 2 % of them tombstones."""
     segment_bytes = max(1 << 20, count * size // 8)  # four segments a partition
-    new = NewTopic(topic, 2, 1, config={"segment.bytes": str(segment_bytes)})
+    config = {"segment.bytes": str(segment_bytes), "retention.ms": "-1"}  # its times are old
+    new = NewTopic(topic, 2, 1, config=config)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([new])[topic].result(30)
     if topic == "A":
-        admin.create_topics([NewTopic("back", 2, 1)])["back"].result(30)
+        admin.create_topics([NewTopic("back", 2, 1, config={"retention.ms": "-1"})])["back"].result(
+            30
+        )
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -456,6 +462,7 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=4_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--case", default="", help="cases whose name has this in it")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="then no more is begun")
     parser.add_argument("--jars", type=Path, default=Path(".cache/connector-jars"))
     parser.add_argument("--out", type=Path, help="without its suffix: .md and .json are written")
     options = parser.parse_args()
@@ -464,7 +471,7 @@ def main() -> int:
         bench = Bench(Path(folder), jars, options.records)
         try:
             bench.fill()
-            figures = measure(bench, options.rounds, options.case)
+            figures = measure(bench, options.rounds, options.case, options.seconds)
             others = [] if options.case else [time_window(bench), pin_many(bench)]
         finally:
             bench.close()
