@@ -1,0 +1,137 @@
+"""Kafka Streams: a word count that is right whatever happens to the application and its folder."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.support.clients.confluent import Confluent
+from tests.support.daemon import Daemon, until
+from tests.support.java_program import run_program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.clients.conftest import NewTopic
+    from tests.support.broker import SiltstoneProcess
+    from tests.support.kafka import KafkaBroker, KafkaJars
+
+pytestmark = [pytest.mark.client, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(150)]
+
+WORDS = ["silt", "sand", "clay", "loam", "peat"]
+
+
+class Application:
+    """The word count, with a state folder of its own, on two topics of the test."""
+
+    def __init__(
+        self, jars: KafkaJars, broker: SiltstoneProcess | KafkaBroker, root: Path, lines: str
+    ) -> None:
+        self.lines = lines
+        self.counts = f"{lines}-counts"
+        self.state = root / "state"
+        self.broker = broker
+        self.said: Counter[str] = Counter()
+        self._daemon = Daemon(root / "streams.log")
+        self._command = run_program(
+            jars, "WordCount", broker.bootstrap, f"{lines}-app", str(self.state), lines, self.counts
+        )
+        Confluent(broker.bootstrap).create(self.counts, 1, {})
+
+    def start(self) -> None:
+        """Start, and return when it processes."""
+        self._daemon.launch(self._command)
+        self._daemon.wait_for(r"^state RUNNING$", 60)
+
+    def stop(self) -> None:
+        """Close it as an operator does."""
+        self._daemon.terminate(60)
+
+    def kill(self) -> None:
+        """End it at once, in the middle of a transaction if there is one."""
+        self._daemon.kill()
+
+    def close(self) -> None:
+        """Leave no process behind."""
+        if self._daemon.running:
+            self._daemon.kill()
+
+    def restored(self) -> int:
+        """Return how many records its store has got back from the changelog since the start."""
+        found = re.findall(r"^restored counts \S+ (\d+)$", self._daemon.printed(), re.MULTILINE)
+        return sum(map(int, found))
+
+    def say(self, *words: str) -> None:
+        """Write lines, of one word each, to the topic that is counted."""
+        producer = Producer({"bootstrap.servers": self.broker.bootstrap})
+        for word in words:
+            producer.produce(self.lines, word)
+        assert producer.flush(30) == 0
+        self.said.update(words)
+
+    def wait(self, timeout: float = 60) -> None:
+        """Read the counts until they say what was said, and see that each came exactly once."""
+        reader = Consumer(
+            {
+                "bootstrap.servers": self.broker.bootstrap,
+                "group.id": "reader",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+            }
+        )
+        reader.assign([TopicPartition(self.counts, 0, 0)])
+        last: dict[str, int] = {}
+        for _ in until(timeout):
+            message = reader.poll(0.1)
+            if message is not None and message.error() is None:
+                word = (message.key() or b"").decode()
+                count = int.from_bytes(message.value() or b"", "big")
+                assert count == last.get(word, 0) + 1, f"{word} was counted twice, or not at all"
+                last[word] = count
+            if last == dict(self.said):
+                reader.close()
+                return
+        raise TimeoutError(f"counted {last}, said {dict(self.said)}")
+
+
+@pytest.fixture
+def application(
+    kafka_jars: KafkaJars,
+    broker: SiltstoneProcess | KafkaBroker,
+    new_topic: NewTopic,
+    tmp_path: Path,
+) -> Iterator[Application]:
+    """The word count over a topic of the test, not started."""
+    try:
+        made = Application(kafka_jars, broker, tmp_path, new_topic(2))
+    except LookupError as lack:
+        pytest.skip(str(lack))
+    yield made
+    made.close()
+
+
+def test_a_word_count_is_right_and_its_store_comes_back(application: Application) -> None:
+    """Exactly once over a kill, and the changelog gives the store back when its folder is gone."""
+    application.start()
+    application.say(*WORDS * 4)
+    application.wait()
+    application.say(*WORDS * 20)
+    application.kill()
+    application.say("silt", "new")
+
+    application.start()
+    application.wait()
+    application.stop()
+    shutil.rmtree(application.state)
+    application.say(*WORDS)
+
+    application.start()
+    application.wait()
+    assert application.restored() >= len(application.said) - 1
+    application.stop()
