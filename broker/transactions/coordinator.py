@@ -1,4 +1,4 @@
-"""All transactional ids of this broker (Kafka: TransactionCoordinator, TransactionStateManager).
+"""What producers ask of their transactions, and what time does to them (TransactionCoordinator).
 
 What is decided is in ``__transaction_state`` before anybody sees it. The end of a transaction is
 three steps, of which each can be repeated after a crash: the prepared state is written, from which
@@ -16,30 +16,21 @@ from typing import TYPE_CHECKING, Final
 
 from broker.transactions import ending, initialising
 from broker.transactions.markers import Outcome
+from broker.transactions.states import TransactionStates
 from broker.transactions.transaction import (
     PREPARED,
     Transaction,
-    TransactionState,
     add_partitions,
     complete,
     verify_partition,
 )
-from protocol.coordinator.transaction_records import (
-    decode_key,
-    decode_value,
-    encode_key,
-    encode_value,
-)
 from protocol.errors import (
     ConcurrentTransactions,
-    CoordinatorLoadInProgress,
     InvalidRequest,
     InvalidTransactionTimeout,
     KafkaError,
-    ProtocolError,
     TransactionalIdNotFound,
 )
-from protocol.records.journal import EntryKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -51,22 +42,18 @@ if TYPE_CHECKING:
     from broker.transactions.ending import End
     from broker.transactions.initialising import Expected
     from broker.transactions.markers import MarkerWriter
-    from protocol.records.journal import Entry
     from storage.clock import Clock
 
 log = logging.getLogger(__name__)
 
 _INLINE_MARKERS: Final = 256
 _SLICE: Final = 128
-_COORDINATOR_EPOCH: Final = 0
-"""Nobody else ever coordinates, so it never grows."""
 
 
 class TransactionCoordinator:
-    """The transactional ids and their transactions (loop only).
+    """Decides on requests and carries out what is decided (loop only).
 
-    ``_transactions`` is what the journal says, never ahead of it. ``_active`` are the ids that
-    time-outs and unfinished ends are looked for in: those with an open or prepared transaction.
+    ``_slow`` are the ids whose markers are being written in slices, each by a task of ``_tasks``;
     ``ended`` and ``refused_count`` are for metrics.
     """
 
@@ -85,30 +72,23 @@ class TransactionCoordinator:
         self.refused_count = 0
         self._producer_ids = producer_ids
         self._settings = settings
-        self._features = features
         self._clock = clock
-        self._transactions: dict[str, Transaction] = {}
-        self._active: set[str] = set()
-        self._settling: set[asyncio.Task[None]] = set()
-        self._settled_slowly: set[str] = set()
+        self._states = TransactionStates(journal, features)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._slow: set[str] = set()
 
     def __len__(self) -> int:
-        return len(self._transactions)
+        return len(self._states.all)
 
     @property
     def active_count(self) -> int:
         """How many transactions are open, or decided and not completed."""
-        return len(self._active)
+        return len(self._states.active)
 
     def late_since(self, patience_ms: int) -> int:
         """Return the time since which no transaction may have been silent."""
         longest_ms = self._settings.server.transaction_max_timeout_ms
         return self._clock.now_ms() - longest_ms - patience_ms
-
-    @property
-    def version(self) -> int:
-        """The level of the feature ``transaction.version``."""
-        return self._features.level("transaction.version")
 
     @property
     def verifies_appends(self) -> bool:
@@ -150,11 +130,11 @@ class TransactionCoordinator:
                 "which is transaction.max.timeout.ms"
             )
         await self.journal.ensure_created()
-        before = self._find(transactional_id)
+        before = self._states.find(transactional_id)
         new_producer_id = -1
         if before is None or initialising.takes_new_id(before, expected):
             new_producer_id = await self._producer_ids.allocate()
-            before = self._find(transactional_id)
+            before = self._states.find(transactional_id)
         now_ms = self._clock.now_ms()
         if before is None:
             after = initialising.begin(new_producer_id, timeout_ms, now_ms)
@@ -166,10 +146,10 @@ class TransactionCoordinator:
                 expected,
                 timeout_ms,
                 new_producer_id=new_producer_id,
-                version=self.version,
+                version=self._states.version,
                 now_ms=now_ms,
             )
-        self._write(transactional_id, after)
+        self._states.write(transactional_id, after)
         if after.state in PREPARED:
             self._complete(transactional_id)
             raise ConcurrentTransactions
@@ -189,7 +169,7 @@ class TransactionCoordinator:
         Raises:
             KafkaError: See `transaction.add_partitions` and the journal.
         """
-        before = self._find(transactional_id)
+        before = self._states.find(transactional_id)
         after = add_partitions(
             before,
             producer_id,
@@ -199,7 +179,7 @@ class TransactionCoordinator:
             now_ms=self._clock.now_ms(),
         )
         if after is not before:
-            self._write(transactional_id, after)
+            self._states.write(transactional_id, after)
 
     def verify(
         self, transactional_id: str, producer_id: int, epoch: int, partition: tuple[str, int]
@@ -209,7 +189,7 @@ class TransactionCoordinator:
         Raises:
             KafkaError: See `transaction.verify_partition` and the journal.
         """
-        verify_partition(self._find(transactional_id), producer_id, epoch, partition)
+        verify_partition(self._states.find(transactional_id), producer_id, epoch, partition)
 
     async def end(self, transactional_id: str, end: End) -> Transaction:
         """End a transaction of which `end_at_once` has to wait for a producer id."""
@@ -221,20 +201,20 @@ class TransactionCoordinator:
         Raises:
             KafkaError: See `ending.end_transaction` and the journal.
         """
-        transaction = self._find(transactional_id)
+        transaction = self._states.find(transactional_id)
         if transaction is not None and ending.takes_new_id(transaction, end):
             return None
         return self._end(transactional_id, end, -1)
 
     def _end(self, transactional_id: str, end: End, new_producer_id: int) -> Transaction:
-        before = self._find(transactional_id)
+        before = self._states.find(transactional_id)
         if new_producer_id < 0 and before is not None and ending.takes_new_id(before, end):
             raise ConcurrentTransactions
         now_ms = self._clock.now_ms()
         after = ending.end_transaction(before, end, new_producer_id=new_producer_id, now_ms=now_ms)
         if after is before:
             return after
-        self._write(transactional_id, after)
+        self._states.write(transactional_id, after)
         self.ended["commit" if end.is_commit else "abort"] += 1
         self._complete(transactional_id)
         return complete(after, now_ms)
@@ -248,7 +228,7 @@ class TransactionCoordinator:
         """
         if not transactional_id:
             raise InvalidRequest("a transactional id must not be empty")
-        found = self._find(transactional_id)
+        found = self._states.find(transactional_id)
         if found is None:
             raise TransactionalIdNotFound
         return found
@@ -259,69 +239,72 @@ class TransactionCoordinator:
         Raises:
             CoordinatorLoadInProgress: Some are not read yet.
         """
-        if self.journal.loading_count:
-            raise CoordinatorLoadInProgress
-        return iter(self._transactions.items())
+        self._states.check_loaded()
+        return iter(self._states.all.items())
 
-    def abort_timed_out(self) -> None:
+    async def abort_timed_out(self) -> None:
         """Abort what is open for too long, which fences its producer."""
-        now_ms = self._clock.now_ms()
-        for transactional_id in list(self._active):
-            transaction = self._transactions[transactional_id]
-            if not transaction.is_timed_out(now_ms):
-                continue
-            log.info(
-                "transaction timed out transactional_id=%s producer=%d epoch=%d timeout_ms=%d",
-                transactional_id,
-                transaction.producer_id,
-                transaction.producer_epoch,
-                transaction.timeout_ms,
-            )
-            try:
-                fenced = ending.fence(transaction, version=self.version, now_ms=now_ms)
-                self._write(transactional_id, fenced)
-            except KafkaError as error:
-                log.warning(
-                    "transaction is not aborted yet transactional_id=%s reason=%s",
-                    transactional_id,
-                    error,
-                )
-            else:
-                self.ended["timeout"] += 1
-                self._complete(transactional_id)
+        for count, transactional_id in enumerate(tuple(self._states.active), 1):
+            if not count % _SLICE:
+                await asyncio.sleep(0)
+            transaction = self._states.all.get(transactional_id)
+            if transaction is not None and transaction.is_timed_out(self._clock.now_ms()):
+                self._abort(transactional_id, transaction)
 
-    def settle(self) -> None:
+    def _abort(self, transactional_id: str, transaction: Transaction) -> None:
+        log.info(
+            "transaction timed out transactional_id=%r producer=%d epoch=%d timeout_ms=%d",
+            transactional_id,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            transaction.timeout_ms,
+        )
+        version = self._states.version
+        fenced = ending.fence(transaction, version=version, now_ms=self._clock.now_ms())
+        try:
+            self._states.write(transactional_id, fenced)
+        except KafkaError as error:
+            log.warning(
+                "transaction is not aborted yet transactional_id=%r reason=%s",
+                transactional_id,
+                error,
+            )
+            return
+        self.ended["timeout"] += 1
+        self._complete(transactional_id)
+
+    async def settle(self) -> None:
         """Complete what is prepared and was not completed, because of a disk or a crash."""
-        for transactional_id in list(self._active - self._settled_slowly):
-            if self._transactions[transactional_id].state in PREPARED:
+        for count, transactional_id in enumerate(tuple(self._states.active), 1):
+            if not count % _SLICE:
+                await asyncio.sleep(0)
+            transaction = self._states.all.get(transactional_id)
+            is_prepared = transaction is not None and transaction.state in PREPARED
+            if is_prepared and transactional_id not in self._slow:
                 self._complete(transactional_id)
 
     async def remove_expired(self) -> None:
         """Forget the ids that nobody has used for ``transactional.id.expiration.ms``."""
         expiration_ms = self._settings.server.transactional_id_expiration_ms
         now_ms = self._clock.now_ms()
-        for count, transactional_id in enumerate(list(self._transactions), 1):
+        for count, transactional_id in enumerate(list(self._states.all), 1):
             if not count % _SLICE:
                 await asyncio.sleep(0)
-            transaction = self._transactions.get(transactional_id)
+            transaction = self._states.all.get(transactional_id)
             if transaction is None or not transaction.is_expired(now_ms, expiration_ms):
                 continue
-            partition = self.journal.partition_for(transactional_id)
             try:
-                self.journal.check(partition)
-                self.journal.append(partition, [(encode_key(transactional_id), None)])
+                self._states.remove(transactional_id)
             except KafkaError as error:
                 log.warning(
-                    "transactional id is not removed yet transactional_id=%s reason=%s",
+                    "transactional id is not removed yet transactional_id=%r reason=%s",
                     transactional_id,
                     error,
                 )
-            else:
-                del self._transactions[transactional_id]
 
     async def load(self) -> None:
         """Read the journal back and carry out what it says was decided."""
-        await self.journal.load(self._apply, self._loaded)
+        await self._states.load(self._complete)
 
     async def run(self) -> None:
         """Look after time-outs and expiry until cancelled."""
@@ -332,118 +315,54 @@ class TransactionCoordinator:
             abort_ms = server.transaction_abort_timed_out_transaction_cleanup_interval_ms
             remove_ms = server.transaction_remove_expired_transaction_cleanup_interval_ms
             await asyncio.sleep(min(abort_ms, remove_ms) / 1000)
-            self.settle()
-            self.abort_timed_out()
+            await self.settle()
+            await self.abort_timed_out()
             if clock.monotonic() - removed_at >= remove_ms / 1000:
                 removed_at = clock.monotonic()
                 await self.remove_expired()
 
     async def close(self) -> None:
         """Wait for the markers that are being written."""
-        while self._settling:
-            await asyncio.wait(self._settling)
-
-    def _find(self, transactional_id: str) -> Transaction | None:
-        """Return the transaction of an id, None if nobody has used it.
-
-        Raises:
-            CoordinatorLoadInProgress: What is known of it is not read yet.
-        """
-        found = self._transactions.get(transactional_id)
-        if found is None or self.journal.loading_count:
-            self.journal.check(self.journal.partition_for(transactional_id))
-        return found
-
-    def _write(self, transactional_id: str, transaction: Transaction) -> None:
-        """Write the next state of an id, and publish it.
-
-        Raises:
-            KafkaError: The journal does not take it; nothing has changed.
-        """
-        value = encode_value(transaction.logged, min(self.version, 1))
-        partition = self.journal.partition_for(transactional_id)
-        self.journal.append(partition, [(encode_key(transactional_id), value)])
-        self._publish(transactional_id, transaction)
-
-    def _publish(self, transactional_id: str, transaction: Transaction) -> None:
-        self._transactions[transactional_id] = transaction
-        if transaction.state is TransactionState.ONGOING or transaction.state in PREPARED:
-            self._active.add(transactional_id)
-        else:
-            self._active.discard(transactional_id)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     def _complete(self, transactional_id: str) -> None:
         """Write the markers of a prepared transaction and complete it, later if need be."""
-        transaction = self._transactions[transactional_id]
+        transaction = self._states.all[transactional_id]
         if len(transaction.partitions) > _INLINE_MARKERS:
-            self._settled_slowly.add(transactional_id)
+            self._slow.add(transactional_id)
             task = asyncio.get_running_loop().create_task(self._complete_slowly(transactional_id))
-            self._settling.add(task)
-            task.add_done_callback(self._settling.discard)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
             return
         try:
             self.markers.write_all(_outcome(transaction), transaction.partitions)
-            self._write(transactional_id, complete(transaction, self._clock.now_ms()))
+            self._states.write(transactional_id, complete(transaction, self._clock.now_ms()))
         except KafkaError as error:
             self._say_unsettled(transactional_id, error)
 
     async def _complete_slowly(self, transactional_id: str) -> None:
         """Complete a transaction of very many partitions, some at a time."""
-        transaction = self._transactions[transactional_id]
+        transaction = self._states.all[transactional_id]
         outcome = _outcome(transaction)
         partitions = iter(transaction.partitions)
         try:
             while some := list(islice(partitions, _SLICE)):
                 self.markers.write_all(outcome, some)
                 await asyncio.sleep(0)
-            self._write(transactional_id, complete(transaction, self._clock.now_ms()))
+            self._states.write(transactional_id, complete(transaction, self._clock.now_ms()))
         except KafkaError as error:
             self._say_unsettled(transactional_id, error)
         finally:
-            self._settled_slowly.discard(transactional_id)
-
-    def _apply(self, partition: int, entries: list[Entry]) -> None:
-        """Take what the journal says; what is no transaction is skipped with a line."""
-        for entry in entries:
-            if entry.kind != EntryKind.PLAIN:
-                continue
-            try:
-                transactional_id = decode_key(entry.key)
-                if transactional_id is None:
-                    continue
-                if entry.value is None:
-                    self._transactions.pop(transactional_id, None)
-                    self._active.discard(transactional_id)
-                else:
-                    self._publish(transactional_id, Transaction.of(decode_value(entry.value)))
-            except (ProtocolError, ValueError) as error:
-                log.warning(
-                    "record can not be read and is skipped partition=%s-%d offset=%d reason=%s",
-                    self.journal.name,
-                    partition,
-                    entry.offset,
-                    error,
-                )
-
-    def _loaded(self, partition: int) -> None:
-        """Carry out the ends that were decided in a partition that is read now."""
-        for transactional_id in list(self._active):
-            is_prepared = self._transactions[transactional_id].state in PREPARED
-            if is_prepared and self.journal.partition_for(transactional_id) == partition:
-                self._complete(transactional_id)
+            self._slow.discard(transactional_id)
 
     def _say_unsettled(self, transactional_id: str, error: KafkaError) -> None:
         log.warning(
-            "transaction is decided and not completed yet transactional_id=%s reason=%s",
+            "transaction is decided and not completed yet transactional_id=%r reason=%s",
             transactional_id,
             error,
         )
 
 
 def _outcome(transaction: Transaction) -> Outcome:
-    return Outcome(
-        transaction.producer_id,
-        transaction.producer_epoch,
-        transaction.state is TransactionState.PREPARE_COMMIT,
-        _COORDINATOR_EPOCH,
-    )
+    return Outcome(transaction.producer_id, transaction.producer_epoch, transaction.is_commit)

@@ -7,14 +7,13 @@ partitions, so a marker is an append to the page cache, here and now.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.internal_topics import OFFSETS_TOPIC
 from protocol.errors import (
     InvalidProducerEpoch,
     KafkaStorageError,
     NotCoordinator,
-    TransactionCoordinatorFenced,
 )
 from protocol.records.batch import CONTROL, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
 from protocol.records.build import ABORT, COMMIT, build_marker
@@ -33,14 +32,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+NEWEST_COORDINATOR: Final = -1
+_FIRST_EPOCH: Final = 0
+
 
 class Outcome(NamedTuple):
-    """How the transaction of a producer ended, and by which coordinator's word."""
+    """How the transaction of a producer ended, and by which coordinator's word.
+
+    This broker's is the word of the newest coordinator, whatever epoch others had before.
+    """
 
     producer_id: int
     producer_epoch: int
     is_commit: bool
-    coordinator_epoch: int
+    coordinator_epoch: int = NEWEST_COORDINATOR
 
 
 class MarkerWriter:
@@ -81,7 +86,7 @@ class MarkerWriter:
                 continue
             try:
                 self.write(target, outcome)
-            except (InvalidProducerEpoch, TransactionCoordinatorFenced) as error:
+            except InvalidProducerEpoch as error:
                 log.warning(
                     "marker is late and left out partition=%s producer=%d epoch=%d reason=%s",
                     target.topic_partition,
@@ -103,7 +108,7 @@ class MarkerWriter:
             0,
             now_ms,
             COMMIT if outcome.is_commit else ABORT,
-            outcome.coordinator_epoch,
+            _coordinator_epoch(target, outcome),
             producer_id=outcome.producer_id,
             producer_epoch=outcome.producer_epoch,
         )
@@ -142,3 +147,14 @@ class MarkerWriter:
                 await self._io.run(target.flush)
             except KafkaStorageError as error:
                 raise NotCoordinator(error.message) from error
+
+
+def _coordinator_epoch(target: Log, outcome: Outcome) -> int:
+    """Return the epoch for a marker; ours is never older than what the partition knows.
+
+    It may know a greater one: from an administrator, or from the cluster that wrote it before.
+    """
+    if outcome.coordinator_epoch != NEWEST_COORDINATOR:
+        return outcome.coordinator_epoch
+    entry = target.producers.producers.get(outcome.producer_id)
+    return _FIRST_EPOCH if entry is None else max(_FIRST_EPOCH, entry.coordinator_epoch)

@@ -232,10 +232,10 @@ async def test_a_transaction_that_takes_too_long_is_aborted(
     coordinator = home.rooms.transactions
 
     home.clock.advance(TIMEOUT_MS)
-    coordinator.abort_timed_out()
+    await coordinator.abort_timed_out()
     still_open = state_of(home)
     home.clock.advance(1)
-    coordinator.abort_timed_out()
+    await coordinator.abort_timed_out()
 
     assert still_open is S.ONGOING
     assert state_of(home) is S.COMPLETE_ABORT
@@ -290,9 +290,8 @@ async def test_epochs_run_out(home: RoomsOnDisk) -> None:
     producer = await init(home)
     coordinator = home.rooms.transactions
     last = Producer(producer.id, MAX_EPOCH - 1)
-    coordinator._transactions[COPY] = coordinator._transactions[COPY]._replace(
-        producer_epoch=last.epoch
-    )
+    known = coordinator._states.all
+    known[COPY] = known[COPY]._replace(producer_epoch=last.epoch)
     produce(home, last)
     wanted = End(*last, is_commit=True, client_version=2)
 
@@ -327,7 +326,7 @@ async def test_a_disk_that_refuses_the_decision_leaves_all_as_it_was(
         with pytest.raises(NotEnoughReplicas):
             produce(home, producer, 1)
         home.clock.advance(TIMEOUT_MS + 1)
-        home.rooms.transactions.abort_timed_out()
+        await home.rooms.transactions.abort_timed_out()
 
     assert state_of(home) is S.ONGOING
     end(home, producer)
@@ -357,7 +356,7 @@ async def test_a_disk_that_refuses_a_marker_is_tried_again(
             end(home, producer)
 
     assert state_of(home) is S.PREPARE_COMMIT
-    home.rooms.transactions.settle()
+    await home.rooms.transactions.settle()
     assert state_of(home) is S.COMPLETE_COMMIT
     assert [read_committed(log_of(home, partition)) for partition in range(2)] == [[0], [0]]
 
@@ -390,6 +389,22 @@ async def test_a_partition_that_a_newer_epoch_wrote_to_does_not_hold_up(home: Ro
     assert read_committed(log_of(home, 0)) == []
 
 
+async def test_a_coordinator_of_before_does_not_fence_this_one(home: RoomsOnDisk) -> None:
+    """Folders come from clusters whose coordinators had greater epochs; nothing may hang."""
+    producer = await init(home)
+    produce(home, producer)
+    home.rooms.transactions.markers.write(
+        log_of(home, 0), Outcome(*producer, is_commit=False, coordinator_epoch=7)
+    )
+    produce(home, producer, sequence=1)
+
+    end(home, producer)
+
+    assert read_committed(log_of(home, 0)) == [2]
+    assert log_of(home, 0).last_stable_offset == log_of(home, 0).log_end_offset
+    assert log_of(home, 0).producers.producers[producer.id].coordinator_epoch == 7
+
+
 async def test_a_very_large_transaction_does_not_hold_the_loop(
     home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -402,7 +417,7 @@ async def test_a_very_large_transaction_does_not_hold_the_loop(
 
     after = following(end(home, producer))
     at_first = state_of(home)
-    home.rooms.transactions.settle()
+    await home.rooms.transactions.settle()
     with pytest.raises(NotEnoughReplicas):
         produce(home, after)
     await home.rooms.transactions.close()

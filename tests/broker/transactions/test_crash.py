@@ -123,7 +123,7 @@ async def test_an_undecided_transaction_is_still_open(
         end(home, following(transaction), version=version)
     else:
         home.clock.advance(TIMEOUT_MS + 1)
-        home.rooms.transactions.abort_timed_out()
+        await home.rooms.transactions.abort_timed_out()
     assert home.rooms.transactions.describe(COPY).state in COMPLETED
     for partition in PARTITIONS:
         log = log_of(home, partition)
@@ -144,7 +144,7 @@ async def test_a_crash_while_a_transaction_opens(tmp_path: Path, writes: int) ->
     home.crash()
     home = await open_home(tmp_path)
     home.clock.advance(TIMEOUT_MS + 1)
-    home.rooms.transactions.abort_timed_out()
+    await home.rooms.transactions.abort_timed_out()
 
     log = log_of(home, 0)
     assert log.last_stable_offset == log.log_end_offset
