@@ -6,6 +6,7 @@ names its seed. `make differential` runs a hundred.
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,22 +34,32 @@ def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("storage.files.fsync_directory", lambda _: None)
 
 
-def test_both_leave_the_same(tmp_path: Path, kafka_jars: KafkaJars) -> None:
+@pytest.fixture
+def kafka(kafka_jars: KafkaJars, tmp_path: Path) -> Iterator[KafkaCleaner]:
+    """Kafka's cleaner, in a JVM of this test."""
+    try:
+        cleaner = KafkaCleaner(kafka_jars, tmp_path)
+    except LookupError as lack:
+        pytest.skip(str(lack))
+    with cleaner:
+        yield cleaner
+
+
+def test_both_leave_the_same(tmp_path: Path, kafka: KafkaCleaner, kafka_tools: KafkaTools) -> None:
     """The same selection, survivors, markers and end of each pass; the dump tool takes ours."""
     happened: Counter[str] = Counter()
     cleaned = []
-    with KafkaCleaner(kafka_jars, tmp_path) as kafka:
-        for seed in range(FIRST_SEED, FIRST_SEED + FOLDERS):
-            twins = Twins(tmp_path / str(seed), seed, kafka)
-            try:
-                twins.live()
-            except BaseException as error:
-                error.add_note(f"DIFFERENTIAL_SEED={seed} DIFFERENTIAL_FOLDERS=1")
-                raise
-            happened += twins.happened
-            cleaned.append(tmp_path / f"{ORDERS.topic}-{seed}")
-            twins.ours.rename(cleaned[-1])
-    found = complaints_about_cleaned(KafkaTools(kafka_jars), cleaned)
+    for seed in range(FIRST_SEED, FIRST_SEED + FOLDERS):
+        twins = Twins(tmp_path / str(seed), seed, kafka)
+        try:
+            twins.live()
+        except BaseException as error:
+            error.add_note(f"DIFFERENTIAL_SEED={seed} DIFFERENTIAL_FOLDERS=1")
+            raise
+        happened += twins.happened
+        cleaned.append(tmp_path / f"{ORDERS.topic}-{seed}")
+        twins.ours.rename(cleaned[-1])
+    found = complaints_about_cleaned(kafka_tools, cleaned)
 
     print(f"{FOLDERS} folders from seed {FIRST_SEED}:", dict(sorted(happened.items())))  # noqa: T201  # what a campaign met, with pytest -s
     assert found == []
