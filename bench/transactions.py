@@ -54,6 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--warm", type=float, default=12, help="seconds of load for the peer")
+    parser.add_argument("--case", default="", help="only cases whose title has these words")
     parser.add_argument("--no-peer", action="store_true", help="measure ours alone")
     parser.add_argument("--out", type=Path, help="folder for transactions-DATE.md and .json")
     options = parser.parse_args(arguments)
@@ -67,11 +68,12 @@ def main(arguments: Sequence[str]) -> int:
             stack.callback(broker.close)
             Confluent(broker.bootstrap).create(TOPIC, PARTITIONS, {})
         for case in CASES:
+            if options.case not in case.title:
+                continue
             lines += measure(case, brokers, options, about)
-    table = render(lines)
-    print(table)
-    if options.out is not None:
-        write(options.out, table, lines, about)
+            if options.out is not None:  # after each case: a run that is cut short has the others
+                write(options.out, render(lines), lines, about)
+    print(render(lines))
     return 0
 
 
