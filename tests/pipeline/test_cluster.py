@@ -48,9 +48,19 @@ def without_caches(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return None if "__pycache__" in member.name else member
 
 
+def spark_home(folder: Path) -> Path:
+    """Return PySpark's folder by links, so that workers do not work in the real one."""
+    home = folder / "spark"
+    if not home.exists():
+        home.mkdir()
+        for entry in Path(pyspark.__file__).parent.iterdir():
+            (home / entry.name).symlink_to(entry)
+    return home
+
+
 def submit(folder: Path, archive: Path, *arguments: str) -> str:
     """Run a job on two executor processes and return what it says."""
-    home = Path(pyspark.__file__).parent
+    home = spark_home(folder)
     command = [
         str(home / "bin" / "spark-submit"),
         "--master",
