@@ -19,7 +19,6 @@ SMALL = {
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
     "spark.sql.session.timeZone": "UTC",
-    "spark.task.maxFailures": "1",
 }
 
 
@@ -31,7 +30,9 @@ def start(jars: Iterable[Path] = (), *, scratch: Path) -> SparkSession:
         pytest.skip(f"java: {error}")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     conf = {**SMALL, "spark.sql.warehouse.dir": str(scratch / "warehouse")}
-    return open_session("tests", master="local[2]", conf=conf, jars=jars)
+    # A second try for a task: on a busy machine a Python worker may take more than the ten seconds
+    # that Spark waits for it.
+    return open_session("tests", master="local[2,2]", conf=conf, jars=jars)
 
 
 def connector_jars() -> list[Path]:
