@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.groups.classic_state import GroupState
+from broker.groups.states import GroupState
 from broker.metric import PAUSE, Metric, single
 
 if TYPE_CHECKING:

@@ -326,7 +326,7 @@ class Broker:
 
     async def _preload(self) -> None:
         """Import what first requests need, one module at a time, now that clients are served."""
-        for _ in chain(self._coordinators.preload(), self._dispatcher.preload()):
+        for _ in chain(self._dispatcher.preload(), self._coordinators.preload()):
             await asyncio.sleep(0.001)
         gc.freeze()
 

@@ -25,7 +25,8 @@ from kio.schema.errors import ErrorCode
 
 from broker.groups.classic_members import Member, answer_sync
 from broker.groups.classic_messages import JoinRequest, JoinResult, SyncResult
-from broker.groups.classic_state import ClassicState, GroupState
+from broker.groups.classic_state import ClassicState
+from broker.groups.states import GroupState
 from broker.groups.timers import Timer
 from protocol.coordinator.group_errors import (
     GroupMaxSizeReached,

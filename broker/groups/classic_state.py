@@ -7,11 +7,11 @@ offsets are of use, what the journal says of the group.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from struct import error as StructError  # noqa: N812  # a class, whatever its name looks like
 from typing import TYPE_CHECKING
 
 from broker.groups.classic_members import Members
+from broker.groups.states import GroupState
 from protocol.coordinator.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from protocol.coordinator.group_errors import (
     GroupIdNotFound,
@@ -32,16 +32,6 @@ if TYPE_CHECKING:
     from protocol.coordinator.group_records import CommittedOffset
     from protocol.records.journal import Row
     from storage.clock import Clock
-
-
-class GroupState(StrEnum):
-    """The states by the names that tools print."""
-
-    EMPTY = "Empty"
-    PREPARING = "PreparingRebalance"
-    COMPLETING = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,8 @@ from kio.schema.errors import ErrorCode
 from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
 
 from broker import authorized
-from broker.groups.classic_state import ClassicState, GroupState
+from broker.groups.classic_state import ClassicState
+from broker.groups.states import GroupState
 from protocol.coordinator.group_errors import GroupIdNotFound
 from protocol.errors import CoordinatorLoadInProgress, KafkaError
 from protocol.messages import NO_THROTTLE

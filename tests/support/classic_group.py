@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.groups.classic_group import ClassicGroup
 from broker.groups.classic_messages import JoinRequest, JoinResult, SyncRequest, SyncResult
-from broker.groups.classic_state import ClassicServices, GroupState
+from broker.groups.classic_state import ClassicServices
 from broker.groups.timers import Timers
 from config.server import ServerConfig
 from protocol.coordinator.group_records import GroupMetadata, read_group
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from broker.groups.classic_messages import Protocols
+    from broker.groups.states import GroupState
     from protocol.records.journal import Row
 
 SESSION_MS = 10_000

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from kio.schema.errors import ErrorCode
 
-from broker.groups.classic_state import GroupState
+from broker.groups.states import GroupState
 from protocol.errors import NotCoordinator
 from tests.support.classic_group import Asked, GroupInHand
 
