@@ -17,6 +17,7 @@ def compile_expression(expression: str) -> Any:
 
     options = re2.Options()
     options.log_errors = False
+    options.never_capture = True  # with groups to tell, some expressions take milliseconds a name
     try:
         return re2.compile(expression, options)
     except re2.error as error:

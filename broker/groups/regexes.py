@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.regular_expression import compile_expression
 from protocol.errors import InvalidRegularExpression
 
 if TYPE_CHECKING:
@@ -68,16 +69,9 @@ class Regexes:
 
 
 def _compile(regex: str) -> Any:
-    import re2  # noqa: PLC0415  # a native library that most brokers never need
-
-    options = re2.Options()
-    options.log_errors = False
-    options.never_capture = True  # with groups to tell, some expressions take milliseconds a name
     try:
-        return re2.compile(regex, options)
-    except re2.error as error:
-        detail = error.args[0] if error.args else b""
-        said = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
+        return compile_expression(regex)
+    except InvalidRegularExpression as error:
         raise InvalidRegularExpression(
-            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {said}."
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error.message}."
         ) from error
