@@ -10,10 +10,11 @@ from types import SimpleNamespace
 import pytest
 
 from cleaner import kernels
+from protocol.records.choosing import load_uncompiled
 from tests.support import faults
 
-_READING = kernels.load_uncompiled(kernels.READING)
-_WRITING = kernels.load_uncompiled(kernels.WRITING)
+_READING = load_uncompiled(kernels.READING)
+_WRITING = load_uncompiled(kernels.WRITING)
 PLAIN = SimpleNamespace(
     add_keys=_READING.add_keys,
     count_records=_READING.count_records,
