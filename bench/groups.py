@@ -15,10 +15,11 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bench.brokers import OURS, PEER, Broker, make_broker, resident_mib
 from bench.machine import facts
+from bench.stored import store
 from bench.transactions import processor_ms, render
 from tests.support.clients.confluent import Confluent
 
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--offsets", type=int, default=1_000_000)
     parser.add_argument("--groups", type=int, default=10_000)
     parser.add_argument("--no-peer", action="store_true", help="measure ours alone")
-    parser.add_argument("--out", type=Path, help="folder for groups-DATE.md and .json")
+    parser.add_argument("--out", type=Path, help="folder for groups-DATE.md and .jsonl")
     options = parser.parse_args(arguments)
     names = (OURS,) if options.no_peer else (OURS, PEER)
     samples: dict[tuple[str, str], list[dict[str, float]]] = {}
@@ -97,7 +98,7 @@ def main(arguments: Sequence[str]) -> int:
     table = render(lines)
     print(table)
     if options.out is not None:
-        write(options.out, table, lines, about)
+        store(options.out, "groups", table, lines, about)
     return 0
 
 
@@ -144,19 +145,6 @@ def start_loaded(broker: Broker, count: int) -> dict[str, float]:
     began = broker.launch()
     ready = load("loaded", broker, count)["ready ns"]
     return {"s": (ready - began) / 1e9}
-
-
-def write(
-    folder: Path, table: str, lines: Sequence[dict[str, Any]], about: dict[str, object]
-) -> None:
-    """Write the table and its lines, named by the date."""
-    folder.mkdir(parents=True, exist_ok=True)
-    name = f"groups-{about['date']}"
-    head = "\n".join(f"* {key}: {value}" for key, value in about.items())
-    (folder / f"{name}.md").write_text(f"# Groups\n\n{head}\n\n{table}\n", encoding="utf-8")
-    (folder / f"{name}.json").write_text(
-        "".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8"
-    )
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from bench.brokers import OURS, PEER, Broker, make_broker
 from bench.machine import facts
-from bench.transaction_load import RECORDS
+from bench.stored import store
 from tests.support.clients.confluent import Confluent
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--warm", type=float, default=12, help="seconds of load for the peer")
     parser.add_argument("--case", default="", help="only cases whose title has these words")
     parser.add_argument("--no-peer", action="store_true", help="measure ours alone")
-    parser.add_argument("--out", type=Path, help="folder for transactions-DATE.md and .json")
+    parser.add_argument("--out", type=Path, help="folder for transactions-DATE.md and .jsonl")
     options = parser.parse_args(arguments)
     names = (OURS,) if options.no_peer else (OURS, PEER)
     about = facts()
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
                 continue
             lines += measure(case, brokers, options, about)
             if options.out is not None:  # after each case: a run that is cut short has the others
-                write(options.out, render(lines), lines, about)
+                store(options.out, "transactions", render(lines), lines, about)
     print(render(lines))
     return 0
 
@@ -146,21 +146,6 @@ def render(lines: Sequence[dict[str, Any]]) -> str:
         cells.append("" if ours["expected"] is None else str(ours["expected"]))
         rows.append("| " + " | ".join(cells) + " |")
     return "\n".join(rows)
-
-
-def write(
-    folder: Path, table: str, lines: Sequence[dict[str, Any]], about: dict[str, object]
-) -> None:
-    """Write the table and its lines, named by the date."""
-    folder.mkdir(parents=True, exist_ok=True)
-    name = f"transactions-{about['date']}"
-    head = "\n".join(f"* {key}: {value}" for key, value in about.items())
-    (folder / f"{name}.md").write_text(
-        f"# Transactions of {RECORDS} records\n\n{head}\n\n{table}\n", encoding="utf-8"
-    )
-    (folder / f"{name}.json").write_text(
-        "".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8"
-    )
 
 
 if __name__ == "__main__":
