@@ -1,14 +1,13 @@
 """Apache Kafka's own cleaner in a JVM without a broker: folder by folder, pass by pass."""
 
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from tests.support.java_program import compile_program
 from tests.support.kafka import KafkaJars
 
-SOURCE = Path(__file__).parents[1] / "kafka" / "CleanerDriver.java"
 MAIN = "org.apache.kafka.storage.internals.log.CleanerDriver"
 
 
@@ -35,13 +34,7 @@ class KafkaCleaner:
     """A JVM that opens one folder at a time and cleans it, at times that the caller sets."""
 
     def __init__(self, jars: KafkaJars, root: Path) -> None:
-        javac = shutil.which("javac")
-        if javac is None:
-            raise LookupError("java: a JRE without javac")
-        classes = root / "classes"
-        classes.mkdir()
-        class_path = f"{jars.folder}/*"
-        subprocess.run([javac, "-cp", class_path, "-d", str(classes), str(SOURCE)], check=True)
+        classes = compile_program(jars, "CleanerDriver")
         command = jars.command("once", MAIN)
         command[command.index("-cp") + 1] += f":{classes}"
         self._errors = root / "driver.log"
