@@ -11,6 +11,7 @@
 #   make fuzz         a million malformed frames: make fuzz FRAMES=1000000 SEED=7
 #   make model        random lives of a compacted topic: make model SEQUENCES=5000 SEED=7
 #   make differential Apache Kafka's cleaner beside ours: make differential FOLDERS=100 SEED=7
+#   make compat       public suites of Kafka clients: make compat SUITE=franz-go
 #   make docs         write the generated documents and the sample server.yaml
 #   make image-check  build the container image without an engine and run it
 #   make jars         Apache Kafka's and the Spark connector's jars from Maven, for the tests
@@ -40,7 +41,7 @@ ifeq ($(CI),true)
 export KERNELS ?= require
 endif
 
-.PHONY: help run setup test test-spark-all check bench bench-clean demo demo-pipeline crash fuzz model differential docs image-check jars lock clean
+.PHONY: help run setup test test-spark-all check bench bench-clean demo demo-pipeline crash fuzz model differential compat docs image-check jars lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -102,6 +103,10 @@ model: setup
 FOLDERS ?= 100
 differential: setup
 	@DIFFERENTIAL_FOLDERS=$(FOLDERS) DIFFERENTIAL_SEED=$(SEED) $(BIN)/python -m pytest -s tests/interop/test_cleaner_differential.py $(ARGS)
+
+SUITE ?=
+compat: setup
+	@$(BIN)/python -m tests.compat $(SUITE) $(ARGS)
 
 docs: setup
 	@$(BIN)/python -m config.documents

@@ -1,0 +1,76 @@
+"""librdkafka: the tests in C of its own runner, by their numbers up to 0069.
+
+The package that brings the sources to Node.js has them as released, tests included.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from tests.compat.suite import Outcome, cached, execute, prepare, tool, unpack
+
+VERSION = "2.15.1"
+PACKAGE = "@confluentinc/kafka-javascript@1.10.1"
+ARCHIVE = "confluentinc-kafka-javascript-1.10.1.tgz"
+SHA256 = "ada7d703bb1d3237e2292bfabf438d663b6160c9f1ac2a2406b5dc4257c81b66"
+LAST = "0069"
+TIMEOUT = 600  # seconds a test: some produce for minutes
+CONFIGURE = ("./configure", "--disable-gssapi", "--disable-curl")
+ENDED = re.compile(r"^\| (\d{4})_\w+ +\| +(\w+) ", re.MULTILINE)  # a line of the runner's summary
+
+
+class Librdkafka:
+    """The program test-runner; each number stands for all functions whose names begin so."""
+
+    name: ClassVar[str] = "librdkafka"
+    settings: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self) -> None:
+        self._tests = Path()
+
+    def build(self) -> None:
+        """Unpack the sources, compile the library and the runner."""
+        folder = cached(f"librdkafka-{VERSION}")
+        sources = folder / "package" / "deps" / "librdkafka"
+        self._tests = sources / "tests"
+        if (self._tests / "test-runner").exists():
+            return
+        npm, make = tool("npm", "npm"), tool("make", "make")
+        prepare([npm, "pack", "--silent", PACKAGE], cwd=folder)
+        unpack(folder / ARCHIVE, SHA256, folder)
+        prepare(CONFIGURE, cwd=sources)
+        jobs = f"-j{os.cpu_count()}"
+        prepare([make, jobs, "libs"], cwd=sources)
+        prepare([make, jobs, "build"], cwd=self._tests)
+
+    def tests(self) -> list[str]:
+        """Return the numbers that the runner's table of tests has."""
+        table = (self._tests / "test.c").read_text()
+        numbers = sorted(set(re.findall(r"^ +_TEST\((\d{4})_", table, re.MULTILINE)))
+        return [number for number in numbers if number <= LAST]
+
+    def run(self, test: str, bootstrap: str, log: Path) -> Outcome:
+        """Run the functions of one number, one after the other."""
+        config = log.with_suffix(".conf")
+        config.write_text(f"bootstrap.servers={bootstrap}\n")
+        code = execute(
+            ["./test-runner", "-p1"],
+            log,
+            cwd=self._tests,
+            environ={
+                "TESTS": test,
+                "RDKAFKA_TEST_CONF": str(config),
+                "LD_LIBRARY_PATH": "../src:../src-cpp",
+            },
+            timeout=TIMEOUT,
+        )
+        ended = {
+            state
+            for number, state in ENDED.findall(log.read_text(errors="replace"))
+            if number == test
+        }
+        if code != 0 or "FAILED" in ended:
+            return Outcome.FAILED
+        return Outcome.PASSED if "PASSED" in ended else Outcome.SKIPPED

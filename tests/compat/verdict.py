@@ -1,0 +1,63 @@
+"""What a run says about the allow-list: names of tests that pass, and that may only grow."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.compat.suite import Outcome
+
+ALLOWED = Path(__file__).parent / "allowed"
+PAGE = Path(__file__).parents[2] / "docs" / "compat.md"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The outcomes of a suite's run beside its allow-list and the page of what does not pass."""
+
+    outcomes: Mapping[str, Outcome]
+    allowed: frozenset[str]
+    page: str
+
+    @property
+    def broken(self) -> list[str]:
+        """Tests that are listed and did not pass: the run fails."""
+        return [name for name in self._others() if name in self.allowed]
+
+    @property
+    def unlisted(self) -> list[str]:
+        """Tests that passed and are to be added to the list."""
+        return [name for name in self._passed() if name not in self.allowed]
+
+    @property
+    def unexplained(self) -> list[str]:
+        """Tests that did not pass, are not listed, and of which the page says nothing."""
+        return [
+            name
+            for name in self._others()
+            if name not in self.allowed and f"`{name}`" not in self.page
+        ]
+
+    def lines(self) -> Iterator[str]:
+        """Yield what a person is to know of the run."""
+        counts = dict.fromkeys(Outcome, 0)
+        for outcome in self.outcomes.values():
+            counts[outcome] += 1
+        yield ", ".join(f"{count} {outcome.value}" for outcome, count in counts.items())
+        for title, names in (
+            ("listed, but did not pass", self.broken),
+            ("passed; add to the list", self.unlisted),
+            ("did not pass; explain on the page", self.unexplained),
+        ):
+            yield from (f"{title}: {name}" for name in names)
+
+    def _passed(self) -> list[str]:
+        return [name for name, outcome in self.outcomes.items() if outcome is Outcome.PASSED]
+
+    def _others(self) -> list[str]:
+        return [name for name, outcome in self.outcomes.items() if outcome is not Outcome.PASSED]
+
+
+def read_allowed(suite: str) -> frozenset[str]:
+    """Return the allow-list of a suite; one that has none yet allows nothing."""
+    path = ALLOWED / f"{suite}.txt"
+    return frozenset(path.read_text().split("\n")) - {""} if path.exists() else frozenset()
