@@ -96,23 +96,36 @@ class Manifest:
         Raises:
             ValueError: the text is no manifest.
         """
+        return cls.from_facts(json.loads(text))
+
+    @classmethod
+    def from_facts(cls, facts: Any) -> "Manifest":
+        """Read what `to_json` wrote, out of JSON already.
+
+        Raises:
+            ValueError: it is no manifest.
+        """
         try:
-            facts = json.loads(text)
-            partitions = tuple(_partition(each) for each in facts.pop("partitions"))
-            return cls(**_known(cls, facts), partitions=partitions)
+            return cls(**(_known(cls, facts) | {"partitions": _partitions(facts)}))
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"that is not a manifest of pinned partitions: {error!r}") from error
 
 
-def _partition(facts: dict[str, Any]) -> PinnedPartition:
-    segments = tuple(_segment(each) for each in facts.pop("segments", ()))
-    return PinnedPartition(**_known(PinnedPartition, facts), segments=segments)
+def _partitions(facts: dict[str, Any]) -> tuple[PinnedPartition, ...]:
+    return tuple(
+        PinnedPartition(**(_known(PinnedPartition, each) | {"segments": _segments(each)}))
+        for each in facts["partitions"]
+    )
 
 
-def _segment(facts: dict[str, Any]) -> PinnedSegment:
-    kinds = tuple(facts.pop("files", (files.LOG,)))
-    return PinnedSegment(**_known(PinnedSegment, facts), files=kinds)
+def _segments(facts: dict[str, Any]) -> tuple[PinnedSegment, ...]:
+    segments = []
+    for each in facts.get("segments", ()):
+        known = _known(PinnedSegment, each)
+        known["files"] = tuple(each.get("files", (files.LOG,)))
+        segments.append(PinnedSegment(**known))
+    return tuple(segments)
 
 
 def _known(kind: type, facts: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in facts.items() if name in kind.__slots__}  # type: ignore[attr-defined]
+    return {name: facts[name] for name in kind.__slots__ if name in facts}  # type: ignore[attr-defined]

@@ -111,7 +111,7 @@ def take_pin(
         asked["topics"] = list(topics)
     if partitions is not None:
         asked["partitions"] = [list(each) for each in partitions]
-    return Manifest.from_json(json.dumps(control.ask("POST", "/v1/pins", asked)))
+    return Manifest.from_facts(control.ask("POST", "/v1/pins", asked))
 
 
 def extend_pin(control: Control, pin: str, lease_ms: int | None = None) -> None:

@@ -9,7 +9,8 @@ temporary file, fsync, rename, fsync of the directory (KAFKA-16541, KAFKA-3968).
 import errno
 import os
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -98,9 +99,9 @@ def find_size(path: str) -> int | None:
         return None
 
 
-def find_identity(path: Path | str) -> tuple[int, int]:
-    """Return device and inode of a file or folder."""
-    found = os.stat(path)  # noqa: PTH116  # as above
+def find_identity(path: Path | str, folder: int | None = None) -> tuple[int, int]:
+    """Return device and inode of a file or folder; of one in an open folder by its name alone."""
+    found = os.stat(path, dir_fd=folder)
     return found.st_dev, found.st_ino
 
 
@@ -178,9 +179,22 @@ def rename(old: Path, new: Path) -> None:
     os.rename(old, new)  # noqa: PTH104  # all changes of the disk go through os
 
 
-def link(old: str, new: str) -> None:
-    """Give a file a second name, for as long as a pin lasts: nothing is made durable."""
-    os.link(old, new)  # all changes of the disk go through os
+@contextmanager
+def open_folder(path: Path) -> Iterator[int]:
+    """Give a folder's descriptor, with which its files are named without walking its path."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def link(old: str, new: str, source: int, target: int) -> None:
+    """Give a file of one open folder a name in another one, for as long as a pin lasts.
+
+    Nothing is made durable.
+    """
+    os.link(old, new, src_dir_fd=source, dst_dir_fd=target)
 
 
 def unlink(path: Path) -> None:

@@ -5,9 +5,10 @@ anything: the cleaner replaces segments and retention deletes them, and only the
 took away stay until the pin goes. Nothing of it is durable: a start sweeps what is left.
 """
 
+import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,22 +140,6 @@ def held_bytes(pins: Sequence[Sequence[PinnedPartition]]) -> list[int]:
 def _link_partition(pin_id: str, log: FrozenLog) -> PinnedPartition:
     folder = log.directory / files.PINS / pin_id / str(log.topic_partition)
     folder.mkdir(parents=True)
-    pinned = []
-    for segment, size in zip(log.segments, log.sizes, strict=True):
-        base_offset = segment.base_offset
-        kinds = segment.link(log.path, folder)
-        device, inode = files.find_identity(f"{folder}/{files.segment_file_name(base_offset)}")
-        pinned.append(
-            PinnedSegment(
-                base_offset=base_offset,
-                size=size,
-                is_active=segment is log.segments[-1],
-                largest_timestamp=segment.max_timestamp,
-                files=kinds,
-                device=device,
-                inode=inode,
-            )
-        )
     return PinnedPartition(
         topic_partition=log.topic_partition,
         topic_id=uuid_text(log.topic_id),
@@ -165,8 +150,27 @@ def _link_partition(pin_id: str, log: FrozenLog) -> PinnedPartition:
         first_dirty_offset=log.first_dirty_offset,
         is_compacted=log.is_compacted,
         delete_retention_ms=log.delete_retention_ms,
-        segments=tuple(pinned),
+        segments=tuple(_link_segments(log, folder)),
     )
+
+
+def _link_segments(log: FrozenLog, folder: Path) -> Iterator[PinnedSegment]:
+    """Link the files of all segments; both folders are open, so that no path is walked again."""
+    with files.open_folder(log.path) as source, files.open_folder(folder) as target:
+        names = frozenset(os.listdir(source))  # noqa: PTH208  # it takes no descriptor
+        for segment, size in zip(log.segments, log.sizes, strict=True):
+            kinds = segment.link(source, target, names)
+            name = files.segment_file_name(segment.base_offset)
+            device, inode = files.find_identity(name, target)
+            yield PinnedSegment(
+                base_offset=segment.base_offset,
+                size=size,
+                is_active=segment is log.segments[-1],
+                largest_timestamp=segment.max_timestamp,
+                files=kinds,
+                device=device,
+                inode=inode,
+            )
 
 
 def _count_links(folder: Path, segment: PinnedSegment) -> int:

@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+from collections.abc import Container
 from contextlib import suppress
 from pathlib import Path
 
@@ -110,25 +111,24 @@ class SegmentFiles:
             for suffix in {self.suffix, self._moving_to}:
                 files.unlink(Path(self._path_text(kind, suffix)))
 
-    def link(self, folder: Path, target: Path) -> tuple[str, ...]:
+    def link(self, source: int, target: int, names: Container[str]) -> tuple[str, ...]:
         """Link the files that exist into another folder, and return their kinds. Blocks.
 
-        There they get their final names. ``folder`` is where they are now; nobody may rename
-        them meanwhile.
+        There they get their final names. ``source`` and ``target`` are open folders, and ``names``
+        is what there is in the first; nobody may rename the files meanwhile.
 
         Raises:
             FileNotFoundError: There is no ``.log``.
         """
+        stem = f"{self.base_offset:020d}"
         kinds = []
         for kind in files.SEGMENT_KINDS:
-            name = files.segment_file_name(self.base_offset, kind)
-            for suffix in dict.fromkeys((self.suffix, self._moving_to)):
-                try:
-                    files.link(f"{folder}/{name}{suffix}", f"{target}/{name}")
+            name = stem + kind
+            for suffix in {self.suffix, self._moving_to}:
+                if name + suffix in names:
+                    files.link(name + suffix, name, source, target)
                     kinds.append(kind)
                     break
-                except FileNotFoundError:
-                    continue
             else:
                 if kind == files.LOG:
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)

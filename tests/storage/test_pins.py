@@ -187,7 +187,7 @@ def test_refused_links_leave_nothing(home: CleanerHome, monkeypatch: pytest.Monk
     """Where the file system has no hard links, nobody waits and no folder stays."""
     logs = [home.create("a"), home.create("b")]
 
-    def refuse(_old: str, _new: str) -> None:
+    def refuse(_old: str, _new: str, _source: int, _target: int) -> None:
         raise OSError(errno.EPERM, "no links here")
 
     monkeypatch.setattr(files, "link", refuse)
