@@ -23,6 +23,7 @@ SETTINGS = {
     "log.initial.task.delay.ms": "500",
     "log.segment.delete.delay.ms": "100",
     "log.cleaner.dedupe.buffer.size": str(128 << 20),
+    "group.initial.rebalance.delay.ms": "0",
 }
 # What kafka-server-start.sh gives the JVM, without its JMX agent and its garbage collection log.
 STOCK = (

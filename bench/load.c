@@ -2,7 +2,8 @@
 //
 //   load produce|fetch|idle|first|floor|sendfile NAME=VALUE...
 //
-// produce   closed loop (connections x inflight), or open loop when rate > 0; count ends it early
+// produce   closed loop (connections x inflight), or open loop when rate > 0; count ends it early;
+//           own=1: each connection sends one frame again and again, else all of them in turn
 // fetch     closed loop over partitions that hold equal batches; sink=copy reads, sink=drop lets
 //           the kernel throw the bytes away (MSG_TRUNC)
 // idle      open connections, one request on each, "held", then wait until stdin ends
@@ -138,7 +139,7 @@ static long take_fetched(Connection *c, const Fetch *f) {
 static void run_load(int fetching) {
     long connections = number("connections", 1), inflight = number("inflight", 1);
     double rate = number("rate", 0), warmup = number("warmup", 1), seconds = number("seconds", 4);
-    int pid = number("pid", 0), timer = -1, epoll = epoll_create1(0);
+    int pid = number("pid", 0), own = number("own", 0), timer = -1, epoll = epoll_create1(0);
     if (connections < 1 || inflight < 1 || inflight > RING) fail("connections and inflight are at least 1");
     read_frames();
     Fetch fetch = {0};
@@ -161,6 +162,7 @@ static void run_load(int fetching) {
         fcntl(c->fd, F_SETFL, O_NONBLOCK);
         struct epoll_event event = {.events = EPOLLIN, .data.u64 = i};
         epoll_ctl(epoll, EPOLL_CTL_ADD, c->fd, &event);
+        if (own) c->request = frames + i % frame_count * frame_size;
         if (fetching) {
             c->request = malloc(frame_size);
             memcpy(c->request, frames + i % frame_count * frame_size, frame_size);

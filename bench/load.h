@@ -32,7 +32,7 @@ typedef struct {
     uint64_t sent;               // bytes sent since the start
     int writing;                 // whether epoll watches for room
     int64_t due[RING];           // when each request in flight was due, ns
-    uint8_t *request;            // fetch: this connection's own frame
+    uint8_t *request;            // this connection's own frame, if it has one
     uint8_t head[512];           // start of the answer that is arriving
     size_t got, left;            // bytes in head; bytes of the answer still to come
     int64_t offset;              // fetch: next offset

@@ -19,10 +19,11 @@ from bench.clean import asking, homes, interference
 from bench.clean.floor import measure_floor
 from bench.clean.homes import KAFKA, SILTSTONE, SMALL_KAFKA, Contender
 from bench.clean.passes import OTHERS, measure_pass
-from bench.clean.report import FLOOR, Table, lines_of, merge, read
+from bench.clean.report import FLOOR, Table
 from bench.clean.sets import SETS
 from bench.load import Load, cache_folder
 from bench.machine import facts
+from bench.stored import lines_of, merge, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

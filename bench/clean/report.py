@@ -1,13 +1,8 @@
-"""Lines of JSON about what was measured, and the tables that are made of them.
-
-A line is one quantity of one contender in one case: median, least and most of its rounds.
-"""
+"""The table that is made of lines about the cleaners."""
 
 from __future__ import annotations
 
-import json
-import statistics
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bench.clean.asking import AGAINST_SCAN, DRY_RUN, EXPLAIN
 from bench.clean.homes import KAFKA, SILTSTONE, SMALL_KAFKA
@@ -16,12 +11,9 @@ from bench.clean.passes import OTHERS
 from bench.clean.sets import SETS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable
 
-    from bench.cases import Result
-
-Line: TypeAlias = dict[str, Any]
+    from bench.stored import Line
 
 FLOOR: Final = "two reads"
 CONTENDERS: Final = (SILTSTONE.name, KAFKA.name, SMALL_KAFKA.name)
@@ -56,42 +48,6 @@ EXPECTED: Final = {
     (EXPLAIN, "seconds"): Expected(1, is_ratio=False),
     (DRY_RUN, AGAINST_SCAN): Expected(1, is_ratio=False),
 }
-
-
-def lines_of(samples: dict[str, dict[str, list[Result]]], about: dict[str, object]) -> list[Line]:
-    """Return a line for each quantity of each contender in each case."""
-    return [
-        {
-            "case": case,
-            "broker": name,
-            "quantity": quantity,
-            "n": len(results),
-            "median": statistics.median(result[quantity] for result in results),
-            "least": min(result[quantity] for result in results),
-            "most": max(result[quantity] for result in results),
-            **about,
-        }
-        for case, found in samples.items()
-        for name, results in found.items()
-        for quantity in (results[0] if results else ())
-    ]
-
-
-def merge(path: Path, lines: Sequence[Line]) -> list[Line]:
-    """Put lines into a file, in the place of those of the same cases and contenders."""
-    new = {(line["case"], line["broker"]) for line in lines}
-    kept = [line for line in read(path) if (line["case"], line["broker"]) not in new]
-    merged = [*kept, *lines]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(line) + "\n" for line in merged), encoding="utf-8")
-    return merged
-
-
-def read(path: Path) -> list[Line]:
-    """Return the lines of a file, none if there is no such file."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 class Table:

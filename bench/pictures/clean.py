@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.clean.interference import BUSY, IDLE
-from bench.clean.report import CONTENDERS, Table, read
+from bench.clean.report import CONTENDERS, Table
 from bench.clean.sets import SETS
 from bench.pictures.bars import COLOURS, Group, Panel, draw
+from bench.stored import read
 
 _LABELS: Final = {
     "A": "A: 16 B key, 100 B value",

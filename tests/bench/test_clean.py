@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from bench.clean.filling import KEY_BYTES, fill
-from bench.clean.report import Table, lines_of, merge, read
+from bench.clean.report import Table
 from bench.clean.sets import SETS, DataSet
 from bench.pictures.demo import COLUMNS, rows_of
+from bench.stored import lines_of, merge, read
 from protocol.records.batch import BatchHeader
 from protocol.records.record import iterate_records
 from tests.support.folders import batches, segments
