@@ -4,7 +4,6 @@ It speaks Metadata 12, ListOffsets 6, Fetch 12, DescribeConfigs 4 and DescribeLo
 Apache Kafka serves since 2.8, and messages are kio's. Nothing is shared between threads.
 """
 
-import re
 import socket
 import ssl
 import struct
@@ -21,7 +20,8 @@ from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 from kio.serial import entity_reader, entity_writer
 
-from pipeline.errors import BadOption, SourceUnavailable
+from pipeline.errors import BadOption, PipelineError, SourceUnavailable
+from pipeline.login import Login, read_login
 
 CLIENT_ID: Final = "siltstone-pipeline"
 _SECONDS: Final = 60.0
@@ -32,6 +32,8 @@ _OBEYED: Final = {
     "security.protocol",
     "sasl.mechanism",
     "sasl.jaas.config",
+    "sasl.username",
+    "sasl.password",
     "ssl.truststore.location",
     "ssl.truststore.type",
     "ssl.endpoint.identification.algorithm",
@@ -40,7 +42,6 @@ _OBEYED: Final = {
     "ssl.key.password",
 }
 _SECURITY: Final = {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}
-_LOGIN: Final = re.compile(r"""(username|password)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 
 R = TypeVar("R")
 
@@ -59,6 +60,7 @@ class Wire:
         protocol = settings.get("security.protocol", "PLAINTEXT").upper()
         if protocol not in _SECURITY:
             raise BadOption(f"kafka.security.protocol is one of {', '.join(sorted(_SECURITY))}")
+        login = read_login(settings) if protocol.startswith("SASL") else None
         self._correlation = 0
         try:
             self._socket = socket.create_connection(address, _SECONDS)
@@ -68,8 +70,12 @@ class Wire:
                 self._socket = context.wrap_socket(self._socket, server_hostname=address[0])
         except (OSError, ValueError) as error:
             raise self._silent(error) from error
-        if protocol.startswith("SASL"):
-            self._log_in(settings)
+        if login is not None:
+            try:
+                self._log_in(login)
+            except PipelineError:
+                self.close()
+                raise
 
     def __enter__(self) -> Self:
         return self
@@ -168,26 +174,23 @@ class Wire:
             raise self._silent(error) from error
         return data
 
-    def _log_in(self, settings: Mapping[str, str]) -> None:
-        mechanism = settings.get("sasl.mechanism", "")
-        if mechanism.upper() != "PLAIN":
-            raise BadOption(
-                f"kafka.sasl.mechanism={mechanism} is not spoken by the fetch transport, only "
-                "PLAIN is; read with transport=pinned, or over a listener that takes PLAIN"
-            )
-        found = {
-            name: double or single
-            for name, double, single in _LOGIN.findall(settings.get("sasl.jaas.config", ""))
-        }
-        if set(found) != {"username", "password"}:
-            raise BadOption('kafka.sasl.jaas.config needs username="…" and password="…"')
-        shaken = self.ask(SaslHandshakeRequest(mechanism="PLAIN"), SaslHandshakeResponse)
-        if shaken.error_code is not ErrorCode.none:
-            raise SourceUnavailable(f"{self._name} does not take SASL PLAIN")
-        secret = f"\0{found['username']}\0{found['password']}".encode()
-        answer = self.ask(SaslAuthenticateRequest(auth_bytes=secret), SaslAuthenticateResponse)
+    def _log_in(self, login: Login) -> None:
+        """Log in.
+
+        Raises:
+            SourceUnavailable: the broker does not take the mechanism, or us.
+        """
+        request = SaslHandshakeRequest(mechanism=login.mechanism)
+        if self.ask(request, SaslHandshakeResponse).error_code is not ErrorCode.none:
+            raise SourceUnavailable(f"{self._name} does not take SASL {login.mechanism}")
+        login.perform(self._authenticate)
+
+    def _authenticate(self, message: bytes) -> bytes:
+        request = SaslAuthenticateRequest(auth_bytes=message)
+        answer = self.ask(request, SaslAuthenticateResponse)
         if answer.error_code is not ErrorCode.none:
             raise SourceUnavailable(f"{self._name} refuses the login: {answer.error_message}")
+        return answer.auth_bytes
 
     @property
     def _name(self) -> str:

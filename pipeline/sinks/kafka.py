@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from pipeline.errors import BadOption, PipelineError, SourceUnavailable
 from pipeline.jobs.replay_source import Part
+from pipeline.login import for_librdkafka
 from storage.clock import Clock
 
 PROGRESS_TOPIC: Final = "siltstone-replay-progress"
@@ -37,7 +38,7 @@ def make_producer(
         "queue.buffering.max.messages": 400_000,
         "queue.buffering.max.kbytes": 256 << 10,
         "partitioner": "murmur2_random",
-        **settings,
+        **for_librdkafka(settings),
     }
     if transactional_id is not None:
         given["transactional.id"] = transactional_id
@@ -54,9 +55,7 @@ def check_partitions(
         SourceUnavailable: Nobody answers.
     """
     try:
-        found = AdminClient({"bootstrap.servers": bootstrap, **settings}).list_topics(
-            timeout=_SECONDS
-        )
+        found = _admin(bootstrap, settings).list_topics(timeout=_SECONDS)
     except KafkaException as error:
         raise SourceUnavailable(f"no broker answers at {bootstrap}: {error.args[0]}") from error
     there = found.topics.get(topic)
@@ -84,7 +83,7 @@ def read_progress(bootstrap: str, settings: Mapping[str, str], key: str) -> int:
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "enable.partition.eof": False,
-            **settings,
+            **for_librdkafka(settings),
         }
     )
     try:
@@ -122,7 +121,7 @@ def _read_to(consumer: Consumer, high: int, key: bytes) -> int:
 
 
 def _ensure_topic(bootstrap: str, settings: Mapping[str, str]) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, **settings})
+    admin = _admin(bootstrap, settings)
     try:
         if PROGRESS_TOPIC in admin.list_topics(timeout=_SECONDS).topics:
             return
@@ -131,3 +130,7 @@ def _ensure_topic(bootstrap: str, settings: Mapping[str, str]) -> None:
     except KafkaException as error:
         if "already exists" not in str(error):
             raise SourceUnavailable(f"no broker answers at {bootstrap}: {error}") from error
+
+
+def _admin(bootstrap: str, settings: Mapping[str, str]) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap, **for_librdkafka(settings)})

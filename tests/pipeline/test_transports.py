@@ -230,7 +230,7 @@ def test_what_is_aborted_is_not_read(served: SiltstoneProcess, transport: str) -
 def test_fetch_by_offsets_and_times(served: SiltstoneProcess) -> None:
     """Starts by offset and by time are those of ListOffsets."""
     topic = next(names)
-    create_topic(served.bootstrap, topic)
+    create_topic(served.bootstrap, topic, config={"retention.ms": "-1"})
     start = 1_700_000_000_000
     timed = [{**each, "timestamp": start + 1000 * n} for n, each in enumerate(numbered(100))]
     produce(served.bootstrap, topic, timed)

@@ -1,0 +1,123 @@
+"""Who we are for a broker that asks: SASL PLAIN and SCRAM (RFC 5802), with the settings of Kafka.
+
+Name and password are read from ``sasl.jaas.config``, as Spark's Kafka source has them, or from
+librdkafka's ``sasl.username`` and ``sasl.password``.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from pipeline.errors import BadOption, SourceUnavailable
+
+MECHANISMS: Final = {"PLAIN": "", "SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+"""What is spoken here, with the hash of each."""
+_LOGIN: Final = re.compile(r"""(username|password)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+_LIBRDKAFKA: Final = {
+    "ssl.truststore.location": "ssl.ca.location",
+    "ssl.keystore.location": "ssl.keystore.location",
+}
+_JAVA_ONLY: Final = {"sasl.jaas.config", "ssl.truststore.type", "ssl.keystore.type"}
+_LEAST_ITERATIONS: Final = 4096
+
+Exchange = Callable[[bytes], bytes]
+"""Sends one message of a login and returns the broker's answer."""
+
+
+class Login(NamedTuple):
+    """A mechanism, and whom to be."""
+
+    mechanism: str
+    username: str
+    password: str
+
+    def perform(self, exchange: Exchange) -> None:
+        """Convince the broker, and with SCRAM be convinced that it knows the password too.
+
+        Raises:
+            SourceUnavailable: what answers does not know it.
+        """
+        if self.mechanism == "PLAIN":
+            exchange(f"\0{self.username}\0{self.password}".encode())
+        else:
+            _perform_scram(self, MECHANISMS[self.mechanism], exchange)
+
+
+def read_login(settings: Mapping[str, str]) -> Login:
+    """Return the login that settings of a SASL listener ask for.
+
+    Raises:
+        BadOption: the mechanism is not spoken here, or name or password are missing.
+    """
+    mechanism = settings.get("sasl.mechanism", "").upper()
+    if mechanism not in MECHANISMS:
+        raise BadOption(
+            f"kafka.sasl.mechanism={settings.get('sasl.mechanism', '')} is not spoken by the fetch "
+            f"transport, which knows {', '.join(MECHANISMS)}; read with transport=pinned, or over "
+            "a listener that takes one of these"
+        )
+    found = _names(settings)
+    if set(found) != {"username", "password"}:
+        raise BadOption('kafka.sasl.jaas.config needs username="…" and password="…"')
+    return Login(mechanism, found["username"], found["password"])
+
+
+def for_librdkafka(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings of Java clients by the names that librdkafka has for them."""
+    found = {
+        _LIBRDKAFKA.get(name, name): value
+        for name, value in settings.items()
+        if name not in _JAVA_ONLY
+    }
+    named = {f"sasl.{name}": value for name, value in _names(settings).items()}
+    return named | found if "sasl.mechanism" in settings else found
+
+
+def _names(settings: Mapping[str, str]) -> dict[str, str]:
+    given = {
+        name: settings[f"sasl.{name}"]
+        for name in ("username", "password")
+        if f"sasl.{name}" in settings
+    }
+    found = _LOGIN.findall(settings.get("sasl.jaas.config", ""))
+    return {name: double or single for name, double, single in found} | given
+
+
+def _perform_scram(login: Login, hashed: str, exchange: Exchange) -> None:
+    name = login.username.replace("=", "=3D").replace(",", "=2C")
+    nonce = secrets.token_urlsafe(18)
+    ours = f"n={name},r={nonce}"
+    theirs = exchange(f"n,,{ours}".encode()).decode()
+    try:
+        facts = _facts(theirs)
+        salt, iterations = b64decode(facts["s"], validate=True), int(facts["i"])
+        is_for_us = facts["r"].startswith(nonce) and iterations >= _LEAST_ITERATIONS
+    except (KeyError, ValueError) as error:
+        raise _stranger() from error
+    if not is_for_us:
+        raise _stranger()
+    salted = hashlib.pbkdf2_hmac(hashed, login.password.encode(), salt, iterations)
+    last = f"c=biws,r={facts['r']}"
+    said = f"{ours},{theirs},{last}".encode()
+    key = hmac.digest(salted, b"Client Key", hashed)
+    signature = hmac.digest(hashlib.new(hashed, key).digest(), said, hashed)
+    proof = bytes(one ^ other for one, other in zip(key, signature, strict=True))
+    answer = _facts(exchange(f"{last},p={b64encode(proof).decode()}".encode()).decode())
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", hashed), said, hashed)
+    if not hmac.compare_digest(answer.get("v", ""), b64encode(expected).decode()):
+        raise _stranger()
+
+
+def _facts(text: str) -> dict[str, str]:
+    """Return the attributes of a message; a value may have ``=`` in it."""
+    return {each[:1]: each[2:] for each in text.split(",") if each[1:2] == "="}
+
+
+def _stranger() -> SourceUnavailable:
+    return SourceUnavailable(
+        "what answers does not know the password either; check kafka.bootstrap.servers"
+    )

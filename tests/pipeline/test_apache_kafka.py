@@ -1,0 +1,200 @@
+"""Apache Kafka as the other side: the fetch transport logs in there, and a replay goes there."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from pipeline.errors import SourceUnavailable
+from pipeline.options import ReadOptions
+from pipeline.transports import open_source
+from tests.support.archives import read_splits
+from tests.support.broker import SiltstoneProcess
+from tests.support.daemon import until
+from tests.support.kafka import KafkaBroker, KafkaJars, free_ports
+from tests.support.missing import require
+from tests.support.produced import create_topic, numbered, produce
+from tests.support.replays import COUNT, Run, fill_source, read_rows, run_with_crashes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pipeline.manifest import Manifest
+
+TOPIC = "guarded"
+SECRET = "a secret, with = and \u00e4"
+STORE_SECRET = "changeit"
+SECURITY = "org.apache.kafka.common.security"
+SCRAM = {
+    "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
+    "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
+}
+MECHANISMS = ("PLAIN", *SCRAM)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+class Guarded(NamedTuple):
+    """Apache Kafka with two more listeners that want a login, one of them over TLS."""
+
+    broker: KafkaBroker
+    addresses: dict[str, str]
+    certificate: Path
+
+    def options(self, protocol: str, mechanism: str, password: str = SECRET) -> dict[str, str]:
+        """Return how to read the topic as alice."""
+        module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+        return {
+            "subscribe": TOPIC,
+            "transport": "fetch",
+            "kafka.bootstrap.servers": self.addresses[protocol],
+            "kafka.security.protocol": protocol,
+            "kafka.sasl.mechanism": mechanism,
+            "kafka.sasl.jaas.config": (
+                f'{SECURITY}.{module} required username="alice" password="{password}";'
+            ),
+            "kafka.ssl.truststore.location": str(self.certificate),
+            "kafka.ssl.truststore.type": "PEM",
+        }
+
+    def view(self, protocol: str, mechanism: str, password: str = SECRET) -> Manifest:
+        """Log in, and return which offsets there are."""
+        options = ReadOptions.parse(self.options(protocol, mechanism, password))
+        with open_source(options) as source:
+            return source.view()
+
+
+@pytest.fixture(scope="module")
+def guarded(kafka_jars: KafkaJars, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """The broker with its topic and its user."""
+    root = tmp_path_factory.mktemp("guarded")
+    store, certificate = make_certificate(root)
+    broker = KafkaBroker(kafka_jars, root / "kafka")
+    ports = free_ports(2)
+    addresses = {
+        name: f"127.0.0.1:{port}"
+        for name, port in zip(("SASL_PLAINTEXT", "SASL_SSL"), ports, strict=True)
+    }
+    more = "".join(f",{name}://{address}" for name, address in addresses.items())
+    settings = broker.settings
+    settings["listeners"] += more
+    settings["advertised.listeners"] += more
+    settings["listener.security.protocol.map"] += "".join(f",{each}:{each}" for each in addresses)
+    settings["sasl.enabled.mechanisms"] = ",".join(MECHANISMS)
+    settings["ssl.keystore.location"] = str(store)
+    settings["ssl.keystore.type"] = "PKCS12"
+    settings["ssl.keystore.password"] = settings["ssl.key.password"] = STORE_SECRET
+    for name in addresses:
+        prefix = f"listener.name.{name.lower()}"
+        plain = f'{SECURITY}.plain.PlainLoginModule required user_alice="{SECRET}";'
+        settings[f"{prefix}.plain.sasl.jaas.config"] = plain.replace("\u00e4", "\\u00e4")
+        for mechanism in SCRAM:
+            module = f"{SECURITY}.scram.ScramLoginModule required;"
+            settings[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = module
+    try:
+        broker.start()
+        create_topic(broker.bootstrap, TOPIC, partitions=2)
+        produce(broker.bootstrap, TOPIC, numbered(100))
+        add_user(broker.bootstrap)
+        yield Guarded(broker, addresses, certificate)
+    finally:
+        broker.close()
+
+
+def make_certificate(root: Path) -> tuple[Path, Path]:
+    """Return a key with a certificate for 127.0.0.1, and the certificate alone as PEM."""
+    store, certificate = root / "store.p12", root / "certificate.pem"
+    keytool = [require("keytool"), "-keystore", str(store), "-storepass", STORE_SECRET]
+    named = ["-alias", "broker", "-storetype", "PKCS12"]
+    made = ["-genkeypair", "-keyalg", "RSA", "-dname", "CN=broker", "-ext", "san=ip:127.0.0.1"]
+    for more in (made, ["-exportcert", "-rfc", "-file", str(certificate)]):
+        subprocess.run([*keytool, *named, *more], check=True, capture_output=True)
+    return store, certificate
+
+
+def add_user(bootstrap: str) -> None:
+    """Give alice her password for both kinds of SCRAM, and wait until the broker knows it."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for mechanism in SCRAM.values():
+        password = ScramCredentialInfo(mechanism, 4096)
+        change = UserScramCredentialUpsertion("alice", password, SECRET.encode(), b"salt-of-alice")
+        admin.alter_user_scram_credentials([change])["alice"].result(30)
+    for _ in until(30):
+        asked: Any = admin.describe_user_scram_credentials(["alice"])
+        found = asked["alice"].result(30)
+        if len(found.scram_credential_infos) == len(SCRAM):
+            return
+    raise AssertionError("the broker does not know its user")
+
+
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_fetch_logs_in(guarded: Guarded, protocol: str, mechanism: str) -> None:
+    """By each mechanism, with and without TLS, all records are read."""
+    options = ReadOptions.parse(guarded.options(protocol, mechanism))
+
+    with open_source(options) as source:
+        found = read_splits(source.plan(source.view()), ("key",))
+
+    assert found["key"].to_pylist() == [b"k%d" % number for number in range(100)]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_wrong_password_is_refused(guarded: Guarded, mechanism: str) -> None:
+    """The broker's reason is one sentence."""
+    with pytest.raises(SourceUnavailable, match="refuses the login"):
+        guarded.view("SASL_PLAINTEXT", mechanism, "wrong")
+
+
+def test_an_unknown_certificate_is_refused(guarded: Guarded, tmp_path: Path) -> None:
+    """Whom no trusted certificate vouches for gets no password."""
+    _, stranger = make_certificate(tmp_path)
+    other = guarded._replace(certificate=stranger)
+
+    with pytest.raises(SourceUnavailable, match="certificate verify failed"):
+        other.view("SASL_SSL", "PLAIN")
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SiltstoneProcess]:
+    """Our broker, with a topic to be replayed."""
+    process = SiltstoneProcess(tmp_path_factory.mktemp("replayed")).start()
+    fill_source(process.bootstrap)
+    yield process
+    process.close()
+
+
+def test_exactly_once_into_apache_kafka(
+    guarded: Guarded, ours: SiltstoneProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often a replay dies, its rows are there once and in order."""
+    run = Run(ours, "once", guarded.broker.bootstrap)
+
+    summary, crashes = run_with_crashes(run, monkeypatch, exactly_once=True)
+
+    assert crashes >= 3
+    assert summary.skipped
+    assert run.rows() == read_rows(ours.bootstrap, "source")
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_replay_logs_in(guarded: Guarded, ours: SiltstoneProcess, *, exactly_once: bool) -> None:
+    """The same settings do for whole batches and for transactions of librdkafka."""
+    run = Run(ours, f"login-{exactly_once}", guarded.broker.bootstrap)
+    options = guarded.options("SASL_SSL", "SCRAM-SHA-512")
+    options = {name: value for name, value in options.items() if name.startswith("kafka.s")}
+
+    summary = run(
+        options={**options, "bootstrap": guarded.addresses["SASL_SSL"]}, exactly_once=exactly_once
+    )
+
+    assert summary.records == COUNT
+    assert run.rows() == read_rows(ours.bootstrap, "source")
