@@ -14,7 +14,8 @@ from tests.compat.suite import Outcome, cached, execute, prepare, tool
 VERSION = "v1.22.1"
 SUM = "h1:J7Xixbb7k0Itl39eaBot5PIblZh9IL3ZKYgo2yzlf40="
 MODULE = "github.com/twmb/franz-go"
-LEFT_OUT = re.compile("ETL|Chaos")
+LEFT_OUT = re.compile("ETL|chaos", re.IGNORECASE)
+ASKS = "TestClient_ProduceLargeMessages"  # what the broker serves; else later tests skip parts
 TIMEOUT = 180  # seconds a test
 
 
@@ -54,7 +55,7 @@ class FranzGo:
     def run(self, test: str, bootstrap: str, log: Path) -> Outcome:
         """Run one test function with all its subtests."""
         code = execute(
-            [str(self._program), "-test.v", "-test.run", f"^{test}$"],
+            [str(self._program), "-test.v", "-test.run", f"^({ASKS}|{test})$"],
             log,
             cwd=self._sources,
             environ={"KGO_SEEDS": bootstrap, "KGO_TEST_RF": "1"},
