@@ -5,6 +5,7 @@ the event loop have the interpreter; the rest is glue.
 """
 
 import logging
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 EXPECTED = (OSError, ValueError, CorruptSegment)
 """What a pass may end with that is no mistake of ours: its sentence is enough."""
+
+NICE = 10
+"""What cleaning steps back by when a processor is wanted for serving; its processes inherit it."""
 
 _logger = logging.getLogger(__name__)
 
@@ -130,6 +134,7 @@ class CleanerThread:
         return work is not None
 
     def _run(self) -> None:
+        os.nice(NICE)  # of this thread alone: Linux
         try:
             while not self._stopping.is_set():
                 if not self.step():

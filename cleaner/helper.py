@@ -1,7 +1,7 @@
 """The process that makes passes where the kernels are not compiled (``python -m cleaner.helper``).
 
 It reads orders from standard input and answers on standard output; it renames nothing, knows no
-log, and ends when its parent does. Its priority is lower than the broker's.
+log, and ends when its parent does. Its priority is that of the cleaner thread which starts it.
 """
 
 import os
@@ -17,8 +17,6 @@ from cleaner.settings import CleanerSettings
 from cleaner.throttle import Throttle
 from storage.clock import Clock
 from storage.readable_segment import ReadableSegment
-
-_NICE = 10
 
 
 class _PassClock(Clock):
@@ -94,7 +92,6 @@ class Helper:
 
 def main() -> int:
     """Serve the parent."""
-    os.nice(_NICE)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever is printed is no answer
     Helper(sys.stdin.buffer, answers).run()

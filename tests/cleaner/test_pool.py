@@ -1,5 +1,6 @@
 """The cleaner threads: as many as the settings say, gone within a second, replaced when dead."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -120,6 +121,20 @@ def test_deletion_does_not_wait_for_the_end_of_a_pass(home: CleanerHome) -> None
     assert home.manager.states.get(log.topic_partition) is State.PAUSED
     home.logs.delete(log.topic_partition)
     home.pool.forget(log.topic_partition)
+
+
+def test_cleaning_steps_back_for_serving(home: CleanerHome) -> None:
+    """A cleaner thread has a lower priority than the loop, which keeps its own."""
+    worker = Endless()
+    home.fill(home.create(), 2)
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+
+    pool = started(home, 1, worker)
+
+    assert worker.began.wait(WAIT_SECONDS)
+    of_cleaner = os.getpriority(os.PRIO_PROCESS, pool.threads[0]._thread.native_id or 0)
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before
+    assert of_cleaner == min(before + 10, 19)
 
 
 def test_pool_grows_and_shrinks(home: CleanerHome) -> None:
