@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _CLIENT_ID = b"bench"
 _MARK = i64(0x1122_3344_5566_7788)
 _NO_TIME = i32Timedelta.parse(dt.timedelta())
+_RECORD_OVERHEAD = 10
+"""What a record has beside its value, about: lengths and differences of a byte or three each."""
 _TIMEOUT = i32Timedelta.parse(dt.timedelta(seconds=30))
 
 
@@ -52,13 +54,11 @@ def batch_of(batch_bytes: int, record_bytes: int, now_ms: int) -> bytes:
     while True:
         values = [full] * (count - 1) + [(value * 2)[:last]]
         batch = build_batch([Record(n, now_ms, None, each) for n, each in enumerate(values)])
-        if len(batch) == batch_bytes:
+        missing = batch_bytes - len(batch)
+        if not missing:
             return bytes(batch)
-        last += batch_bytes - len(batch)
-        if last > 2 * record_bytes:
-            count, last = count + 1, record_bytes
-        elif last < 0:
-            count, last = count - 1, record_bytes
+        more, rest = divmod(missing + last - record_bytes, record_bytes + _RECORD_OVERHEAD)
+        count, last = count + more, record_bytes + rest
 
 
 def produce_frames(topic: str, partitions: Iterable[int], batch: bytes, acks: int) -> Frames:
