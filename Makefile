@@ -16,6 +16,7 @@
 #   make image-check  build the container image without an engine and run it
 #   make jars         Apache Kafka's and the Spark connector's jars from Maven, for the tests
 #   make test-spark-all  the Spark tests on the pinned release and on SPARK=4.3.0
+#   make stream-kills a Spark stream under kill -9: make stream-kills KILLS=20
 #   make lock         uv.lock and the requirements.lock files, after a change of dependencies
 #   make clean        take away what these targets made
 
@@ -41,7 +42,7 @@ ifeq ($(CI),true)
 export KERNELS ?= require
 endif
 
-.PHONY: help run setup test test-spark-all check bench bench-clean demo demo-pipeline crash fuzz model differential compat docs image-check jars lock clean
+.PHONY: help run setup test test-spark-all check bench bench-clean demo demo-pipeline crash fuzz model differential compat docs image-check jars stream-kills lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -126,6 +127,10 @@ test-spark-all: setup
 	@$(BIN)/python -m pytest tests/pipeline -m spark $(ARGS)
 	@$(TARGET.$(INSTALLER)) .cache/pyspark-$(SPARK) --quiet 'pyspark==$(SPARK)'
 	@PYTHONPATH='$(CURDIR)/.cache/pyspark-$(SPARK)' $(BIN)/python -m pytest tests/pipeline -m 'spark and not connector' $(ARGS)
+
+stream-kills: KILLS := $(if $(filter command line,$(origin KILLS)),$(KILLS),20)
+stream-kills: setup
+	@STREAM_KILLS=$(KILLS) $(BIN)/python -m pytest tests/pipeline/test_killed_stream.py $(ARGS)
 
 lock:
 	@uv lock

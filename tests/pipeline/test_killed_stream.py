@@ -1,0 +1,148 @@
+"""A stream whose processes are killed by the kernel in mid-batch: each offset is there once.
+
+Each kill costs a start of Spark, so a plain run has two; `make stream-kills KILLS=20` has more.
+The tests of the source and of the job have twenty in one session.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from itertools import cycle, islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.errors import PipelineError
+from pipeline.java import find_java
+from pipeline.session import FAST_START
+from pipeline.sinks.parquet import STATE_FILE, ParquetTable
+from tests.support.daemon import until
+from tests.support.produced import create_topic, numbered, produce
+
+if TYPE_CHECKING:
+    from tests.support.broker import SiltstoneProcess
+
+KILLS = int(os.environ.get("STREAM_KILLS") or 2)
+RECORDS = 100 * (KILLS + 3)
+SECONDS = 120.0
+TOPIC = "killed"
+MOMENTS = (
+    ".table-staging/**/*.parquet",  # what tasks wrote is there
+    f"table/{STATE_FILE}",  # the table has it, the checkpoint does not know yet
+    "checkpoint/offsets/[0-9]*",  # a batch is planned
+    ".table-staging/batch-*/_temporary",  # tasks write
+)
+"""When it is killed: as soon as one of these changes."""
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(120 + 60 * KILLS),
+]
+
+
+class Job:
+    """The stream job on a table, as processes of its own."""
+
+    def __init__(self, broker: SiltstoneProcess, root: Path) -> None:
+        self._broker = broker
+        self._root = root
+        self.table = ParquetTable(root / "table")
+
+    def start(self, most: int) -> subprocess.Popen[bytes]:
+        """Start it; a micro-batch has at most so many records."""
+        command = [sys.executable, "-m", "pipeline", "stream", TOPIC, "--once", "--append"]
+        command += ["--to", f"parquet:{self.table.path}", "--data", str(self._broker.folder)]
+        command += ["--checkpoint", str(self._root / "checkpoint"), "--master", "local[2,2]"]
+        command += ["--option", f"maxOffsetsPerTrigger={most}"]
+        with (self._root / "job.log").open("ab") as log:
+            return subprocess.Popen(
+                command,
+                env={**os.environ, "JDK_JAVA_OPTIONS": FAST_START},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def traces(self, pattern: str) -> set[tuple[Path, int, int]]:
+        """Return the files and folders of a kind that are there now, as they are now."""
+        found = set()
+        for path in self._root.glob(pattern):
+            with suppress(FileNotFoundError):
+                facts = path.stat()
+                found.add((path, facts.st_ino, facts.st_ctime_ns))
+        return found
+
+    def log(self) -> str:
+        """Return what it said."""
+        return (self._root / "job.log").read_text()
+
+    def offsets(self) -> list[tuple[int, int]]:
+        """Return partition and offset of each row."""
+        tables = [pq.read_table(path, partitioning=None) for path in self.table.files()]
+        return sorted(
+            (row["partition"], row["offset"]) for table in tables for row in table.to_pylist()
+        )
+
+
+def kill_session(process: subprocess.Popen[bytes]) -> None:
+    """SIGKILL a process and all that it has started: driver, JVM and workers."""
+    members = [
+        int(stat.parent.name)
+        for stat in Path("/proc").glob("[0-9]*/stat")
+        if session_of(stat) == process.pid
+    ]
+    for each in members:
+        try:
+            os.kill(each, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    process.wait(SECONDS)
+
+
+def session_of(stat: Path) -> int:
+    """Return the session that a process belongs to, 0 if it has gone."""
+    try:
+        return int(stat.read_text().rpartition(")")[2].split()[3])
+    except OSError:
+        return 0
+
+
+def test_each_offset_once_whatever_is_killed(
+    pipeline_broker: SiltstoneProcess, tmp_path: Path
+) -> None:
+    """It dies with a batch planned, half written, staged, or just committed; nothing is twice."""
+    try:
+        find_java()
+    except PipelineError as lack:
+        pytest.skip(f"java: {lack}")
+    create_topic(pipeline_broker.bootstrap, TOPIC, partitions=2)
+    for partition in (0, 1):
+        rows = numbered(RECORDS, partition=partition)
+        produce(pipeline_broker.bootstrap, TOPIC, rows)
+    job = Job(pipeline_broker, tmp_path)
+
+    for pattern in islice(cycle(MOMENTS), KILLS):
+        before = job.traces(pattern)
+        process = job.start(most=50)
+        try:
+            for _ in until(SECONDS):
+                if job.traces(pattern) - before or process.poll() is not None:
+                    break
+            assert process.poll() is None, f"it ended before it was killed: {job.log()}"
+        finally:
+            kill_session(process)
+    last = job.start(most=100_000)
+    try:
+        assert last.wait(SECONDS) == 0, job.log()
+    finally:
+        kill_session(last)
+
+    assert job.offsets() == [
+        (partition, offset) for partition in (0, 1) for offset in range(RECORDS)
+    ]
