@@ -12,14 +12,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from tests.compat.confluent_kafka_python import ConfluentKafkaPython
 from tests.compat.franz_go import FranzGo
+from tests.compat.kafka_python import KafkaPython
 from tests.compat.librdkafka import Librdkafka
 from tests.compat.suite import Outcome, Suite, cached
 from tests.compat.verdict import PAGE, Verdict, read_allowed
 from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import KafkaBroker, KafkaJars
 
-SUITES: tuple[Suite, ...] = (FranzGo(), Librdkafka())
+SUITES: tuple[Suite, ...] = (FranzGo(), Librdkafka(), KafkaPython(), ConfluentKafkaPython())
+_ADVERTISED = {"advertised.listeners": "PLAINTEXT://127.0.0.1:0"}  # set, as Apache Kafka's is
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -77,7 +80,7 @@ def _outcomes(
                 brokers.close()
                 bootstrap = brokers.enter_context(_broker(suite, jars))
             started = time.monotonic()
-            outcome = suite.run(test, bootstrap, logs / f"{test}.log")
+            outcome = suite.run(test, bootstrap, logs / f"{test.replace('/', '-')}.log")
             seconds = time.monotonic() - started
             print(f"{suite.name}: {outcome.value:7} {seconds:6.1f} s  {test}", flush=True)
             if outcome is Outcome.FAILED:
@@ -90,7 +93,7 @@ def _broker(suite: Suite, jars: KafkaJars | None) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="compat-") as folder:
         broker: SiltstoneProcess | KafkaBroker
         if jars is None:
-            broker = SiltstoneProcess(Path(folder), suite.settings)
+            broker = SiltstoneProcess(Path(folder), {**_ADVERTISED, **suite.settings})
         else:
             broker = KafkaBroker(jars, Path(folder), suite.settings)
         try:

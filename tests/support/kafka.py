@@ -156,11 +156,12 @@ class KafkaBroker:
         self.folder = root / "data"
         self.daemon = Daemon(root / "kafka.log")
         port, controller = free_ports(2)
+        node = (settings or {}).get("node.id", "1")
         self.bootstrap = f"127.0.0.1:{port}"
         self.settings = {
             "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "node.id": node,
+            "controller.quorum.voters": f"{node}@127.0.0.1:{controller}",
             "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
             "controller.listener.names": "CONTROLLER",
