@@ -91,6 +91,10 @@ class Connection:
     def exchange(self, data: bytes) -> bytes:
         """Send a frame and wait for its answer."""
         self.send(data)
+        return self.wait()
+
+    def wait(self) -> bytes:
+        """Wait for the answer to what was sent."""
         while (body := self.receive()) is None:
             pass
         return body

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from bench.brokers import make_broker, port_of, resident_mib
 from bench.comparison import Expected
-from bench.connection import SECONDS, Connection, answer_frame, frame, part
+from bench.connection import SECONDS, Connection, answer_frame, frame, part, read_answer
 from bench.frames import Frames, api_versions_frame
 from bench.group_members import measure_rebalances
 from bench.group_requests import commit, enter, fetch_offsets, find_coordinator, heartbeat
@@ -34,6 +34,8 @@ PARTITIONS: Final = 100
 GROUPS: Final = 100
 _JOURNAL_PARTITIONS: Final = 50
 _POLL_SECONDS: Final = 0.002
+_FILLING_CONNECTIONS: Final = 10
+_MARK: Final = 0x1122_3344_5566_7788
 _NO_TIME: Final = timedelta(0)
 
 
@@ -256,14 +258,24 @@ class Loading:
     def prepare(self, broker: Broker, seconds: float) -> None:  # noqa: ARG002
         """Commit the offsets, a hundred partitions of a group at a time."""
         make_topic(broker, TOPIC, PARTITIONS)
-        connection = Connection(port_of(broker))
+        connections = [Connection(port_of(broker)) for _ in range(_FILLING_CONNECTIONS)]
         groups = self._groups
-        await_coordinator(connection, groups[:GROUPS])
-        for number, group in enumerate(groups):
-            answer = connection.ask(commit(group, TOPIC, range(PARTITIONS), number))
-            if not _is_found(answer.topics[0].partitions):
-                raise RuntimeError(f"a commit was refused: {answer}")
-        connection.close()
+        await_coordinator(connections[0], groups[:GROUPS])
+        first = commit(groups[0], TOPIC, range(PARTITIONS), _MARK)
+        template = frame(first)
+        answer = connections[0].exchange(template)
+        if not _is_found(read_answer(type(first), answer).topics[0].partitions):
+            raise RuntimeError(f"a commit was refused: {answer!r}")
+        for start in range(0, len(groups), _FILLING_CONNECTIONS):
+            turn = list(enumerate(groups[start : start + _FILLING_CONNECTIONS], start))
+            for connection, (number, group) in zip(connections, turn, strict=False):
+                data = template.replace(groups[0].encode(), group.encode())
+                connection.send(data.replace(_MARK.to_bytes(8, "big"), number.to_bytes(8, "big")))
+            for connection, (_, group) in zip(connections, turn, strict=False):
+                if connection.wait() != answer:
+                    raise RuntimeError(f"a commit of {group} was refused")
+        for connection in connections:
+            connection.close()
 
     def measure(self, broker: Broker, seconds: float) -> Result:  # noqa: ARG002
         """Stop and start the broker; wait until a group of each partition can be asked."""
@@ -288,7 +300,7 @@ class Loading:
 
     @property
     def _groups(self) -> list[str]:
-        return [f"loaded-{number}" for number in range(self.offsets // PARTITIONS)]
+        return [f"loaded-{number:06}" for number in range(self.offsets // PARTITIONS)]
 
     def _check(self, connection: Connection) -> None:
         """Look whether every group has what it committed."""
@@ -297,7 +309,7 @@ class Loading:
             answer = connection.ask(fetch_offsets(groups[start : start + 1000], TOPIC, 99))
             for each in answer.groups:
                 found = each.topics[0].partitions[0].committed_offset
-                if each.group_id != f"loaded-{found}":
+                if each.group_id != f"loaded-{found:06}":
                     raise RuntimeError(f"group {each.group_id} has committed {found}")
 
 
