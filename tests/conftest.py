@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from tests.support import missing
 from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import KafkaBroker, KafkaJars, KafkaTools
+from tests.support.oracle import Broker, is_kafka, make_broker, serving
 
 # A machine that is busy with something else is slow, which is no fault of an example.
 settings.register_profile(
@@ -76,9 +77,19 @@ def kafka_broker(kafka_jars: KafkaJars, tmp_path: Path) -> Iterator[KafkaBroker]
 
 
 @pytest.fixture
-def siltstone(tmp_path: Path) -> Iterator[SiltstoneProcess]:
-    """A broker process of this test alone, not yet started."""
+def siltstone(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SiltstoneProcess]:
+    """A broker process of this test alone, not yet started: for what is only of ours."""
+    if is_kafka(request):
+        pytest.skip("--broker=kafka: a test of siltstone alone")
     broker = SiltstoneProcess(tmp_path / "siltstone")
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def own_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
+    """A broker of this test alone, not yet started."""
+    broker = make_broker(request, tmp_path / "own")
     yield broker
     broker.close()
 
@@ -86,20 +97,7 @@ def siltstone(tmp_path: Path) -> Iterator[SiltstoneProcess]:
 @pytest.fixture(scope="session")
 def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SiltstoneProcess | KafkaBroker]:
+) -> Iterator[Broker]:
     """One running broker for every test that only needs topics of its own."""
-    root = tmp_path_factory.mktemp("broker")
-    running: SiltstoneProcess | KafkaBroker
-    if request.config.getoption("--broker") == "kafka":
-        running = KafkaBroker(request.getfixturevalue("kafka_jars"), root)
-    else:
-        running = SiltstoneProcess(root)
-    running.start()
-    yield running
-    try:
-        code = running.stop()
-    finally:
-        running.close()
-
-    assert code == 0
-    assert "Traceback" not in running.daemon.printed()
+    with serving(request, tmp_path_factory.mktemp("broker")) as running:
+        yield running

@@ -16,19 +16,17 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer
 
 from tests.clients.conftest import settle
-from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
 from tests.support.daemon import until
-from tests.support.kafka import KafkaBroker
+from tests.support.oracle import serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.support.kafka import KafkaTools
+    from tests.support.oracle import Broker
 
 pytestmark = pytest.mark.client
-
-Broker = SiltstoneProcess | KafkaBroker
 
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -41,19 +39,8 @@ def quick_broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Broker]:
     """A broker whose empty groups do not wait for more members."""
-    root = tmp_path_factory.mktemp("classic")
-    running: Broker
-    if request.config.getoption("--broker") == "kafka":
-        running = KafkaBroker(request.getfixturevalue("kafka_jars"), root, QUICK)
-    else:
-        running = SiltstoneProcess(root, QUICK)
-    running.start()
-    yield running
-    code = running.stop()
-    running.close()
-
-    assert code == 0
-    assert "Traceback" not in running.daemon.printed()
+    with serving(request, tmp_path_factory.mktemp("classic"), QUICK) as running:
+        yield running
 
 
 @pytest.fixture

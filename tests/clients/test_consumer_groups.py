@@ -11,19 +11,17 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.clients.conftest import settle
-from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
 from tests.support.daemon import until
-from tests.support.kafka import KafkaBroker
+from tests.support.oracle import serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tests.support.kafka import KafkaTools
+    from tests.support.oracle import Broker
 
 pytestmark = pytest.mark.client
-
-Broker = SiltstoneProcess | KafkaBroker
 
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -45,19 +43,8 @@ def quick_broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Broker]:
     """A broker that wants heartbeats often, so that groups settle quickly."""
-    root = tmp_path_factory.mktemp("quick")
-    running: Broker
-    if request.config.getoption("--broker") == "kafka":
-        running = KafkaBroker(request.getfixturevalue("kafka_jars"), root, QUICK)
-    else:
-        running = SiltstoneProcess(root, QUICK)
-    running.start()
-    yield running
-    code = running.stop()
-    running.close()
-
-    assert code == 0
-    assert "Traceback" not in running.daemon.printed()
+    with serving(request, tmp_path_factory.mktemp("quick"), QUICK) as running:
+        yield running
 
 
 class Group:
@@ -313,16 +300,14 @@ def test_kafka_consumer_groups_describes_both_types(
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_killed_broker_forgets_no_commit_and_no_member(
-    siltstone: SiltstoneProcess, protocol: str
-) -> None:
+def test_a_killed_broker_forgets_no_commit_and_no_member(own_broker: Broker, protocol: str) -> None:
     """SIGKILL after a commit was answered: members go on, with their partitions, from there."""
     # Long sessions: a start that takes its time on a busy machine is no reason to be fenced.
-    siltstone.settings |= QUICK | {"group.consumer.session.timeout.ms": "30000"}
+    own_broker.settings |= QUICK | {"group.consumer.session.timeout.ms": "30000"}
     patient = {"session_timeout_ms": "30000"} if protocol == "classic" else {}
-    siltstone.start()
+    own_broker.start()
     with ExitStack() as stack:
-        group = Group(siltstone, f"killed-{protocol}", stack)
+        group = Group(own_broker, f"killed-{protocol}", stack)
         members = [group.join(protocol, **patient), group.join(protocol, **patient)]
         before = group.settle(*members)
         group.produce(5)
@@ -330,8 +315,8 @@ def test_a_killed_broker_forgets_no_commit_and_no_member(
         for member in members:
             member.commit(asynchronous=False)
 
-        siltstone.kill()
-        siltstone.start()
+        own_broker.kill()
+        own_broker.start()
 
         assert group.settle(*members) == before
         group.produce(1)

@@ -1,0 +1,46 @@
+"""The broker that client tests talk to: ours, or with ``--broker=kafka`` Apache Kafka in its place.
+
+What Apache Kafka fails is a wrong test, or expects of ours what it should not.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker import SiltstoneProcess
+from tests.support.kafka import KafkaBroker
+
+Broker = SiltstoneProcess | KafkaBroker
+
+
+def is_kafka(request: pytest.FixtureRequest) -> bool:
+    """Tell whether this run asks Apache Kafka."""
+    return bool(request.config.getoption("--broker") == "kafka")
+
+
+def make_broker(
+    request: pytest.FixtureRequest, root: Path, settings: Mapping[str, str] | None = None
+) -> Broker:
+    """Return the broker that this run asks, not yet started."""
+    if is_kafka(request):
+        return KafkaBroker(request.getfixturevalue("kafka_jars"), root, settings)
+    return SiltstoneProcess(root, settings)
+
+
+@contextmanager
+def serving(
+    request: pytest.FixtureRequest, root: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[Broker]:
+    """Run the broker that this run asks; at its end it must stop cleanly, without a traceback."""
+    running = make_broker(request, root, settings)
+    try:
+        running.start()
+        yield running
+        code = running.stop()
+    finally:
+        running.close()
+
+    assert code == 0
+    assert "Traceback" not in running.daemon.printed()
