@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -172,6 +174,26 @@ async def test_most_pins(home: Home) -> None:
     assert response.status == 503
     assert "pins.max.count" in text(response)
     assert home.pins.counts.refused == 1
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.EXDEV, errno.ENOSPC])
+async def test_no_hard_links(home: Home, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Where the disk takes no links the answer says what to do instead, and nothing is left."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(files, "link", refuse)
+    response = await home.post("/v1/pins")
+
+    assert response.status == 503
+    assert os.strerror(number) in text(response)
+    assert "needs a file system with hard links and room for names" in text(response)
+    assert "fetch transport instead" in text(response)
+    assert home.pins.all_pins() == []
+    assert not list(home.folder.iterdir())
+    monkeypatch.undo()
+    assert len((await home.pin())["partitions"]) == 2
 
 
 async def test_most_bytes(tmp_path: Path) -> None:
