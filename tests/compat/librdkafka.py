@@ -5,11 +5,13 @@ The package that brings the sources to Node.js has them as released, tests inclu
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
 from tests.compat.suite import Outcome, cached, execute, prepare, tool, unpack
+from tests.support.kafka import TOOLS, KafkaJars
 
 VERSION = "2.15.1"
 PACKAGE = "@confluentinc/kafka-javascript@1.10.1"
@@ -26,16 +28,22 @@ class Librdkafka:
     """The program test-runner; each number stands for all functions whose names begin so."""
 
     name: ClassVar[str] = "librdkafka"
-    settings: ClassVar[Mapping[str, str]] = {"num.partitions": "4"}  # as its own clusters have
+    settings: ClassVar[Mapping[str, str]] = {
+        "num.partitions": "4",  # as its own clusters have
+        "log.retention.ms": "-1",  # 0052 writes records of 1970
+    }
 
     def __init__(self) -> None:
         self._tests = Path()
+        self._kafka = Path()
 
     def build(self) -> None:
-        """Unpack the sources, compile the library and the runner."""
+        """Unpack the sources, compile the library and the runner; needs Kafka's jars as well."""
         folder = cached(f"librdkafka-{VERSION}")
         sources = folder / "package" / "deps" / "librdkafka"
         self._tests = sources / "tests"
+        self._kafka = folder / "kafka"
+        _write_kafka_topics(self._kafka)
         if (self._tests / "test-runner").exists():
             return
         npm, make = tool("npm", "npm"), tool("make", "make")
@@ -62,6 +70,9 @@ class Librdkafka:
             cwd=self._tests,
             environ={
                 "TESTS": test,
+                "TEST_KAFKA_VERSION": "4.3.1",
+                "KAFKA_PATH": str(self._kafka),
+                "BROKERS": bootstrap,
                 "RDKAFKA_TEST_CONF": str(config),
                 "LD_LIBRARY_PATH": "../src:../src-cpp",
             },
@@ -72,3 +83,12 @@ class Librdkafka:
         if code != 0:
             return Outcome.FAILED
         return Outcome.PASSED if "PASSED" in ended else Outcome.SKIPPED
+
+
+def _write_kafka_topics(folder: Path) -> None:
+    """Write the script of a Kafka release that a test creates its topics with."""
+    script = folder / "bin" / "kafka-topics.sh"
+    script.parent.mkdir(parents=True, exist_ok=True)
+    command = KafkaJars.find().command("once", f"{TOOLS}.TopicCommand")
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+    script.chmod(0o755)

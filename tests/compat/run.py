@@ -6,6 +6,8 @@ with an empty folder. What a test prints is kept in the cache, in ``compat/logs/
 
 import argparse
 import re
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -37,6 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if unknown := set(options.suites) - set(names):
         parser.error(f"no such suite: {', '.join(sorted(unknown))}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # brokers and tests end with us
     code = 0
     for suite in SUITES:
         if not options.suites or suite.name in options.suites:
