@@ -22,7 +22,7 @@ from pipeline.jobs.latest_tasks import LatestTasks
 from pipeline.jobs.merge import Merged, merge
 from pipeline.options import READ_COMMITTED
 from pipeline.progress import seconds_text
-from pipeline.sinks.staging import StagedFile, sweep
+from pipeline.sinks.staging import NO_SPACE, StagedFile, full_disk, sweep
 from pipeline.sinks.state import TableState
 from pipeline.sinks.table import TableSink, open_table
 from storage.clock import Clock
@@ -111,7 +111,7 @@ class BatchWriter:
         state = self._sink.state()
         folder = self._sink.staging / f"batch-{batch_id}"
         columns = list(self._spec.schema.names)
-        frame.select(columns).write.mode("overwrite").parquet(str(folder))
+        self._stage(frame.select(columns), folder)
         offsets = {} if state is None else dict(state.offsets)
         tables = [
             self._unseen(pq.read_table(path, partitioning=None), offsets)
@@ -125,6 +125,19 @@ class BatchWriter:
             return
         self._commit(tables, offsets, is_first=state is None)
         self._summary.rows += rows
+
+    def _stage(self, frame: "DataFrame", folder: Path) -> None:
+        """Have Spark write a batch beside the table.
+
+        Raises:
+            SinkFailed: The disk is full.
+        """
+        try:
+            frame.write.mode("overwrite").parquet(str(folder))
+        except Exception as error:  # Spark has a kind for each place in which it may fail
+            if NO_SPACE in str(error):
+                raise full_disk(self._sink.path) from error
+            raise
 
     def _unseen(self, table: pa.Table, offsets: Mapping[int, int]) -> pa.Table:
         """Return the rows whose offsets the table does not have."""

@@ -25,6 +25,8 @@ STAGING: Final = "_staging"
 ROW_GROUP_ROWS: Final = 256 << 10
 FILE_BYTES: Final = 256 << 20
 COMPRESSION: Final = "snappy"
+NO_SPACE: Final = "No space left on device"
+"""What the kernel calls it, in Python, Arrow and Java alike."""
 _SUFFIX: Final = ".parquet"
 _MOVED: Final = "moved.json"
 
@@ -169,6 +171,13 @@ def sweep_moved(staging: Path, was_committed: Callable[[str], bool]) -> None:
     sweep(staging)
 
 
+def full_disk(folder: Path) -> SinkFailed:
+    """Return the sentence for a full disk."""
+    return SinkFailed(
+        f"the disk of {folder} is full; make room and run the job again: the table is as it was"
+    )
+
+
 @contextmanager
 def full_disk_told(folder: Path) -> Iterator[None]:
     """Turn an error of the disk into the sentence for it.
@@ -179,11 +188,8 @@ def full_disk_told(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT} or "No space left" in str(error):
-            raise SinkFailed(
-                f"the disk of {folder} is full; make room and run the job again: the table is as "
-                "it was"
-            ) from error
+        if error.errno in {errno.ENOSPC, errno.EDQUOT} or NO_SPACE in str(error):
+            raise full_disk(folder) from error
         raise SinkFailed(
             f"{folder} can not be written ({error}); the table is as it was"
         ) from error

@@ -46,15 +46,15 @@ class TinyDisk:
         """Return what is left."""
         return shutil.disk_usage(self.path).free
 
-    def fill(self) -> None:
-        """Take all that is left with a file that `make_room` deletes."""
+    def fill(self, but: int = 0) -> None:
+        """Take all that is left, ``but`` so many bytes, with a file that `make_room` deletes."""
         with (self.path / "ballast").open("ab") as ballast:
             ballast.truncate(0)
             try:
                 while True:
                     os.write(ballast.fileno(), bytes(1 << 16))
             except OSError:
-                pass
+                ballast.truncate(max(0, os.fstat(ballast.fileno()).st_size - but))
 
     def make_room(self) -> None:
         """Delete that file."""

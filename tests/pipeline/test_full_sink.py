@@ -1,0 +1,146 @@
+"""A table on a disk that is full, for real: the job says so, and the table is what it was."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipeline.errors import PipelineError
+from pipeline.java import find_java
+from tests.support.archives import Archive
+from tests.support.batches import Row, make_batch
+from tests.support.tiny_disk import TinyDisk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FEW, MANY = 20, 4000
+VALUE_BYTES = 1000
+DISK = "16m"
+SECONDS = 250.0
+LEFT = {"nothing": 0, "a part": 3 << 20}
+"""Bytes that the job finds: it needs some 4 MB, and a commit some more."""
+LOOK = """
+import json, sys
+import pyarrow.parquet as pq
+from pipeline.sinks.table import open_table
+table = open_table(sys.argv[1])
+counts = [pq.ParquetFile(path).metadata.num_rows for path in table.files()]
+state = table.state()
+print(json.dumps([sum(counts), state and state.topic]))
+"""
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def topics(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive with a topic that fits, and one that does not: random bytes, all keys unlike."""
+    chance = random.Random(5)
+    archive = Archive(tmp_path_factory.mktemp("topics"))
+    for topic, count in (("few", FEW), ("many", MANY)):
+        rows: list[Row] = [
+            (b"k%d" % number, chance.randbytes(VALUE_BYTES)) for number in range(count)
+        ]
+        batches = [make_batch(rows[first : first + 10]) for first in range(0, count, 10)]
+        archive.fill([batches], topic=topic)
+    return archive.root
+
+
+class Place:
+    """A tiny disk with a table on it, and the archive that jobs read."""
+
+    def __init__(self, disk: TinyDisk, kind: str, topics: Path) -> None:
+        self.disk = disk
+        self._topics = topics
+        name = "house/table" if kind == "iceberg" else "table"
+        self.target = f"{kind}:{disk.mountpoint}/{name}"
+
+    def run(self, job: str, topic: str, *more: str) -> subprocess.CompletedProcess[str]:
+        """Run a job where the disk is, as a process of its own."""
+        command = [sys.executable, "-m", "pipeline", job, topic, "--to", self.target, *more]
+        return self._run([*command, "--archive", str(self._topics)])
+
+    def table(self) -> list[object]:
+        """Return how many rows there are, and of which topic."""
+        done = self._run([sys.executable, "-c", LOOK, self.target])
+        assert done.returncode == 0, done.stderr
+        found: list[object] = json.loads(done.stdout)
+        return found
+
+    def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.disk.enter(command), capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[TinyDisk]:
+    """The disk."""
+    disk = TinyDisk(tmp_path, DISK)
+    yield disk
+    disk.close()
+
+
+def assert_sentence(done: subprocess.CompletedProcess[str]) -> None:
+    """Make sure that a job failed with one sentence about the disk."""
+    said = [line for line in done.stderr.splitlines() if not line.startswith("WARNING")]
+    assert done.returncode == 1, done.stderr
+    assert said[-1].startswith("pipeline: the disk of "), done.stderr
+    assert said[-1].endswith("is full; make room and run the job again: the table is as it was")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("left", LEFT)
+@pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
+def test_snapshot(disk: TinyDisk, topics: Path, kind: str, left: str) -> None:
+    """Wherever it fails, the old table is whole; with room it goes through."""
+    place = Place(disk, kind, topics)
+    assert place.run("snapshot", "few", "--engine", "local").returncode == 0
+    disk.fill(but=LEFT[left])
+
+    assert_sentence(place.run("snapshot", "many", "--engine", "local"))
+
+    disk.make_room()
+    assert place.table() == [FEW, "few"]
+    done = place.run("snapshot", "many", "--engine", "local")
+    assert done.returncode == 0, done.stderr
+    assert place.table() == [MANY, "many"]
+
+
+def test_first_export(disk: TinyDisk, topics: Path) -> None:
+    """Where there was no table there is none afterwards."""
+    place = Place(disk, "parquet", topics)
+    disk.fill(but=1 << 20)
+
+    assert_sentence(place.run("export", "many", "--engine", "local"))
+
+    disk.make_room()
+    assert place.table() == [0, None]
+    assert place.run("export", "many", "--engine", "local").returncode == 0
+    assert place.table() == [MANY, "many"]
+
+
+@pytest.mark.spark
+def test_stream(disk: TinyDisk, topics: Path, tmp_path: Path) -> None:
+    """A stream ends with the sentence, and goes on from its checkpoint when there is room."""
+    try:
+        find_java()
+    except PipelineError as lack:
+        pytest.skip(f"java: {lack}")
+    place = Place(disk, "parquet", topics)
+    follow = ("--once", "--append", "--checkpoint", str(tmp_path / "c"), "--master", "local[2]")
+    disk.fill(but=1 << 20)
+
+    assert_sentence(place.run("stream", "many", *follow))
+
+    disk.make_room()
+    assert place.table() == [0, None]
+    done = place.run("stream", "many", *follow)
+    assert done.returncode == 0, done.stderr
+    assert place.table() == [MANY, "many"]
