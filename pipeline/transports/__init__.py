@@ -13,8 +13,6 @@ from pipeline.errors import BadOption, PipelineError
 from pipeline.options import ReadOptions
 from pipeline.pins import find_control, topics
 from pipeline.transports.archive import ArchiveSource
-from pipeline.transports.discovery import find_data
-from pipeline.transports.fetch import FetchSource
 from pipeline.transports.pinned import PinnedSource
 from pipeline.transports.source import Source
 from protocol.records.column_kernels import COMPILED
@@ -36,11 +34,15 @@ def open_source(options: ReadOptions) -> Source:
             "python -m pipeline doctor says what to install"
         )
     if options.transport == "auto" and options.bootstrap and not (options.data or options.archive):
+        from pipeline.transports.discovery import find_data  # noqa: PLC0415 - the wire protocol
+
         options = replace(options, data=find_data(options))
     name = options.transport if options.transport != "auto" else choose(options)
     if name == "pinned":
         return PinnedSource(options)
     if name == "fetch":
+        from pipeline.transports.fetch import FetchSource  # noqa: PLC0415 - likewise
+
         return FetchSource(options)
     return ArchiveSource(options)
 
