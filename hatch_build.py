@@ -21,7 +21,8 @@ except ModuleNotFoundError:  # run as a script in an environment that only has C
 
 ROOT = Path(__file__).parent
 KERNELS = (
-    "protocol/_produce_kernels.py",
+    "broker/_dispatch_kernels.py",
+    "protocol/_request_kernels.py",
     "protocol/records/_column_kernels.py",
     "protocol/records/_journal_kernels.py",
     "protocol/records/_kernels.py",
@@ -30,11 +31,12 @@ KERNELS = (
     "cleaner/_kernels.py",
 )
 DEPENDS = (
+    "broker/_dispatch_kernels.pxd",
     "cleaner/_emit_kernels.pxd",
     "cleaner/_kernels.pxd",
     "cleaner/_native_map.pxd",
     "cleaner/_native_map.h",
-    "protocol/_produce_kernels.pxd",
+    "protocol/_request_kernels.pxd",
     "protocol/records/_column_kernels.pxd",
     "protocol/records/_journal_kernels.pxd",
     "protocol/records/_kernels.pxd",

@@ -85,7 +85,6 @@ class PlainChannel:
         "_socket",
         "_warming",
         "_writing",
-        "bytes_out",
         "fileno",
     )
 
@@ -106,7 +105,6 @@ class PlainChannel:
         self._writing = False
         self._cold = False
         self._warming: FileSlice | None = None
-        self.bytes_out = 0
         self.fileno = sock.fileno()
 
     @property
@@ -132,23 +130,24 @@ class PlainChannel:
         except OSError:
             return True
 
-    def send(self, parts: Sequence[bytes | memoryview | FileSlice]) -> None:
-        """Send or queue ``parts`` in order; the channel owns them afterwards."""
-        if not self._queue and len(parts) == 1 and type(parts[0]) is bytes:
-            whole = parts[0]
-            try:
-                sent = self._socket.send(whole)
-            except (BlockingIOError, InterruptedError):
-                sent = 0
-            except OSError as error:
-                self._on_lost(error.strerror or str(error))
-                return
-            self.bytes_out += sent
-            if sent == len(whole):
-                return
+    def send_bytes(self, whole: bytes) -> None:
+        """Send or queue one piece, as nearly every answer is."""
+        if self._queue:
+            self.send((whole,))
+            return
+        try:
+            sent = self._socket.send(whole)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self._on_lost(error.strerror or str(error))
+            return
+        if sent < len(whole):
             self._queue.append(memoryview(whole)[sent:])
             self._watch()
-            return
+
+    def send(self, parts: Sequence[bytes | memoryview | FileSlice]) -> None:
+        """Send or queue ``parts`` in order; the channel owns them afterwards."""
         self._queue.extend(part for part in parts if len(part))
         if not self._writing and not self._cold:
             self._flush()
@@ -187,7 +186,6 @@ class PlainChannel:
                 if sent < 0:
                     break
                 budget -= sent
-                self.bytes_out += sent
         except OSError as error:
             self._on_lost(error.strerror or str(error))
             return

@@ -11,25 +11,23 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker.buffers import LARGE, SHARED_BYTES, LargeBuffer
+from broker.buffers import LARGE, LargeBuffer
 from broker.channel import PlainChannel
 from protocol.errors import ProtocolError
-from protocol.framing import SIZE_PREFIX, next_frame
+from protocol.framing import SIZE_PREFIX
+from protocol.kernels import next_frame
 
 if TYPE_CHECKING:
     import asyncio
     import socket
     from collections.abc import Sequence
 
+    from broker.answers import Answer, Waiting
     from broker.context import Rooms
-    from broker.dispatch import Answer, Waiting
     from broker.listener import Listener
     from protocol.parts import FileSlice
 
 log = logging.getLogger(__name__)
-
-# One client that pipelines thousands of small requests gives the others their turn after these.
-_FRAMES_PER_TURN = 64
 
 
 class Connection:
@@ -44,9 +42,9 @@ class Connection:
         "_buffers",
         "_channel",
         "_closing",
-        "_dispatch",
         "_expects_large",
         "_frame",
+        "_gate",
         "_loop",
         "_reading",
         "_tail",
@@ -70,7 +68,7 @@ class Connection:
         self.last_active = loop.time()
         self._loop = loop
         self._buffers = listener.buffers
-        self._dispatch = listener.dispatcher.dispatch
+        self._gate = listener.dispatcher
         self._channel = PlainChannel(loop, sock, listener.rooms.io, self._advance, self.close)
         self._tail = b""
         self._frame: LargeBuffer | None = None
@@ -145,10 +143,12 @@ class Connection:
         shared = self._buffers.shared
         tail = self._tail
         kept = len(tail)
+        room = shared
         if kept:
             shared[:kept] = tail
             self._tail = b""
-        received = self._channel.recv_into(shared[kept:])
+            room = shared[kept:]
+        received = self._channel.recv_into(room)
         if received <= 0:
             self._tail = tail
             if received == 0:
@@ -190,11 +190,11 @@ class Connection:
         self._buffers.note_received(frame, received)
         if frame.received < frame.size:
             return
-        reply = self._dispatch(self, frame.view, 0, frame.size)
+        reply = self._gate.dispatch(self, frame.view, 0, frame.size)
         if reply is None or isinstance(reply, (bytes, list)):
             self._release_frame()
             if reply is not None:
-                self._send(reply if isinstance(reply, list) else [reply])
+                self._send(reply)
         else:
             self._await(reply)
 
@@ -224,21 +224,11 @@ class Connection:
         It ends early at a request that must wait, at file ranges, and when others are due.
         """
         shared = self._buffers.shared
-        limit = self.listener.max_frame_bytes
         answers: list[bytes] = []
-        reply: Answer | Waiting = None
-        position = size = 0
         try:
-            end = next_frame(shared, 0, filled, limit)
-            while end <= filled and len(answers) < _FRAMES_PER_TURN and size < SHARED_BYTES:
-                reply = self._dispatch(self, shared, position + SIZE_PREFIX, end)
-                position = end
-                if isinstance(reply, bytes):
-                    answers.append(reply)
-                    size += len(reply)
-                elif reply is not None:
-                    break
-                end = next_frame(shared, position, filled, limit)
+            position, end, reply = self._gate.serve(
+                self, shared, filled, self.listener.max_frame_bytes, answers
+            )
         except ProtocolError:
             self._send_joined(answers)
             raise
@@ -265,11 +255,15 @@ class Connection:
 
     def _send_joined(self, answers: list[bytes]) -> None:
         if answers:
-            self._send(answers if len(answers) == 1 else [b"".join(answers)])
+            self._send(answers[0] if len(answers) == 1 else b"".join(answers))
 
-    def _send(self, parts: Sequence[bytes | FileSlice]) -> None:
-        if not self.is_closed:
-            self._channel.send(parts)
+    def _send(self, answer: bytes | Sequence[bytes | FileSlice]) -> None:
+        if self.is_closed:
+            return
+        if isinstance(answer, bytes):
+            self._channel.send_bytes(answer)
+        else:
+            self._channel.send(answer)
 
     def _await(self, reply: Waiting) -> None:
         if self.is_closed:
@@ -291,7 +285,7 @@ class Connection:
             self._task = None
             self._release_frame()
         if answer is not None:
-            self._send(answer if isinstance(answer, list) else [answer])
+            self._send(answer)
         self._advance()
 
     def _advance(self) -> None:

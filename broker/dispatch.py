@@ -9,68 +9,41 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Coroutine
-from struct import Struct
-from struct import error as StructError  # noqa: N812  # a class, whatever its name looks like
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from broker.api import APIS, BY_KEY
 from broker.context import RequestContext
+from broker.dispatch_kernels import Gate, Route
 from broker.response_errors import find_errors
 from protocol.errors import ProtocolError
 from protocol.headers import API_VERSIONS, is_flexible, parse_header
 from protocol.messages import decode_request, encode_response, preload
-from protocol.parts import Parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
+    from broker.answers import Answer, Waiting
     from broker.api import Api
     from broker.connection import Connection
-    from broker.request_stats import ApiStats, RequestStats
-
-Answer: TypeAlias = bytes | Parts | None
-Waiting: TypeAlias = Coroutine[Any, Any, Answer]
+    from broker.request_stats import RequestStats
+    from protocol.parts import Parts
 
 log = logging.getLogger(__name__)
 
-_HEAD = Struct(">hhih")
 # These take the frame itself and write the answer: no entity stands between records, or the
 # smallest and most frequent messages, and the socket.
 _RAW = frozenset({0, 1, 8, 9, 12, 26, 68})
+_NEVER = 1 << 15
 
 
-class Route:
-    """One row of the table at run time: its handler, once imported, and its figures."""
-
-    __slots__ = ("api", "first_flexible", "handler", "highest", "is_raw", "lowest", "stats")
-
-    def __init__(self, api: Api, stats: ApiStats) -> None:
-        self.api = api
-        self.stats = stats
-        self.lowest = api.versions[0]
-        self.highest = api.versions[-1]
-        self.first_flexible = next(
-            (version for version in api.versions if is_flexible(api.key, version)), 1 << 15
-        )
-        self.is_raw = api.key in _RAW
-        self.handler: Callable[..., Any] = self._load_and_handle
-
-    def load(self) -> None:
-        """Import the handler now instead of with its first request."""
-        self.handler = self.api.load()
-
-    def _load_and_handle(self, *arguments: Any) -> Any:
-        self.load()
-        return self.handler(*arguments)
-
-
-class Dispatcher:
+class Dispatcher(Gate):
     """Every request passes through here (loop only)."""
 
+    __slots__ = ()
+
     def __init__(self, stats: RequestStats) -> None:
-        self.stats = stats
-        self._routes = {api.key: Route(api, stats.by_key[api.key]) for api in APIS}
+        super().__init__({api.key: _make_route(api, stats) for api in APIS}, stats)
 
     def preload(self) -> Iterator[None]:
         """Import one module per step, so that no first request pays for it.
@@ -82,45 +55,6 @@ class Dispatcher:
             route.load()
             yield
         yield from preload((api.key, api.versions[-1]) for api in APIS if api.key not in _RAW)
-
-    def dispatch(
-        self, connection: Connection, buffer: memoryview, start: int, end: int
-    ) -> Answer | Waiting:
-        """Serve the frame ``buffer[start:end]``, which is the caller's again on return.
-
-        A coroutine, too, has taken what it needs out of the buffer, unless the frame has a buffer
-        of its own.
-
-        Raises:
-            ProtocolError: These bytes are no request that we serve; the connection must close.
-        """
-        began = perf_counter()
-        try:
-            key, version, correlation_id, client_size = _HEAD.unpack_from(buffer, start)
-        except StructError:
-            raise ProtocolError(f"reason=a frame of {end - start} bytes holds no header") from None
-        route = self._routes.get(key)
-        if route is None or not route.lowest <= version <= route.highest:
-            return self._refuse_version(key, version, correlation_id)
-        try:
-            if route.is_raw:
-                body = start + _HEAD.size + max(0, client_size)
-                if version >= route.first_flexible and body < end and not buffer[body]:
-                    body += 1
-                else:
-                    body = self._read_head(connection, route, version, buffer, start, end)
-                reply = route.handler(connection, version, correlation_id, buffer, body, end)
-            else:
-                reply = self._handle(connection, route, version, buffer, start, end)
-        except ProtocolError as error:
-            self.stats.refused += 1
-            raise self._explain(connection, route, version, error) from error
-        except Exception as error:
-            raise self._fault(connection, route, version, error) from error
-        if reply is None or isinstance(reply, (bytes, list)):
-            route.stats.observe(perf_counter() - began)
-            return reply
-        return self._wait(connection, route, version, reply, began)
 
     def _read_head(
         self,
@@ -195,17 +129,15 @@ class Dispatcher:
             f"{api.versions[-1]} are served"
         )
 
-    @staticmethod
     def _explain(
-        connection: Connection, route: Route, version: int, error: ProtocolError
+        self, connection: Connection, route: Route, version: int, error: ProtocolError
     ) -> ProtocolError:
         return ProtocolError(
             f"api={route.api.name} version={version} client={connection.client_id!r} reason={error}"
         )
 
-    @staticmethod
     def _fault(
-        connection: Connection, route: Route, version: int, error: Exception
+        self, connection: Connection, route: Route, version: int, error: Exception
     ) -> ProtocolError:
         """A fault of ours: its traceback once, and the client learns by a closed connection."""
         log.error(
@@ -219,6 +151,13 @@ class Dispatcher:
             f"api={route.api.name} version={version} client={connection.client_id!r} "
             f"reason=the broker failed: {type(error).__name__}"
         )
+
+
+def _make_route(api: Api, stats: RequestStats) -> Route:
+    first_flexible = next(
+        (version for version in api.versions if is_flexible(api.key, version)), _NEVER
+    )
+    return Route(api, first_flexible, api.key in _RAW, stats.by_key[api.key])
 
 
 async def _encode_later(

@@ -14,10 +14,10 @@ from importlib import import_module
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from broker.dispatch_kernels import BOUNDS_SECONDS, Histogram
 from broker.http import HttpResponse
 from broker.metric import PAUSE, Summary
 from broker.metrics import METRICS
-from broker.request_stats import BOUNDS_SECONDS, Histogram
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence

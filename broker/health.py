@@ -11,8 +11,8 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
+from broker.dispatch_kernels import Histogram
 from broker.http import text
-from broker.request_stats import Histogram
 from storage import files
 from storage.log_directory import remedy_for
 

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
     from broker.cleaning import Cleaning
     from broker.coordinators import Coordinators
+    from broker.dispatch_kernels import Histogram
     from broker.groups.coordinator import GroupCoordinator
     from broker.pins import PinRoom
-    from broker.request_stats import Histogram, RequestStats
+    from broker.request_stats import RequestStats
     from broker.topics import TopicRegistry
     from broker.transactions.coordinator import TransactionCoordinator
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from broker.dispatch_kernels import BOUNDS_SECONDS
 from broker.metrics import METRICS
-from broker.request_stats import BOUNDS_SECONDS
 
 _HEAD = """\
 # Metrics

@@ -7,58 +7,15 @@ exporter's own objects cost several microseconds.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from broker.dispatch_kernels import Histogram
 from storage.refused_batches import COUNTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from protocol.errors import KafkaError
-
-# 1-2.5-5 steps from 50 us, where a small produce ends, to 5 s, beyond every long poll by default.
-BOUNDS_SECONDS = (
-    0.000_05,
-    0.000_1,
-    0.000_25,
-    0.000_5,
-    0.001,
-    0.002_5,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-)
-
-
-class Histogram:
-    """Durations in fixed buckets; bucket ``i`` holds what is at most ``BOUNDS_SECONDS[i]``.
-
-    The last bucket has no bound. Loop only.
-    """
-
-    __slots__ = ("buckets", "seconds")
-
-    def __init__(self) -> None:
-        self.buckets = [0] * (len(BOUNDS_SECONDS) + 1)
-        self.seconds = 0.0
-
-    def observe(self, seconds: float) -> None:
-        """Count one duration."""
-        self.buckets[bisect_left(BOUNDS_SECONDS, seconds)] += 1
-        self.seconds += seconds
-
-    @property
-    def count(self) -> int:
-        """How many durations were observed."""
-        return sum(self.buckets)
 
 
 class ApiStats(Histogram):

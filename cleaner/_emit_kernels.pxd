@@ -21,6 +21,9 @@ from protocol.records._native cimport (
     release,
     release_numbers,
     release_target,
+    write_int16,
+    write_int32,
+    write_int64,
 )
 
 ctypedef const unsigned char* Octets

@@ -119,25 +119,4 @@ static inline long long wrapping_subtract(long long a, long long b) {
     return (long long)((uint64_t)a - (uint64_t)b);
 }
 
-static inline void write_int64(uint8_t *output, Py_ssize_t at, long long number) {
-    uint64_t bits = (uint64_t)number;
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    bits = __builtin_bswap64(bits);
-#endif
-    memcpy(output + at, &bits, sizeof bits);
-}
-
-static inline void write_int32(uint8_t *output, Py_ssize_t at, long long number) {
-    uint32_t bits = (uint32_t)number;
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    bits = __builtin_bswap32(bits);
-#endif
-    memcpy(output + at, &bits, sizeof bits);
-}
-
-static inline void write_int16(uint8_t *output, Py_ssize_t at, long long number) {
-    output[at] = (uint8_t)((uint64_t)number >> 8);
-    output[at + 1] = (uint8_t)number;
-}
-
 #endif

@@ -7,9 +7,6 @@ cdef extern from "_native_map.h" nogil:
     void prefetch(const long long* numbers, long long at)
     long long wrapping_add(long long a, long long b)
     long long wrapping_subtract(long long a, long long b)
-    void write_int64(unsigned char* output, Py_ssize_t at, long long number)
-    void write_int32(unsigned char* output, Py_ssize_t at, long long number)
-    void write_int16(unsigned char* output, Py_ssize_t at, long long number)
 
 # The numbers of slots.py
 cdef enum:

@@ -11,9 +11,6 @@ from typing import Final
 from cleaner.key_digest import sum_with
 
 _MASK: Final = (1 << 64) - 1
-_INT64: Final = struct.Struct(">q")
-_UINT32: Final = struct.Struct(">I")
-_UINT16: Final = struct.Struct(">H")
 _DIGEST: Final = struct.Struct("<qq")
 _SPREAD: Final = 0x9E3779B97F4A7C15
 
@@ -62,21 +59,6 @@ def wrapping_add(a: int, b: int) -> int:
 def wrapping_subtract(a: int, b: int) -> int:
     """Return a - b as numbers of 64 bits subtract."""
     return _signed(a - b & _MASK)
-
-
-def write_int64(output: memoryview, at: int, number: int) -> None:
-    """Write a big-endian number."""
-    _INT64.pack_into(output, at, number)
-
-
-def write_int32(output: memoryview, at: int, number: int) -> None:
-    """Write the lower half of a number, big-endian."""
-    _UINT32.pack_into(output, at, number & 0xFFFFFFFF)
-
-
-def write_int16(output: memoryview, at: int, number: int) -> None:
-    """Write the lower quarter of a number, big-endian."""
-    _UINT16.pack_into(output, at, number & 0xFFFF)
 
 
 def _signed(number: int) -> int:

@@ -1,14 +1,23 @@
-"""The kernel of the Produce layout, compiled where it could be: import it from here."""
+"""The kernels of requests and answers, compiled where they could be: import them from here."""
 
 from typing import TYPE_CHECKING
 
 from protocol.records.choosing import choose
 
 if TYPE_CHECKING:
-    from protocol._produce_kernels import COMPILED, find_single
+    from protocol._request_kernels import (
+        COMPILED,
+        encode_single,
+        find_single,
+        next_frame,
+        read_head,
+    )
 else:
-    _produce = choose("protocol._produce_kernels")
-    COMPILED = _produce.COMPILED
-    find_single = _produce.find_single
+    _requests = choose("protocol._request_kernels")
+    COMPILED = _requests.COMPILED
+    encode_single = _requests.encode_single
+    find_single = _requests.find_single
+    next_frame = _requests.next_frame
+    read_head = _requests.read_head
 
-__all__ = ["COMPILED", "find_single"]
+__all__ = ["COMPILED", "encode_single", "find_single", "next_frame", "read_head"]

@@ -1,16 +1,15 @@
 """Produce requests and responses by hand, because they are the hot path (kio: 18 us a response).
 
 What nearly every request is, one topic with one partition in a flexible version, is read by
-`protocol.kernels.find_single` and answered by `encode_single`; `parse` and `encode` know all of
-versions 3 to 13. kio is the oracle of both in the tests. Records are never copied.
+`protocol.kernels.find_single` and answered by its `encode_single`; `parse` and `encode` know all
+of versions 3 to 13. kio is the oracle of both in the tests. Records are never copied.
 
 Versions: 3 transactional id; 5 log start offset; 8 record errors (KIP-467); 9 flexible;
 10 tagged current leader (never needed on one node); 13 topic ids instead of names (KIP-516).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -95,33 +94,6 @@ def _parse_partitions(
             else:
                 position = encoding.tags(buffer, position, end)[1]
     return partitions, encoding.tags(buffer, position, end)[1]
-
-
-@lru_cache(maxsize=1024)
-def _layout_for(topic: TopicKey) -> tuple[Callable[..., bytes], int, bytes]:
-    """Return how to pack a frame for one partition, its size, and the topic as it is written."""
-    name = topic if isinstance(topic, bytes) else b"%c" % (len(topic.encode()) + 1) + topic.encode()
-    layout = Struct(f">iixB{len(name)}sBihqqqBxxxix")
-    return layout.pack, layout.size - 4, name
-
-
-def encode_single(
-    correlation_id: int,
-    topic: TopicKey,
-    index: int,
-    base_offset: int,
-    log_append_time_ms: int,
-    log_start_offset: int,
-) -> bytes:
-    """Return the frame for one partition without error, of version 9 or later.
-
-    A name has at most 126 bytes, as `protocol.kernels.find_single` finds them.
-    """
-    pack, size, name = _layout_for(topic)
-    return pack(
-        size, correlation_id, 2, name, 2, index, 0,
-        base_offset, log_append_time_ms, log_start_offset, 1, 0,
-    )  # fmt: skip
 
 
 def encode(

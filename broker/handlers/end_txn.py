@@ -18,8 +18,8 @@ from protocol.end_txn import API_KEY, encode, parse
 from protocol.errors import InvalidRequest, KafkaError
 
 if TYPE_CHECKING:
+    from broker.answers import Answer, Waiting
     from broker.connection import Connection
-    from broker.dispatch import Answer, Waiting
     from broker.transactions.transaction import Transaction
 
 

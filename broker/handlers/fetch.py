@@ -22,9 +22,9 @@ from protocol.errors import (
 from protocol.fetch import API_KEY, FetchPartition, FetchRequest, PartitionFetched, encode, parse
 
 if TYPE_CHECKING:
+    from broker.answers import Answer, Waiting
     from broker.connection import Connection
     from broker.context import Rooms
-    from broker.dispatch import Answer, Waiting
     from broker.fetch_sessions import FetchPlan, TopicKey
     from storage.log import Log
 

@@ -16,9 +16,9 @@ from protocol.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
 from protocol.offset_commit import API_KEY, NO_RETENTION, encode, parse
 
 if TYPE_CHECKING:
+    from broker.answers import Answer, Waiting
     from broker.connection import Connection
     from broker.context import Rooms
-    from broker.dispatch import Answer, Waiting
     from protocol.offset_commit import OffsetCommitRequest
     from protocol.topic_key import TopicKey
 

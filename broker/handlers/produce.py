@@ -20,7 +20,7 @@ from protocol.errors import (
     ProtocolError,
     UnknownTopicOrPartition,
 )
-from protocol.kernels import find_single
+from protocol.kernels import encode_single, find_single
 from protocol.names import INTERNAL_TOPICS
 from protocol.produce import (
     API_KEY,
@@ -28,7 +28,6 @@ from protocol.produce import (
     PartitionProduced,
     ProduceRequest,
     encode,
-    encode_single,
     parse,
 )
 from protocol.records.batch import ATTRIBUTES_POSITION, CODEC_MASK
@@ -36,8 +35,8 @@ from protocol.records.compression import MAX_RATIO
 from storage.validation import check_records, must_open, take_plain_batch, validate
 
 if TYPE_CHECKING:
+    from broker.answers import Answer, Waiting
     from broker.connection import Connection
-    from broker.dispatch import Answer, Waiting
     from broker.transactions.producing import TransactionalProduce
     from protocol.topic_key import TopicKey
     from storage.log import Log
@@ -67,11 +66,44 @@ def handle(
     position: int,
     end: int,
 ) -> Answer | Waiting:
-    """Append inline and answer; return a coroutine if a batch must be opened or flushed first."""
-    if version >= FIRST_FLEXIBLE:
-        answer = _append_single(connection, version, correlation_id, buffer, position, end)
-        if answer is not None:
-            return answer
+    """Append inline and answer; return a coroutine if a batch must be opened or flushed first.
+
+    What nearly every request is, one batch that breaks no rule, goes the short way. Nothing is
+    written before that is sure, so the general way begins anew.
+    """
+    single = find_single(buffer, position, end, version) if version >= FIRST_FLEXIBLE else None
+    if single is None:
+        return _append_all(connection, version, correlation_id, buffer, position, end)
+    acks, key, index, start, stop = single
+    rooms = connection.rooms
+    log = rooms.topics.get_log(key, index)
+    if log is None or acks not in _ACKNOWLEDGED or log.topic_partition.topic in INTERNAL_TOPICS:
+        return _append_all(connection, version, correlation_id, buffer, position, end)
+    batch = take_plain_batch(buffer[start:stop], log.config, rooms.clock.now_ms())
+    if batch is None or batch.attributes & _TRANSACTIONAL or log.config.flush_messages != _NEVER:
+        return _append_all(connection, version, correlation_id, buffer, position, end)
+    try:
+        result = log.append(batch)
+    except KafkaError as error:
+        refused = _refuse(connection, index, error)
+        return encode(version, correlation_id, [(key, [refused])])
+    if log.waiters:
+        rooms.waiting.wake(log)
+    base_offset, _last_offset, log_append_time_ms, log_start_offset, _duplicate, _due = result
+    return encode_single(
+        correlation_id, key, index, base_offset, log_append_time_ms, log_start_offset
+    )
+
+
+def _append_all(
+    connection: Connection,
+    version: int,
+    correlation_id: int,
+    buffer: memoryview,
+    position: int,
+    end: int,
+) -> Answer | Waiting:
+    """Serve any request, partition by partition."""
     request = parse(version, buffer, position, end)
     produce = _Produce(connection, version, correlation_id, request)
     topics = connection.rooms.topics
@@ -86,54 +118,13 @@ def handle(
                 most = _OPEN_INLINE_BYTES[whole[_CODEC_POSITION] & CODEC_MASK]
                 if len(whole) > most and must_open(whole, log.config):
                     return produce.append_rest(place, now_ms)
-                results.append(produce.append(log, index, validate(whole, log.config, now_ms)))
+                batch = take_plain_batch(whole, log.config, now_ms)
+                if batch is None:
+                    batch = validate(whole, log.config, now_ms)
+                results.append(produce.append(log, index, batch))
             except KafkaError as error:
                 results.append(_refuse(connection, index, error))
     return produce.flush() if produce.unflushed else produce.answer()
-
-
-def _append_single(
-    connection: Connection,
-    version: int,
-    correlation_id: int,
-    buffer: memoryview,
-    position: int,
-    end: int,
-) -> bytes | None:
-    """Serve what nearly every request is, one batch that breaks no rule; None: look closer.
-
-    Nothing is written where None is returned, so the general way begins anew.
-    """
-    try:
-        single = find_single(buffer, position, end, version)
-    except UnicodeDecodeError:
-        return None
-    if single is None:
-        return None
-    acks, key, index, start, stop = single
-    rooms = connection.rooms
-    log = rooms.topics.get_log(key, index)
-    if log is None or acks not in _ACKNOWLEDGED or log.topic_partition.topic in INTERNAL_TOPICS:
-        return None
-    config = log.config
-    batch = take_plain_batch(buffer[start:stop], config, rooms.clock.now_ms())
-    if batch is None or batch.attributes & _TRANSACTIONAL or config.flush_messages != _NEVER:
-        return None
-    try:
-        result = log.append(batch)
-    except KafkaError as error:
-        refused = _refuse(connection, index, error)
-        return encode(version, correlation_id, [(key, [refused])])
-    if log.waiters:
-        rooms.waiting.wake(log)
-    return encode_single(
-        correlation_id,
-        key,
-        index,
-        result.base_offset,
-        result.log_append_time_ms,
-        result.log_start_offset,
-    )
 
 
 def _refuse(connection: Connection, index: int, error: KafkaError) -> PartitionProduced:

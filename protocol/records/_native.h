@@ -41,6 +41,16 @@ static inline PyObject *octets_of(const uint8_t *data, Py_ssize_t start, Py_ssiz
     return PyBytes_FromStringAndSize((const char *)data + start, end - start);
 }
 
+/* Bytes that are filled before anybody else has them: sealed() is where that ends. */
+#define blank(size) PyBytes_FromStringAndSize(NULL, (size))
+#define inside(octets) ((uint8_t *)PyBytes_AS_STRING(octets))
+#define sealed(octets) Py_NewRef(octets)
+
+static inline Py_ssize_t put_octets(uint8_t *output, Py_ssize_t at, PyObject *octets) {
+    memcpy(output + at, PyBytes_AS_STRING(octets), (size_t)PyBytes_GET_SIZE(octets));
+    return at + PyBytes_GET_SIZE(octets);
+}
+
 static inline void copy(uint8_t *output, Py_ssize_t at, const uint8_t *data, Py_ssize_t start,
                         Py_ssize_t end) {
     memcpy(output + at, data + start, (size_t)(end - start));
@@ -74,6 +84,55 @@ static inline int32_t read_int32(const uint8_t *data, Py_ssize_t position) {
 
 static inline int16_t read_int16(const uint8_t *data, Py_ssize_t position) {
     return (int16_t)(((uint16_t)data[position] << 8) | data[position + 1]);
+}
+
+static inline void write_int64(uint8_t *output, Py_ssize_t at, long long number) {
+    uint64_t bits = (uint64_t)number;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    bits = __builtin_bswap64(bits);
+#endif
+    memcpy(output + at, &bits, sizeof bits);
+}
+
+static inline void write_int32(uint8_t *output, Py_ssize_t at, long long number) {
+    uint32_t bits = (uint32_t)number;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    bits = __builtin_bswap32(bits);
+#endif
+    memcpy(output + at, &bits, sizeof bits);
+}
+
+static inline void write_int16(uint8_t *output, Py_ssize_t at, long long number) {
+    output[at] = (uint8_t)((uint64_t)number >> 8);
+    output[at + 1] = (uint8_t)number;
+}
+
+/* Rows are tuples, and of classes made by NamedTuple, whose own ways in and out cost more. */
+static inline PyObject *field_of(PyObject *row, Py_ssize_t column) {
+    if (!PyTuple_Check(row) || column >= PyTuple_GET_SIZE(row)) {
+        PyErr_SetString(PyExc_TypeError, "a row with more columns is expected");
+        return NULL;
+    }
+    return Py_NewRef(PyTuple_GET_ITEM(row, column));
+}
+
+static inline long long number_of(PyObject *row, Py_ssize_t column) {
+    PyObject *field = field_of(row, column);
+    if (field == NULL) {
+        return -1;
+    }
+    long long number = PyLong_AsLongLong(field);
+    Py_DECREF(field);
+    return number;
+}
+
+static inline PyObject *row_of(PyObject *type, PyObject *fields) {
+    Py_ssize_t count = PyTuple_GET_SIZE(fields);
+    PyObject *row = ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, count);
+    for (Py_ssize_t column = 0; row != NULL && column < count; column++) {
+        PyTuple_SET_ITEM(row, column, Py_NewRef(PyTuple_GET_ITEM(fields, column)));
+    }
+    return row;
 }
 
 static uint32_t crc_software(uint32_t crc, const uint8_t *data, size_t size) {

@@ -1,5 +1,5 @@
 # The C side of _kernels.py; _portable.py has the same names for uncompiled runs.
-from libc.stdint cimport INT64_MAX, INT64_MIN
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN
 
 cdef extern from "_native.h" nogil:
     ctypedef struct Region "Py_buffer":
@@ -25,6 +25,9 @@ cdef extern from "_native.h" nogil:
     int read_int32(const unsigned char* data, Py_ssize_t position)
     short read_int16(const unsigned char* data, Py_ssize_t position)
     unsigned int read_uint32(const unsigned char* data, Py_ssize_t position)
+    void write_int64(unsigned char* output, Py_ssize_t at, long long number)
+    void write_int32(unsigned char* output, Py_ssize_t at, long long number)
+    void write_int16(unsigned char* output, Py_ssize_t at, long long number)
 
 cdef extern from "_native.h":
     int acquire(object buffer, Region region) except -1
@@ -34,6 +37,13 @@ cdef extern from "_native.h":
     void release_numbers "release" (Numbers numbers)
     void release_target "release" (Target target)
     object text_of(const unsigned char* data, Py_ssize_t start, Py_ssize_t end)
+    object blank(Py_ssize_t size)
+    unsigned char* inside(object octets)
+    object sealed(object octets)
+    Py_ssize_t put_octets(unsigned char* output, Py_ssize_t at, bytes octets)
+    object field_of(object row, Py_ssize_t column)
+    object row_of(object type, tuple fields)
+    long long number_of(object row, Py_ssize_t column) except? -1
     object octets_of(const unsigned char* data, Py_ssize_t start, Py_ssize_t end)
 
 # The numbers of verdicts.py

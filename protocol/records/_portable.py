@@ -6,7 +6,7 @@ depends on Cython.
 
 import struct
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from protocol.records.crc import crc32c
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 compiled: Final = False
 nogil: Final = nullcontext()
 
+INT32_MAX: Final = (1 << 31) - 1
 INT64_MAX: Final = (1 << 63) - 1
 INT64_MIN: Final = -(1 << 63)
 
@@ -23,6 +24,7 @@ _INT64: Final = struct.Struct(">q")
 _INT32: Final = struct.Struct(">i")
 _INT16: Final = struct.Struct(">h")
 _UINT32: Final = struct.Struct(">I")
+_UINT16: Final = struct.Struct(">H")
 
 
 class Region:
@@ -110,3 +112,38 @@ def read_uint32(data: memoryview, position: int) -> int:
     """Read a big-endian unsigned number."""
     number: int = _UINT32.unpack_from(data, position)[0]
     return number
+
+
+blank = bytearray
+inside = memoryview
+sealed = bytes
+
+
+def put_octets(output: memoryview, at: int, octets: bytes) -> int:
+    """Copy bytes to `at` and return the position after them."""
+    output[at : at + len(octets)] = octets
+    return at + len(octets)
+
+
+def write_int64(output: memoryview, at: int, number: int) -> None:
+    """Write a big-endian number."""
+    _INT64.pack_into(output, at, number)
+
+
+def write_int32(output: memoryview, at: int, number: int) -> None:
+    """Write the lower half of a number, big-endian."""
+    _UINT32.pack_into(output, at, number & 0xFFFFFFFF)
+
+
+def write_int16(output: memoryview, at: int, number: int) -> None:
+    """Write the lower quarter of a number, big-endian."""
+    _UINT16.pack_into(output, at, number & 0xFFFF)
+
+
+def field_of(row: tuple[Any, ...], column: int) -> Any:
+    """Return a field of a row."""
+    return row[column]
+
+
+number_of = field_of
+row_of = tuple.__new__

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import ProtocolError
-from protocol.framing import SIZE_PREFIX, next_frame
+from protocol.framing import SIZE_PREFIX
+from protocol.kernels import next_frame
 
 LIMIT = 1000
 

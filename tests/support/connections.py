@@ -4,27 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from broker.buffers import Buffers
 from broker.connection import Connection
+from broker.dispatch_kernels import Gate
 from broker.io import IoThreads
+from broker.request_stats import RequestStats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 
+Dispatch: TypeAlias = "Callable[[Connection, memoryview, int, int], Any]"
+
+
+class ScriptedGate(Gate):
+    """Cuts frames as the broker does, and has a function answer them."""
+
+    def __init__(self, dispatch: Dispatch) -> None:
+        super().__init__({}, RequestStats(()))
+        self._dispatch = dispatch
+
+    def dispatch(self, connection: Connection, buffer: memoryview, start: int, end: int) -> Any:
+        """Ask the function."""
+        return self._dispatch(connection, buffer, start, end)
+
+
 class Line:
     """Stands in for a listener: what ``Connection`` needs of one, and the client's socket."""
 
-    def __init__(
-        self, dispatch: Callable[[Connection, memoryview, int, int], Any], *, limit: int = 1 << 24
-    ) -> None:
+    def __init__(self, dispatch: Dispatch, *, limit: int = 1 << 24) -> None:
         self.rooms: Any = self
         self.io = IoThreads(1)
         self.buffers = Buffers()
-        self.dispatcher: Any = self
-        self.dispatch = dispatch
+        self.dispatcher = ScriptedGate(dispatch)
         self.max_frame_bytes = limit
         self.name = "PLAINTEXT"
         self.forgotten: list[Connection] = []

@@ -3,8 +3,9 @@
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
+from broker.dispatch_kernels import Histogram
 from broker.metric_sources import FlushCounts, ListenerCounts, MetricSources, SessionCounts
-from broker.request_stats import Histogram, RequestStats
+from broker.request_stats import RequestStats
 
 if TYPE_CHECKING:
     from broker.topics import TopicRegistry

@@ -1,0 +1,9 @@
+"""What a request comes to: the frame that answers it, now or later."""
+
+from collections.abc import Coroutine
+from typing import Any, TypeAlias
+
+from protocol.parts import Parts
+
+Answer: TypeAlias = bytes | Parts | None
+Waiting: TypeAlias = Coroutine[Any, Any, Answer]

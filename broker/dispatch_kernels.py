@@ -1,0 +1,17 @@
+"""What every request passes, compiled where it could be: import it from here."""
+
+from typing import TYPE_CHECKING
+
+from protocol.records.choosing import choose
+
+if TYPE_CHECKING:
+    from broker._dispatch_kernels import BOUNDS_SECONDS, COMPILED, Gate, Histogram, Route
+else:
+    _dispatch = choose("broker._dispatch_kernels")
+    BOUNDS_SECONDS = _dispatch.BOUNDS_SECONDS
+    COMPILED = _dispatch.COMPILED
+    Gate = _dispatch.Gate
+    Histogram = _dispatch.Histogram
+    Route = _dispatch.Route
+
+__all__ = ["BOUNDS_SECONDS", "COMPILED", "Gate", "Histogram", "Route"]
