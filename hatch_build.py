@@ -29,6 +29,7 @@ KERNELS = (
     "protocol/records/_segment_kernels.py",
     "cleaner/_emit_kernels.py",
     "cleaner/_kernels.py",
+    "storage/_append_kernels.py",
 )
 DEPENDS = (
     "broker/_dispatch_kernels.pxd",
@@ -45,6 +46,7 @@ DEPENDS = (
     "protocol/records/_segment_kernels.pxd",
     "protocol/records/_native.pxd",
     "protocol/records/_native.h",
+    "storage/_append_kernels.pxd",
 )
 HEADERS = ("protocol/records", "cleaner")
 DIRECTIVES = {

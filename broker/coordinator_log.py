@@ -28,8 +28,7 @@ from protocol.errors import (
 )
 from protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
 from protocol.records.journal import NO_PRODUCER, encode_rows, read_entries
-from storage.producer_checks import Origin
-from storage.validation import ValidatedBatch
+from storage.append_values import Origin, ValidatedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

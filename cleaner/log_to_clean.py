@@ -11,8 +11,8 @@ from storage.topic_partition import TopicPartition
 from storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
+    from storage.append_kernels import ProducerEntry
     from storage.log import Log
-    from storage.producer_entry import ProducerEntry
 
 NO_OFFSET = -1
 

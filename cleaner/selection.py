@@ -23,7 +23,10 @@ class Segment(Protocol):
     """What selection asks of a segment; a ``ReadableSegment`` answers."""
 
     base_offset: int
-    size: int
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of its ``.log``."""
 
     @property
     def largest_timestamp(self) -> int:

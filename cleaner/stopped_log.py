@@ -17,7 +17,7 @@ from storage.reader import PartitionReader
 from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from storage.producer_entry import ProducerEntry
+    from storage.append_kernels import ProducerEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

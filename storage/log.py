@@ -10,17 +10,17 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from protocol.errors import OffsetOutOfRange, PolicyViolation
 from protocol.records.batch import CONTROL
+from storage.append_kernels import PlainRules
+from storage.append_values import AppendResult, Origin
 from storage.dropped_segments import DroppedSegments
 from storage.log_reader import LogReader
 from storage.log_view import find_index
 from storage.markers import read_marker
 from storage.partition_metadata import PartitionMetadata
-from storage.producer_state import Origin
 from storage.replaceable_log import ReplaceableLog
 from storage.retention import Doomed, find_doomed
 from storage.segment import LogSegment
@@ -30,35 +30,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from config.topic import TopicConfig
+    from storage.append_values import ValidatedBatch
     from storage.log_services import LogServices
     from storage.recovery import LoadedPartition
-    from storage.validation import ValidatedBatch
 
 _logger = logging.getLogger(__name__)
 
 HIGH_WATERMARK = -1
 """The offset by which DeleteRecords means all there is."""
-
-WRITE_BACK_BYTES = 16 << 20
-"""Appended bytes after which the kernel is asked to start writing them (performance.md §2)."""
-
-_STAMP = Struct(">qii")  # base offset, length, partition leader epoch: none is covered by the CRC
-_LENGTH_OVERHEAD = 12
-_new_tuple = tuple.__new__  # half the time of calling the class
-
-
-class AppendResult(NamedTuple):
-    """Where a batch went; a duplicate: where it went the first time.
-
-    ``flush_due`` asks the caller to await `Log.flush` on an io thread before it answers.
-    """
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    duplicate: bool
-    flush_due: bool
 
 
 class Log(ReplaceableLog):
@@ -72,83 +51,16 @@ class Log(ReplaceableLog):
 
     __slots__ = (
         "__weakref__",
-        "_unwritten",
-        "batches_in",
-        "bytes_in",
         "bytes_out",
         "last_flush_ms",
-        "records_in",
-        "recovery_point",
         "waiters",
     )
 
     def __init__(self, loaded: "LoadedPartition", services: "LogServices") -> None:
         super().__init__(loaded, services)
-        self.recovery_point = loaded.recovery_point  # guarded by: lock; read by anyone
         self.last_flush_ms = services.clock.now_ms()
-        self._unwritten = 0  # bytes since write-back was last started
-        self.bytes_in = 0
-        self.records_in = 0
-        self.batches_in = 0
         self.bytes_out = 0  # whoever sends a read adds to it
         self.waiters: list[Any] = []  # loop only, owned by broker.waiting
-
-    def append(self, batch: "ValidatedBatch", origin: Origin = Origin.CLIENT) -> AppendResult:
-        """Stamp a validated batch with its offsets and write it, as far as the page cache.
-
-        The order is Kafka's: roll, producer check, write, end offset, producer state. If the
-        write fails the segment is cut back, the directory refuses writes for as long as
-        `LogDirectory` says, and the log is as it was.
-
-        Raises:
-            OutOfOrderSequence: Or another refusal of `ProducerStateManager.check`.
-            KafkaStorageError: The directory refuses writes, now or since an earlier failure.
-        """
-        size = batch.size
-        with self.lock:
-            if self._closed or self.directory.refusal is not None:
-                raise self._refusal()
-            base_offset = self.log_end_offset
-            last_offset = base_offset + batch.last_offset_delta
-            segments = self._view[1]
-            segment = segments[-1]
-            try:
-                clock = self._services.clock
-                if segment.should_roll(size, batch.max_timestamp, last_offset, clock):
-                    segment = self._roll()
-                    segments = self._view[1]
-                if batch.producer_id >= 0:
-                    repeated = self._check_producer(batch, origin)
-                    if repeated is not None:
-                        return repeated
-                buffer = batch.buffer
-                _STAMP.pack_into(buffer, 0, base_offset, size - _LENGTH_OVERHEAD, self.leader_epoch)
-                segment.append(buffer, size, last_offset, batch.max_timestamp)
-            except OSError as error:
-                raise self.directory.fail(error) from error
-            end_offset = last_offset + 1
-            self._view = (end_offset, segments, segment.size)
-            self.log_end_offset = end_offset
-            if batch.producer_id >= 0:
-                self._note_producer(batch, base_offset, segment)
-            self.size += size
-            self.bytes_in += size
-            self.records_in += batch.count
-            self.batches_in += 1
-            self._unwritten += size
-            if self._unwritten >= WRITE_BACK_BYTES:
-                self._start_write_back(segment)
-            return _new_tuple(
-                AppendResult,
-                (
-                    base_offset,
-                    last_offset,
-                    batch.log_append_time_ms,
-                    self.log_start_offset,
-                    False,
-                    end_offset - self.recovery_point >= self.config.flush_messages,
-                ),
-            )
 
     def _check_producer(self, batch: "ValidatedBatch", origin: Origin) -> AppendResult | None:
         """Return the answer to a batch that was sent again; refuse one that may not be written."""
@@ -383,6 +295,7 @@ class Log(ReplaceableLog):
         """Obey other settings from the next append on."""
         with self.lock:
             self.config = config
+            self.rules = PlainRules(config)
             for segment in self._view[1]:
                 segment.reconfigure(config)
 

@@ -1,6 +1,5 @@
 """Whether a producer's batch may be written: decisions only (Kafka: ``ProducerAppendInfo``)."""
 
-from enum import Enum
 from typing import Protocol
 
 from protocol.errors import (
@@ -10,19 +9,11 @@ from protocol.errors import (
     TransactionCoordinatorFenced,
 )
 from protocol.records.batch import TRANSACTIONAL
+from storage.append_kernels import ProducerEntry
+from storage.append_values import Origin
 from storage.markers import Marker
-from storage.producer_entry import SEQUENCES, AppendedBatch, ProducerEntry
+from storage.producer_entry import SEQUENCES, AppendedBatch
 from storage.topic_partition import TopicPartition
-
-
-class Origin(Enum):
-    """Who appends: it decides which rules a batch has to meet."""
-
-    CLIENT = "client"
-    COORDINATOR = "coordinator"
-    """Markers and committed offsets: epochs count, sequences do not."""
-    REPLICATION = "replication"
-    """What is in the log already: every rule was checked when it was written."""
 
 
 class ProducerBatch(Protocol):

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Final
 
 from protocol.records.crc import crc32c
 from storage import files
-from storage.producer_entry import SEQUENCES, AppendedBatch, ProducerEntry
+from storage.append_kernels import ProducerEntry
+from storage.producer_entry import SEQUENCES, AppendedBatch
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from protocol.records.batch import TRANSACTIONAL, BatchHeader
 from storage import files, producer_snapshot
+from storage.append_kernels import ProducerEntry
+from storage.append_values import Origin
 from storage.markers import Marker, MarkerKind, read_marker
-from storage.producer_checks import Origin, ProducerBatch, check_data, check_marker
-from storage.producer_entry import SEQUENCES, AppendedBatch, ProducerEntry
+from storage.producer_checks import ProducerBatch, check_data, check_marker
+from storage.producer_entry import AppendedBatch
 from storage.producer_snapshot import CorruptSnapshot, Snapshot
 from storage.topic_partition import TopicPartition
 from storage.transaction_index import AbortedTransaction
@@ -22,13 +24,10 @@ from storage.transaction_index import AbortedTransaction
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Origin", "ProducerStateManager"]
-
 DAY_MS: Final = 86_400_000
 NO_OFFSET: Final = -1
 
 _logger = logging.getLogger(__name__)
-_new_tuple = tuple.__new__
 
 
 class ProducerStateManager:
@@ -87,8 +86,7 @@ class ProducerStateManager:
         entry = self.producers.get(batch.producer_id)
         if entry is None:
             return None  # of a producer that is not known any sequence may come first
-        follows = batch.base_sequence == entry.next_sequence and batch.producer_epoch == entry.epoch
-        if follows and entry.transaction_first_offset < 0:
+        if entry.is_followed_by(batch.producer_epoch, batch.base_sequence):
             return None
         return check_data(entry, batch, origin, self._topic_partition)
 
@@ -101,11 +99,7 @@ class ProducerStateManager:
             entry = self.producers[producer_id] = ProducerEntry(epoch)
         elif entry.epoch != epoch:
             entry.begin_epoch(epoch)
-        first = batch.base_sequence
-        delta = batch.last_offset_delta
-        last = (first + delta) % SEQUENCES if first >= 0 else -1
-        appended = (first, last, base_offset, base_offset + delta, batch.max_timestamp)
-        entry.add(_new_tuple(AppendedBatch, appended))
+        entry.note(batch.base_sequence, batch.last_offset_delta, base_offset, batch.max_timestamp)
         if batch.attributes & TRANSACTIONAL and entry.transaction_first_offset < 0:
             self._begin_transaction(producer_id, entry, base_offset)
 

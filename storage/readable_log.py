@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import CorruptMessage, KafkaStorageError, NotLeaderOrFollower, OffsetOutOfRange
 from storage import timestamp_lookup
+from storage.append_kernels import GrowingLog
 from storage.log_reader import LogRead, LogReader
-from storage.log_view import LogView, find_index
+from storage.log_view import find_index
 from storage.segment import LogSegment
 from storage.timestamp_lookup import TimestampedOffset
 
 if TYPE_CHECKING:
+    from storage.log_services import LogServices
     from storage.recovery import LoadedPartition
 
 
-class ReadableLog:
+class ReadableLog(GrowingLog):
     """The offsets and segments of one partition.
 
     Invariants: log start offset <= last stable offset <= high watermark = log end offset (one
@@ -28,32 +30,14 @@ class ReadableLog:
     or deleted meanwhile; an append shows after its bytes are written.
     """
 
-    __slots__ = (
-        "_closed",
-        "_reader",
-        "_view",
-        "directory",
-        "epochs",
-        "leader_epoch",
-        "log_end_offset",
-        "log_start_offset",
-        "producers",
-        "topic_id",
-        "topic_partition",
-    )
+    __slots__ = ("_reader", "epochs", "topic_id", "topic_partition")
 
-    def __init__(self, loaded: "LoadedPartition") -> None:
+    def __init__(self, loaded: "LoadedPartition", services: "LogServices") -> None:
+        super().__init__(loaded, services)
         self.topic_partition = loaded.folder.topic_partition
         self.topic_id = loaded.topic_id
-        self.directory = loaded.folder.directory
         self.epochs = loaded.epochs
-        self.producers = loaded.producers
-        self.leader_epoch = loaded.epochs.latest  # constant: see storage.recovery.FIRST_EPOCH
-        self.log_start_offset = loaded.log_start_offset
-        self.log_end_offset = loaded.log_end_offset
-        self._view: LogView = (loaded.log_end_offset, loaded.segments, loaded.segments[-1].size)
         self._reader = LogReader()  # a new one when segments go
-        self._closed = False
 
     @property
     def segments(self) -> tuple[LogSegment, ...]:

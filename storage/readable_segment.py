@@ -12,6 +12,7 @@ from protocol.parts import FileSlice
 from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, NO_TIMESTAMP, BatchHeader
 from protocol.records.record import iterate_records
 from storage import batch_walk, files, transaction_index
+from storage.append_kernels import UNKNOWN, SegmentEnd
 from storage.batch_walk import Cut, Located
 from storage.index import (
     OFFSET_ENTRY,
@@ -26,8 +27,6 @@ from storage.index_entries import Entries, FileEntries, MemoryEntries
 from storage.segment_file import OPEN_FILES, OpenFiles, SegmentFile
 from storage.segment_files import SegmentFiles
 from storage.transaction_index import AbortedLookup, AbortedTransaction
-
-UNKNOWN: Final = -2
 
 _NEAR: Final = 64 * 1024
 """Bytes that are walked from header to header sooner than searched by the index."""
@@ -54,11 +53,8 @@ class ReadableSegment(SegmentFiles):
         "_active",
         "_distrusted",
         "_file",
-        "_first_timestamp",
         "_has_aborted",
-        "_max_timestamp",
-        "_offset_of_max_timestamp",
-        "size",
+        "end",
     )
 
     def __init__(
@@ -67,35 +63,38 @@ class ReadableSegment(SegmentFiles):
         base_offset: int,
         *,
         size: int = 0,
+        created_ms: int = 0,
         suffix: str = "",
         open_files: OpenFiles = OPEN_FILES,
     ) -> None:
         super().__init__(directory, base_offset, suffix, open_files)
-        self.size = size
+        self.end = SegmentEnd(base_offset, size, created_ms)
         self._file: SegmentFile | None = None  # the .log, while it is written
         self._active: ActiveIndexes | None = None  # likewise
         self._distrusted = False  # an entry of the offset index was wrong: none is used any more
-        self._first_timestamp = UNKNOWN  # of the first batch
-        self._max_timestamp = UNKNOWN
-        self._offset_of_max_timestamp = base_offset
         self._has_aborted: bool | None = None  # None: not looked yet
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.log_path}, size={self.size})"
 
     @property
+    def size(self) -> int:
+        """Return how many bytes there are to read."""
+        return self.end.size
+
+    @property
     def max_timestamp(self) -> int:
         """Return the largest timestamp of the records, -1 if none has one."""
-        if self._max_timestamp == UNKNOWN:
+        if self.end.max_timestamp == UNKNOWN:
             self._load_max_timestamp()
-        return self._max_timestamp
+        return self.end.max_timestamp
 
     @property
     def offset_of_max_timestamp(self) -> int:
         """Return the last offset of the first batch that has the largest timestamp."""
-        if self._max_timestamp == UNKNOWN:
+        if self.end.max_timestamp == UNKNOWN:
             self._load_max_timestamp()
-        return self._offset_of_max_timestamp
+        return self.end.offset_of_max_timestamp
 
     @property
     def largest_timestamp(self) -> int:
@@ -108,9 +107,9 @@ class ReadableSegment(SegmentFiles):
         """Return the max timestamp of the first batch, -1 if it has none or there is no batch."""
         if self.size < HEADER_SIZE:
             return NO_TIMESTAMP
-        if self._first_timestamp == UNKNOWN:
-            self._first_timestamp = self.header_at(0).max_timestamp
-        return self._first_timestamp
+        if self.end.first_timestamp == UNKNOWN:
+            self.end.first_timestamp = self.header_at(0).max_timestamp
+        return self.end.first_timestamp
 
     def file(self) -> SegmentFile:
         """Return the ``.log``, open; it stays so as long as the caller keeps the object."""
@@ -320,7 +319,7 @@ class ReadableSegment(SegmentFiles):
             with suppress(CorruptMessage):  # the index is all there is to go by
                 if not self._is_confirmed(last):
                     last = self._find_max_timestamp()
-        self._max_timestamp, self._offset_of_max_timestamp = last
+        self.end.max_timestamp, self.end.offset_of_max_timestamp = last
 
     def _find_max_timestamp(self) -> TimeEntry:
         largest = TimeEntry(NO_TIMESTAMP, self.base_offset)
@@ -343,5 +342,5 @@ def open_segment(directory: Path, base_offset: int, *, suffix: str = "") -> Read
         FileNotFoundError: There is no ``.log``.
     """
     segment = ReadableSegment(directory, base_offset, suffix=suffix)
-    segment.size = segment.log_path.stat().st_size
+    segment.end.size = segment.log_path.stat().st_size
     return segment

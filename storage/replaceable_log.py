@@ -32,26 +32,18 @@ class ReplaceableLog(ReadableLog):
     __slots__ = (
         "_abandoned",
         "_flush_lock",
-        "_services",
         "_swap",
-        "config",
-        "lock",
         "names",
         "path",
-        "size",
     )
 
     def __init__(self, loaded: "LoadedPartition", services: "LogServices") -> None:
-        super().__init__(loaded)
-        self._services = services
+        super().__init__(loaded, services)
         self.path = loaded.folder.path  # changes when the folder is renamed for deletion
-        self.config = loaded.folder.config  # loop only; a new value replaces it
-        self.lock = threading.Lock()
         self.names = NameGate()
         self._flush_lock = threading.Lock()  # held across fsync; the loop never takes it
         self._abandoned = False  # the folder goes; background work stops
         self._swap: SegmentSwap | None = None  # owned by who cleans
-        self.size = sum(segment.size for segment in loaded.segments)  # guarded by: lock
 
     def replace_segments(self, new: Sequence[LogSegment], old: Iterable["ReadableSegment"]) -> None:
         """Have cleaned segments take the place of old ones (storage.md §8.11). Blocks.

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Self
 from config.topic import TopicConfig
 from protocol.records.batch import NO_TIMESTAMP, BatchHeader
 from storage import files, segment_damage, transaction_index
-from storage.clock import Clock
+from storage.append_kernels import UNKNOWN
 from storage.epochs import LeaderEpochs
-from storage.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY, TIME_ENTRY, ActiveIndexes
+from storage.index import OFFSET_ENTRY, TIME_ENTRY, ActiveIndexes
 from storage.producer_state import ProducerStateManager
-from storage.readable_segment import UNKNOWN, ReadableSegment
+from storage.readable_segment import ReadableSegment
 from storage.segment_file import OPEN_FILES, OpenFiles, SegmentFile
 from storage.segment_scan import Scan, scan_log
 from storage.transaction_index import AbortedTransaction
@@ -29,11 +29,10 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _logger = logging.getLogger(__name__)
-_pwrite = os.pwrite
 
 
 class LogSegment(ReadableSegment):
-    """A segment that can be appended to.
+    """A segment that can be appended to, by `storage.append_kernels.SegmentEnd`.
 
     It is *active* from its first append until it is sealed and flushed, or closed: one open file,
     and indexes in memory, which a crash may lose (`storage.index.ActiveIndexes` says why).
@@ -45,17 +44,12 @@ class LogSegment(ReadableSegment):
     """
 
     __slots__ = (
-        "_fd",
-        "_index_full",
         "_jitter_ms",
         "_names_unsynced",
         "_preallocated",
-        "_roll_after_ms",
         "_sealed",
-        "_since_index",
         "_unsynced",
         "config",
-        "created_ms",
     )
 
     def __init__(
@@ -68,11 +62,9 @@ class LogSegment(ReadableSegment):
         suffix: str = "",
         open_files: OpenFiles = OPEN_FILES,
     ) -> None:
-        super().__init__(directory, base_offset, suffix=suffix, open_files=open_files)
-        self.created_ms = now_ms
-        self._fd = -1  # of _file, or -1: at rest
-        self._since_index = 0  # bytes since the last index entry
-        self._index_full = False
+        super().__init__(
+            directory, base_offset, created_ms=now_ms, suffix=suffix, open_files=open_files
+        )
         self._sealed = False
         self._names_unsynced = False
         self._unsynced: frozenset[str] = frozenset()  # kinds of index files with unsynced entries
@@ -105,7 +97,7 @@ class LogSegment(ReadableSegment):
                     segment._preallocated = True
             finally:
                 os.close(fd)
-        segment._max_timestamp = NO_TIMESTAMP
+        segment.end.max_timestamp = NO_TIMESTAMP
         segment._has_aborted = False
         segment._names_unsynced = True
         return segment
@@ -132,7 +124,7 @@ class LogSegment(ReadableSegment):
         size = segment.find_size(files.LOG)
         if size is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(segment.log_path))
-        segment.size = size
+        segment.end.size = size
         return segment
 
     def reconfigure(self, config: TopicConfig) -> None:
@@ -141,55 +133,43 @@ class LogSegment(ReadableSegment):
         longest = config.segment_ms
         if config.is_compacted:
             longest = min(longest, config.max_compaction_lag_ms)
-        self._roll_after_ms = longest - self._jitter_ms
+        self.end.obey(config.segment_bytes, config.index_interval_bytes, longest - self._jitter_ms)
         self._note_full()
 
-    def should_roll(self, size: int, max_timestamp: int, last_offset: int, clock: Clock) -> bool:
-        """Tell whether a batch has to go into a new segment (storage.md §4).
+    def activate(self) -> None:
+        """Open the ``.log`` to write and bring the indexes into memory, if that is not so yet."""
+        if self.end.fd >= 0:
+            return
+        file = SegmentFile(files.open_file(self.log_path, write=True))
+        if self._active is None:
+            offsets = self._read_index(files.INDEX, OFFSET_ENTRY.size)
+            times = self._read_index(files.TIME_INDEX, TIME_ENTRY.size)
+            self._active = ActiveIndexes(self.base_offset, offsets, times)
+        if self.end.max_timestamp == UNKNOWN:
+            self._load_max_timestamp()
+        self.end.since_index = 0
+        self._sealed = False
+        self._note_full()
+        self._file = file
+        self.end.fd = file.fileno()
 
-        Time is that of the records: how far the batch is from the first one of the segment. Only if
-        that one has none, it is the age of this object. An empty segment rolls only for an offset
-        that it cannot express (KAFKA-6388).
-        """
-        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
-            return True
-        held = self.size
-        if not held:
-            return False
-        if held + size > self.config.segment_bytes or self._index_full:
-            return True
-        first = self._first_timestamp
-        if first == UNKNOWN:
-            first = self.first_batch_timestamp
-        waited = max_timestamp - first if first >= 0 else clock.now_ms() - self.created_ms
-        return waited > self._roll_after_ms
+    def write_rest(self, buffer: "Buffer", written: int) -> None:
+        """Write what the kernel left over; if that fails, leave no half batch behind."""
+        try:
+            files.write_all(self.end.fd, memoryview(buffer)[written:], self.size + written)
+        except OSError:
+            with suppress(OSError):
+                files.truncate(self.end.fd, self.size)
+            raise
 
-    def append(self, buffer: "Buffer", size: int, last_offset: int, max_timestamp: int) -> int:
-        """Write one batch of ``size`` bytes, stamped already, and return its position.
-
-        An index entry is added when more than ``index.interval.bytes`` went by since the last one.
-        It names the batch's last offset and its start; the first batch never has one.
-
-        Raises:
-            OSError: Nothing of the batch counts as written.
-        """
-        position = self.size
-        fd = self._fd
-        if fd < 0:
-            fd = self._activate()
-        written = _pwrite(fd, buffer, position)
-        if written != size:
-            self._write_rest(buffer, written)
-        if max_timestamp > self._max_timestamp:
-            self._max_timestamp = max_timestamp
-            self._offset_of_max_timestamp = last_offset
-        if self._since_index > self.config.index_interval_bytes:
-            self._add_index_entries(last_offset, position)
-        self._since_index += size
-        if not position:
-            self._first_timestamp = max_timestamp
-        self.size = position + size
-        return position
+    def add_index_entries(self, last_offset: int, position: int) -> None:
+        """Note in both indexes where a batch begins, and the largest timestamp up to it."""
+        active = self._active
+        if active is not None:
+            active.add(last_offset, position)
+            active.add_time(self.end.max_timestamp, self.end.offset_of_max_timestamp)
+            self.end.since_index = 0
+            self._note_full()
 
     def append_run(  # what a kernel has found out about the run
         self,
@@ -209,18 +189,17 @@ class LogSegment(ReadableSegment):
         Raises:
             OSError: Part of it may be written; the segment is to be thrown away.
         """
-        fd = self._fd
-        if fd < 0:
-            fd = self._activate()
+        self.activate()
         data = memoryview(batches)
-        files.write_all(fd, data, self.size)
+        files.write_all(self.end.fd, data, self.size)
         active = self._active
         if active is not None:
             active.extend(offset_entries, time_entries)
-        self._first_timestamp = first_timestamp
-        self._max_timestamp = max_timestamp
-        self._offset_of_max_timestamp = offset_of_max_timestamp
-        self.size += len(data)
+        end = self.end
+        end.first_timestamp = first_timestamp
+        end.max_timestamp = max_timestamp
+        end.offset_of_max_timestamp = offset_of_max_timestamp
+        end.size += len(data)
 
     def append_aborted(self, transaction: AbortedTransaction) -> None:
         """Add an entry to the transaction index; its marker is in this segment already."""
@@ -234,7 +213,7 @@ class LogSegment(ReadableSegment):
         """Stop being the active segment: the last time entry, in memory. `flush` does the rest."""
         active = self._active
         if active is not None:
-            active.add_time(self._max_timestamp, self._offset_of_max_timestamp)
+            active.add_time(self.end.max_timestamp, self.end.offset_of_max_timestamp)
         self._sealed = True
 
     def flush(self) -> None:
@@ -286,7 +265,7 @@ class LogSegment(ReadableSegment):
         found = self.locate(offset)
         if found is None:
             return 0
-        self._activate()
+        self.activate()
         cut = self.size - found.position
         self._cut_log(found.position)
         active = self._active
@@ -297,7 +276,7 @@ class LogSegment(ReadableSegment):
         if len(kept) != len(aborted):
             transaction_index.rewrite(self.path(files.TRANSACTION_INDEX), kept)
             self._has_aborted = None
-        self._since_index = 0
+        self.end.since_index = 0
         self._restore_maximum()
         self._write_indexes(cut=True)
         self._note_full()
@@ -359,32 +338,15 @@ class LogSegment(ReadableSegment):
         self._names_unsynced = True
         self._distrusted = False
         self._active = scan.indexes
-        self._max_timestamp = scan.max_timestamp
-        self._offset_of_max_timestamp = scan.offset_of_max_timestamp
-        self._first_timestamp = scan.first_timestamp
-        self._since_index = scan.since_index
         self._sealed = False
         self._file = file
-        self._fd = file.fileno()
+        end = self.end
+        end.max_timestamp = scan.max_timestamp
+        end.offset_of_max_timestamp = scan.offset_of_max_timestamp
+        end.first_timestamp = scan.first_timestamp
+        end.since_index = scan.since_index
+        end.fd = file.fileno()
         self._note_full()
-
-    def _activate(self) -> int:
-        """Open the ``.log`` to write and bring the indexes into memory, if that is not so yet."""
-        if self._fd >= 0:
-            return self._fd
-        file = SegmentFile(files.open_file(self.log_path, write=True))
-        if self._active is None:
-            offsets = self._read_index(files.INDEX, OFFSET_ENTRY.size)
-            times = self._read_index(files.TIME_INDEX, TIME_ENTRY.size)
-            self._active = ActiveIndexes(self.base_offset, offsets, times)
-        if self._max_timestamp == UNKNOWN:
-            self._load_max_timestamp()
-        self._since_index = 0
-        self._sealed = False
-        self._note_full()
-        self._file = file
-        self._fd = file.fileno()
-        return self._fd
 
     def _read_index(self, kind: str, entry_size: int) -> bytes:
         """Return the whole entries of an index file, creating one that is missing."""
@@ -396,26 +358,11 @@ class LogSegment(ReadableSegment):
             return b""
         return data[: len(data) - len(data) % entry_size]
 
-    def _write_rest(self, buffer: "Buffer", written: int) -> None:
-        """Write what the kernel left over; if that fails, leave no half batch behind."""
-        try:
-            files.write_all(self._fd, memoryview(buffer)[written:], self.size + written)
-        except OSError:
-            with suppress(OSError):
-                files.truncate(self._fd, self.size)
-            raise
-
-    def _add_index_entries(self, last_offset: int, position: int) -> None:
-        active = self._active
-        if active is not None:
-            active.add(last_offset, position)
-            active.add_time(self._max_timestamp, self._offset_of_max_timestamp)
-            self._since_index = 0
-            self._note_full()
-
     def _note_full(self) -> None:
         active = self._active
-        self._index_full = active is not None and active.is_full(self.config.segment_index_bytes)
+        self.end.is_index_full = active is not None and active.is_full(
+            self.config.segment_index_bytes
+        )
 
     def _write_indexes(self, *, cut: bool = False) -> None:
         """Write the entries that the files lack; ``cut`` what they have too much."""
@@ -446,21 +393,22 @@ class LogSegment(ReadableSegment):
             self._unsynced -= {kind}
 
     def _cut_log(self, size: int) -> None:
-        files.truncate(self._fd, size)
-        self.size = size
+        files.truncate(self.end.fd, size)
+        self.end.size = size
         if not size:
-            self._first_timestamp = UNKNOWN
+            self.end.first_timestamp = UNKNOWN
 
     def _restore_maximum(self) -> None:
         """Find the largest timestamp again: the last time entry, and the batches after it."""
         self._load_max_timestamp()
         position = 0
-        if self._max_timestamp >= 0:
-            position = self.start_before(self._offset_of_max_timestamp)
+        if self.end.max_timestamp >= 0:
+            position = self.start_before(self.end.offset_of_max_timestamp)
+        end = self.end
         for batch in self.batches(position):
-            if batch.header.max_timestamp > self._max_timestamp:
-                self._max_timestamp = batch.header.max_timestamp
-                self._offset_of_max_timestamp = batch.header.last_offset
+            if batch.header.max_timestamp > end.max_timestamp:
+                end.max_timestamp = batch.header.max_timestamp
+                end.offset_of_max_timestamp = batch.header.last_offset
 
     def _report_distrust(self, reason: str) -> None:
         _logger.error(
@@ -482,7 +430,7 @@ class LogSegment(ReadableSegment):
         """Let descriptor and memory go."""
         if self._distrusted and self._active is not None:
             self._delete_index()
-        self._fd = -1
+        self.end.fd = -1
         self._file = None
         self._active = None
-        self._index_full = False
+        self.end.is_index_full = False

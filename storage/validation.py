@@ -32,7 +32,7 @@ from protocol.records.batch import (
     stamp_timestamp,
 )
 from protocol.records.compression import MAX_RATIO, NONE, ZSTD, decompress
-from protocol.records.kernels import check_batch, take_plain, walk_records
+from protocol.records.kernels import check_batch, walk_records
 from protocol.records.verdicts import (
     BAD_CRC,
     BATCH_FAULTS,
@@ -41,6 +41,7 @@ from protocol.records.verdicts import (
     TIMESTAMP_OUTSIDE,
     UNEVEN_OFFSETS,
 )
+from storage.append_values import ValidatedBatch
 from storage.recompression import find_codec, rebuild
 from storage.record_errors import Limits, find_stamp_error, refuse_records, refuse_whole
 from storage.refused_batches import (
@@ -56,31 +57,9 @@ _FIRST_ZSTD_VERSION: Final = 7
 _MIN_LEGACY_SIZE: Final = 14 + LOG_OVERHEAD
 _MIN_RECORD_BYTES: Final = 7
 _WRITTEN_ATTRIBUTES: Final = 0x7F & ~LOG_APPEND_TIME
-_INT64_MAX: Final = (1 << 63) - 1
-_KEPT_BY: Final = (
-    *(frozenset({"producer", name}) for name in ("uncompressed", "gzip", "snappy", "lz4", "zstd")),
-    *(frozenset[str](),) * 3,
-)
-"""By codec, the values of `compression.type` that store it as it came."""
 _BAD_RECORDS: Final = NULL_KEY | TIMESTAMP_OUTSIDE
 
 _read_length = Struct(">i").unpack_from
-_new_tuple = tuple.__new__
-
-
-class ValidatedBatch(NamedTuple):
-    """Exactly one batch that may be stamped and written; no append time (-1) with CreateTime."""
-
-    buffer: memoryview
-    size: int
-    last_offset_delta: int
-    count: int  # type: ignore[assignment]  # Kafka's word; nobody counts a batch's fields
-    attributes: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    log_append_time_ms: int
 
 
 class _Content(NamedTuple):
@@ -132,7 +111,9 @@ def must_open(records: memoryview, config: "TopicConfig") -> bool:
 
 
 def validate(records: memoryview, config: "TopicConfig", now_ms: int) -> ValidatedBatch:
-    """Check a client's batch, exactly one, by the topic's rules; return it ready to be appended.
+    """Check a client's batch, exactly one, rule by rule; return it ready to be appended.
+
+    `storage.append_kernels.PlainRules` is the short way for batches that break none.
 
     Raises:
         InvalidRecord: a header field, a record or a key is not as it must be.
@@ -141,12 +122,6 @@ def validate(records: memoryview, config: "TopicConfig", now_ms: int) -> Validat
         RecordListTooLarge: above segment.bytes.
         CorruptMessage: length, CRC or compressed bytes are damaged.
     """
-    plain = take_plain_batch(records, config, now_ms)
-    return validate_closely(records, config, now_ms) if plain is None else plain
-
-
-def validate_closely(records: memoryview, config: "TopicConfig", now_ms: int) -> ValidatedBatch:
-    """Check a batch rule by rule, in Kafka's order; see `validate`."""
     size = len(records)
     if size < HEADER_SIZE:
         raise CorruptMessage(f"a batch of {size} bytes is shorter than its header")
@@ -185,37 +160,6 @@ def validate_closely(records: memoryview, config: "TopicConfig", now_ms: int) ->
             stamp_error=stamp_error,
         )
     return _store(records, header, config, now_ms, content)
-
-
-def take_plain_batch(
-    records: memoryview, config: "TopicConfig", now_ms: int
-) -> ValidatedBatch | None:
-    """Return a batch that breaks no rule and is stored as it came; None: ask `validate`.
-
-    What nearly every batch is, in one call of a kernel.
-    """
-    size = len(records)
-    if (
-        size > config.max_message_bytes
-        or size > config.segment_bytes
-        or config.message_timestamp_type == "LogAppendTime"
-    ):
-        return None
-    high = now_ms + config.message_timestamp_after_max_ms
-    plain = take_plain(
-        records,
-        now_ms - config.message_timestamp_before_max_ms,
-        high if high < _INT64_MAX else _INT64_MAX,  # noqa: FURB136  # min() takes four times as long
-        "compact" in config.cleanup_policy,
-    )
-    if plain is None:
-        return None
-    codec = plain[4] & CODEC_MASK
-    if config.compression_type not in _KEPT_BY[codec]:
-        return None
-    if codec and plain[3] * _MIN_RECORD_BYTES > (size - HEADER_SIZE) * MAX_RATIO[codec]:
-        return None
-    return _new_tuple(ValidatedBatch, plain)
 
 
 def _check_header(header: BatchHeader) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kio.schema.describe_producers.v0.request import DescribeProducersRequest
 
     from broker.context import RequestContext
-    from storage.producer_entry import ProducerEntry
+    from storage.append_kernels import ProducerEntry
 
 
 def describe(

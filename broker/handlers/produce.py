@@ -32,15 +32,15 @@ from protocol.produce import (
 )
 from protocol.records.batch import ATTRIBUTES_POSITION, CODEC_MASK
 from protocol.records.compression import MAX_RATIO
-from storage.validation import check_records, must_open, take_plain_batch, validate
+from storage.validation import check_records, must_open, validate
 
 if TYPE_CHECKING:
     from broker.answers import Answer, Waiting
     from broker.connection import Connection
     from broker.transactions.producing import TransactionalProduce
     from protocol.topic_key import TopicKey
+    from storage.append_values import ValidatedBatch
     from storage.log import Log
-    from storage.validation import ValidatedBatch
 
 _ACKS = frozenset({-1, 0, 1})
 _ACKNOWLEDGED = frozenset({-1, 1})
@@ -79,7 +79,7 @@ def handle(
     log = rooms.topics.get_log(key, index)
     if log is None or acks not in _ACKNOWLEDGED or log.topic_partition.topic in INTERNAL_TOPICS:
         return _append_all(connection, version, correlation_id, buffer, position, end)
-    batch = take_plain_batch(buffer[start:stop], log.config, rooms.clock.now_ms())
+    batch = log.rules.take(buffer[start:stop], rooms.clock.now_ms())
     if batch is None or batch.attributes & _TRANSACTIONAL or log.config.flush_messages != _NEVER:
         return _append_all(connection, version, correlation_id, buffer, position, end)
     try:
@@ -118,7 +118,7 @@ def _append_all(
                 most = _OPEN_INLINE_BYTES[whole[_CODEC_POSITION] & CODEC_MASK]
                 if len(whole) > most and must_open(whole, log.config):
                     return produce.append_rest(place, now_ms)
-                batch = take_plain_batch(whole, log.config, now_ms)
+                batch = log.rules.take(whole, now_ms)
                 if batch is None:
                     batch = validate(whole, log.config, now_ms)
                 results.append(produce.append(log, index, batch))

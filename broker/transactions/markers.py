@@ -17,8 +17,7 @@ from protocol.errors import (
 )
 from protocol.records.batch import CONTROL, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
 from protocol.records.build import ABORT, COMMIT, build_marker
-from storage.producer_checks import Origin
-from storage.validation import ValidatedBatch
+from storage.append_values import Origin, ValidatedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

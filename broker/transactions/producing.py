@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from broker.topics import TopicRegistry
     from broker.transactions.coordinator import TransactionCoordinator
     from protocol.produce import ProduceRequest
+    from storage.append_values import ValidatedBatch
     from storage.log import Log
-    from storage.validation import ValidatedBatch
 
 _FIRST_WITH_ABORTABLE: Final = 11
 _FIRST_THAT_ADDS: Final = 12

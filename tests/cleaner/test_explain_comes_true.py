@@ -17,8 +17,8 @@ from config.describe import find_place
 from config.layers import Layers
 from config.topic import TopicConfig
 from protocol.records.batch import TRANSACTIONAL
+from storage.append_values import Origin
 from storage.log import Log
-from storage.producer_state import Origin
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.cleaner import CleanerHome, append
 from tests.support.logs import validated

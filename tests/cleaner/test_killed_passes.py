@@ -21,8 +21,8 @@ from cleaner.verify import verify_partition
 from protocol.records.batch import TRANSACTIONAL
 from protocol.records.build import ABORT, COMMIT, build_marker
 from protocol.records.record import Record
+from storage.append_values import Origin
 from storage.log import Log
-from storage.producer_state import Origin
 from storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP, Row, make_batch
 from tests.support.cleaner import append, read_all

@@ -10,7 +10,7 @@ import pytest
 from protocol.coordinator.group_records import CommittedOffset
 from protocol.records.build import COMMIT, build_marker
 from protocol.records.journal import Producer
-from storage.validation import ValidatedBatch
+from storage.append_values import ValidatedBatch
 from tests.support.rooms import RoomsOnDisk
 
 if TYPE_CHECKING:

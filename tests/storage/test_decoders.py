@@ -15,13 +15,14 @@ from config.topic import TopicConfig
 from protocol.errors import CorruptMessage, InvalidRecord
 from protocol.records.build import ABORT, build_marker
 from storage import batch_walk, catalog, dump, files, producer_snapshot, transaction_index
+from storage.append_kernels import ProducerEntry
 from storage.catalog import CatalogState, CatalogTopic
 from storage.checkpoint import MalformedCheckpoint, OffsetCheckpoint
 from storage.epochs import LeaderEpochs
 from storage.markers import read_marker
 from storage.meta_properties import MetaProperties
 from storage.partition_metadata import PartitionMetadata
-from storage.producer_entry import AppendedBatch, ProducerEntry
+from storage.producer_entry import AppendedBatch
 from storage.readable_segment import open_segment
 from storage.topic_partition import TopicPartition, parse_folder
 from storage.transaction_index import AbortedTransaction

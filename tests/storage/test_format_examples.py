@@ -10,13 +10,14 @@ from protocol.names import parse_uuid
 from protocol.records.build import build_batch, build_marker
 from protocol.records.record import Record
 from storage import producer_snapshot, transaction_index
+from storage.append_kernels import ProducerEntry
 from storage.checkpoint import OffsetCheckpoint
 from storage.epochs import LeaderEpochs
 from storage.index import ActiveIndexes
 from storage.markers import MarkerKind
 from storage.meta_properties import MetaProperties
 from storage.partition_metadata import PartitionMetadata
-from storage.producer_entry import AppendedBatch, ProducerEntry
+from storage.producer_entry import AppendedBatch
 from storage.topic_partition import TopicPartition
 from storage.transaction_index import AbortedTransaction
 from tests.support.batches import TIMESTAMP

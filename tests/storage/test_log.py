@@ -9,7 +9,8 @@ from config.topic import TopicConfig
 from protocol.errors import NotLeaderOrFollower, OutOfOrderSequence
 from protocol.records.batch import BatchHeader, has_valid_crc
 from protocol.records.build import ABORT, build_marker
-from storage.producer_state import Origin
+from storage import append_kernels
+from storage.append_values import Origin
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.invariants import check_log
 from tests.support.logs import LogFolder, bytes_of, offsets_in, validated
@@ -201,7 +202,7 @@ def test_write_back_starts_after_enough_bytes(
     """The kernel is asked to write what was appended since the last time, and only that."""
     folder = LogFolder(tmp_path)
     ranges: list[tuple[int, int]] = []
-    monkeypatch.setattr("storage.log.WRITE_BACK_BYTES", 2 * BATCH_BYTES)
+    monkeypatch.setattr(append_kernels.MODULE, "WRITE_BACK_BYTES", 2 * BATCH_BYTES)
     monkeypatch.setattr(
         "storage.background.start_write_back",
         lambda _, position, size: ranges.append((position, size)),

@@ -14,10 +14,12 @@ from protocol.errors import (
 from protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from protocol.records.build import ABORT, build_marker
 from storage import producer_snapshot
+from storage.append_kernels import ProducerEntry
+from storage.append_values import Origin
 from storage.markers import Marker, MarkerKind
-from storage.producer_entry import AppendedBatch, ProducerEntry
+from storage.producer_entry import AppendedBatch
 from storage.producer_snapshot import CorruptSnapshot
-from storage.producer_state import Origin, ProducerStateManager
+from storage.producer_state import ProducerStateManager
 from storage.topic_partition import TopicPartition
 from storage.transaction_index import AbortedTransaction
 

@@ -1,6 +1,7 @@
 """Records into a log without a client."""
 
-from storage.log import AppendResult, Log
+from storage.append_values import AppendResult
+from storage.log import Log
 from storage.validation import validate
 from tests.support.batches import TIMESTAMP, Row, make_batch
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import storage.manager
-import storage.segment
+from storage import append_kernels
 
 BY_DESCRIPTOR = frozenset({"pwrite", "fsync", "ftruncate", "pread", "preadv", "fstat"})
 BY_PATH = frozenset({"open", "create", "rename", "unlink", "mkdir", "stat"})
@@ -123,5 +123,5 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Disk:
     for name, module in list(sys.modules.items()):
         if name.startswith("storage.") and getattr(module, "os", None) is os:
             monkeypatch.setattr(module, "os", disk)
-    monkeypatch.setattr(storage.segment, "_pwrite", disk.pwrite)
+    monkeypatch.setattr(append_kernels.MODULE, "pwrite", disk.pwrite)
     return disk

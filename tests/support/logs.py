@@ -9,14 +9,14 @@ from pathlib import Path
 from config.topic import TopicConfig
 from protocol.records.batch import BatchHeader
 from storage import files
+from storage.append_values import AppendResult, ValidatedBatch
 from storage.background import Background
 from storage.deletion import DelayedDeletions
-from storage.log import AppendResult, Log
+from storage.log import Log
 from storage.log_directory import LogDirectory
 from storage.log_services import LogServices
 from storage.recovery import PartitionFolder, create_partition, load_partition
 from storage.topic_partition import TopicPartition
-from storage.validation import ValidatedBatch
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.clock import FakeClock
 

@@ -14,8 +14,8 @@ from config.topic import TopicConfig
 from protocol.records.batch import TRANSACTIONAL, BatchHeader
 from protocol.records.build import build_marker
 from protocol.records.record import Record, iterate_records
+from storage.append_values import Origin
 from storage.log import Log
-from storage.producer_state import Origin
 from storage.readable_segment import ReadableSegment
 from storage.segment import LogSegment
 from tests.support.batches import TIMESTAMP, Row, make_batch

@@ -70,7 +70,7 @@ class RandomLog:
         """Append a batch whose offsets are right, to a new segment where an index is full."""
         header = BatchHeader.read(batch)
         segment = self.segments[-1]
-        if segment.size and segment._index_full:
+        if segment.size and segment.end.is_index_full:
             self.begin_segment(header.base_offset)
         append(self.segments[-1], batch)
         self.offset = header.next_offset + self.chance.choice([0, 0, 0, 0, 2])

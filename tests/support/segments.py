@@ -27,7 +27,7 @@ def load_segment(
 def append(segment: LogSegment, batch: bytes | bytearray) -> int:
     """Append a batch whose offsets are right already, and return its position."""
     header = BatchHeader.read(batch)
-    return segment.append(batch, len(batch), header.last_offset, header.max_timestamp)
+    return segment.end.append(segment, batch, len(batch), header.last_offset, header.max_timestamp)
 
 
 def append_next(

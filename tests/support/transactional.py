@@ -11,7 +11,8 @@ from protocol.coordinator.group_records import NO_EXPIRY, CommittedOffset
 from protocol.produce import ProduceRequest
 from protocol.records.batch import TRANSACTIONAL, BatchHeader
 from protocol.records.journal import Producer
-from storage.log import AppendResult, Log
+from storage.append_values import AppendResult
+from storage.log import Log
 from storage.validation import validate
 from tests.support.batches import make_batch
 from tests.support.rooms import RoomsOnDisk

@@ -1,0 +1,79 @@
+# C types of _append_kernels.py; the algorithm stands there alone.
+cimport cython
+from protocol.records._kernels cimport take_plain
+from protocol.records._native cimport (
+    INT32_MAX,
+    INT64_MAX,
+    Target,
+    acquire_target,
+    field_of,
+    no_target,
+    number_of,
+    release_target,
+    row_of,
+    write_int32,
+    write_int64,
+)
+
+# The columns of append_values.py
+cdef enum:
+    BUFFER = 0
+    SIZE = 1
+    LAST_OFFSET_DELTA = 2
+    COUNT = 3
+    ATTRIBUTES = 4
+    MAX_TIMESTAMP = 5
+    PRODUCER_ID = 6
+    PRODUCER_EPOCH = 7
+    BASE_SEQUENCE = 8
+    LOG_APPEND_TIME_MS = 9
+
+@cython.final
+cdef class PlainRules:
+    cdef public long long after_ms, before_ms, most_bytes
+    cdef public bint keys_required
+    cdef public int kept_codecs
+
+    @cython.locals(size="long long", codec=int, most_records="long long")
+    cpdef take(self, object records, long long now_ms)
+
+@cython.final
+cdef class ProducerEntry:
+    cdef public long long coordinator_epoch, epoch, last_timestamp, next_sequence, transaction_first_offset
+    cdef public list batches
+
+    cpdef bint is_followed_by(self, long long epoch, long long first_sequence) except *
+
+    @cython.locals(last_sequence="long long", last_offset="long long")
+    cpdef note(self, long long first_sequence, long long last_offset_delta, long long first_offset, long long timestamp)
+
+    @cython.locals(batches=list)
+    cdef _add(self, object batch, long long last_sequence, long long timestamp)
+
+@cython.final
+cdef class SegmentEnd:
+    cdef public long long base_offset, created_ms, first_timestamp, index_interval_bytes, max_timestamp, offset_of_max_timestamp, roll_after_ms, segment_bytes, since_index, size
+    cdef public int fd
+    cdef public bint is_index_full
+
+    @cython.locals(first="long long", waited="long long")
+    cpdef bint should_roll(self, object segment, long long size, long long max_timestamp, long long last_offset, object clock) except *
+
+    @cython.locals(position="long long", written="long long")
+    cpdef long long append(self, object segment, object buffer, long long size, long long last_offset, long long max_timestamp) except *
+
+cdef class GrowingLog:
+    cdef public object _services, config, directory, lock, producers
+    cdef public tuple _view
+    cdef public PlainRules rules
+    cdef public long long _unwritten, batches_in, bytes_in, leader_epoch, log_end_offset, log_start_offset, records_in, recovery_point, size
+    cdef public bint _closed
+
+    @cython.locals(size="long long", max_timestamp="long long", producer_id="long long", producer=ProducerEntry, base_offset="long long", last_offset="long long", segments=tuple, end=SegmentEnd, flush_due=bint)
+    cdef object _append(self, object batch, object origin)
+
+    @cython.locals(producer=ProducerEntry, follows=bint)
+    cdef ProducerEntry _find_producer(self, object batch)
+
+@cython.locals(target=Target, is_whole=bint)
+cdef int _stamp(object buffer, long long size, long long base_offset, long long leader_epoch) except -1

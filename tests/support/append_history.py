@@ -1,0 +1,123 @@
+"""A random history of appends, printed: what the compiled and the plain forms must agree on.
+
+``python -m tests.support.append_history SEED FOLDER``; the variable SILTSTONE_KERNELS chooses.
+"""
+
+import hashlib
+import random
+import sys
+from pathlib import Path
+
+from config.topic import TopicConfig
+from protocol.errors import KafkaError
+from protocol.records.build import ABORT, build_marker
+from protocol.records.compression import LZ4, NONE
+from storage.append_kernels import COMPILED
+from storage.append_values import Origin
+from storage.validation import validate
+from tests.support.batches import TIMESTAMP, make_batch
+from tests.support.logs import LogFolder, validated
+
+_STEPS = 400
+
+
+def _config(chance: random.Random) -> TopicConfig:
+    return TopicConfig(
+        cleanup_policy=chance.choice([("delete",), ("compact",)]),
+        segment_bytes=chance.choice([1500, 5000, 1 << 30]),
+        segment_index_bytes=chance.choice([48, 1 << 20]),
+        segment_ms=chance.choice([300, 1 << 40]),
+        index_interval_bytes=chance.choice([0, 300]),
+        flush_messages=chance.choice([7, (1 << 63) - 1]),
+        message_timestamp_type=chance.choice(["CreateTime"] * 3 + ["LogAppendTime"]),
+        message_timestamp_after_max_ms=chance.choice([500, (1 << 63) - 1]),
+    )
+
+
+class History:
+    """Appends that fit, that repeat, that come out of order, of three producers and of nobody."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.chance = random.Random(seed)
+        self.folder = LogFolder(folder, _config(self.chance))
+        self.sequences = {7: 0, 8: (1 << 31) - 3, 9: 0}
+
+    def append(self) -> str:
+        """Append a client's batch by the short way where it is open, and say what became of it."""
+        chance = self.chance
+        log = self.folder.log
+        rows = chance.randint(1, 4)
+        fields = {}
+        producer = chance.choice([-1, -1, *self.sequences])
+        if producer >= 0:
+            sequence = (self.sequences[producer] + chance.choice([0] * 8 + [-rows, 1])) & 0x7FFFFFFF
+            epoch = chance.choice([0] * 30 + [1])
+            fields = {"producer_id": producer, "producer_epoch": epoch, "base_sequence": sequence}
+        batch = make_batch(
+            [(b"k", b"v" * chance.randint(1, 90))] * rows,
+            timestamp=TIMESTAMP + chance.choice([-1000, 0, 10, 400, 900]),
+            codec=chance.choice([NONE, NONE, LZ4]),
+            is_transactional=producer == 9,
+            **fields,
+        )
+        now_ms = self.folder.clock.now_ms()
+        try:
+            plain = log.rules.take(memoryview(batch), now_ms)
+            taken = plain or validate(memoryview(batch), log.config, now_ms)
+            result = log.append(taken)
+        except KafkaError as error:
+            return f"{type(error).__name__}: {error.message}"
+        if producer >= 0 and not result.duplicate:
+            self.sequences[producer] = (taken.base_sequence + rows) & 0x7FFFFFFF
+        return f"{plain is None} {result}"
+
+    def abort(self) -> str:
+        """End the transaction of the third producer."""
+        marker = build_marker(0, TIMESTAMP, ABORT, 0, producer_id=9, producer_epoch=1)
+        return str(self.folder.log.append(validated(marker), Origin.COORDINATOR))
+
+    def step(self) -> str:
+        """Do something, and say what became of it."""
+        self.folder.clock.advance(self.chance.randint(0, 50))
+        what = self.chance.random()
+        if what < 0.9:
+            return self.append()
+        if what < 0.94:
+            return self.abort()
+        if what < 0.98:
+            return str(self.folder.log.roll())
+        self.folder.close()
+        self.folder.reopen(is_clean=self.chance.random() < 0.5)
+        return "opened again"
+
+    def state(self) -> list[str]:
+        """Return what the log knows at its end, and a checksum of every file."""
+        log = self.folder.log
+        said = [
+            f"{log.log_end_offset} {log.size} {log.bytes_in} {log.records_in} {log.batches_in}",
+            *(
+                f"{producer} {entry.epoch} {entry.next_sequence} {entry.last_timestamp} "
+                f"{entry.transaction_first_offset} {entry.batches}"
+                for producer, entry in log.producers.producers.items()
+            ),
+            *(
+                f"{segment.size} {segment.max_timestamp} {segment.offset_of_max_timestamp}"
+                for segment in log.segments
+            ),
+        ]
+        self.folder.close()
+        return said + [
+            f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+            for path in sorted(self.folder.path.iterdir())
+        ]
+
+
+def main() -> None:
+    """Live one history and print it."""
+    history = History(int(sys.argv[1]), Path(sys.argv[2]))
+    said = ["compiled" if COMPILED else "plain", *(history.step() for _ in range(_STEPS))]
+    sys.stdout.write("\n".join([*said, *history.state(), ""]))
+
+
+if __name__ == "__main__":
+    main()
