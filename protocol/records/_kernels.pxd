@@ -24,6 +24,7 @@ from protocol.records._native cimport (
     acquire_target,
     checksum,
     checksum_software,
+    continue_checksum,
     copy,
     no_region,
     no_target,
@@ -58,6 +59,9 @@ cpdef rewrite_records(object buffer, Py_ssize_t start, Py_ssize_t end, long long
 
 @cython.locals(region=Region, data=Octets, size=Py_ssize_t, value="unsigned int")
 cpdef crc32c(object buffer, bint portable)
+
+@cython.locals(region=Region, data=Octets, size=Py_ssize_t, result="unsigned int")
+cpdef continue_crc32c(object buffer, unsigned int value=*)
 
 @cython.locals(attributes=int, first="long long")
 cdef bint _is_plain(Octets data, Py_ssize_t size, bint keys_required, long long low, long long high) noexcept nogil

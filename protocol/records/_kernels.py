@@ -21,6 +21,7 @@ if not cython.compiled:
         acquire_target,
         checksum,
         checksum_software,
+        continue_checksum,
         copy,
         no_region,
         no_target,
@@ -241,6 +242,18 @@ def crc32c(buffer: "Buffer", portable: bool) -> int:
         value = checksum_software(data, 0, size) if portable else checksum(data, 0, size)
     release(region)
     return value
+
+
+def continue_crc32c(buffer: "Buffer", value: int = 0) -> int:
+    """Return the CRC-32C of what gave `value` with the buffer behind it; 0 starts."""
+    region = no_region()
+    acquire(buffer, region)
+    data = region.buf
+    size = region.len
+    with cython.nogil:
+        result = continue_checksum(value, data, 0, size)
+    release(region)
+    return result
 
 
 def _is_plain(data: memoryview, size: int, keys_required: bool, low: int, high: int) -> bool:

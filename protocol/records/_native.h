@@ -263,6 +263,10 @@ static inline uint32_t checksum(const uint8_t *data, Py_ssize_t start, Py_ssize_
     return ~crc_chosen(UINT32_C(0xFFFFFFFF), data + start, (size_t)(end - start));
 }
 
+static inline uint32_t continue_checksum(uint32_t value, const uint8_t *data, Py_ssize_t start, Py_ssize_t end) {
+    return ~crc_chosen(~value, data + start, (size_t)(end - start));
+}
+
 static inline uint32_t checksum_software(const uint8_t *data, Py_ssize_t start, Py_ssize_t end) {
     return ~crc_software(UINT32_C(0xFFFFFFFF), data + start, (size_t)(end - start));
 }

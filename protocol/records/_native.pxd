@@ -20,6 +20,7 @@ cdef extern from "_native.h" nogil:
     Target no_target "nothing" ()
     unsigned int checksum(const unsigned char* data, Py_ssize_t start, Py_ssize_t end)
     unsigned int checksum_software(const unsigned char* data, Py_ssize_t start, Py_ssize_t end)
+    unsigned int continue_checksum(unsigned int value, const unsigned char* data, Py_ssize_t start, Py_ssize_t end)
     void copy(unsigned char* output, Py_ssize_t at, const unsigned char* data, Py_ssize_t start, Py_ssize_t end)
     long long read_int64(const unsigned char* data, Py_ssize_t position)
     int read_int32(const unsigned char* data, Py_ssize_t position)

@@ -8,10 +8,12 @@ import struct
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
-from protocol.records.crc import crc32c
+from protocol.records.crc_packages import choose_package
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+crc32c: Final = choose_package()
 
 compiled: Final = False
 nogil: Final = nullcontext()
@@ -73,6 +75,12 @@ def checksum(data: memoryview, start: int, end: int) -> int:
 
 
 checksum_software = checksum
+
+
+def continue_checksum(value: int, data: memoryview, start: int, end: int) -> int:
+    """Return the CRC-32C of what gave `value` with a range behind it."""
+    with data[start:end] as part:
+        return crc32c(part, value)
 
 
 def copy(output: memoryview, at: int, data: memoryview, start: int, end: int) -> None:

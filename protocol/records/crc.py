@@ -1,38 +1,11 @@
 """CRC-32C (Castagnoli), reflected polynomial 0x82F63B78: the checksum of a record batch.
 
-The crc32c package runs on the CPU's instruction and lets go of the GIL for big buffers; where it
-has no wheel, crcmod computes the same number many times slower with the GIL held.
+The compiled kernel computes it on the CPU's instruction where there is one. Without it the crc32c
+package does, which is not imported otherwise (it asks for its own version, and that costs a start
+15 ms), and where that has no wheel, crcmod, many times slower.
 """
 
-from typing import TYPE_CHECKING, Protocol
+from protocol.records import kernels
+from protocol.records.crc_packages import Crc, choose_package
 
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-_POLYNOMIAL = 0x11EDC6F41
-
-
-class Crc(Protocol):
-    """A checksum that can go on from an earlier value; 0 starts."""
-
-    def __call__(self, data: "Buffer", value: int = 0, /) -> int:
-        """Return the checksum of `data` appended to what gave `value`."""
-
-
-def portable_crc32c() -> Crc:
-    """Return crcmod's CRC-32C, for machines that the crc32c package does not know."""
-    import crcmod  # noqa: PLC0415 - 10 ms that only such a machine pays
-
-    function: Crc = crcmod.mkCrcFun(_POLYNOMIAL, initCrc=0, rev=True, xorOut=0xFFFFFFFF)
-    return function
-
-
-def _choose() -> Crc:
-    try:
-        from crc32c import crc32c  # noqa: PLC0415 - may be missing
-    except ImportError:
-        return portable_crc32c()
-    return crc32c
-
-
-crc32c: Crc = _choose()
+crc32c: Crc = kernels.continue_crc32c if kernels.COMPILED else choose_package()

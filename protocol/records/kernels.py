@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from protocol.records._kernels import (
         COMPILED,
         check_batch,
+        continue_crc32c,
         crc32c,
         list_bad_records,
         rewrite_records,
@@ -24,6 +25,7 @@ if not TYPE_CHECKING:
     _segments = choose(SEGMENTS)
     COMPILED = _records.COMPILED and _segments.COMPILED
     check_batch = _records.check_batch
+    continue_crc32c = _records.continue_crc32c
     crc32c = _records.crc32c
     list_bad_records = _records.list_bad_records
     rewrite_records = _records.rewrite_records
@@ -38,6 +40,7 @@ __all__ = [
     "RECORDS",
     "SEGMENTS",
     "check_batch",
+    "continue_crc32c",
     "crc32c",
     "find_batch",
     "find_end",

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from protocol.records import crc as crc_module
 from protocol.records import kernels
-from protocol.records.crc import crc32c, portable_crc32c
+from protocol.records.crc import crc32c
+from protocol.records.crc_packages import choose_package, portable_crc32c
 
 ORACLE = portable_crc32c()
 SIZES = [0, 1, 7, 8, 9, 63, 119, 120, 121, 241, 767, 768, 769, 12_287, 12_288, 12_289, 40_000]
@@ -29,11 +29,22 @@ def test_the_kernel_agrees_with_crcmod(size: int, portable: bool) -> None:
         assert kernels.crc32c(part, portable) == crc32c(part) == ORACLE(part)
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_a_checksum_goes_on_where_another_ended(size: int) -> None:
+    """In two pieces it comes to the same as in one, by the kernel and by the package."""
+    data = random.Random(size).randbytes(size)
+    whole = ORACLE(data)
+
+    for at in {0, size // 3, size}:
+        for function in (crc32c, kernels.continue_crc32c, choose_package()):
+            assert function(data[at:], function(data[:at])) == whole
+
+
 def test_crcmod_takes_over_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without the crc32c package computes the same."""
     monkeypatch.setitem(sys.modules, "crc32c", None)
 
-    fallback = crc_module._choose()
+    fallback = choose_package()
 
     assert fallback is not crc32c
     assert fallback(memoryview(b"6789"), fallback(b"12345")) == 0xE3069283

@@ -1,0 +1,36 @@
+"""The packages that compute CRC-32C where our kernel is not compiled.
+
+The crc32c package runs on the CPU's instruction and lets go of the GIL for big buffers; crcmod
+computes the same number many times slower with the GIL held.
+"""
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_POLYNOMIAL = 0x11EDC6F41
+
+
+class Crc(Protocol):
+    """A checksum that can go on from an earlier value; 0 starts."""
+
+    def __call__(self, data: "Buffer", value: int = 0, /) -> int:
+        """Return the checksum of `data` appended to what gave `value`."""
+
+
+def choose_package() -> Crc:
+    """Return the fastest that is installed."""
+    try:
+        from crc32c import crc32c  # noqa: PLC0415 - may be missing
+    except ImportError:
+        return portable_crc32c()
+    return crc32c
+
+
+def portable_crc32c() -> Crc:
+    """Return crcmod's CRC-32C, for machines that the crc32c package does not know."""
+    import crcmod  # noqa: PLC0415 - 10 ms that only such a machine pays
+
+    function: Crc = crcmod.mkCrcFun(_POLYNOMIAL, initCrc=0, rev=True, xorOut=0xFFFFFFFF)
+    return function
