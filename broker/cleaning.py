@@ -5,25 +5,20 @@ Whatever takes a lock of the cleaner's, or waits for one of its threads, goes to
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING
 
-from cleaner.cleaner_thread import CleanerRooms
-from cleaner.figures import CleanerFigures
-from cleaner.history import History
 from cleaner.manager import CleanerManager
-from cleaner.pool import CleanerPool
-from cleaner.predictions import Predictions
-from cleaner.settings import CleanerSettings
 from cleaner.states import State
-from cleaner.throttle import Throttle
-from cleaner.worker import make_worker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from broker.io import IoThreads
     from broker.settings import BrokerSettings
+    from cleaner.pool import CleanerPool
     from config.topic import TopicConfig
     from storage.clock import Clock
     from storage.log import Log
@@ -34,7 +29,9 @@ if TYPE_CHECKING:
 class Cleaning:
     """The cleaner as the broker sees it (loop only, but for `delete`).
 
-    Started when the logs are open, stopped before they are closed.
+    Started when clients are served, stopped before the logs are closed. The threads and what they
+    keep are made by ``start``, or when first asked for: their modules are a tenth of what a start
+    would import, and nothing is cleaned before.
     """
 
     def __init__(
@@ -45,21 +42,19 @@ class Cleaning:
         self._io = io
         self.clock = clock
         self.manager = CleanerManager(logs.logs, clock, lambda: time.sleep(0))
-        cleaner_settings = CleanerSettings.of(settings.server)
-        throttle = Throttle(clock, cleaner_settings.bytes_per_second)
-        self.pool = CleanerPool(
-            CleanerRooms(
-                manager=self.manager,
-                clock=clock,
-                figures=CleanerFigures(),
-                history=History(),
-                predictions=Predictions(),
-                make_worker=lambda values: make_worker(values, clock, throttle),
-            ),
-            throttle,
-            cleaner_settings,
-        )
+        self._making = threading.Lock()
+        self._pool: CleanerPool | None = None  # guarded by: _making; never taken back
         settings.on_change(self._reconfigure)
+
+    @property
+    def pool(self) -> CleanerPool:
+        """Return the threads, their figures and history."""
+        return self._pool or self._make()
+
+    @property
+    def dead_threads(self) -> list[str]:
+        """Return the names of threads that should run and do not."""
+        return [] if self._pool is None else self._pool.dead_threads
 
     @property
     def logs(self) -> Mapping[TopicPartition, Log]:
@@ -71,14 +66,20 @@ class Cleaning:
         """Return the paths of the log directories."""
         return [str(directory.path) for directory in self._logs.directories]
 
+    async def load(self) -> None:
+        """Read how far the cleaner has come; before clients are served."""
+        await self._io.run(self.manager.load, self._paths())
+
     async def start(self) -> None:
-        """Read what was noted at earlier times, and start the threads."""
-        await self._io.run(self._load)
+        """Start the threads."""
+        await self._io.run(self._make)
         self.pool.start()
 
     async def stop(self) -> bool:
         """End the threads and their passes; tell whether all ended."""
-        return await self._io.run(self.pool.stop)
+        if self._pool is None:
+            return True
+        return await self._io.run(self._pool.stop)
 
     def delete(self, *topic_partitions: TopicPartition) -> None:
         """Take partitions away from the cleaner and then from the disk. Blocks: io thread.
@@ -118,12 +119,26 @@ class Cleaning:
         self.manager.take_back(topic_partition)
         self.pool.wake()
 
-    def _load(self) -> None:
-        directories = [directory.path for directory in self._logs.directories]
-        self.manager.load(directories)
-        history = self.pool.rooms.history
-        history.load(directories)
-        self.pool.rooms.figures.recall(history.recent(), self._logs.logs)
+    def _paths(self) -> list[Path]:
+        return [directory.path for directory in self._logs.directories]
+
+    def _make(self) -> CleanerPool:
+        """Make the pool, once, with what was noted at earlier times. Blocks."""
+        with self._making:
+            if self._pool is None:
+                from broker.cleaner_pool import make_pool  # noqa: PLC0415  # see above
+
+                pool = make_pool(self.manager, self.clock, self._settings.server)
+                history = pool.rooms.history
+                history.load(self._paths())
+                pool.rooms.figures.recall(history.recent(), self._logs.logs)
+                self._pool = pool
+            return self._pool
 
     async def _reconfigure(self) -> None:
-        await self._io.run(self.pool.reconfigure, CleanerSettings.of(self._settings.server))
+        await self._io.run(self._obey)
+
+    def _obey(self) -> None:
+        from broker.cleaner_pool import reconfigure  # noqa: PLC0415  # see above
+
+        reconfigure(self.pool, self._settings.server)

@@ -2,8 +2,8 @@
 
 Strategy: asyncio streams carry bytes, h11 (``broker.http_connection``) knows the protocol, a table
 of routes knows the pages. Nothing runs in threads; a long answer is an asynchronous iterator of
-pieces of about a millisecond each, so that a scrape never holds up a produce request. h11 is
-imported by the first connection or by ``preload``, not before the broker is ready.
+pieces of about a millisecond each, so that a scrape never holds up a produce request. h11 and the
+pages are imported by the first connection or by ``preload``, not before the broker is ready.
 """
 
 from __future__ import annotations
@@ -12,15 +12,26 @@ import asyncio
 import json
 import logging
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 
 logger = logging.getLogger(__name__)
 
 PLAIN = "text/plain; charset=utf-8"
 JSON = "application/json"
+_MODULES = (
+    "h11",
+    "broker.http_connection",
+    "broker.control",
+    "broker.control_cleaner",
+    "broker.control_pins",
+    "broker.explaining",
+    "broker.metrics",
+    "broker.pages",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,15 +105,23 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 class Routes:
-    """The pages by path, and the plain sentences for whatever is none of them."""
+    """The pages by path, and the plain sentences for whatever is none of them.
+
+    ``routes`` is not read before the first request or ``preload``.
+    """
 
     def __init__(self, routes: Iterable[Route]) -> None:
+        self._unread = iter(routes)
         self._by_path: dict[str, dict[str, Route]] = {}
-        for route in routes:
+
+    def preload(self) -> None:
+        """Read the routes, if that is not done yet."""
+        for route in self._unread:
             self._by_path.setdefault(route.path, {})[route.method] = route
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
         """Find the page and let it answer; a fault of ours becomes a 500 and a traceback."""
+        self.preload()
         methods = self._by_path.get(request.path)
         if methods is None:
             pages = ", ".join(sorted(self._by_path))
@@ -147,6 +166,13 @@ class HttpServer:
     def connections(self) -> int:
         """How many clients are connected."""
         return len(self._tasks)
+
+    def preload(self) -> Iterator[None]:
+        """Import one module a step, so that no first request pays for it, and make the pages."""
+        for module in _MODULES:
+            import_module(module)
+            yield
+        self._routes.preload()
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._tasks) >= self._limits.connections:

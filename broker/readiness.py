@@ -38,7 +38,7 @@ class Readiness:
     def __init__(self, clock: Clock, find_dead_threads: Callable[[], Sequence[str]]) -> None:
         self.is_ready = False
         self._clock = clock
-        self._find_dead_threads = find_dead_threads
+        self.find_dead_threads = find_dead_threads
         self._round_trip: Callable[[], Awaitable[None]] | None = None
         self._is_stopping = False
         self._probing: asyncio.Task[str | None] | None = None
@@ -73,7 +73,7 @@ class Readiness:
             return "the broker is stopping"
         if self._round_trip is None:
             return "the logs are still being opened"
-        dead = self._find_dead_threads()
+        dead = self.find_dead_threads()
         if dead:
             return f"background thread {', '.join(dead)} died; see the log and restart the broker"
         now = self._clock.monotonic()

@@ -1,7 +1,7 @@
 """The composition root: builds every part, hands them to each other, starts and stops them.
 
 Start: sockets are bound, folders locked, HTTP answers, logs are recovered and joined with the
-topics, listeners accept, the probe has written and read back, the cleaner runs. Stop, in reverse:
+topics, listeners accept, the cleaner runs, the probe has written and read back. Stop, in reverse:
 no new connections, what is owed is answered, passes of the cleaner are ended, logs are flushed and
 closed, the clean-shutdown mark is written. Longer than 300 lines because all parts meet here.
 """
@@ -22,22 +22,16 @@ from broker.buffers import Buffers
 from broker.catalog_writer import CatalogWriter
 from broker.cleaning import Cleaning
 from broker.context import Identity, Rooms
-from broker.control import ControlChannel, Status
-from broker.control_cleaner import CleanerPages
-from broker.control_pins import PinPages
 from broker.control_token import ensure_token, note_address
 from broker.coordinators import Coordinators
 from broker.dispatch import Dispatcher
-from broker.explaining import Explainer
-from broker.exposition import Scrapes
 from broker.features import Features
 from broker.fetch_sessions import FetchSessions
-from broker.health import DiskCheck, Health, LoopWatch
+from broker.health import LoopWatch
 from broker.housekeeping import Housekeeping
-from broker.http import HttpServer, Route
+from broker.http import HttpServer
 from broker.io import IoThreads
 from broker.listener import Listener
-from broker.metric_sources import FlushCounts, ListenerCounts, MetricSources, SessionCounts
 from broker.pins import PinRoom
 from broker.probe import Probe
 from broker.producer_ids import ProducerIds
@@ -56,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from typing import Any
 
+    from broker.http import Route
     from config.layers import Layers
     from storage.clock import Clock
 
@@ -65,6 +60,7 @@ _GC_THRESHOLDS = (50_000, 20, 100)
 _IDLE_SCAN_SECONDS = 5.0
 _MIN_CLOSE_SECONDS = 1.0
 _JOURNAL_SECONDS = 0.5
+_FIRST_CLIENT_SECONDS = 0.2
 
 
 class StartError(Exception):
@@ -154,9 +150,10 @@ class Broker:
         try:
             self._logs.open()
             # Whoever watches a long recovery is answered: alive, not ready yet.
-            await self._start_http()
+            await self._start_http(rooms)
             await self._io.run(self._logs.load)
             await self._topics.open(self._logs, self._clock.now_ms())
+            await self._cleaning.load()
         except LogDirError as error:
             raise StartError(str(error)) from error
         rooms.identity = Identity(
@@ -170,14 +167,13 @@ class Broker:
             with suppress(TimeoutError):
                 groups = self._coordinators.groups
                 await asyncio.wait_for(groups.loaded.wait(), _JOURNAL_SECONDS)
-        gc.collect()
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
         for listener in self._listeners:
             listener.start()
         self._is_started = True
-        await self._open_probe()
         await self._cleaning.start()
+        await self._open_probe()
         self._spawn(self._loop_watch.run(), "event loop watch", stop)
         self._spawn(self._housekeeping.run(), "housekeeping", stop)
         self._spawn(self._pins.run(), "pins", stop)
@@ -230,31 +226,13 @@ class Broker:
                 ) from error
             advertised[bound.name] = (told.host, told.port or listener.port)
 
-    async def _start_http(self) -> None:
+    async def _start_http(self, rooms: Rooms) -> None:
         host, port = self._settings.server.http_address
-        sources = self._sources()
-        health = Health(
-            self._loop_watch,
-            [DiskCheck(path, self._io, self._clock) for path in self._directories],
-        )
         try:
             token = ensure_token(self._directories[0])
         except OSError as error:
             raise StartError(f"cannot write the control token: {error}") from error
-        control = ControlChannel(token, self._io, self._status, self._logs.all_logs)
-        explainer = Explainer(self._cleaning, self._topics, self._settings, self._clock)
-        cleaner_pages = CleanerPages(self._cleaning, explainer, self._io, self._clock)
-        pin_pages = PinPages(self._pins, self._topics, self._io, lambda: self._logs.cluster_id)
-        self._http = HttpServer(
-            [
-                Route("GET", "/metrics", Scrapes(sources, self._clock).answer),
-                Route("GET", "/healthz", health.answer),
-                Route("GET", "/readyz", self._readiness.answer),
-                *control.routes(),
-                *cleaner_pages.routes(control.guarded),
-                *pin_pages.routes(control.guarded),
-            ]
-        )
+        self._http = HttpServer(self._routes(rooms, token))
         try:
             addresses = await self._http.start(host, port)
         except OSError as error:
@@ -265,6 +243,23 @@ class Broker:
         note_address(self._directories[0], *addresses[0])
         for bound_host, bound_port in addresses:
             log.info("listening listener=http address=%s:%d", bound_host, bound_port)
+
+    def _routes(self, rooms: Rooms, token: str) -> Iterator[Route]:
+        from broker.pages import Pages  # noqa: PLC0415  # not before somebody asks
+
+        pages = Pages(
+            rooms,
+            version=VERSION,
+            kernels=_kernels(),
+            began=self._began,
+            requests=self._requests,
+            listeners=self._listeners,
+            loop_watch=self._loop_watch,
+            readiness=self._readiness,
+            cleaning=self._cleaning,
+            pins=self._pins,
+        )
+        yield from pages.routes(token)
 
     async def _open_probe(self) -> None:
         """Make the first round trip; a broker that fails it goes on, not ready, and says why."""
@@ -325,62 +320,19 @@ class Broker:
                 listener.close_idle()
 
     async def _preload(self) -> None:
-        """Import what first requests need, one module at a time, now that clients are served."""
-        for _ in chain(self._dispatcher.preload(), self._coordinators.preload()):
+        """Import what first requests need, one module at a time, now that clients are served.
+
+        Whoever waited for the port comes now and goes first.
+        """
+        await asyncio.sleep(_FIRST_CLIENT_SECONDS)
+        pages = () if self._http is None else self._http.preload()
+        for _ in chain(self._dispatcher.preload(), self._coordinators.preload(), pages):
             await asyncio.sleep(0.001)
         gc.freeze()
 
     def _find_dead_threads(self) -> list[str]:
         dead = [] if self._logs.background.alive else ["housekeeping"]
-        return dead + self._cleaning.pool.dead_threads
-
-    def _status(self) -> Status:
-        return Status(
-            version=VERSION,
-            kernels=_kernels(),
-            ready=self._readiness.is_ready,
-            uptime_seconds=self._clock.monotonic() - self._began,
-            cluster_id=self._logs.cluster_id,
-            node_id=self._settings.server.node_id,
-            topics=len(self._topics.topics),
-            partitions=len(self._logs.logs),
-            connections=sum(len(listener.connections) for listener in self._listeners),
-            log_dirs={
-                str(directory.path): directory.failure or "online"
-                for directory in self._logs.directories
-            },
-        )
-
-    def _sources(self) -> MetricSources:
-        return MetricSources(
-            version=VERSION,
-            kernels=_kernels(),
-            started=self._clock.now_ms() / 1000,
-            topics=self._topics,
-            requests=self._requests,
-            loop_lag=self._loop_watch.lag,
-            listeners=self._count_connections,
-            sessions=lambda: SessionCounts(
-                len(self._sessions), self._sessions.partition_count, self._sessions.evicted_count
-            ),
-            waiting_fetches=lambda: self._waiting.count,
-            flushes=lambda: FlushCounts(
-                self._logs.flush_stats.flushes, self._logs.flush_stats.seconds
-            ),
-            offline_directories=lambda: {
-                str(directory.path): directory.failure is not None
-                for directory in self._logs.directories
-            },
-            dead_threads=self._find_dead_threads,
-            ready=lambda: self._readiness.is_ready,
-            cleaning=self._cleaning,
-            pins=self._pins,
-            coordinators=self._coordinators,
-        )
-
-    def _count_connections(self) -> Iterator[ListenerCounts]:
-        for listener in self._listeners:
-            yield ListenerCounts(listener.name, len(listener.connections), listener.accepted_count)
+        return dead + self._cleaning.dead_threads
 
 
 def _kernels() -> str:

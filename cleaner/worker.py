@@ -7,7 +7,6 @@ the interpreter, so it then runs in `cleaner.helper`, at a lower priority.
 from cleaner import kernels
 from cleaner.cleaner import Cleaner
 from cleaner.cleaner_thread import Worker
-from cleaner.helper_process import HelperProcess
 from cleaner.settings import CleanerSettings
 from cleaner.throttle import Throttle
 from storage.clock import Clock
@@ -23,4 +22,6 @@ def make_worker(settings: CleanerSettings, clock: Clock, throttle: Throttle) -> 
             load_factor=settings.load_factor,
             io_buffer_bytes=settings.io_buffer_bytes,
         )
+    from cleaner.helper_process import HelperProcess  # noqa: PLC0415  # and pickle, seldom needed
+
     return HelperProcess(settings, clock, throttle)

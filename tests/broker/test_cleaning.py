@@ -44,7 +44,7 @@ class Home(RoomsOnDisk):
         rooms = self.rooms
         self.cleaning = Cleaning(rooms.logs, rooms.settings, self.io, self.clock)
         rooms.topics.cleaning = self.cleaning
-        await self.io.run(self.cleaning._load)
+        await self.cleaning.load()
         self.explainer = Explainer(self.cleaning, rooms.topics, rooms.settings, self.clock)
         self.pages = CleanerPages(self.cleaning, self.explainer, self.io, self.clock)
         return self

@@ -1,0 +1,45 @@
+"""The threads of the cleaner with what they share; imported by ``broker.cleaning`` when needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cleaner.cleaner_thread import CleanerRooms
+from cleaner.figures import CleanerFigures
+from cleaner.history import History
+from cleaner.pool import CleanerPool
+from cleaner.predictions import Predictions
+from cleaner.settings import CleanerSettings
+from cleaner.throttle import Throttle
+
+if TYPE_CHECKING:
+    from cleaner.cleaner_thread import Worker
+    from cleaner.manager import CleanerManager
+    from config.server import ServerConfig
+    from storage.clock import Clock
+
+
+def make_pool(manager: CleanerManager, clock: Clock, server: ServerConfig) -> CleanerPool:
+    """Return the pool with empty figures and history, not yet started."""
+    settings = CleanerSettings.of(server)
+    throttle = Throttle(clock, settings.bytes_per_second)
+
+    def make_worker(settings: CleanerSettings) -> Worker:
+        from cleaner import worker  # noqa: PLC0415  # in a cleaner's thread, by its first pass
+
+        return worker.make_worker(settings, clock, throttle)
+
+    rooms = CleanerRooms(
+        manager=manager,
+        clock=clock,
+        figures=CleanerFigures(),
+        history=History(),
+        predictions=Predictions(),
+        make_worker=make_worker,
+    )
+    return CleanerPool(rooms, throttle, settings)
+
+
+def reconfigure(pool: CleanerPool, server: ServerConfig) -> None:
+    """Have the threads obey other settings."""
+    pool.reconfigure(CleanerSettings.of(server))
