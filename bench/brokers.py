@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import socket
 import time
 from pathlib import Path
@@ -34,6 +35,8 @@ STOCK = (
     "-XX:InitiatingHeapOccupancyPercent=35",
 )
 OURS = "siltstone"
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("broker", "cleaner", "config", "protocol", "storage")
 PEER = "kafka"
 
 
@@ -58,7 +61,12 @@ class Ours(SiltstoneProcess):
         self.topics: set[str] = set()  # made by cases
 
     def prepare(self) -> None:
-        """Choose the port, so that a client can wait for it before the broker runs."""
+        """Choose the port, so that a client can wait for it before the broker runs.
+
+        The bytecode is brought up to date: an installer writes it, a checkout may be without.
+        """
+        for package in PACKAGES:
+            compileall.compile_dir(ROOT / package, quiet=2)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.listener = f"127.0.0.1:{free.getsockname()[1]}"
