@@ -64,7 +64,8 @@ class ConfluentKafkaPython:
             packed = tar.with_suffix(".tar.gz")
             prepare([curl, "-fsSL", "-o", str(packed), ARCHIVE], cwd=folder)
             tar.write_bytes(gzip.decompress(packed.read_bytes()))
-        unpack(tar, SHA256, folder)
+        unpack(tar, SHA256, folder / "unpacked")
+        (folder / "unpacked" / SOURCES).rename(self._sources)
 
     def tests(self) -> list[str]:
         """Return the tests' names, and those of the consumer's after ``kip-848/``."""
