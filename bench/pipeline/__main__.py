@@ -4,9 +4,8 @@
     python -m bench.pipeline --case "A, all columns" --rounds 1
 
 Topic A has records of about 122 B in two partitions, B of 1 KiB, A-lz4 is A compressed. Every case
-is run once to warm up and then ``--rounds`` times, its sources in turn; then its lines take the
-place of what the file of the day had of it, so that a run may be cut short. ``bench/README.md``
-says what is to be expected.
+is warmed up and then run ``--rounds`` times, its sources in turn; then its lines take the place of
+what the file of the day had of it, so that a run may be cut short. ``bench/README.md`` says more.
 """
 
 from __future__ import annotations
@@ -34,6 +33,9 @@ if TYPE_CHECKING:
 
 Result = dict[str, float]
 
+_WARM_SECONDS = 5.0
+_MOST_WARM_UPS = 5
+
 
 def main(words: Sequence[str]) -> int:
     """Measure what is asked for, and write and print the table."""
@@ -57,7 +59,7 @@ def main(words: Sequence[str]) -> int:
 def _parse(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.pipeline", description=__doc__)
     parser.add_argument("--records", type=int, default=4_000_000, help="of topic A (4,000,000)")
-    parser.add_argument("--rounds", type=int, default=3, help="after the one that warms up (3)")
+    parser.add_argument("--rounds", type=int, default=3, help="of each source (3)")
     parser.add_argument("--case", action="append", help="whose name has this in it (repeatable)")
     parser.add_argument("--seconds", type=float, default=1e9, help="then no case is begun")
     parser.add_argument("--jars", type=Path, default=Path(".cache/connector-jars"))
@@ -100,13 +102,25 @@ def _fill(home: Home, wanted: Sequence[Case]) -> None:
 def _measure(home: Home, case: Case, rounds: int) -> dict[str, list[Result]]:
     """Return what each source came to in each round."""
     found: dict[str, list[Result]] = {source: [] for source in case.works}
-    for number in range(rounds + 1):
+    for source, work in case.works.items():
+        _say(f"{case.name}, {source}: warmed up in {_warm_up(work):.2f} s")
+    for number in range(1, rounds + 1):
         for source, work in case.works.items():
             result = _once(home, case, work)
-            _say(f"{case.name}, {source}, round {number}: {result}")
-            if number:
-                found[source].append(result)
+            figures = ", ".join(f"{each:.3g} {name}" for name, each in result.items())
+            _say(f"{case.name}, {source}, round {number}: {figures}")
+            found[source].append(result)
     return found
+
+
+def _warm_up(work: Callable[[], object]) -> float:
+    """Do a work once, a quick one some more times: the JVM compiles what it has often run."""
+    began = time.perf_counter()
+    for _ in range(_MOST_WARM_UPS):
+        work()
+        if time.perf_counter() - began > _WARM_SECONDS:
+            break
+    return time.perf_counter() - began
 
 
 def _once(home: Home, case: Case, work: Callable[[], Result | None]) -> Result:

@@ -46,8 +46,10 @@ class Home:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.session.stop()
-        self.broker.close()
+        try:
+            self.session.stop()
+        finally:  # a run that a signal ends may find the session in the middle of an answer
+            self.broker.close()
 
     def size_of(self, topic: str) -> int:
         """Return the bytes of a topic's segments."""
