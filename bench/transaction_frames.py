@@ -38,6 +38,7 @@ class FrameProducer:
     def __init__(self, port: int, transactional_id: str, topic: str, partition: int) -> None:
         self.connection = Connection(port)
         self.count = 0  # transactions that have ended
+        self.is_open = False
         self._id = transactional_id
         self._topic = topic
         self._partition = partition
@@ -50,11 +51,12 @@ class FrameProducer:
 
     def begin(self) -> None:
         """Send the records of a transaction."""
+        self.is_open = True
         self._act = self._produced
         self.connection.send(self._produce)
 
     def act(self) -> None:
-        """Go on with the answer that has come, if it is all there."""
+        """Go on with the answer that has come, if it is all there, until the transaction ends."""
         body = self.connection.receive()
         if body is not None:
             self._act(body)
@@ -75,10 +77,10 @@ class FrameProducer:
         if code:
             raise RuntimeError(f"the end was refused: {ErrorCode(code).name}")
         self.count += 1
+        self.is_open = False
         if producer_id != self._producer_id:
             self._make_frames(producer_id)
         self._set_epoch(epoch)
-        self.begin()
 
     def _make_frames(self, producer_id: int) -> None:
         """Make the frames of a producer id; an id has as many transactions as epochs."""
@@ -126,7 +128,10 @@ class FrameProducer:
 
 
 def run_producers(port: int, topic: str, count: int, seconds: float) -> tuple[int, float]:
-    """Return how many transactions so many producers have ended, and in how many seconds."""
+    """Return how many transactions so many producers have ended, and in how many seconds.
+
+    None stays open: readers of committed records would wait until it is timed out.
+    """
     producers = [FrameProducer(port, f"bench-{number}", topic, number) for number in range(count)]
     poll = select.epoll()
     for producer in producers:
@@ -135,12 +140,22 @@ def run_producers(port: int, topic: str, count: int, seconds: float) -> tuple[in
     began = time.monotonic()
     for producer in producers:
         producer.begin()
-    while (now := time.monotonic()) < began + seconds:
+    open_count = count
+    while open_count:
         ready = poll.poll(SECONDS)
         if not ready:
             raise TimeoutError(f"no answer to a transaction within {SECONDS} s")
+        is_over = time.monotonic() >= began + seconds
         for number, _ in ready:
-            by_number[number].act()
+            producer = by_number[number]
+            producer.act()
+            if producer.is_open:
+                continue
+            if is_over:
+                open_count -= 1
+            else:
+                producer.begin()
+    took = time.monotonic() - began
     for producer in producers:
         producer.connection.close()
-    return sum(producer.count for producer in producers), now - began
+    return sum(producer.count for producer in producers), took

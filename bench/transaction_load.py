@@ -14,7 +14,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.transaction_frames import RECORDS, VALUE
 
@@ -40,49 +40,47 @@ def run_librdkafka(bootstrap: str, topic: str, seconds: float, number: int) -> d
 
 
 def run_latency(bootstrap: str, topic: str, seconds: float, number: int) -> dict[str, float]:
-    """Return quantiles of the time from produce() to a reader of committed records."""
+    """Return quantiles of the time from produce() to a reader of committed records.
+
+    Raises:
+        TimeoutError: The reader has not had every record.
+    """
+    producer = _producer(bootstrap, f"bench-latency-{number}")
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+        }
+    )
+    _, end_offset = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)
+    consumer.assign([TopicPartition(topic, number, end_offset)])
     latencies: list[float] = []
-    ready, done = threading.Event(), threading.Event()
+    count = int(seconds / PACE_SECONDS)
 
     def read() -> None:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": "bench",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-            }
-        )
-        consumer.assign([TopicPartition(topic, number, OFFSET_END)])
-        consumer.poll(1)
-        ready.set()
-        while not done.is_set():
+        end = time.monotonic() + seconds + _TIMEOUT_MS / 1000
+        while len(latencies) < count and time.monotonic() < end:
             message = consumer.poll(0.2)
             if message is not None and message.error() is None:
                 latencies.append(time.monotonic() - float(message.value() or b""))
-        consumer.close()
 
-    producer = _producer(bootstrap, f"bench-latency-{number}")
     reader = threading.Thread(target=read, name="reader")
     reader.start()
-    ready.wait(30)
-
-    def commit() -> None:
+    due = time.monotonic()
+    for _ in range(count):
         producer.begin_transaction()
         producer.produce(topic, repr(time.monotonic()), partition=number)
         producer.commit_transaction(30)
-
-    due = time.monotonic()
-    end = due + seconds
-    while due < end:
-        commit()
         due += PACE_SECONDS
         time.sleep(max(0, due - time.monotonic()))
-    time.sleep(1)
-    done.set()
     reader.join()
-    cuts = statistics.quantiles(latencies[5:], n=100)
-    return {"p50 ms": cuts[49] * 1000, "p99 ms": cuts[98] * 1000, "samples": len(latencies)}
+    consumer.close()
+    if len(latencies) < count:
+        raise TimeoutError(f"{len(latencies)} of {count} records have been read")
+    cuts = statistics.quantiles(latencies[count // 20 :], n=100)
+    return {"p50 ms": cuts[49] * 1000, "p99 ms": cuts[98] * 1000}
 
 
 KINDS = {"librdkafka": run_librdkafka, "latency": run_latency}
