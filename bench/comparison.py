@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from bench.brokers import OURS, PEER, make_broker
+from bench.clean.passes import OTHERS, others_cpu_seconds
 from bench.load import cache_folder
 from bench.machine import facts
 from bench.stored import Line, lines_of, merge, read, store
@@ -127,8 +128,15 @@ def _measure(
     for number in range(rounds):
         for broker in brokers:
             _say(f"{case.name}: round {number + 1} of {rounds}, {broker.name}")
-            samples[broker.name].append(case.measure(broker, options.seconds))
+            began, before = time.monotonic(), _others_cpu_seconds(brokers)
+            result = case.measure(broker, options.seconds)
+            others = (_others_cpu_seconds(brokers) - before) / (time.monotonic() - began)
+            samples[broker.name].append({**result, OTHERS: max(0.0, others)})
         yield lines_of({case.name: samples}, {"seconds": options.seconds, **about})
+
+
+def _others_cpu_seconds(brokers: Sequence[Broker]) -> float:
+    return others_cpu_seconds(*(broker.daemon.pid for broker in brokers))
 
 
 class Table:
@@ -149,7 +157,9 @@ class Table:
 
     def _row(self, case: str, quantity: str) -> list[str]:
         ours, theirs = (self._lines.get((case, quantity, name)) for name in (OURS, PEER))
-        ratio = ours["median"] / theirs["median"] if ours and theirs and theirs["median"] else None
+        ratio = None
+        if ours and theirs and theirs["median"] and quantity != OTHERS:
+            ratio = ours["median"] / theirs["median"]
         return [
             case,
             quantity,
@@ -165,7 +175,9 @@ class Table:
             return ""
         is_rising = quantity.endswith("/s")
         text = f"{'≥' if is_rising else '≤'} {expected.number:g}"
-        found = ratio if expected.is_ratio else ours and ours["median"]
+        found = ratio
+        if not expected.is_ratio:
+            found = None if ours is None else ours["median"]
         if found is None:
             return text
         is_met = found >= expected.number if is_rising else found <= expected.number

@@ -34,6 +34,11 @@ def request_class(key: int, version: int) -> Any:
     return load_request_schema(key, version)
 
 
+def response_class(key: int, version: int) -> Any:
+    """Return the class of an answer."""
+    return load_response_schema(key, version)
+
+
 def frame(request: Any) -> bytes:
     """Return the frame of a request."""
     kind = type(request)
@@ -51,7 +56,7 @@ def answer_frame(response: Any) -> bytes:
 
 def read_answer(kind: Any, body: bytes) -> Any:
     """Return the answer to a request of that class, without the size before it."""
-    response = load_response_schema(kind.__api_key__, kind.__version__)
+    response = response_class(kind.__api_key__, kind.__version__)
     _, size = _reader(response.__header_schema__)(body, 0)
     return _reader(response)(body, size)[0]
 
@@ -72,7 +77,7 @@ class Connection:
         """Close the socket."""
         self.socket.close()
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes | bytearray) -> None:
         """Send a frame."""
         self.socket.sendall(data)
 
@@ -119,7 +124,8 @@ class Connection:
 
 def _written(entity: Any) -> bytes:
     body = BytesIO()
-    _writer(type(entity))(body, entity)
+    kind: Any = type(entity)
+    _writer(kind)(body, entity)
     return body.getvalue()
 
 

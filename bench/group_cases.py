@@ -10,12 +10,19 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
 from bench.brokers import make_broker, port_of, resident_mib
 from bench.comparison import Expected
-from bench.connection import SECONDS, Connection, answer_frame, frame, part, read_answer
+from bench.connection import (
+    SECONDS,
+    Connection,
+    answer_frame,
+    frame,
+    part,
+    read_answer,
+    response_class,
+)
 from bench.frames import Frames, api_versions_frame
 from bench.group_members import measure_rebalances
 from bench.group_requests import commit, enter, fetch_offsets, find_coordinator, heartbeat
@@ -106,7 +113,7 @@ class Commits(_Requests):
         await_coordinator(connection, groups)
         connection.close()
         frames = b"".join(frame(commit(group, TOPIC, [0], 1)) for group in groups)
-        response = load_response_schema(8, 8)
+        response = response_class(8, 8)
         row, rows = (
             part(response, f"OffsetCommitResponse{name}") for name in ("Partition", "Topic")
         )
@@ -139,7 +146,7 @@ class Heartbeats(_Requests):
             frame(heartbeat(group, *enter(connection, group, TOPIC))) for group in groups
         )
         connection.close()
-        response = load_response_schema(12, 4)
+        response = response_class(12, 4)
         good, bad = (
             response(throttle_time=_NO_TIME, error_code=e)
             for e in (ErrorCode.none, ErrorCode.unknown_server_error)
@@ -185,7 +192,7 @@ class Rebalances:
     def _run(self, broker: Broker, seconds: float) -> list[tuple[float, float]]:
         port = port_of(broker)
         end = time.monotonic() + seconds
-        found = []
+        found: list[tuple[float, float]] = []
         while not found or time.monotonic() < end:
             group = f"rebalances-{time.time_ns()}"
             connection = Connection(port)
