@@ -11,7 +11,7 @@ from tests.support.clients.client import Client
 from tests.support.clients.confluent import Confluent
 from tests.support.clients.kafka_python import KafkaPython
 from tests.support.daemon import until
-from tests.support.kafka import KafkaBroker
+from tests.support.oracle import Broker
 
 type_of = {each.name: each for each in (KafkaPython, Confluent, Aiokafka)}
 numbers = itertools.count()
@@ -20,7 +20,7 @@ NewTopic = Callable[..., str]
 
 
 @pytest.fixture(params=sorted(type_of))
-def client(request: pytest.FixtureRequest, broker: SiltstoneProcess | KafkaBroker) -> Client:
+def client(request: pytest.FixtureRequest, broker: Broker) -> Client:
     """Each client library in turn."""
     made: Client = type_of[request.param](broker.bootstrap)
     return made
@@ -34,7 +34,7 @@ def topic_name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def new_topic(broker: SiltstoneProcess | KafkaBroker, topic_name: str) -> NewTopic:
+def new_topic(broker: Broker, topic_name: str) -> NewTopic:
     """A function that makes the test's topic and returns its name once it can be used.
 
     Ours can be used at once; Apache Kafka announces a topic a moment after CreateTopics answers.
@@ -50,23 +50,35 @@ def new_topic(broker: SiltstoneProcess | KafkaBroker, topic_name: str) -> NewTop
     return make
 
 
-def settle(broker: SiltstoneProcess | KafkaBroker, topic: str, partitions: int) -> None:
+def settle(broker: Broker, topic: str, partitions: int) -> None:
     """Give Apache Kafka, and only it, the time to announce partitions."""
-    if isinstance(broker, SiltstoneProcess):
-        return
     looker = Confluent(broker.bootstrap)
-    for _ in until(10):
-        if topic in looker.topics() and len(looker.partitions(topic)) == partitions:
-            return
-    raise TimeoutError(f"{topic} has not {partitions} partitions")
+    _settle(
+        broker,
+        lambda: topic in looker.topics() and len(looker.partitions(topic)) == partitions,
+        f"{topic} has not {partitions} partitions",
+    )
 
 
-def settle_gone(broker: SiltstoneProcess | KafkaBroker, topic: str) -> None:
+def settle_gone(broker: Broker, topic: str) -> None:
     """Give Apache Kafka, and only it, the time to forget a topic."""
+    looker = Confluent(broker.bootstrap)
+    _settle(broker, lambda: topic not in looker.topics(), f"{topic} is still there")
+
+
+def settle_setting(broker: Broker, topic: str, name: str, value: str) -> None:
+    """Give Apache Kafka, and only it, the time to put a topic's setting into force."""
+    looker = Confluent(broker.bootstrap)
+    _settle(
+        broker, lambda: looker.configs(topic)[name] == value, f"{name} of {topic} is not {value}"
+    )
+
+
+def _settle(broker: Broker, is_so: Callable[[], bool], complaint: str) -> None:
+    """Wait until something is so, but not for ours, where it must be so at once."""
     if isinstance(broker, SiltstoneProcess):
         return
-    looker = Confluent(broker.bootstrap)
     for _ in until(10):
-        if topic not in looker.topics():
+        if is_so():
             return
-    raise TimeoutError(f"{topic} is still there")
+    raise TimeoutError(complaint)

@@ -2,15 +2,12 @@
 
 import pytest
 
-from tests.clients.conftest import NewTopic, settle, settle_gone
-from tests.support.broker import SiltstoneProcess
+from tests.clients.conftest import NewTopic, settle, settle_gone, settle_setting
 from tests.support.clients.client import Client
-from tests.support.kafka import KafkaBroker
 from tests.support.messages import sample, stored
+from tests.support.oracle import Broker
 
 pytestmark = pytest.mark.client
-
-Broker = SiltstoneProcess | KafkaBroker
 
 
 def test_created_topic_is_listed_with_all_partitions(
@@ -102,11 +99,14 @@ def test_deleted_topic_is_gone_and_its_name_is_free(
     assert client.bounds(topic) == (0, 0)
 
 
-def test_altered_setting_is_described_and_obeyed(client: Client, new_topic: NewTopic) -> None:
+def test_altered_setting_is_described_and_obeyed(
+    broker: Broker, client: Client, new_topic: NewTopic
+) -> None:
     """A changed max.message.bytes is described at once and refuses a larger record."""
     topic = new_topic()
 
     client.alter(topic, {"max.message.bytes": "1000"})
+    settle_setting(broker, topic, "max.message.bytes", "1000")
 
     assert client.configs(topic)["max.message.bytes"] == "1000"
     large = sample(1)[0]._replace(value=b"x" * 1500, headers=())
