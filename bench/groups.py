@@ -9,8 +9,9 @@ import sys
 
 from bench.comparison import Suite, main
 from bench.consumer_tool import ConsumerTool
-from bench.group_cases import Commits, Heartbeats, Loading, Memory, Rebalances
+from bench.group_cases import Commits, Heartbeats, Memory, Rebalances
 from bench.load import Load
+from bench.offset_loading import Loading
 
 
 def suite() -> Suite:
