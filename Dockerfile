@@ -17,6 +17,9 @@ RUN KERNELS=require /opt/siltstone/bin/pip wheel --no-cache-dir --no-deps --whee
  && mkdir /build/data
 
 FROM ${BASE}
+# Slim bases have no bytecode and the daemon's user can write none: each start would compile Python's library.
+RUN python3 -m compileall -q -x '/(test|tests|idlelib|lib2to3|site-packages|dist-packages)/' \
+    "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"
 COPY --from=build /opt/siltstone /opt/siltstone
 COPY --from=build --chown=65534:65534 /build/data /var/lib/siltstone
 ENV PATH=/opt/siltstone/bin:/usr/local/bin:/usr/bin:/bin \

@@ -26,6 +26,7 @@ NEEDED = {"buildah": "buildah", "debootstrap": "debootstrap", "ip": "iproute2"}
 BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 BUILDAH = {"STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot"}
 DATA = "var/lib/siltstone"
+BYTECODE = ("usr/lib/python3*/asyncio", "opt/siltstone/lib/python3*/site-packages/broker")
 # The root is bound over itself so that it can be made read-only, then the data folder into it.
 ENTER = f"""
 set -eu
@@ -112,6 +113,8 @@ def make_base() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         packages = "--include=python3,python3-venv,ca-certificates"
         run("debootstrap", "--variant=minbase", packages, suite, scratch, address)
+        for bytecode in Path(scratch, "usr/lib").rglob("*.pyc"):  # slim images have none either
+            bytecode.unlink()
         container = run("buildah", "from", "scratch")
         run("buildah", "add", "--quiet", container, scratch, "/")
     # A network that needs the host's certificates needs them in the base, not in the Dockerfile.
@@ -245,6 +248,10 @@ def main() -> int:
         say(f"the layers above the base hold {size} MB")
         expect(not (root / "usr/bin/gcc").exists(), "no compiler in the image")
         expect(not (root / "opt/siltstone/bin/pip").exists(), "no pip in its virtualenv")
+        expect(
+            all(any(root.glob(f"{where}/__pycache__/*.pyc")) for where in BYTECODE),
+            "bytecode of Python's library and of ours is there",
+        )
         with tempfile.TemporaryDirectory() as scratch:
             data = Path(scratch) / "data"
             data.mkdir()
