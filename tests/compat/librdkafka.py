@@ -18,6 +18,11 @@ PACKAGE = "@confluentinc/kafka-javascript@1.10.1"
 ARCHIVE = "confluentinc-kafka-javascript-1.10.1.tgz"
 SHA256 = "ada7d703bb1d3237e2292bfabf438d663b6160c9f1ac2a2406b5dc4257c81b66"
 LAST = "0069"
+KIP_848 = "kip-848/"
+IN_GROUPS = (  # what is run once more with consumers in the protocol of KIP-848
+    *("0018", "0019", "0020", "0022", "0026", "0029", "0030", "0033", "0034", "0040"),
+    *("0050", "0051", "0056", "0059", "0061", "0067", "0069"),
+)
 TIMEOUT = 600  # seconds a test: some produce for minutes
 CONFIGURE = ("./configure", "--disable-gssapi", "--disable-curl")
 COLOUR = re.compile("\x1b\\[[\\d;]*m")
@@ -55,21 +60,24 @@ class Librdkafka:
         prepare([make, jobs, "build"], cwd=self._tests)
 
     def tests(self) -> list[str]:
-        """Return the numbers that the runner's table of tests has."""
+        """Return the numbers in the runner's table, and some of them after ``kip-848/``."""
         table = (self._tests / "test.c").read_text()
         numbers = sorted(set(re.findall(r"^ +_TEST\((\d{4})_", table, re.MULTILINE)))
-        return [number for number in numbers if number <= LAST]
+        numbers = [number for number in numbers if number <= LAST]
+        return numbers + [KIP_848 + number for number in IN_GROUPS]
 
     def run(self, test: str, bootstrap: str, log: Path) -> Outcome:
         """Run the functions of one number, one after the other."""
         config = log.with_suffix(".conf")
         config.write_text(f"bootstrap.servers={bootstrap}\n")
+        number = test.removeprefix(KIP_848)
         code = execute(
             ["./test-runner", "-p1"],
             log,
             cwd=self._tests,
             environ={
-                "TESTS": test,
+                "TESTS": number,
+                "TEST_CONSUMER_GROUP_PROTOCOL": "classic" if number == test else "consumer",
                 "TEST_KAFKA_VERSION": "4.3.1",
                 "KAFKA_PATH": str(self._kafka),
                 "BROKERS": bootstrap,
@@ -79,7 +87,7 @@ class Librdkafka:
             timeout=TIMEOUT,
         )
         printed = COLOUR.sub("", log.read_text(errors="replace"))
-        ended = {state for number, state in ENDED.findall(printed) if number == test}
+        ended = {state for of, state in ENDED.findall(printed) if of == number}
         if code != 0:
             return Outcome.FAILED
         return Outcome.PASSED if "PASSED" in ended else Outcome.SKIPPED
