@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 64
 _STALLED_FRAME_SECONDS = 30.0
+_SYSTEM_DEFAULT = -1
 
 
 class Listener:
@@ -70,10 +71,26 @@ class Listener:
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             sock.setblocking(False)
+            self._size_buffers(sock)
             sock.bind((address[0], self.port, *address[2:]))
             sock.listen(_BACKLOG)
             self.port = sock.getsockname()[1]
         self.host = host
+
+    def _size_buffers(self, sock: socket.socket) -> None:
+        """Give a listening socket the kernel buffers that its connections inherit.
+
+        What the kernel may hold of an answer is what a sender runs ahead of its client. Left to
+        itself it grows to megabytes, more than the caches hold, and every byte comes from memory
+        once more when the client takes it.
+        """
+        server = self.rooms.settings.server
+        for option, size in (
+            (socket.SO_SNDBUF, server.socket_send_buffer_bytes),
+            (socket.SO_RCVBUF, server.socket_receive_buffer_bytes),
+        ):
+            if size != _SYSTEM_DEFAULT:
+                sock.setsockopt(socket.SOL_SOCKET, option, size)
 
     def start(self) -> None:
         """Accept connections from now on."""

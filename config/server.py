@@ -8,7 +8,7 @@ SocketServerConfigs, CleanerConfig.
 from dataclasses import dataclass, field
 
 from config.coordinators import CoordinatorConfig
-from config.keys import NOT_EMPTY, Kind, at_least, key
+from config.keys import NOT_EMPTY, Kind, at_least, between_or, key
 from config.listeners import Listener, advertise, parse_host_port, parse_listeners, protocol_map
 from config.topic import DAY_MS, FOREVER, TopicConfig
 
@@ -98,6 +98,18 @@ class ServerConfig(CoordinatorConfig):
         True, "Whether asking for the metadata of a topic that is not there creates it."
     )
     delete_topic_enable: bool = key(True, "Whether topics can be deleted.")
+    socket_send_buffer_bytes: int = key(
+        102_400,
+        "How many bytes the kernel may hold of what a client has not taken (SO_SNDBUF; it grants "
+        "twice as many). -1: whatever the system does by itself.",
+        check=between_or(1, (1 << 31) - 1, -1),
+    )
+    socket_receive_buffer_bytes: int = key(
+        102_400,
+        "How many bytes of requests the kernel may hold for us (SO_RCVBUF, likewise). -1: whatever "
+        "the system does by itself.",
+        check=between_or(1, (1 << 31) - 1, -1),
+    )
     socket_request_max_bytes: int = key(
         104_857_600,
         "The largest request; a larger one closes its connection.",
