@@ -22,6 +22,7 @@ except ModuleNotFoundError:  # run as a script in an environment that only has C
 ROOT = Path(__file__).parent
 KERNELS = (
     "broker/_dispatch_kernels.py",
+    "broker/_sending_kernels.py",
     "protocol/_request_kernels.py",
     "protocol/records/_column_kernels.py",
     "protocol/records/_journal_kernels.py",
@@ -33,6 +34,9 @@ KERNELS = (
 )
 DEPENDS = (
     "broker/_dispatch_kernels.pxd",
+    "broker/_native_sending.pxd",
+    "broker/_native_sending.h",
+    "broker/_sending_kernels.pxd",
     "cleaner/_emit_kernels.pxd",
     "cleaner/_kernels.pxd",
     "cleaner/_native_map.pxd",
@@ -48,7 +52,7 @@ DEPENDS = (
     "protocol/records/_native.h",
     "storage/_append_kernels.pxd",
 )
-HEADERS = ("protocol/records", "cleaner")
+HEADERS = ("protocol/records", "cleaner", "broker")
 DIRECTIVES = {
     "annotation_typing": False,  # the types of C stand in the .pxd
     "boundscheck": False,

@@ -3,8 +3,9 @@
 uvloop's transports hide their socket and copy nothing, so ``os.sendfile`` needs a socket of our
 own; with ``add_reader``/``add_writer`` it ties with a hand-written epoll loop (measured). A range
 above ``INLINE_BYTES`` goes by sendfile, a smaller one is read and joined with its neighbours in
-one ``sendmsg``, which costs less there. Pages that are not in memory are brought in on an io
-thread first: a cold read must stall one client, not all of them.
+one ``sendmsg``, which costs less there; one from ``HANDED_BYTES`` on is a sender thread's. Pages
+that are not in memory are brought in on an io thread first: a cold read must stall one client, not
+all of them.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import errno
 import os
 import socket
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from broker.sending_slots import TAIL_BYTES
 from protocol.parts import FileSlice
 
 if TYPE_CHECKING:
@@ -22,10 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from broker.io import IoThreads
+    from broker.senders import Senders
 
 INLINE_BYTES = 64 * 1024
 # What a consumer asks of a partition by default, with the head of the answer: whole in one turn.
 TURN_BYTES = 1024 * 1024 + INLINE_BYTES
+# More than a socket takes at once with its usual buffer: the rest would come back to the loop.
+HANDED_BYTES = 256 * 1024
 _SCRATCH = memoryview(bytearray(4 * INLINE_BYTES))
 _MAX_BUFFERS = 64
 _WOULD_BLOCK = -1
@@ -71,12 +77,13 @@ class PlainChannel:
 
     Invariants: what is queued leaves in order; at most ``TURN_BYTES`` of file data leave in one
     turn of the loop, so that no reader starves the others; a queued ``FileSlice`` keeps its file
-    open. ``on_drained`` is called when the queue has become empty again, ``on_lost`` with a reason
-    when the peer or a file fails.
+    open; while ``_handed`` bytes are a sender's, so is the socket. ``on_drained`` is called when
+    the queue has become empty again, ``on_lost`` with a reason when the peer or a file fails.
     """
 
     __slots__ = (
         "_cold",
+        "_handed",
         "_io",
         "_loop",
         "_on_drained",
@@ -104,6 +111,7 @@ class PlainChannel:
         self._queue: deque[bytes | memoryview | FileSlice] = deque()
         self._writing = False
         self._cold = False
+        self._handed = 0
         self._warming: FileSlice | None = None
         self.fileno = sock.fileno()
 
@@ -149,16 +157,24 @@ class PlainChannel:
     def send(self, parts: Sequence[bytes | memoryview | FileSlice]) -> None:
         """Send or queue ``parts`` in order; the channel owns them afterwards."""
         self._queue.extend(part for part in parts if len(part))
-        if not self._writing and not self._cold:
+        if not self._writing and not self._cold and not self._handed:
             self._flush()
 
     def close(self) -> None:
-        """Stop watching and close the socket; safe to call again."""
+        """Stop watching and close the socket; safe to call again.
+
+        A socket that a sender uses is shut down and closed when the sender lets go: its descriptor
+        must not become another connection's meanwhile.
+        """
         if self._writing:
             self._loop.remove_writer(self.fileno)
             self._writing = False
         self._queue.clear()
-        self._socket.close()
+        if self._handed:
+            with suppress(OSError):  # the peer may have gone already
+                self._socket.shutdown(socket.SHUT_RDWR)
+        else:
+            self._socket.close()
 
     def _watch(self) -> None:
         if not self._writing:
@@ -189,7 +205,7 @@ class PlainChannel:
         except OSError as error:
             self._on_lost(error.strerror or str(error))
             return
-        if queue and not self._cold:
+        if queue and not self._cold and not self._handed:
             self._watch()
 
     def _send_file(self, head: FileSlice, budget: int) -> int:
@@ -197,11 +213,16 @@ class PlainChannel:
         count = min(head.size, budget)
         file = head.file.fileno()
         last = head.position + count - 1
-        if (
-            _read_resident(file, _BYTE, head.position) == _WOULD_BLOCK
-            or _read_resident(file, _BYTE, last) == _WOULD_BLOCK
-        ):
-            return self._warm(head, count)
+        for position in (head.position, last):
+            read = _read_resident(file, _BYTE, position)
+            if read == _WOULD_BLOCK:
+                return self._warm(head, count)
+            if not read:
+                raise OSError(errno.EIO, f"file ends before position {last + 1}")
+        if count >= HANDED_BYTES:
+            senders = self._io.senders
+            if senders is not None and senders.can_take(self.fileno):
+                return self._hand_over(senders, head, count)
         try:
             sent = os.sendfile(self.fileno, file, head.position, count)
         except (BlockingIOError, InterruptedError):
@@ -213,6 +234,36 @@ class PlainChannel:
         else:
             self._queue[0] = FileSlice(head.file, head.position + sent, head.size - sent)
         return sent
+
+    def _hand_over(self, senders: Senders, head: FileSlice, count: int) -> int:
+        """Have a sender send a piece of a range, and the few bytes that end the answer."""
+        tail = b""
+        if count == head.size and len(self._queue) > 1:
+            following = self._queue[1]
+            if type(following) is bytes and len(following) <= TAIL_BYTES:
+                tail = following
+        if self._writing:
+            self._loop.remove_writer(self.fileno)
+            self._writing = False
+        piece = FileSlice(head.file, head.position, count)
+        senders.send(self.fileno, piece, tail, self._on_sent)
+        self._handed = count + len(tail)
+        return _WOULD_BLOCK
+
+    def _on_sent(self, error: int) -> None:
+        """Go on: a sender has sent all that it was given, or failed."""
+        handed, self._handed = self._handed, 0
+        if not self._queue:  # closed meanwhile
+            self._socket.close()
+            return
+        if error:
+            self._on_lost(os.strerror(error))
+            return
+        self._drop(handed)
+        if self._queue:
+            self._flush()
+        if not self._queue:
+            self._on_drained()
 
     def _send_joined(self) -> int:
         """Send the leading bytes and small ranges in one call; return bytes sent, -1 if full."""

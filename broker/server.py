@@ -84,7 +84,8 @@ class Broker:
             self._catalog.load()
         except LogDirError as error:
             raise StartError(str(error)) from error
-        self._io = IoThreads(layers.server().num_io_threads)
+        threads = layers.server()
+        self._io = IoThreads(threads.num_io_threads, threads.num_network_threads)
         self._writer = CatalogWriter(self._catalog, self._io)
         self._settings = BrokerSettings(layers, self._writer)
         self._waiting = Waiting()

@@ -139,6 +139,11 @@ class ServerConfig(CoordinatorConfig):
     max_request_partition_size_limit: int = key(
         2000, "The most partitions in one DescribeTopicPartitions answer.", check=at_least(1)
     )
+    num_network_threads: int = key(
+        3,
+        "Threads that send large fetched ranges; the event loop sends and receives all the rest.",
+        check=at_least(1),
+    )
     num_io_threads: int = key(
         8,
         "Threads that wait for the disk and run codecs; the event loop does everything else.",

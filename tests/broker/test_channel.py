@@ -4,12 +4,13 @@ import asyncio
 import os
 import random
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from broker import channel as channel_module
+from broker import sending_kernels
 from broker.channel import PlainChannel
 from broker.io import IoThreads
 from protocol.parts import FileSlice, Parts
@@ -29,10 +30,10 @@ class OpenFile:
         os.close(self._descriptor)
 
 
-@pytest.fixture
-def io() -> Iterator[IoThreads]:
-    """One thread for cold reads."""
-    threads = IoThreads(1)
+@pytest.fixture(params=[0, 2], ids=["loop", "senders"])
+async def io(request: pytest.FixtureRequest) -> AsyncIterator[IoThreads]:
+    """One thread for cold reads, and who sends large ranges."""
+    threads = IoThreads(1, request.param)
     yield threads
     threads.close()
 
@@ -146,3 +147,30 @@ async def test_a_file_that_is_too_short_loses_the_connection(
     client.close()
 
     assert "file ends" in reason
+
+
+@pytest.mark.skipif(not sending_kernels.COMPILED, reason="kernels: without them the loop sends")
+async def test_a_socket_is_not_closed_under_a_sender(content: tuple[FileSlice, bytes]) -> None:
+    """Its number would be the next connection's, which would get the rest of the answer."""
+    io = IoThreads(1, 1)
+    client, server = socket.socketpair()
+    client.setblocking(False)
+    server.setblocking(False)
+    number = server.fileno()
+    channel = PlainChannel(asyncio.get_running_loop(), server, io, lambda: None, print)
+    channel.send([b"head", content[0], b"tail"])
+    channel.close()
+    channel.close()
+    others = [socket.socket() for _ in range(20)]
+    numbers = {each.fileno() for each in others}
+    for each in others:
+        each.close()
+    received = await _receive(client, 1 << 30)
+    async with asyncio.timeout(30):
+        while server.fileno() >= 0:
+            await asyncio.sleep(0)
+    client.close()
+    io.close()
+
+    assert number not in numbers
+    assert (b"head" + content[1]).startswith(received)

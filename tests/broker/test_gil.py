@@ -1,9 +1,11 @@
 """No thread of ours keeps the loop waiting for the GIL, and a test of this kind would notice."""
 
 import asyncio
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -12,7 +14,9 @@ import pytest
 
 from broker.exposition import Scrapes
 from broker.http import HttpRequest
+from broker.senders import Senders
 from config.topic import TopicConfig
+from protocol.parts import FileSlice
 from protocol.records import compression, kernels
 from storage.clock import Clock
 from storage.recovery import load_partition
@@ -95,6 +99,41 @@ def recovery(root: Path) -> Callable[[], object]:
     return partial(load_partition, folder._folder(), 0)
 
 
+class Sending:
+    """A sender that is never done, and a client that drops in the kernel what it gets."""
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir()
+        self.file = (root / "file").open("w+b")
+        self.file.write(bytes(16 << 20))
+        self.file.flush()
+        self.senders = Senders(1)
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self.client = socket.create_connection(server.getsockname(), timeout=0.1)
+            self.socket = server.accept()[0]
+        self.socket.setblocking(False)
+        self.room = bytearray(1 << 20)
+        self.send()
+
+    def send(self) -> None:
+        """Have the file sent, again and again."""
+        part = FileSlice(self.file, 0, 16 << 20)
+        self.senders.send(
+            self.socket.fileno(), part, b"", lambda error: None if error else self.send()
+        )
+
+    def drop(self) -> None:
+        """Take what has arrived; a loop that stands still has nothing sent."""
+        with suppress(TimeoutError):
+            self.client.recv_into(self.room, 0, socket.MSG_TRUNC)
+
+    def close(self) -> None:
+        """End the thread."""
+        self.senders.close()
+        for each in (self.client, self.socket, self.file):
+            each.close()
+
+
 def codecs() -> Callable[[], object]:
     """Return the opening of batches of each codec, some MiB each."""
     packed = [(codec, compression.compress(codec, bytes(8 << 20))) for codec in (1, 2, 3, 4)]
@@ -125,6 +164,17 @@ async def test_threads_leave_the_gil_to_the_loop(port: int, tmp_path: Path, kind
     base = await measure(port)
     with busy_thread(work):
         beside = await measure(port)
+
+    assert not beside.is_noticed_beside(base), (base, beside)
+
+
+async def test_senders_leave_the_gil_to_the_loop(port: int, tmp_path: Path) -> None:
+    """The same beside one that sends as fast as it can."""
+    sending = Sending(tmp_path / "sent")
+    base = await measure(port)
+    with busy_thread(sending.drop):
+        beside = await measure(port)
+    sending.close()
 
     assert not beside.is_noticed_beside(base), (base, beside)
 

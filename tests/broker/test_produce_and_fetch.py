@@ -1,6 +1,7 @@
 """Produce and Fetch over a socket, asked and read by kio: codes, order, waiting, sessions."""
 
 import asyncio
+import random
 import uuid
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -18,7 +19,7 @@ from kio.schema.produce.v13 import request as produce13
 from protocol.records.batch import BatchHeader
 from storage.clock import Clock
 from tests.support.batches import Row, make_batch, make_producer_batch
-from tests.support.running import Caller, Running, running
+from tests.support.running import Caller, Client, Running, running
 
 
 @pytest.fixture
@@ -104,6 +105,9 @@ def fetch(
         forgotten_topics_data=(),
         rack_id="",
     )
+
+
+LARGE = fetch({("t", 0): 0}, max_bytes=16 << 20, partition_max_bytes=16 << 20)
 
 
 def only(response: Any) -> Any:
@@ -377,6 +381,78 @@ async def test_pipelined_requests_are_answered_in_order(caller: Caller) -> None:
     assert [answer.base_offset for answer in answers[::2]] == list(range(0, 1000, 20))
     for number, answer in enumerate(answers[1::2]):
         assert BatchHeader.read(answer.records).base_offset == number * 20
+
+
+async def fill_large(caller: Caller) -> bytes:
+    """Produce 9 MB to partition 0, more than sockets hold, and return what a fetch answers."""
+    for number in range(9):
+        batch = make_batch([(b"k", random.Random(number).randbytes(10**6))], timestamp=now())
+        await caller.ask(produce({("t", 0): batch}))
+    records: bytes = only(await caller.ask(LARGE)).records
+    assert len(records) > 9 * 10**6
+    return records
+
+
+async def test_large_and_small_answers_keep_their_order(caller: Caller) -> None:
+    """Sender threads send the former, the loop the latter."""
+    records = await fill_large(caller)
+    requests = []
+    for number in range(5):
+        requests += [LARGE, produce({("t", 1): make_batch(1, timestamp=now())})]
+        requests.append(fetch({("t", 1): number}))
+    await caller.client.send(b"".join(caller.frame(request) for request in requests))
+    answers = [only(await caller.receive(request)) for request in requests]
+
+    assert [answer.records == records for answer in answers[::3]] == [True] * 5
+    assert [answer.base_offset for answer in answers[1::3]] == list(range(5))
+    for number, answer in enumerate(answers[2::3]):
+        assert BatchHeader.read(answer.records).base_offset == number
+
+
+async def test_clients_that_stall_or_leave_hold_nobody_up(tmp_path: Path) -> None:
+    """Who stops reading in the middle gets the rest when it reads again; there is one sender."""
+    async with running(tmp_path, "num.network.threads=1") as broker:
+        await broker.broker._topics.create("t", 1, {})
+        stalled, leaving, reading = [await broker.call() for _ in range(3)]
+        records = await fill_large(reading)
+        await stalled.client.send(stalled.frame(LARGE))
+        for _ in range(3):
+            await leaving.client.send(leaving.frame(LARGE))
+            await leaving.client.receive()
+        await leaving.client.send(leaving.frame(LARGE))
+        await leaving.client.close()
+        served = [only(await reading.ask(LARGE)).records for _ in range(3)]
+        late = only(await stalled.receive(LARGE)).records
+        connections = broker.broker._listeners[0].connections
+        async with asyncio.timeout(30):
+            while len(connections) > 2:
+                await reading.ask(fetch({("t", 0): 9}))
+
+    assert [each == records for each in (*served, late)] == [True] * 4
+
+
+async def test_the_end_does_not_cut_who_reads_nor_wait_for_who_does_not(tmp_path: Path) -> None:
+    """Answers on their way at the stop are sent to their end, within the time that is given."""
+    async with running(tmp_path, "graceful.shutdown.timeout.ms=4000") as broker:
+        await broker.broker._topics.create("t", 1, {})
+        records = await fill_large(await broker.call())
+        (listener,) = broker.broker._listeners
+        stalled, reading = [
+            Caller(Client(*await asyncio.open_connection("127.0.0.1", listener.port)))
+            for _ in range(2)
+        ]
+        for each in (stalled, reading):
+            await each.client.send(each.frame(LARGE))
+        async with asyncio.timeout(30):
+            while sum(not each.is_idle for each in listener.connections) < 2:
+                await asyncio.sleep(0)
+        read = asyncio.create_task(reading.receive(LARGE))
+
+    assert only(await read).records == records
+    with pytest.raises(asyncio.IncompleteReadError):
+        await stalled.client.receive()
+    for each in (stalled, reading):
+        await each.client.close()
 
 
 async def test_metadata_makes_a_topic_for_produce(caller: Caller) -> None:
