@@ -119,7 +119,7 @@ def test_broker_rows() -> None:
     assert not rows["log.retention.ms"].read_only
     assert rows["listeners"].type is Kind.LIST
     assert rows["broker.id"].value == rows["node.id"].value == "1"
-    assert "num.network.threads" not in rows
+    assert "num.replica.fetchers" not in rows
 
 
 def test_broker_rows_from_several_layers() -> None:

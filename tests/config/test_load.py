@@ -166,20 +166,20 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_settings_of_kafka_without_meaning_are_kept() -> None:
     """What Kafka knows, or knew, is kept with one warning each and checked for its type."""
-    sets = ["num.network.threads=3", "zookeeper.connect=zk:2181", "ssl.key.password=secret"]
+    sets = ["num.replica.fetchers=3", "zookeeper.connect=zk:2181", "ssl.key.password=secret"]
 
     layers = load(None, {}, [*sets, "listener.name.lan.plain.sasl.jaas.config=secret"])
 
-    assert layers.value("num.network.threads") == "3"
+    assert layers.value("num.replica.fetchers") == "3"
     assert layers.warnings[0] == (
-        "--set: num.network.threads is a setting of Apache Kafka; it is kept but has no meaning "
+        "--set: num.replica.fetchers is a setting of Apache Kafka; it is kept but has no meaning "
         "here"
     )
     assert "before 4.0" in layers.warnings[1]
     assert len(layers.warnings) == 4
     assert "secret" not in "".join(layers.warnings)
-    assert faults_of(sets=["num.network.threads=x"])[0].startswith(
-        "--set: num.network.threads is x"
+    assert faults_of(sets=["num.replica.fetchers=x"])[0].startswith(
+        "--set: num.replica.fetchers is x"
     )
 
 
