@@ -10,7 +10,8 @@ from pathlib import Path
 
 from config.topic import TopicConfig
 from protocol.errors import KafkaError
-from protocol.records.build import ABORT, build_marker
+from protocol.records.batch import TRANSACTIONAL
+from protocol.records.build import ABORT, BatchFields, build_marker
 from protocol.records.compression import LZ4, NONE
 from storage.append_kernels import COMPILED
 from storage.append_values import Origin
@@ -41,23 +42,26 @@ class History:
         self.chance = random.Random(seed)
         self.folder = LogFolder(folder, _config(self.chance))
         self.sequences = {7: 0, 8: (1 << 31) - 3, 9: 0}
+        self.epochs = dict.fromkeys(self.sequences, 3)
 
     def append(self) -> str:
         """Append a client's batch by the short way where it is open, and say what became of it."""
         chance = self.chance
         log = self.folder.log
         rows = chance.randint(1, 4)
-        fields = {}
+        fields: BatchFields = {}
         producer = chance.choice([-1, -1, *self.sequences])
         if producer >= 0:
             sequence = (self.sequences[producer] + chance.choice([0] * 8 + [-rows, 1])) & 0x7FFFFFFF
-            epoch = chance.choice([0] * 30 + [1])
+            epoch = self.epochs[producer] + chance.choice([0] * 30 + [1, -1])
+            if epoch > self.epochs[producer]:
+                sequence = 0
             fields = {"producer_id": producer, "producer_epoch": epoch, "base_sequence": sequence}
+            fields["flags"] = TRANSACTIONAL if producer == 9 else 0
         batch = make_batch(
             [(b"k", b"v" * chance.randint(1, 90))] * rows,
             timestamp=TIMESTAMP + chance.choice([-1000, 0, 10, 400, 900]),
             codec=chance.choice([NONE, NONE, LZ4]),
-            is_transactional=producer == 9,
             **fields,
         )
         now_ms = self.folder.clock.now_ms()
@@ -69,11 +73,12 @@ class History:
             return f"{type(error).__name__}: {error.message}"
         if producer >= 0 and not result.duplicate:
             self.sequences[producer] = (taken.base_sequence + rows) & 0x7FFFFFFF
+            self.epochs[producer] = taken.producer_epoch
         return f"{plain is None} {result}"
 
     def abort(self) -> str:
         """End the transaction of the third producer."""
-        marker = build_marker(0, TIMESTAMP, ABORT, 0, producer_id=9, producer_epoch=1)
+        marker = build_marker(0, TIMESTAMP, ABORT, 0, producer_id=9, producer_epoch=self.epochs[9])
         return str(self.folder.log.append(validated(marker), Origin.COORDINATOR))
 
     def step(self) -> str:
@@ -85,7 +90,8 @@ class History:
         if what < 0.94:
             return self.abort()
         if what < 0.98:
-            return str(self.folder.log.roll())
+            self.folder.log.roll()
+            return "rolled"
         self.folder.close()
         self.folder.reopen(is_clean=self.chance.random() < 0.5)
         return "opened again"
@@ -94,7 +100,8 @@ class History:
         """Return what the log knows at its end, and a checksum of every file."""
         log = self.folder.log
         said = [
-            f"{log.log_end_offset} {log.size} {log.bytes_in} {log.records_in} {log.batches_in}",
+            f"{log.last_stable_offset} {log.log_end_offset} {log.size}",
+            f"{log.bytes_in} {log.records_in} {log.batches_in}",
             *(
                 f"{producer} {entry.epoch} {entry.next_sequence} {entry.last_timestamp} "
                 f"{entry.transaction_first_offset} {entry.batches}"
