@@ -307,7 +307,8 @@ async def test_dry_run_where_there_is_nothing(home: Home) -> None:
 
 async def test_clean_asks_for_a_pass(home: Home) -> None:
     """Whatever the ratio; idle threads are woken."""
-    await home.create()
+    sparing = {**COMPACT, "min.cleanable.dirty.ratio": "0.9"}
+    await home.rooms.topics.create("orders", 1, sparing)
     home.fill(home.log(), 3)
     await home.cleaning.start()
     await until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
