@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from protocol.request_reader import Lifted, Reader, Reshape, request_reader
-from protocol.schemas import request_class
+from protocol.schemas import EntityClass, request_class
 
 _PREFERRED_ELECTION: Final = 0
 _CLIENT_METRICS_RESOURCE: Final = 16
@@ -92,13 +92,25 @@ _RESHAPED: Final[Mapping[int, tuple[int, Reshape]]] = MappingProxyType(
 """API key to the first version of today's shape, and how older ones get it."""
 
 
+_METADATA, _OF_CLUSTER = 3, range(8, 11)
+
+
+def _target(api_key: int, version: int, newest: int) -> EntityClass:
+    """Return the newest class, or ours of the newest and a field that it lost."""
+    if api_key == _METADATA and version in _OF_CLUSTER:
+        from protocol.metadata import ClusterMetadataRequest  # noqa: PLC0415  # lazily
+
+        return ClusterMetadataRequest
+    return request_class(api_key, newest)
+
+
 @cache
 def lifting_reader(api_key: int, version: int, newest: int) -> Reader:
     """Return the reader of this version's body that makes a request of the newest version."""
     first, reshape = _RESHAPED.get(api_key, (0, None))
     return request_reader(
         request_class(api_key, version),
-        request_class(api_key, newest),
+        _target(api_key, version, newest),
         _ABSENT,
         reshape if version < first else None,
     )

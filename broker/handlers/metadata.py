@@ -1,7 +1,8 @@
 """Metadata (3), versions 0-13: this broker, and the topics asked for.
 
 v1 null means all · v4 allow_auto_topic_creation · v5 offline replicas · v7 leader epochs · v8
-authorized operations · v10 topic ids (KIP-516) · v12 topics by id · v13 an error for the whole.
+authorized operations, until v10 of the cluster too · v10 topic ids (KIP-516) · v12 topics by id ·
+v13 an error for the whole.
 
 Differs from Kafka: a topic that is created because somebody asked for it is in that answer at once,
 where Kafka first answers UNKNOWN_TOPIC_OR_PARTITION; a name that cannot be created because it
@@ -12,7 +13,7 @@ it can still be read.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
@@ -35,6 +36,7 @@ from protocol.errors import (
     UnknownTopicOrPartition,
 )
 from protocol.messages import NO_THROTTLE
+from protocol.metadata import ClusterMetadataRequest, ClusterMetadataResponse
 from protocol.names import check_topic_name, is_internal
 
 if TYPE_CHECKING:
@@ -100,7 +102,7 @@ def _respond(
     host, port = context.advertised
     if request.include_topic_authorized_operations:
         topics = [_with_operations(each) for each in topics]
-    return MetadataResponse(
+    answer = MetadataResponse(
         throttle_time=NO_THROTTLE,
         brokers=(
             MetadataResponseBroker(
@@ -112,6 +114,9 @@ def _respond(
         topics=tuple(topics),
         error_code=ErrorCode.none,
     )
+    if isinstance(request, ClusterMetadataRequest):
+        return _with_cluster_operations(answer, request)
+    return answer
 
 
 def _refuse_all(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
@@ -206,3 +211,13 @@ def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
     if topic.error_code is not ErrorCode.none:
         return topic
     return replace(topic, topic_authorized_operations=authorized.TOPIC)
+
+
+def _with_cluster_operations(
+    answer: MetadataResponse, request: ClusterMetadataRequest
+) -> ClusterMetadataResponse:
+    asked = request.include_cluster_authorized_operations
+    return ClusterMetadataResponse(
+        **{field.name: getattr(answer, field.name) for field in fields(answer)},
+        cluster_authorized_operations=authorized.CLUSTER if asked else authorized.NOT_ASKED,
+    )

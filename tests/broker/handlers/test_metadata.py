@@ -7,6 +7,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
 
+from protocol.metadata import ClusterMetadataRequest
 from tests.support.ask import ask
 from tests.support.rooms import HOST, PORT, RoomsOnDisk
 
@@ -188,3 +189,21 @@ async def test_every_version_can_be_written(home: RoomsOnDisk, version: int) -> 
     answer = await ask(home, KEY, _request("a", "missing"), version)
 
     assert [each.name for each in answer.topics] == ["a", "missing"]
+
+
+@pytest.mark.parametrize(("asked", "told"), [(True, 8096), (False, -(2**31))])
+async def test_until_v10_it_tells_what_one_may_do_with_the_cluster(
+    home: RoomsOnDisk, asked: bool, told: int
+) -> None:
+    """So librdkafka describes the cluster, by v9: without an authorizer all is allowed."""
+    request = ClusterMetadataRequest(
+        topics=(),
+        include_topic_authorized_operations=False,
+        include_cluster_authorized_operations=asked,
+    )
+
+    for version in (8, 9, 10):
+        answer = await ask(home, KEY, request, version)
+
+        assert answer.cluster_authorized_operations == told
+        assert answer.cluster_id == home.rooms.logs.cluster_id
