@@ -34,6 +34,7 @@ class Follower:
         self._bootstrap = bootstrap
         self._ledger = ledger
         self._partitions = {(each.topic, each.number): each for each in partitions}
+        self._leaves = False
         self._consumer = self._join()
 
     def step(self) -> None:
@@ -60,10 +61,12 @@ class Follower:
     def replace(self) -> None:
         """Leave the group; a new member joins it."""
         self.close()
+        self._leaves = False
         self._consumer = self._join()
 
     def close(self) -> None:
         """Leave the group."""
+        self._leaves = True
         self._consumer.close()
 
     def _join(self) -> Consumer:
@@ -85,7 +88,12 @@ class Follower:
         return consumer
 
     def _resume(self, consumer: Consumer, assigned: list[TopicPartition]) -> None:
-        """Begin where the group has committed, and note where that is."""
+        """Begin where the group has committed, and note where that is.
+
+        A client that leaves is told of an assignment that was on its way, but asks nobody any more.
+        """
+        if self._leaves:
+            return
         take = self._ledger.checker.take
         starts = []
         for each in _committed(consumer, assigned):
