@@ -105,9 +105,10 @@ class ServerConfig(CoordinatorConfig):
         check=between_or(1, (1 << 31) - 1, -1),
     )
     socket_receive_buffer_bytes: int = key(
-        102_400,
+        -1,
         "How many bytes of requests the kernel may hold for us (SO_RCVBUF, likewise). -1: whatever "
-        "the system does by itself.",
+        "the system does by itself, which takes large produces faster than Kafka's default of "
+        "102400.",
         check=between_or(1, (1 << 31) - 1, -1),
     )
     socket_request_max_bytes: int = key(
