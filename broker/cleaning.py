@@ -71,8 +71,8 @@ class Cleaning:
         await self._io.run(self.manager.load, self._paths())
 
     async def start(self) -> None:
-        """Start the threads."""
-        await self._io.run(self._make)
+        """Start the threads; every log is open."""
+        await self._io.run(self._recall)
         self.pool.start()
 
     async def stop(self) -> bool:
@@ -129,11 +129,14 @@ class Cleaning:
                 from broker.cleaner_pool import make_pool  # noqa: PLC0415  # see above
 
                 pool = make_pool(self.manager, self.clock, self._settings.server)
-                history = pool.rooms.history
-                history.load(self._paths())
-                pool.rooms.figures.recall(history.recent(), self._logs.logs)
+                pool.rooms.history.load(self._paths())
                 self._pool = pool
             return self._pool
+
+    def _recall(self) -> None:
+        """Take the last passes of the logs from what was noted. Blocks."""
+        rooms = self.pool.rooms
+        rooms.figures.recall(rooms.history.recent(), self._logs.logs)
 
     async def _reconfigure(self) -> None:
         await self._io.run(self._obey)

@@ -322,6 +322,27 @@ async def test_clean_asks_for_a_pass(home: Home) -> None:
     assert await history(home, "?topic=others") == []
 
 
+async def test_scrape_amid_recovery_forgets_no_pass(tmp_path: Path) -> None:
+    """Whoever asks for the cleaner before the logs are open has it made without them."""
+    home = await Home(tmp_path).open()
+    await home.create()
+    home.fill(home.log(), 3)
+    await home.cleaning.start()
+    await until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
+    before = home.cleaning.pool.rooms.figures.last[ORDERS]
+    await home.close()
+    home = await Home(tmp_path).open()
+    opened = dict(home.rooms.logs.logs)
+    home.rooms.logs.logs.clear()
+    scraped(home)
+    home.rooms.logs.logs.update(opened)
+
+    await home.cleaning.start()
+
+    assert home.cleaning.pool.rooms.figures.last[ORDERS] == before
+    await home.close()
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [("/v1/clean", 400), ("/v1/clean?topic=nope", 404), ("/v1/clean?topic=plain", 409)],
