@@ -33,7 +33,9 @@ log = logging.getLogger(__name__)
 
 # These take the frame itself and write the answer: no entity stands between records, or the
 # smallest and most frequent messages, and the socket.
-_RAW = frozenset({0, 1, 8, 9, 12, 26, 68})
+_RAW = frozenset({0, 1, 8, 9, 11, 12, 14, 26, 68})
+# Of these the client's id is part of what is asked: their heads are never read the short way.
+_NAMED = frozenset({11, 68})
 _NEVER = 1 << 15
 
 
@@ -65,7 +67,7 @@ class Dispatcher(Gate):
         start: int,
         end: int,
     ) -> int:
-        flexible = version >= route.first_flexible
+        flexible = is_flexible(route.api.key, version)
         header = parse_header(buffer, start, end, flexible=flexible)
         connection.client_id = header.client_id
         return header.body_position
@@ -157,6 +159,8 @@ def _make_route(api: Api, stats: RequestStats) -> Route:
     first_flexible = next(
         (version for version in api.versions if is_flexible(api.key, version)), _NEVER
     )
+    if api.key in _NAMED:
+        first_flexible = _NEVER
     return Route(api, first_flexible, api.key in _RAW, stats.by_key[api.key])
 
 

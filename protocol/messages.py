@@ -21,9 +21,7 @@ NEWEST: Final[Mapping[int, int]] = MappingProxyType(
         2: 11,  # ListOffsets
         3: 13,  # Metadata
         10: 6,  # FindCoordinator
-        11: 9,  # JoinGroup
         13: 5,  # LeaveGroup
-        14: 5,  # SyncGroup
         15: 6,  # DescribeGroups
         16: 5,  # ListGroups
         18: 4,  # ApiVersions

@@ -134,6 +134,19 @@ def read_text(buffer: Buffer, position: int, stop: int, end: int) -> str:
         raise ProtocolError(f"a string at {position} is not UTF-8: {error.reason}") from error
 
 
+def read_bytes(encoding: Encoding, buffer: Buffer, position: int, end: int) -> tuple[bytes, int]:
+    """Return a byte range that cannot be null, as a copy.
+
+    Raises:
+        ProtocolError: it goes past ``end`` or is null.
+    """
+    size, position = encoding.size(buffer, position, end)
+    if size < 0:
+        raise ProtocolError(f"null before {position}, where bytes are required")
+    stop = position + size
+    return bytes(buffer[position:stop]), stop
+
+
 def _checked_count(count: int, position: int, end: int, lowest: int) -> tuple[int, int]:
     """Refuse what cannot be there: an entry of an array has at least one byte."""
     if lowest <= count <= end - position:

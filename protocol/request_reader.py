@@ -25,7 +25,7 @@ from kio.serial._introspect import (
 )
 
 from protocol.errors import ProtocolError
-from protocol.primitives import CLASSIC, COMPACT, Buffer, Encoding, behind
+from protocol.primitives import CLASSIC, COMPACT, Buffer, Encoding, behind, read_bytes
 from protocol.schemas import EntityClass
 
 Reader: TypeAlias = Callable[[Buffer, int, int], tuple[Any, int]]
@@ -197,17 +197,15 @@ def _primitive_reader(encoding: Encoding, field: Any, *, nullable: bool) -> Read
     if kind == "string":
         return encoding.nullable_string if nullable else encoding.string
     if kind in {"bytes", "records"}:
-        return partial(_read_bytes, encoding.size, nullable)
+        return partial(_read_nullable_bytes if nullable else read_bytes, encoding)
     return _FIXED[kind]
 
 
-def _read_bytes(
-    read_size: Reader, nullable: bool, body: Buffer, position: int, end: int
+def _read_nullable_bytes(
+    encoding: Encoding, body: Buffer, position: int, end: int
 ) -> tuple[bytes | None, int]:
     """Read bytes as a copy, since the buffer is used again while handlers still wait."""
-    size, position = read_size(body, position, end)
-    if size >= 0:
-        return bytes(body[position : position + size]), position + size
-    if nullable:
+    size, position = encoding.size(body, position, end)
+    if size < 0:
         return None, position
-    raise ProtocolError(f"null before {position}, where bytes are required")
+    return bytes(body[position : position + size]), position + size

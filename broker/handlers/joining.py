@@ -2,20 +2,19 @@
 
 JoinGroup: v1 rebalance timeout · v4 member id required (KIP-394) · v5 instance id (KIP-345) · v7
 protocol type · v8 reason · v9 skip assignment (KIP-814). SyncGroup: v3 instance id · v5 protocol
-type and name. Both answer when the others of the group are there; the state machine holds the
-answer meanwhile, and a connection that goes away takes nothing with it.
+type and name. Both take the frame themselves, since all members of a group send them at once, and
+answer when the others of the group are there; the state machine holds the answer meanwhile, and a
+connection that goes away takes nothing with it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupResponseMember
-from kio.schema.sync_group.v5.response import SyncGroupResponse
-
 from broker.groups.classic_messages import JoinRequest, JoinResult, SyncRequest, SyncResult
 from broker.groups.client_host import client_host
 from broker.groups.parked import Parked
+from protocol import join_group, sync_group
 from protocol.coordinator.group_errors import (
     GroupMaxSizeReached,
     InvalidGroupId,
@@ -23,52 +22,63 @@ from protocol.coordinator.group_errors import (
     UnknownMemberId,
 )
 from protocol.errors import KafkaError
-from protocol.messages import NO_THROTTLE, milliseconds
+from protocol.join_group import JoinGroupResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
-    from kio.schema.join_group.v9.request import JoinGroupRequest
-    from kio.schema.sync_group.v5.request import SyncGroupRequest
-
-    from broker.context import RequestContext
+    from broker.answers import Answer, Waiting
+    from broker.connection import Connection
+    from broker.groups.coordinator import GroupCoordinator
+    from protocol.join_group import JoinGroupRequest
+    from protocol.sync_group import SyncGroupRequest
 
 _FIRST_THAT_KNOWS_ITS_ID = 4
-_FIRST_WITH_NULL_PROTOCOL = 7
 _FIRST_THAT_SKIPS = 9
 
 
 def join(
-    context: RequestContext, request: JoinGroupRequest
-) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
+    connection: Connection,
+    version: int,
+    correlation_id: int,
+    buffer: memoryview,
+    position: int,
+    end: int,
+) -> Answer | Waiting:
     """Take a member into its group; answer when the group has gathered."""
-    if not context.rooms.groups.log.is_created:
-        return _join_first(context, request)
-    parked = _begin_join(context, request)
+    request = join_group.parse(version, buffer, position, end)
+    if not connection.rooms.groups.log.is_created:
+        return _join_first(connection, version, correlation_id, request)
+    parked = _begin_join(connection, version, request)
     if parked.result is not None:
-        return _joined(context, parked.result)
-    return _join_later(context, parked)
+        return _joined(connection, version, correlation_id, parked.result)
+    return _join_later(connection, version, correlation_id, parked)
 
 
-async def _join_first(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
+async def _join_first(
+    connection: Connection, version: int, correlation_id: int, request: JoinGroupRequest
+) -> Answer:
     """Make the journal: this is the first group ever."""
     try:
-        await context.rooms.groups.log.ensure_created()
+        await connection.rooms.groups.log.ensure_created()
     except KafkaError as error:
-        return _joined(context, JoinResult(error.code, request.member_id))
-    return await _join_later(context, _begin_join(context, request))
+        refusal = JoinResult(error.code, request.member_id)
+        return _joined(connection, version, correlation_id, refusal)
+    parked = _begin_join(connection, version, request)
+    return await _join_later(connection, version, correlation_id, parked)
 
 
-async def _join_later(context: RequestContext, parked: Parked[JoinResult]) -> JoinGroupResponse:
-    return _joined(context, await parked.wait())
+async def _join_later(
+    connection: Connection, version: int, correlation_id: int, parked: Parked[JoinResult]
+) -> Answer:
+    return _joined(connection, version, correlation_id, await parked.wait())
 
 
-def _begin_join(context: RequestContext, request: JoinGroupRequest) -> Parked[JoinResult]:
-    coordinator = context.rooms.groups
+def _begin_join(
+    connection: Connection, version: int, request: JoinGroupRequest
+) -> Parked[JoinResult]:
+    coordinator = connection.rooms.groups
     parked: Parked[JoinResult] = Parked()
     try:
-        values = _read(context, request)
+        values = _read(connection, version, request)
         coordinator.check(request.group_id)
         group = coordinator.find_or_create_classic(request.group_id, request.member_id)
         group.join(values, parked)
@@ -79,7 +89,7 @@ def _begin_join(context: RequestContext, request: JoinGroupRequest) -> Parked[Jo
     return parked
 
 
-def _read(context: RequestContext, request: JoinGroupRequest) -> JoinRequest:
+def _read(connection: Connection, version: int, request: JoinGroupRequest) -> JoinRequest:
     """Return what the request says, if it may say so.
 
     Raises:
@@ -88,85 +98,89 @@ def _read(context: RequestContext, request: JoinGroupRequest) -> JoinRequest:
     """
     if not request.group_id:
         raise InvalidGroupId
-    server = context.rooms.settings.server
-    session_ms = milliseconds(request.session_timeout)
+    server = connection.rooms.settings.server
+    session_ms = request.session_timeout_ms
     if not server.group_min_session_timeout_ms <= session_ms <= server.group_max_session_timeout_ms:
         raise InvalidSessionTimeout
-    rebalance_ms = milliseconds(request.rebalance_timeout)
     return JoinRequest(
         member_id=request.member_id,
-        instance_id=request.group_instance_id,
-        client_id=context.client_id or "",
-        client_host=client_host(context.peer),
+        instance_id=request.instance_id,
+        client_id=connection.client_id or "",
+        client_host=client_host(connection.peer),
         protocol_type=request.protocol_type,
-        protocols=tuple((each.name, each.metadata) for each in request.protocols),
-        rebalance_timeout_ms=session_ms if context.version == 0 else rebalance_ms,
+        protocols=request.protocols,
+        rebalance_timeout_ms=session_ms if version == 0 else request.rebalance_timeout_ms,
         session_timeout_ms=session_ms,
-        requires_known_id=context.version >= _FIRST_THAT_KNOWS_ITS_ID,
-        may_skip_assignment=context.version >= _FIRST_THAT_SKIPS,
+        requires_known_id=version >= _FIRST_THAT_KNOWS_ITS_ID,
+        may_skip_assignment=version >= _FIRST_THAT_SKIPS,
     )
 
 
-def _joined(context: RequestContext, result: JoinResult) -> JoinGroupResponse:
-    protocol = result.protocol_name
-    return JoinGroupResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=result.error,
-        generation_id=result.generation,
-        protocol_type=result.protocol_type,
-        protocol_name=protocol or "" if context.version < _FIRST_WITH_NULL_PROTOCOL else protocol,
-        leader=result.leader,
-        skip_assignment=result.skip_assignment,
-        member_id=result.member_id,
-        members=tuple(
-            JoinGroupResponseMember(
-                member_id=each.member_id,
-                group_instance_id=each.instance_id,
-                metadata=each.metadata,
-            )
-            for each in result.members
-        ),
-    )
+def _joined(connection: Connection, version: int, correlation_id: int, result: JoinResult) -> bytes:
+    error_code = result.error.value
+    if error_code:
+        connection.listener.dispatcher.stats.by_key[join_group.API_KEY].failed(error_code)
+    return join_group.encode(version, correlation_id, JoinGroupResponse(error_code, *result[1:]))
 
 
 def sync(
-    context: RequestContext, request: SyncGroupRequest
-) -> SyncGroupResponse | Coroutine[Any, Any, SyncGroupResponse]:
+    connection: Connection,
+    version: int,
+    correlation_id: int,
+    buffer: memoryview,
+    position: int,
+    end: int,
+) -> Answer | Waiting:
     """Take the leader's assignments, and give a member its own; answer when they are there."""
-    coordinator = context.rooms.groups
+    request = sync_group.parse(version, buffer, position, end)
+    coordinator = connection.rooms.groups
     parked: Parked[SyncResult] = Parked()
     try:
-        if not request.group_id:
-            raise InvalidGroupId
-        coordinator.check(request.group_id)
-        group = coordinator.find(request.group_id)
-        if group is None:
-            raise UnknownMemberId
-        group.sync(
-            SyncRequest(
-                member_id=request.member_id,
-                instance_id=request.group_instance_id,
-                generation=request.generation_id,
-                protocol_type=request.protocol_type,
-                protocol_name=request.protocol_name,
-                assignments={each.member_id: each.assignment for each in request.assignments},
-            ),
-            parked,
-        )
+        _begin_sync(coordinator, request, parked)
     except KafkaError as error:
         parked(SyncResult(error.code))
-    return _synced(parked.result) if parked.result is not None else _sync_later(parked)
+    if parked.result is not None:
+        return _synced(connection, version, correlation_id, parked.result)
+    return _sync_later(connection, version, correlation_id, parked)
 
 
-async def _sync_later(parked: Parked[SyncResult]) -> SyncGroupResponse:
-    return _synced(await parked.wait())
+def _begin_sync(
+    coordinator: GroupCoordinator, request: SyncGroupRequest, parked: Parked[SyncResult]
+) -> None:
+    if not request.group_id:
+        raise InvalidGroupId
+    coordinator.check(request.group_id)
+    group = coordinator.find(request.group_id)
+    if group is None:
+        raise UnknownMemberId
+    group.sync(
+        SyncRequest(
+            member_id=request.member_id,
+            instance_id=request.instance_id,
+            generation=request.generation,
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignments=request.assignments,
+        ),
+        parked,
+    )
 
 
-def _synced(result: SyncResult) -> SyncGroupResponse:
-    return SyncGroupResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=result.error,
-        protocol_type=result.protocol_type,
-        protocol_name=result.protocol_name,
-        assignment=result.assignment,
+async def _sync_later(
+    connection: Connection, version: int, correlation_id: int, parked: Parked[SyncResult]
+) -> Answer:
+    return _synced(connection, version, correlation_id, await parked.wait())
+
+
+def _synced(connection: Connection, version: int, correlation_id: int, result: SyncResult) -> bytes:
+    error_code = result.error.value
+    if error_code:
+        connection.listener.dispatcher.stats.by_key[sync_group.API_KEY].failed(error_code)
+    return sync_group.encode(
+        version,
+        correlation_id,
+        error_code,
+        result.protocol_type,
+        result.protocol_name,
+        result.assignment,
     )

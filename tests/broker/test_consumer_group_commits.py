@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from kio.schema.consumer_group_describe.v1 import request as describe
 from kio.schema.consumer_group_heartbeat.v1 import request as heartbeat
 from kio.schema.create_topics.v7 import request as create
 from kio.schema.errors import ErrorCode
@@ -163,3 +164,15 @@ async def test_who_is_told_no_offsets(
 ) -> None:
     """Whoever says that it is a member has to be one, now."""
     assert await members.fetch(member_id, epoch) == (code, [])
+
+
+async def test_a_member_has_the_name_of_its_client(members: Members) -> None:
+    """That of the head that came with it, not of an earlier one of the connection."""
+    members.caller.client_id = "reader"
+    await members.beat("o", 0, full=True)
+    request = describe.ConsumerGroupDescribeRequest(
+        group_ids=("g",), include_authorized_operations=False
+    )
+    (group,) = (await members.caller.ask(request)).groups
+
+    assert {each.member_id: each.client_id for each in group.members}["o"] == "reader"

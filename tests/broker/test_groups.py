@@ -334,3 +334,13 @@ async def test_a_name_that_no_record_holds_is_refused(home: Running) -> None:
 
     assert codes(await caller.ask(ask.commit(long, ORDERS))) == ["invalid_group_id"]
     assert codes(await caller.ask(ask.join(long))) == ["invalid_group_id"]
+
+
+async def test_a_member_has_the_name_of_its_client(home: Running) -> None:
+    """Even if it comes with the first request of a connection, and in a head of any kind."""
+    caller = await home.call()
+    for client_id in ("first", "next"):
+        caller.client_id = client_id
+        answer = await caller.ask(ask.join("g"))
+
+        assert answer.member_id.startswith(f"{client_id}-")

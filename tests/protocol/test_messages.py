@@ -146,11 +146,7 @@ ONE_ONLY = {(key, version) for key in (10, 24) for version in range(4)}
 """FindCoordinator and AddPartitionsToTxn before version 4: one is asked for, one is answered."""
 
 
-NEVER_NULL = {(11, version) for version in range(7)}
-"""JoinGroup before version 7: the handler answers an empty protocol where there is none."""
-
-
-@pytest.mark.parametrize(("key", "version"), sorted(set(VERSIONS) - ONE_ONLY - NEVER_NULL))
+@pytest.mark.parametrize(("key", "version"), sorted(set(VERSIONS) - ONE_ONLY))
 def test_the_smallest_response_of_every_version(key: int, version: int) -> None:
     """Schema defaults and empty arrays can be written in every version."""
     newest = smallest(load_response_schema(key, NEWEST[key]))

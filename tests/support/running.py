@@ -106,16 +106,17 @@ class Caller:
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        self.client_id: str | None = None
         self._correlation_id = 0
 
     def frame(self, request: Any) -> bytes:
         """Return the frame of a request of any API and version."""
         kind = type(request)
         self._correlation_id += 1
-        head = struct.pack(
-            ">hhih", kind.__api_key__, kind.__version__, self._correlation_id, -1
-        ) + (b"\0" if kind.__flexible__ else b"")
-        body = head + encode(request)
+        name = (self.client_id or "").encode()
+        size = -1 if self.client_id is None else len(name)
+        head = struct.pack(">hhih", kind.__api_key__, kind.__version__, self._correlation_id, size)
+        body = head + name + (b"\0" if kind.__flexible__ else b"") + encode(request)
         return len(body).to_bytes(4, "big") + body
 
     async def receive(self, request: Any) -> Any:
