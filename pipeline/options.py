@@ -18,7 +18,7 @@ Ours beside them:
     columns        the columns to read, by comma; the DataFrame's schema says it as well
     timestampFrom  records from this time on; timestampTo: before this time. Exact, record by record
     timestampOrder any, or batch: no record of a batch is older than its first one
-    splitBytes     about how many bytes one task reads
+    splitBytes     about how many bytes one task reads: 64m, and 256m where batch headers say all
     verify         check CRCs; onCorrupt: fail or skip; quarantine: a folder for what is skipped
     pinLeaseMs     how long a pin waits for its readers, or for a sign of life of theirs
     unpinned       read a live broker's folder without a pin, on your own account
@@ -76,7 +76,8 @@ class ReadOptions:
     time_to: int = LAST_TIME
     """Exclusive; LAST_TIME is no bound."""
     timestamp_order: str = "any"
-    split_bytes: int = 64 << 20
+    split_bytes: int = 0
+    """0: what the planner finds worth a task."""
     verify: bool = True
     on_corrupt: str = "fail"
     quarantine: str = ""

@@ -96,7 +96,7 @@ class PartitionPlan:
                 located = view.locate(start)
                 first = located.position if located is not None else 0
             last = segment.size
-            if following is None or following > end:
+            if end < (self._partition.end_offset if following is None else following):
                 located = view.locate(end)
                 last = located.position if located is not None else segment.size
                 if located is not None and located.header.base_offset < end:

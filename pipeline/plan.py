@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
+from pipeline.columns import WALKED
 from pipeline.errors import SourceUnavailable
 from pipeline.manifest import Manifest, PinnedPartition
 from pipeline.options import LAST_TIME, ReadOptions
@@ -18,6 +19,9 @@ from storage.topic_partition import TopicPartition
 
 _SAFE_SHARE: Final = 2
 """A read without a pin may take this part of delete.retention.ms: a half."""
+_SPLIT_BYTES: Final = 64 << 20
+_HEADER_SPLIT_BYTES: Final = 256 << 20
+"""Where batch headers say all: they are read several times as fast, and a task costs the same."""
 
 
 def plan_splits(
@@ -101,9 +105,15 @@ def deadline(view: Manifest, partition: PinnedPartition) -> int:
 
 def target_bytes(size: int, options: ReadOptions) -> int:
     """Return how many bytes a split should have."""
+    target = options.split_bytes or _SPLIT_BYTES
     if options.min_partitions:
-        return max(1, min(options.split_bytes, -(-size // options.min_partitions)))
-    return max(1, options.split_bytes)
+        return max(1, min(target, -(-size // options.min_partitions)))
+    return target
+
+
+def worth_a_task(columns: tuple[str, ...]) -> int:
+    """Return how many bytes a task should read to find some columns, so that it is worth one."""
+    return _HEADER_SPLIT_BYTES if WALKED.isdisjoint(columns) else _SPLIT_BYTES
 
 
 def _cut_files(

@@ -1,6 +1,5 @@
 """Reading topics at once: splits on the driver, records in the tasks."""
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -10,15 +9,16 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from pipeline.options import LAST_TIME, ReadOptions
+from pipeline.plan import worth_a_task
 from pipeline.scan import scan
 from pipeline.source.filters import Narrowed, narrow
 from pipeline.source.schema import check_schema, converted
+from pipeline.source.worker import is_pushing, settle
 from pipeline.split import Split
 from pipeline.transports import open_source
 
 LEAST_LINGER_MS: Final = 5_000
 LINGER_BYTES_PER_MS: Final = 32 << 10
-_PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class SplitPartition(InputPartition):
@@ -42,7 +42,7 @@ class BatchReader(DataSourceReader):
 
         A pin stays: tasks renew it while they read, and it ends by itself after the last.
         """
-        source = open_source(self._narrow_times())
+        source = open_source(self._asked())
         try:
             view = source.view()
             splits = source.plan(view, self._narrowed.ranges(source.ranges(view)))
@@ -56,18 +56,21 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a split; Spark asks with none if there is nothing to read."""
+        settle()
         if partition.value is None:
             return iter(())
         batches = scan(partition.value, self._columns)
         return converted(self._narrowed.keep(batches), self._schema)
 
-    def _narrow_times(self) -> ReadOptions:
+    def _asked(self) -> ReadOptions:
+        """Return the options as the filters and the columns leave them."""
         options, narrowed = self._options, self._narrowed
         last = narrowed.time_last
         return replace(
             options,
             time_from=max(options.time_from, narrowed.time_from),
             time_to=min(options.time_to, last + 1 if last < LAST_TIME else LAST_TIME),
+            split_bytes=options.split_bytes or worth_a_task(self._columns),
         )
 
 
@@ -94,11 +97,7 @@ def make_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
     A reader that could and may not would be refused by Spark, and a data source is not told what
     the session says; but filters are pushed in a worker of their own.
     """
+    settle()
     reads_filters = ReadOptions.parse(options).filter_pushdown
-    kind = FilteringReader if reads_filters and _is_pushing() else BatchReader
+    kind = FilteringReader if reads_filters and is_pushing() else BatchReader
     return kind(options, schema)
-
-
-def _is_pushing() -> bool:
-    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return _PUSHING in sys.modules or getattr(spec, "name", None) == _PUSHING

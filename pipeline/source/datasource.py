@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from pipeline.source.worker import settle
+
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
@@ -22,6 +24,7 @@ class SiltstoneSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self.options = dict(options)
+        settle()
 
     @classmethod
     def name(cls) -> str:

@@ -31,6 +31,7 @@ from pipeline.scan import scan
 from pipeline.source.batch import SplitPartition
 from pipeline.source.pace import Pace, shared_out
 from pipeline.source.schema import check_schema, converted
+from pipeline.source.worker import settle
 from pipeline.split import Split
 from pipeline.transports import Source, open_source
 from storage.clock import Clock
@@ -128,6 +129,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a split."""
+        settle()
         if partition.value is None:
             return iter(())
         return converted(scan(partition.value, self._columns), self._schema)

@@ -10,6 +10,7 @@ import pytest
 from pipeline.errors import BadOption, DataLost, SourceUnavailable
 from pipeline.manifest import Manifest, PinnedPartition, PinnedSegment
 from pipeline.scanned import Scanned
+from pipeline.transports import open_source
 from storage import files
 from storage.directory_lock import DirectoryLock
 from tests.support.archives import Archive, damage, read_splits
@@ -43,6 +44,20 @@ def test_splits_have_about_equal_bytes(archive: Archive) -> None:
 
     assert len(splits) == round(sum(split.size for split in splits) / 8192)
     assert max(split.size for split in splits) < 1.5 * min(split.size for split in splits)
+
+
+def test_a_whole_partition_is_planned_by_its_manifest_alone(archive: Archive) -> None:
+    """Where nothing bounds the read no batch is looked for, so no file is opened."""
+    folder = archive.fill_plain(500)
+    with open_source(archive.options()) as source:
+        view = source.view()
+        for log in folder.glob("*.log"):
+            log.unlink()
+
+        (split,) = source.plan(view)
+
+    assert split.size == view.size
+    assert (split.start_offset, split.end_offset) == (0, 500)
 
 
 def test_thousands_of_tiny_segments_are_packed_together(archive: Archive) -> None:

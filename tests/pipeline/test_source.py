@@ -113,6 +113,22 @@ def test_tasks_read_what_was_planned(archive: Archive) -> None:
     assert read(reader, partitions) == [{"key": f"k{n}", "offset": n} for n in range(500)]
 
 
+def test_a_task_reads_more_where_batch_headers_say_all(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How much is worth one follows from the columns, unless splitBytes says it."""
+    monkeypatch.setattr("pipeline.plan._SPLIT_BYTES", 2_000)
+    monkeypatch.setattr("pipeline.plan._HEADER_SPLIT_BYTES", 100_000)
+    archive.fill_plain(500, interval=0)
+
+    def tasks(column: str, **options: str) -> int:
+        return len(source_of(archive, **options).reader(schema_of(column)).partitions())
+
+    assert tasks("offset bigint") == 1
+    assert tasks("key binary") > 3
+    assert tasks("offset bigint", splitBytes="2k") > 3
+
+
 def test_nothing_to_read_is_no_row(archive: Archive) -> None:
     """For an empty topic Spark asks with an empty partition of its own."""
     archive.fill([[]])
