@@ -7,6 +7,7 @@ all that is imported there and takes 40 ms, as long as a hundred megabytes of ba
 import gc
 import os
 import sys
+from functools import cache
 from typing import Final
 
 _PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -14,13 +15,14 @@ _RUNTIME: Final = "SPARK_PYTHON_RUNTIME"
 """Spark's name of what runs: it sets it for its workers, and for nobody else."""
 
 
+@cache
 def settle() -> None:
     """Take what this process has by now out of the garbage collector's sight, once.
 
     What nobody refers to is freed all the same, unless it is in a cycle. In a process that Spark
     has not started nothing changes.
     """
-    if os.environ.get(_RUNTIME) == "PYTHON_WORKER" and not gc.get_freeze_count():
+    if os.environ.get(_RUNTIME) == "PYTHON_WORKER":
         gc.freeze()
 
 
