@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bench.load import Load
 
 _SETTLE_SECONDS = 2.0
+_STOP_LIMIT_SECONDS = 120
 
 
 class FreshCase(Protocol):
@@ -72,7 +73,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManyPartitions:
-    """What thousands of partitions cost in memory, and how long they take after ``kill -9``."""
+    """What thousands of partitions cost in memory, and how long they take to come back."""
 
     name: str
     partitions: int
@@ -103,6 +104,9 @@ class ManyPartitions:
             began = broker.launch()
             result["kill -9 to first ack s"] = wait_for_first(load, broker, began, self.topic)
             result["kill -9 to all readable s"] = self._wait_until_readable(load, broker, began)
+            broker.stop(timeout=_STOP_LIMIT_SECONDS)
+            began = broker.launch()
+            result["clean restart to first ack s"] = wait_for_first(load, broker, began, self.topic)
             return result
         finally:
             broker.close()

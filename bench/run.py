@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.brokers import OURS, PEER, make_broker
+from bench.brokers import OURS, PEER, make_broker, resident_mib
 from bench.cases import Fetch, Pace, Produce, Result
 from bench.fresh import ManyPartitions, Start
 from bench.load import Load, cache_folder
@@ -145,7 +145,7 @@ def _measure_loads(
     rounds: int,
     folder: Path,
 ) -> dict[str, Samples]:
-    """Start every broker once, then alternate between them within each case."""
+    """Start every broker once, then alternate between them within each case; weigh them last."""
     samples: dict[str, Samples] = {}
     with ExitStack() as stack:
         brokers: list[Broker] = []
@@ -166,6 +166,9 @@ def _measure_loads(
                     found[broker.name].append(case.measure(load, broker, pace))
             found[FLOOR].append(case.measure_floor(load, pace, folder))
             samples[case.name] = found
+        samples["after all of this"] = {
+            broker.name: [{"resident MiB": resident_mib(broker)}] for broker in brokers
+        }
     return samples
 
 
