@@ -24,6 +24,9 @@ from tests.support.ledger import Ledger
 from tests.support.load import CONNECTION, Auditor, Load
 
 ROUNDS = int(os.environ.get("CRASH_COPIES") or 50)
+ROUNDS_AT_A_TIME = 100
+"""Each audit reads the whole history, so that it is begun anew now and then."""
+
 ENOUGH = 50
 """So many rounds have seen everything that copiers do, whatever the seed."""
 
@@ -117,51 +120,64 @@ class Copies:
 
 
 @pytest.fixture(scope="module")
-def copies(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Copies:
-    """Copies that have lived through it all, and were judged."""
-    root = tmp_path_factory.mktemp("copies")
+def campaigns(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> list[Copies]:
+    """Copies that have lived through it all, and were judged; a broker for each lot of rounds."""
     seed = int(os.environ.get("CRASH_SEED") or time.time_ns() % 2**32)
-    broker: Broker
-    if request.config.getoption("--broker") == "kafka":
-        broker = KafkaBroker(request.getfixturevalue("kafka_jars"), root, SETTINGS)
-    else:
-        broker = SiltstoneProcess(root, SETTINGS)
     capture = request.config.pluginmanager.getplugin("capturemanager")
     began = time.monotonic()
+    ran: list[Copies] = []
     try:
-        broker.start()
-        ran = Copies(broker, seed)
-        ran.run(ROUNDS)
-        assert broker.stop() == 0
+        for start in range(0, ROUNDS, ROUNDS_AT_A_TIME):
+            with contextlib.closing(_make_broker(request, tmp_path_factory)) as broker:
+                broker.start()
+                ran.append(Copies(broker, seed + start))
+                ran[-1].run(min(ROUNDS_AT_A_TIME, ROUNDS - start))
+                assert broker.stop() == 0
     except BaseException:
         with capture.global_and_fixture_disabled():
             print(f"\ncopies failed; repeat them with CRASH_SEED={seed}")  # noqa: T201
         raise
-    finally:
-        broker.close()
     with capture.global_and_fixture_disabled():
         took = f"{time.monotonic() - began:.0f} s"
         print(f"\n{ROUNDS} kills, {_summary(ran)}, seed {seed}, {took}")  # noqa: T201
     return ran
 
 
-def _summary(ran: Copies) -> str:
-    counts = {
-        name: sum(getattr(copier, name) for copier in ran.copiers)
-        for name in ("committed", "aborted", "deaths", "fenced")
-    }
-    follower = f"{ran.follower.commits} commits, {ran.follower.resumed} assignments of a group"
-    return f"{ran.load.sent} records copied once, copiers: {counts}, {follower}"
+def _make_broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Broker:
+    root = tmp_path_factory.mktemp("copies")
+    if request.config.getoption("--broker") == "kafka":
+        return KafkaBroker(request.getfixturevalue("kafka_jars"), root, SETTINGS)
+    return SiltstoneProcess(root, SETTINGS)
 
 
-def test_each_record_is_copied_once(copies: Copies) -> None:
+def _summary(ran: list[Copies]) -> str:
+    counts = {deed: _total(ran, deed) for deed in ("committed", "aborted", "deaths", "fenced")}
+    sent = sum(each.load.sent for each in ran)
+    commits = sum(each.follower.commits for each in ran)
+    resumed = sum(each.follower.resumed for each in ran)
+    follower = f"{commits} commits, {resumed} assignments of a group"
+    return f"{sent} records copied once, copiers: {counts}, {follower}"
+
+
+def _total(ran: list[Copies], deed: str) -> int:
+    """Return how often copiers did a deed."""
+    return sum(getattr(copier, deed) for each in ran for copier in each.copiers)
+
+
+def test_each_record_is_copied_once(campaigns: list[Copies]) -> None:
     """No kill tears a transaction, shows an aborted one, loses or doubles a copy or a commit.
 
-    The campaign audits that as it goes; here it has come to its end with work done.
+    The campaigns audit that as they go; here they have come to their end with work done.
     """
-    assert all(copier.committed > 1 for copier in copies.copiers)
-    assert copies.follower.commits > 1
-    assert copies.load.acknowledged == copies.load.sent > ROUNDS
-    assert sum(copier.copied for copier in copies.copiers) >= copies.load.sent
+    for each in campaigns:
+        assert all(copier.committed > 1 for copier in each.copiers)
+        assert each.follower.commits > 1
+        assert each.load.acknowledged == each.load.sent > 0
+        assert sum(copier.copied for copier in each.copiers) >= each.load.sent
+    assert sum(each.load.sent for each in campaigns) > ROUNDS
     for deed in ("aborted", "deaths", "fenced"):
-        assert sum(getattr(copier, deed) for copier in copies.copiers) or ROUNDS < ENOUGH
+        assert _total(campaigns, deed) or ROUNDS < ENOUGH
