@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 1 << 20
 _SLICE_ENTRIES = 512
-_SLICE_SECONDS = 0.005
+_SLICE_SECONDS = 0.002
 _PROGRESS_SECONDS = 5.0
 
 

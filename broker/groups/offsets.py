@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     NewOffset = tuple[str, int, CommittedOffset]
 
+_SHARDS = 64  # a dict grows at once: one of a million groups would hold everybody up for 50 ms
 _NOTHING: Mapping[str, dict[int, bytes]] = {}
 
 
@@ -78,14 +79,14 @@ class Offsets:
         self.expired_count = 0
         self.deleted_count = 0
         self._append = append
-        self._groups: dict[str, GroupOffsets] = {}
+        self._shards: tuple[dict[str, GroupOffsets], ...] = tuple({} for _ in range(_SHARDS))
         self._open: dict[tuple[int, int], set[str]] = {}  # partition, producer id -> groups
 
     def __contains__(self, group_id: str) -> bool:
-        return group_id in self._groups
+        return group_id in self._shard(group_id)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(tuple(self._groups))
+        return iter([group_id for shard in self._shards for group_id in shard])
 
     def append(self, group_id: str, partition: int, offsets: Sequence[NewOffset]) -> None:
         """Commit offsets of a group whose journal is this partition.
@@ -116,7 +117,7 @@ class Offsets:
     def complete(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
         """Take note of the marker that ended a producer's transaction in a partition."""
         for group_id in self._open.pop((partition, producer_id), ()):
-            group = self._groups.get(group_id)
+            group = self._find(group_id)
             if group is None:
                 continue  # deleted meanwhile
             offsets = group.pending.pop(producer_id, {})
@@ -125,7 +126,7 @@ class Offsets:
                     if stored is not None:
                         self.count += group.put(topic, index, stored)
             if not group.committed and not group.pending:
-                del self._groups[group_id]
+                del self._shard(group_id)[group_id]
 
     def find(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         """Return what a group has committed for a partition."""
@@ -134,17 +135,17 @@ class Offsets:
 
     def topics(self, group_id: str) -> Mapping[str, dict[int, bytes]]:
         """Return what a group has committed by topic and partition, for `read_offset`."""
-        group = self._groups.get(group_id)
+        group = self._find(group_id)
         return _NOTHING if group is None else group.committed
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Tell whether an open transaction will commit an offset, or not."""
-        group = self._groups.get(group_id)
+        group = self._find(group_id)
         return group is not None and bool(group.pending) and group.is_pending(topic, partition)
 
     def has_pending(self, group_id: str) -> bool:
         """Tell whether an open transaction has offsets of the group."""
-        group = self._groups.get(group_id)
+        group = self._find(group_id)
         return group is not None and any(group.pending.values())
 
     def delete(self, group_id: str, partition: int, named: Iterable[tuple[str, int]]) -> int:
@@ -153,7 +154,7 @@ class Offsets:
         Raises:
             KafkaError: The journal did not take it, ready to be answered.
         """
-        group = self._groups.get(group_id)
+        group = self._find(group_id)
         if group is None:
             return 0
         there = [
@@ -167,12 +168,12 @@ class Offsets:
             for topic, index in there:
                 self.count -= group.remove(topic, index)
             if not group.committed and not group.pending:
-                del self._groups[group_id]
+                del self._shard(group_id)[group_id]
         return len(there)
 
     def list_all(self, group_id: str) -> list[tuple[str, int]]:
         """Return the topics and partitions that a group has offsets of, pending ones included."""
-        group = self._groups.get(group_id)
+        group = self._find(group_id)
         if group is None:
             return []
         named = {(topic, index) for topic, indexes in group.committed.items() for index in indexes}
@@ -180,13 +181,14 @@ class Offsets:
 
     def forget(self, group_id: str) -> None:
         """Forget a group of which the journal knows that it is gone."""
-        group = self._groups.pop(group_id, None)
+        group = self._shard(group_id).pop(group_id, None)
         if group is not None:
             self.count -= sum(map(len, group.committed.values()))
 
     def clear(self) -> None:
         """Forget everything: the journal was deleted."""
-        self._groups.clear()
+        for shard in self._shards:
+            shard.clear()
         self._open.clear()
         self.count = 0
 
@@ -201,11 +203,11 @@ class Offsets:
         """Take what the journal says of one offset of a group; None: it was deleted."""
         group_id, topic, index = key
         if stored is None:
-            group = self._groups.get(group_id)
+            group = self._find(group_id)
             if group is not None:
                 self.count -= group.remove(topic, index)
                 if not group.committed and not group.pending:
-                    del self._groups[group_id]
+                    del self._shard(group_id)[group_id]
         elif kind == EntryKind.PLAIN:
             self.count += self._of(group_id).put(topic, index, stored)
         else:
@@ -217,10 +219,17 @@ class Offsets:
         self._of(group_id).pending.setdefault(producer_id, {})[key] = stored
         self._open.setdefault((partition, producer_id), set()).add(group_id)
 
+    def _shard(self, group_id: str) -> dict[str, GroupOffsets]:
+        return self._shards[hash(group_id) % _SHARDS]
+
+    def _find(self, group_id: str) -> GroupOffsets | None:
+        return self._shard(group_id).get(group_id)
+
     def _of(self, group_id: str) -> GroupOffsets:
-        group = self._groups.get(group_id)
+        shard = self._shard(group_id)
+        group = shard.get(group_id)
         if group is None:
-            group = self._groups[group_id] = GroupOffsets()
+            group = shard[group_id] = GroupOffsets()
         return group
 
 
