@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import select
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
-from bench.connection import SECONDS, Connection, frame, read_answer, request_class
-from bench.group_requests import heartbeat, join, leave, sync
+from bench.connection import SECONDS, Connection
+from bench.group_requests import leave
+from bench.member_frames import heartbeat_frame, join_frame, read_error, read_joined, sync_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_JOIN, _SYNC, _HEARTBEAT = request_class(11, 5), request_class(14, 3), request_class(12, 4)
+_MEMBER_ID_REQUIRED = ErrorCode.member_id_required.value
+_REBALANCE_IN_PROGRESS = ErrorCode.rebalance_in_progress.value
 
 
 class Member:
@@ -29,14 +31,13 @@ class Member:
         self._group = group
         self._topic = topic
         self._beat = b""
-        self._good_beat = b""
         self._act: Callable[[bytes], None] = self._joined
 
     def join(self) -> None:
         """Send a JoinGroup."""
         self.is_stable = False
         self._act = self._joined
-        self.connection.send(frame(join(self._group, self._topic, self.member_id)))
+        self.connection.send(join_frame(self._group, self._topic, self.member_id))
 
     def act(self) -> None:
         """Go on with the answer that has come, if it is all there."""
@@ -45,43 +46,40 @@ class Member:
             self._act(body)
 
     def _joined(self, body: bytes) -> None:
-        answer = read_answer(_JOIN, body)
-        if answer.error_code is ErrorCode.member_id_required:
-            self.member_id = answer.member_id
+        error = read_error(body)
+        if error != _MEMBER_ID_REQUIRED:
+            _check(error)
+        self.generation, self.member_id, members = read_joined(body)
+        if error:
             self.join()
             return
-        _check(answer)
-        self.generation = answer.generation_id
-        members = [each.member_id for each in answer.members]
         self.size = len(members)
         self._act = self._synced
-        self.connection.send(frame(sync(self._group, self.member_id, self.generation, members)))
+        self.connection.send(sync_frame(self._group, self.member_id, self.generation, members))
 
     def _synced(self, body: bytes) -> None:
-        answer = read_answer(_SYNC, body)
-        if answer.error_code is ErrorCode.rebalance_in_progress:
+        error = read_error(body)
+        if error == _REBALANCE_IN_PROGRESS:
             self.join()
             return
-        _check(answer)
+        _check(error)
         self.is_stable = True
         self._act = self._beaten
-        self._beat = frame(heartbeat(self._group, self.member_id, self.generation))
+        self._beat = heartbeat_frame(self._group, self.member_id, self.generation)
         self.connection.send(self._beat)
 
     def _beaten(self, body: bytes) -> None:
-        if body != self._good_beat:
-            answer = read_answer(_HEARTBEAT, body)
-            if answer.error_code is ErrorCode.rebalance_in_progress:
-                self.join()
-                return
-            _check(answer)
-            self._good_beat = body
+        error = read_error(body)
+        if error == _REBALANCE_IN_PROGRESS:
+            self.join()
+            return
+        _check(error)
         self.connection.send(self._beat)
 
 
-def _check(answer: Any) -> None:
-    if answer.error_code is not ErrorCode.none:
-        raise RuntimeError(f"a member was refused: {answer}")
+def _check(error: int) -> None:
+    if error:
+        raise RuntimeError(f"a member was refused: {ErrorCode(error).name}")
 
 
 def measure_rebalances(port: int, group: str, topic: str, count: int) -> tuple[float, float]:
@@ -99,7 +97,7 @@ def measure_rebalances(port: int, group: str, topic: str, count: int) -> tuple[f
         gone.connection.close()
         asking = Connection(port)
         began = time.perf_counter()
-        _check(asking.ask(leave(group, gone.member_id)))
+        _check(asking.ask(leave(group, gone.member_id)).error_code.value)
         settled = _settle(members) - began
         asking.close()
     finally:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SESSION: Final = timedelta(minutes=25)
 """Longer than any case: members of the load beat when it is their turn, not when it is time."""
 
-_PROTOCOL: Final = "range"
+PROTOCOL: Final = "range"
 _NO_NAME: Final = struct.pack(">i", -1)
 
 
@@ -67,11 +67,17 @@ def fetch_offsets(groups: Iterable[str], topic: str, partition: int) -> Any:
     )
 
 
+def subscription(topic: str) -> bytes:
+    """Return what a consumer of one topic says when it joins."""
+    return struct.pack(">hih", 0, 1, len(topic)) + topic.encode() + _NO_NAME
+
+
 def join(group: str, topic: str, member_id: str) -> Any:
     """Return a JoinGroup of version 5; the member's metadata is that of a consumer."""
     request = request_class(11, 5)
-    subscription = struct.pack(">hih", 0, 1, len(topic)) + topic.encode() + _NO_NAME
-    protocol = part(request, "JoinGroupRequestProtocol")(name=_PROTOCOL, metadata=subscription)
+    protocol = part(request, "JoinGroupRequestProtocol")(
+        name=PROTOCOL, metadata=subscription(topic)
+    )
     return request(
         group_id=group,
         session_timeout=SESSION,
