@@ -30,6 +30,8 @@ _FETCHED_BYTES = 256 << 20
 _FETCH_BATCH_BYTES = 64 << 10
 _FETCH_RECORD_BYTES = 1000
 _GB = 1e9
+_LEAD_SECONDS = 8.0
+"""Until the page cache has been through what the host took back since the last round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +83,9 @@ class Produce:
         self._run(load, port_of(broker), broker.daemon.pid, 0, seconds)
 
     def measure(self, load: Load, broker: Broker, pace: Pace) -> Result:
-        """Measure one round."""
-        return self._run(load, port_of(broker), broker.daemon.pid, 0.3, pace.measure)
+        """Measure one round; of big batches not before freed pages are used again."""
+        lead = _LEAD_SECONDS if self.batch_bytes else 0.3
+        return self._run(load, port_of(broker), broker.daemon.pid, lead, pace.measure)
 
     def measure_floor(self, load: Load, pace: Pace, folder: Path) -> Result:  # noqa: ARG002
         """Measure the server that answers without storing."""
