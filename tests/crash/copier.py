@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 TIMEOUT = 4
 LONG_TIMEOUT = 30
 MOST_RECORDS = 40
+MOST_ZOMBIES = 5  # before the last: each has four threads and polls
 GROUP = "copiers"
 SETTINGS = {
     **CONNECTION,
@@ -218,6 +219,6 @@ class Copier:
 
     def _die(self) -> None:
         if self._producer is not None:
-            self._zombies.append(self._producer)
+            self._zombies = [*self._zombies[-MOST_ZOMBIES:], self._producer]
             self._producer = None
             self.deaths += 1

@@ -74,8 +74,10 @@ class Copies:
                 delay, again = self.random.uniform(0.02, 0.25), self.random.random() < 0.2
                 is_back = threading.Event()
                 work = pool.submit(self._work, is_back)
-                self._kill_and_start(delay, again=again)
-                is_back.set()
+                try:
+                    self._kill_and_start(delay, again=again)
+                finally:
+                    is_back.set()
                 work.result()
                 if self.random.random() < 0.1:
                     self.follower.replace()
