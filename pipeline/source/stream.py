@@ -39,6 +39,8 @@ from storage.topic_partition import TopicPartition
 
 _TOPIC_ID: Final = "topicId"
 _LOOK_SECONDS: Final = 1.0
+_LOOKS_PER_LEASE: Final = 4
+"""Of a run to a fixed end: it needs no newer view, but a pin that is there."""
 
 Offsets = dict[TopicPartition, int]
 
@@ -46,11 +48,13 @@ Offsets = dict[TopicPartition, int]
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One stream. Its methods run in one process beside the driver; `read` runs in the tasks."""
 
-    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+    def __init__(
+        self, options: Mapping[str, str], schema: StructType, clock: Clock | None = None
+    ) -> None:
         self._options = ReadOptions.parse(with_stream_defaults(options))
         self._schema = schema
         self._columns = check_schema(schema)
-        self._clock = Clock()
+        self._clock = clock or Clock()
         self._pace = Pace(self._options, self._clock)
         self._source: Source | None = None
         self._view: Manifest | None = None
@@ -152,7 +156,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _look(self, *, is_fresh: bool = False) -> Manifest:
         """Return the partitions as they are, or were a moment ago: Spark asks all the time."""
         now = self._clock.monotonic()
-        if self._view is None or is_fresh or now - self._looked >= _LOOK_SECONDS:
+        lasts = _LOOK_SECONDS
+        if self._target is not None:
+            lasts = self._options.pin_lease_ms / 1000 / _LOOKS_PER_LEASE
+        if self._view is None or is_fresh or now - self._looked >= lasts:
             source = self._opened()
             if self._view is not None and source.name == "pinned":
                 source.close()  # the pin of the micro-batch before

@@ -1,6 +1,7 @@
 """The data source's readers, called as Spark calls them, without a Java."""
 
 import pickle
+from shutil import rmtree
 from typing import Any
 
 import pyarrow as pa
@@ -21,12 +22,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipeline.errors import BadOption, DataLost
+from pipeline.errors import BadOption, DataLost, SourceUnavailable
 from pipeline.source.batch import FilteringReader
 from pipeline.source.datasource import SiltstoneSource
-from pipeline.source.stream import StreamReader
+from pipeline.source.stream import StreamReader, from_json
 from tests.support.archives import Archive
 from tests.support.batches import make_batch
+from tests.support.clock import FakeClock
 
 TYPES: dict[str, DataType] = {
     "binary": BinaryType(),
@@ -184,6 +186,24 @@ class TestStream:
 
         assert isinstance(limit, ReadMaxRows)
         assert sorted(seen) == [(0, n) for n in range(100)] + [(1, n) for n in range(40)]
+
+    def test_a_run_to_a_fixed_end_looks_again_to_keep_its_pin(self, archive: Archive) -> None:
+        """What has come since is not for it; a quarter of the lease later the log is looked at."""
+        archive.fill_plain(100)
+        clock = FakeClock()
+        options = {"subscribe": "t", "archive": str(archive.root), "startingOffsets": "earliest"}
+        reader = StreamReader(options, schema_of("offset bigint"), clock)
+        at = reader.initialOffset()
+        reader.prepareForTriggerAvailableNow()
+        rmtree(archive.root)
+
+        clock.advance(14_000)
+        found = reader.latestOffset(at, ReadAllAvailable())
+        clock.advance(2_000)
+
+        assert list(from_json(found).values()) == [100]
+        with pytest.raises(SourceUnavailable):
+            reader.latestOffset(at, ReadAllAvailable())
 
     def test_a_replayed_micro_batch_is_the_same(self, archive: Archive) -> None:
         """What is read follows from the two offsets alone, in a new process too."""
