@@ -23,6 +23,7 @@ ROOT = Path(__file__).parent
 KERNELS = (
     "broker/_dispatch_kernels.py",
     "broker/_sending_kernels.py",
+    "protocol/_group_kernels.py",
     "protocol/_request_kernels.py",
     "protocol/records/_column_kernels.py",
     "protocol/records/_journal_kernels.py",
@@ -41,6 +42,7 @@ DEPENDS = (
     "cleaner/_kernels.pxd",
     "cleaner/_native_map.pxd",
     "cleaner/_native_map.h",
+    "protocol/_group_kernels.pxd",
     "protocol/_request_kernels.pxd",
     "protocol/records/_column_kernels.pxd",
     "protocol/records/_journal_kernels.pxd",

@@ -4,8 +4,9 @@ Versions 0 to 4; 1 throttle time; 3 instance id (KIP-345); 4 flexible. kio is th
 """
 
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
+from protocol.group_kernels import find_heartbeat
 from protocol.headers import response_head
 from protocol.primitives import CLASSIC, COMPACT, behind
 
@@ -20,21 +21,28 @@ _FLEXIBLE_FRAME = Struct(">iixihx")
 _FRAME_SIZE = _FLEXIBLE_FRAME.size - 4
 
 
-class HeartbeatRequest(NamedTuple):
-    """Who is alive, in which generation of which group."""
-
-    group_id: str
-    generation: int
-    member_id: str
-    instance_id: str | None
-
-
-def parse(version: int, buffer: memoryview, position: int, end: int) -> HeartbeatRequest:
+def parse(
+    version: int, buffer: memoryview, position: int, end: int
+) -> tuple[str, int, str, str | None]:
     """Read the body of a request from ``position`` to ``end``; bytes behind it are ignored.
+
+    Returns:
+        Group, generation, member id and instance id.
 
     Raises:
         ProtocolError: a length does not fit, null where there cannot be, a name is not UTF-8.
     """
+    if version >= _FIRST_FLEXIBLE:
+        found = find_heartbeat(buffer, position, end)
+        if found is not None:
+            return found
+    return _parse_any(version, buffer, position, end)
+
+
+def _parse_any(
+    version: int, buffer: memoryview, position: int, end: int
+) -> tuple[str, int, str, str | None]:
+    """Read any request, and say what is wrong with it."""
     encoding = COMPACT if version >= _FIRST_FLEXIBLE else CLASSIC
     group_id, position = encoding.string(buffer, position, end)
     start, position = position, behind(_GENERATION.size, position, end)
@@ -44,7 +52,7 @@ def parse(version: int, buffer: memoryview, position: int, end: int) -> Heartbea
     if version >= _FIRST_WITH_INSTANCE:
         instance_id, position = encoding.nullable_string(buffer, position, end)
     encoding.tags(buffer, position, end)
-    return HeartbeatRequest(group_id, generation, member_id, instance_id)
+    return group_id, generation, member_id, instance_id
 
 
 def encode(version: int, correlation_id: int, error_code: int) -> bytes:

@@ -373,7 +373,9 @@ class ClassicGroup(ClassicState):
     def touch(self, member_id: str) -> None:
         """Keep a member alive that has committed."""
         member = self.members.by_id.get(member_id)
-        if member is not None and self.state in {GroupState.STABLE, GroupState.PREPARING}:
+        if member is not None and (
+            self.state is GroupState.STABLE or self.state is GroupState.PREPARING
+        ):
             self._start_session(member)
 
     def leave(self, leaving: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:

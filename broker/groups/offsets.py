@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.coordinator.group_records import offset_key, put_offset, read_offset
+from protocol.coordinator.group_records import put_offset, read_offset
+from protocol.group_kernels import offset_key
 from protocol.records.journal import NO_PRODUCER, EntryKind
 
 if TYPE_CHECKING:
@@ -94,10 +95,13 @@ class Offsets:
         Raises:
             KafkaError: The journal did not take them, ready to be answered.
         """
-        rows, values = _rows(group_id, offsets)
+        rows = [
+            (offset_key(group_id, topic, index), put_offset(committed))
+            for topic, index, committed in offsets
+        ]
         self._append(partition, rows, NO_PRODUCER)
         group = self._of(group_id)
-        for (topic, index, _), value in zip(offsets, values, strict=True):
+        for (topic, index, _), (_, value) in zip(offsets, rows, strict=True):
             self.count += group.put(topic, index, value)
         self.commit_count += len(rows)
 
@@ -109,9 +113,12 @@ class Offsets:
         Raises:
             KafkaError: The journal did not take them, ready to be answered.
         """
-        rows, values = _rows(group_id, offsets)
+        rows = [
+            (offset_key(group_id, topic, index), put_offset(committed))
+            for topic, index, committed in offsets
+        ]
         self._append(partition, rows, producer)
-        for (topic, index, _), value in zip(offsets, values, strict=True):
+        for (topic, index, _), (_, value) in zip(offsets, rows, strict=True):
             self._put_pending(partition, producer.id, group_id, (topic, index), value)
 
     def complete(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
@@ -231,10 +238,3 @@ class Offsets:
         if group is None:
             group = shard[group_id] = GroupOffsets()
         return group
-
-
-def _rows(group_id: str, offsets: Sequence[NewOffset]) -> tuple[list[Row], list[bytes]]:
-    """Return the records of offsets, and their values alone."""
-    values = [put_offset(committed) for _, _, committed in offsets]
-    keys = [offset_key(group_id, topic, partition) for topic, partition, _ in offsets]
-    return list(zip(keys, values, strict=True)), values

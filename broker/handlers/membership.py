@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from broker.connection import Connection
     from broker.context import RequestContext
-    from broker.groups.coordinator import GroupCoordinator
-    from protocol.heartbeat import HeartbeatRequest
 
 _FIRST_WITH_MEMBERS = 3
 
@@ -36,25 +34,23 @@ def heartbeat(
     end: int,
 ) -> bytes:
     """Keep a member alive, or tell it to join again."""
+    group_id, generation, member_id, instance_id = parse(version, buffer, position, end)
+    coordinator = connection.rooms.groups
     error_code = 0
     try:
-        _heartbeat(connection.rooms.groups, parse(version, buffer, position, end))
+        if not group_id:
+            raise InvalidGroupId
+        coordinator.check(group_id)
+        group = coordinator.find(group_id)
+        if group is None:
+            raise UnknownMemberId
+        group.heartbeat(member_id, instance_id, generation)
     except CoordinatorLoadInProgress:
         pass  # Kafka's answer: the member would only join again without need
     except KafkaError as error:
         error_code = error.code.value
         connection.listener.dispatcher.stats.by_key[API_KEY].failed(error_code)
     return encode(version, correlation_id, error_code)
-
-
-def _heartbeat(coordinator: GroupCoordinator, request: HeartbeatRequest) -> None:
-    if not request.group_id:
-        raise InvalidGroupId
-    coordinator.check(request.group_id)
-    group = coordinator.find(request.group_id)
-    if group is None:
-        raise UnknownMemberId
-    group.heartbeat(request.member_id, request.instance_id, request.generation)
 
 
 def leave(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:

@@ -13,15 +13,18 @@ from broker.groups.consumer_group_checks import find_refused
 from protocol.coordinator.group_errors import OffsetMetadataTooLarge
 from protocol.coordinator.group_records import NO_EXPIRY, CommittedOffset
 from protocol.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
-from protocol.offset_commit import API_KEY, NO_RETENTION, encode, parse
+from protocol.group_kernels import encode_commit, find_commit
+from protocol.offset_commit import API_KEY, FIRST_FLEXIBLE, NO_RETENTION, encode, parse
 
 if TYPE_CHECKING:
     from broker.answers import Answer, Waiting
     from broker.connection import Connection
     from broker.context import Rooms
+    from broker.groups.coordinator import GroupCoordinator
     from protocol.offset_commit import OffsetCommitRequest
     from protocol.topic_key import TopicKey
 
+    Found = tuple[str, int, str, str | None, TopicKey, int, int, int, str | None]
     Results = list[tuple[TopicKey, list[tuple[int, int]]]]
 
 
@@ -39,12 +42,26 @@ def handle(
     end: int,
 ) -> Answer | Waiting:
     """Commit and answer; return a coroutine if the journal must be made or flushed first."""
-    request = parse(version, buffer, position, end)
     journal = connection.rooms.groups.log
+    if version >= FIRST_FLEXIBLE and journal.is_created:
+        found = find_commit(buffer, position, end, version)
+        code = None if found is None else _commit_one(connection.rooms, version, found)
+        if found is not None and code is not None:
+            key, index = found[4], found[5]
+            if code or journal.unflushed:
+                return _finish(connection, version, correlation_id, [(key, [(index, code)])])
+            return encode_commit(correlation_id, key, index, code)
+    request = parse(version, buffer, position, end)
     if not journal.is_created:
         return _commit_first(connection, version, correlation_id, request)
-    results = _commit(connection.rooms, version, request)
-    if journal.unflushed:
+    return _finish(connection, version, correlation_id, _commit(connection.rooms, version, request))
+
+
+def _finish(
+    connection: Connection, version: int, correlation_id: int, results: Results
+) -> Answer | Waiting:
+    """Answer, at once if nothing has to be on the disk first."""
+    if connection.rooms.groups.log.unflushed:
         return _flush(connection, version, correlation_id, results)
     return _answer(connection, version, correlation_id, results)
 
@@ -94,11 +111,33 @@ def _expiry(request: OffsetCommitRequest, now_ms: int) -> int:
     return min(now_ms + request.retention_ms, _LATEST_MS)
 
 
+def _commit_one(rooms: Rooms, version: int, found: Found) -> int | None:
+    """Commit one partition and return its code; None: there is something wrong besides the group.
+
+    What nearly every request asks for, without the lists that others need.
+    """
+    group_id, generation, member_id, instance_id, key, index, offset, leader_epoch, text = found
+    topics = rooms.topics
+    topic = topics.by_id.get(key) if isinstance(key, bytes) else topics.topics.get(key)
+    metadata = text or ""
+    if topic is None or not 0 <= index < topic.partitions or len(metadata) > _longest(rooms):
+        return None
+    committed = CommittedOffset(offset, leader_epoch, metadata, rooms.clock.now_ms())
+    who = group_id, generation, member_id, instance_id
+    code, refused = _write(rooms.groups, version, who, [(topic.name, index, committed)])
+    return code or refused.get(0, 0)
+
+
+def _longest(rooms: Rooms) -> int:
+    """Return how many characters of metadata are taken."""
+    return min(rooms.settings.server.offset_metadata_max_bytes, _MOST_CHARACTERS)
+
+
 def _commit(rooms: Rooms, version: int, request: OffsetCommitRequest) -> Results:
     """Commit what can be, and return a code for each partition of the request."""
     now_ms = rooms.clock.now_ms()
     expiry = _expiry(request, now_ms)
-    most = min(rooms.settings.server.offset_metadata_max_bytes, _MOST_CHARACTERS)
+    most = _longest(rooms)
     results: Results = []
     offsets: list[tuple[str, int, CommittedOffset]] = []
     places: list[tuple[list[tuple[int, int]], int]] = []
@@ -127,7 +166,8 @@ def _commit(rooms: Rooms, version: int, request: OffsetCommitRequest) -> Results
                 codes.append((index, 0))
             places.append((codes, len(codes) - 1))
     if known:
-        code, refused = _write(rooms, version, request, offsets)
+        who = request.group_id, request.generation, request.member_id, request.instance_id
+        code, refused = _write(rooms.groups, version, who, offsets)
         if code:
             for codes, place in places:
                 codes[place] = codes[place][0], code
@@ -138,26 +178,25 @@ def _commit(rooms: Rooms, version: int, request: OffsetCommitRequest) -> Results
 
 
 def _write(
-    rooms: Rooms,
+    groups: GroupCoordinator,
     version: int,
-    request: OffsetCommitRequest,
+    who: tuple[str, int, str, str | None],
     offsets: list[tuple[str, int, CommittedOffset]],
 ) -> tuple[int, dict[int, int]]:
     """Write offsets of partitions that exist, if the group lets the member.
+
+    ``who`` commits: group, generation, member id and instance id.
 
     Returns:
         The code of all partitions; those of offsets that alone are refused, by their numbers.
     """
     refused: dict[int, int] = {}
-    groups = rooms.groups
-    group_id, member_id = request.group_id, request.member_id
+    group_id, generation, member_id, instance_id = who
     try:
         groups.check(group_id)
-        group = groups.check_commit(
-            group_id, request.generation, member_id, request.instance_id, version
-        )
+        group = groups.check_commit(group_id, generation, member_id, instance_id, version)
         group.touch(member_id)
-        check = group.find_partition_check(member_id, request.generation)
+        check = group.find_partition_check(member_id, generation)
         if check is not None:
             refused = find_refused(check, offsets, groups.consumer.image)
             offsets = [each for number, each in enumerate(offsets) if number not in refused]

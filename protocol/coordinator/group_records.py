@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 from protocol.coordinator.fields import FieldReader
 from protocol.errors import ProtocolError
+from protocol.group_kernels import offset_value
 from protocol.primitives import CLASSIC, COMPACT
 
 _OFFSET_KEY_TYPES: Final = frozenset({0, 1})
@@ -34,8 +35,7 @@ NO_EXPIRY: Final = -1
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
-_OFFSET_HEAD = Struct(">hqih")  # version, offset, leader epoch, size of the metadata
-_OFFSET_HEAD_V1 = Struct(">hqh")
+_OFFSET_HEAD_V1 = Struct(">hqh")  # version, offset, size of the metadata
 _TIMES_V1 = Struct(">qq")
 
 
@@ -106,16 +106,6 @@ def read_key(key: bytes) -> OffsetKey | GroupKey | None:
     return None
 
 
-def offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    """Return the key of a committed offset."""
-    return offset_key_prefix(group_id, topic) + _INT32.pack(partition)
-
-
-def offset_key_prefix(group_id: str, topic: str) -> bytes:
-    """Return the key of a committed offset up to the partition, an int32."""
-    return _INT16.pack(_OFFSET_KEY) + CLASSIC.put_string(group_id) + CLASSIC.put_string(topic)
-
-
 def group_key(group_id: str) -> bytes:
     """Return the key of a classic group."""
     return _INT16.pack(_GROUP_KEY) + CLASSIC.put_string(group_id)
@@ -123,12 +113,12 @@ def group_key(group_id: str) -> bytes:
 
 def put_offset(committed: CommittedOffset) -> bytes:
     """Return the value of a committed offset."""
-    metadata = committed.metadata.encode()
-    if committed.expire_timestamp == NO_EXPIRY:
-        head = _OFFSET_HEAD.pack(_VERSION, committed.offset, committed.leader_epoch, len(metadata))
-        return head + metadata + _INT64.pack(committed.commit_timestamp)
-    head = _OFFSET_HEAD_V1.pack(_VERSION_WITH_EXPIRY, committed.offset, len(metadata))
-    return head + metadata + _TIMES_V1.pack(committed.commit_timestamp, committed.expire_timestamp)
+    offset, leader_epoch, text, commit_timestamp, expire_timestamp = committed
+    if expire_timestamp == NO_EXPIRY:
+        return offset_value(offset, leader_epoch, text, commit_timestamp)
+    metadata = text.encode()
+    head = _OFFSET_HEAD_V1.pack(_VERSION_WITH_EXPIRY, offset, len(metadata))
+    return head + metadata + _TIMES_V1.pack(commit_timestamp, expire_timestamp)
 
 
 def read_offset(value: bytes, start: int = 0) -> CommittedOffset:

@@ -11,7 +11,6 @@ from protocol.coordinator.group_records import (
     MemberMetadata,
     OffsetKey,
     group_key,
-    offset_key,
     put_group,
     put_offset,
     read_group,
@@ -20,6 +19,7 @@ from protocol.coordinator.group_records import (
 )
 from protocol.coordinator.java_hash import java_hash, partition_for
 from protocol.errors import ProtocolError
+from protocol.group_kernels import offset_key
 
 int32 = st.integers(-(1 << 31), (1 << 31) - 1)
 int64 = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.coordinator.group_records import CommittedOffset, group_key, offset_key, put_offset
+from protocol.coordinator.group_records import CommittedOffset, group_key, put_offset
 from protocol.errors import CorruptMessage
+from protocol.group_kernels import offset_key
 from protocol.records import journal_kernels
 from protocol.records.batch import TRANSACTIONAL
 from protocol.records.build import ABORT, COMMIT, build_batch, build_marker
