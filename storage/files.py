@@ -203,14 +203,15 @@ def unlink(path: Path) -> None:
         os.unlink(path)  # noqa: PTH108  # all changes of the disk go through os
 
 
-def remove_folder(path: Path) -> None:
-    """Delete a folder with all that is in it, durably; one that is gone already is fine."""
+def remove_folder(path: Path, *, durably: bool = True) -> None:
+    """Delete a folder with all that is in it; one that is gone already is fine."""
     try:
         shutil.rmtree(path)
     except FileNotFoundError:
         if path.exists():
             raise
-    fsync_directory(path.parent)
+    if durably:
+        fsync_directory(path.parent)
 
 
 def deleted_name(path: Path) -> Path:

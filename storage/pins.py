@@ -6,7 +6,6 @@ took away stay until the pin goes. Nothing of it is durable: a start sweeps what
 """
 
 import os
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -90,7 +89,7 @@ def remove(pin_id: str, directories: Iterable[Path]) -> None:
         OSError: A log directory does not let them be deleted.
     """
     for directory in directories:
-        _remove_folder(directory / files.PINS / pin_id)
+        files.remove_folder(directory / files.PINS / pin_id, durably=False)
 
 
 def remove_empty(directories: Iterable[Path]) -> None:
@@ -111,7 +110,7 @@ def sweep(directory: Path) -> int:
         count = sum(1 for _ in folder.iterdir())
     except FileNotFoundError:
         return 0
-    _remove_folder(folder)
+    files.remove_folder(folder, durably=False)
     return count
 
 
@@ -179,12 +178,3 @@ def _count_links(folder: Path, segment: PinnedSegment) -> int:
         return (folder / files.segment_file_name(segment.base_offset)).stat().st_nlink
     except FileNotFoundError:
         return 0
-
-
-def _remove_folder(folder: Path) -> None:
-    """Delete a folder, without waiting for the disk."""
-    try:
-        shutil.rmtree(folder)
-    except FileNotFoundError:
-        if folder.exists():
-            raise
