@@ -8,6 +8,7 @@ loop in slices; meanwhile whoever asks for a partition that is not read yet is t
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 from typing import TYPE_CHECKING
@@ -47,6 +48,7 @@ log = logging.getLogger(__name__)
 _CHUNK_BYTES = 1 << 20
 _SLICE_ENTRIES = 512
 _SLICE_SECONDS = 0.002
+_FREEZE_ENTRIES = 8192  # they make fewer objects than the youngest generation may have
 _PROGRESS_SECONDS = 5.0
 
 
@@ -258,6 +260,7 @@ class CoordinatorLog:
                 )
             for _ in loaded(partition) or ():
                 await self._pause()
+            gc.freeze()
             self._loading.discard(partition)
             now = self._clock.monotonic()
             if now - said >= _PROGRESS_SECONDS:
@@ -306,9 +309,19 @@ class CoordinatorLog:
                     raise CorruptMessage(f"a batch near offset {offset} is cut short")
                 position = end
                 apply(partition, entries)
-                self.entries_loaded += len(entries)
+                self._count_loaded(len(entries))
                 await self._pause()
             offset = read.next_offset
+
+    def _count_loaded(self, entries: int) -> None:
+        """Count, and keep the collector from what was made of them, which is there to stay.
+
+        Else it goes through all of it, again and again, and everybody waits meanwhile.
+        """
+        before = self.entries_loaded
+        self.entries_loaded = before + entries
+        if self.entries_loaded // _FREEZE_ENTRIES > before // _FREEZE_ENTRIES:
+            gc.freeze()
 
     async def _pause(self) -> None:
         """Let others run if it is their turn."""

@@ -257,10 +257,9 @@ class ClassicState:
         if not self.is_of_consumers or self.protocol_name is None:
             return None
         try:
+            said = {member.metadata_of(self.protocol_name) for member in self.members}
             return frozenset(
-                topic
-                for member in self.members
-                for topic in decode_subscription(member.metadata_of(self.protocol_name)).topics
+                topic for metadata in said for topic in decode_subscription(metadata).topics
             )
         except ProtocolError:
             return None

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import TYPE_CHECKING
 
 from broker.groups.offsets import Offsets
+from protocol.coordinator.group_records import CommittedOffset
 from protocol.records.journal import EntryKind
+from tests.support.rooms import RoomsOnDisk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from protocol.records.journal import Producer, Row
 
@@ -41,3 +45,24 @@ def test_no_group_is_added_at_the_price_of_all_others() -> None:
     assert offsets.count == GROUPS - 1
     offsets.clear()
     assert list(offsets) == []
+
+
+async def test_the_collector_does_not_go_through_what_was_loaded(tmp_path: Path) -> None:
+    """A collection of a million young objects would hold everybody up, and find nothing."""
+    names = [f"group-{number}" for number in range(100, 200)]
+    home = await RoomsOnDisk(tmp_path / "root").open()
+    groups = home.rooms.groups
+    await groups.log.ensure_created()
+    for name in names:
+        committed = CommittedOffset(7, -1, "", 0)
+        groups.offsets.append(name, groups.log.partition_for(name), [("orders", 0, committed)])
+    await home.close()
+    again = await RoomsOnDisk(tmp_path / "root").open()
+    looked_at = {id(each) for each in gc.get_objects()}
+    shards = again.rooms.groups.offsets._shards
+    loaded = {name: id(each) for shard in shards for name, each in shard.items()}
+    await again.close()
+    gc.unfreeze()
+
+    assert sorted(loaded) == names
+    assert looked_at.isdisjoint(loaded.values())
