@@ -32,6 +32,7 @@ KERNELS = (
     "cleaner/_emit_kernels.py",
     "cleaner/_kernels.py",
     "storage/_append_kernels.py",
+    "storage/_read_kernels.py",
 )
 DEPENDS = (
     "broker/_dispatch_kernels.pxd",
@@ -53,6 +54,7 @@ DEPENDS = (
     "protocol/records/_native.pxd",
     "protocol/records/_native.h",
     "storage/_append_kernels.pxd",
+    "storage/_read_kernels.pxd",
 )
 HEADERS = ("protocol/records", "cleaner", "broker")
 DIRECTIVES = {

@@ -10,6 +10,7 @@ from protocol.records._native cimport (
     put_octets,
     read_int16,
     read_int32,
+    read_int64,
     release,
     sealed,
     text_of,
@@ -35,3 +36,12 @@ cdef object _find_single(Octets data, Py_ssize_t position, Py_ssize_t end, int v
 
 @cython.locals(name=bytes, length=Py_ssize_t, is_name=bint, size=Py_ssize_t, data=Output, at=Py_ssize_t)
 cpdef encode_single(int correlation_id, object topic, int partition, long long base_offset, long long log_append_time_ms, long long log_start_offset)
+
+@cython.locals(region=Region)
+cpdef find_single_fetch(object buffer, Py_ssize_t position, Py_ssize_t end, int version)
+
+@cython.locals(head=Py_ssize_t, name=Py_ssize_t, size=Py_ssize_t, at=Py_ssize_t, stop=Py_ssize_t)
+cdef object _find_single_fetch(Octets data, Py_ssize_t position, Py_ssize_t end, int version)
+
+@cython.locals(name=bytes, length=Py_ssize_t, is_name=bint, counted=Py_ssize_t, rest="long long", whole=Py_ssize_t, data=Output, at=Py_ssize_t)
+cpdef encode_single_fetch(int correlation_id, int session_id, object topic, int partition, long long high_watermark, long long last_stable_offset, long long log_start_offset, bint has_list, long long size)

@@ -1,8 +1,8 @@
-"""Frames, heads and the layout of the commonest Produce: compiled, or plain Python as it stands.
+"""Frames, heads, the commonest Produce and Fetch: compiled, or plain Python as it stands.
 
 No length is believed before it was compared with the end of what is there. What is not laid out
-like this is no fault: `protocol.headers.parse_header` and `protocol.produce.parse` read every
-request, and say what is wrong.
+like this is no fault: `protocol.headers.parse_header`, `protocol.produce.parse` and
+`protocol.fetch.parse` read every request, and say what is wrong.
 The types of the compiled form stand in ``_request_kernels.pxd``; import `protocol.kernels`.
 """
 # ruff: noqa: C901, PLR0911  # one return for each thing that is not as it mostly is
@@ -27,6 +27,7 @@ if not cython.compiled:
         put_octets,
         read_int16,
         read_int32,
+        read_int64,
         release,
         sealed,
         text_of,
@@ -199,4 +200,128 @@ def encode_single(
     data[at + 33] = data[at + 34] = 0  # no tagged fields, of the partition and of the topic
     write_int32(data, at + 35, 0)  # no throttling
     data[at + 39] = 0  # no tagged fields
+    return sealed(frame)
+
+
+def find_single_fetch(
+    buffer: "Buffer", position: int, end: int, version: int
+) -> "tuple[TopicKey, int, int, int, int, int, int, int, int, int] | None":
+    """Find what is asked in the body of a request of version 12 or later, from ``position``.
+
+    Returns:
+        Topic, partition, leader epoch, offset, most bytes of the partition and of the answer,
+        fewest bytes, isolation level, session id and epoch; None if the request has another number
+        of topics or partitions than one, names a replica, the epoch fetched last, a rack, tagged
+        fields or what leaves a session, or has a fault.
+    """
+    region = no_region()
+    acquire(buffer, region)
+    try:
+        if position < 0 or end > region.len:
+            return None
+        return _find_single_fetch(region.buf, position, end, version)
+    except UnicodeDecodeError:
+        return None
+    finally:
+        release(region)
+
+
+def _find_single_fetch(
+    data: memoryview, position: int, end: int, version: int
+) -> "tuple[TopicKey, int, int, int, int, int, int, int, int, int] | None":
+    # Replica id (4) below version 15; wait (4), bytes (4, 4), isolation (1), session (4, 4).
+    head = position
+    if version < 15:
+        if end - head < 4 or read_int32(data, head) != -1:
+            return None
+        head += 4
+    # One topic (1), the size of its name.
+    if end - head < 23 or data[head + 12] > 1 or data[head + 21] != 2:
+        return None
+    name = head + 22
+    size = 16
+    if version < 13:
+        size = data[name] - 1
+        name += 1
+        if size < 1 or size > 126:
+            return None
+    # One partition (1), its index (4), leader epoch (4), offset (8), last epoch (4), log start (8),
+    # most bytes (4); no tagged fields of the partition and the topic, nothing that leaves the
+    # session, no rack, no tagged fields of the request.
+    at = name + size
+    if end - at < 38 or data[at] != 2 or read_int32(data, at + 17) != -1:
+        return None
+    if data[at + 33] or data[at + 34] or data[at + 35] != 1 or data[at + 36] != 1 or data[at + 37]:
+        return None
+    stop = name + size
+    return (
+        text_of(data, name, stop) if version < 13 else octets_of(data, name, stop),
+        read_int32(data, at + 1),
+        read_int32(data, at + 5),
+        read_int64(data, at + 9),
+        read_int32(data, at + 29),
+        read_int32(data, head + 8),
+        read_int32(data, head + 4),
+        data[head + 12],
+        read_int32(data, head + 13),
+        read_int32(data, head + 17),
+    )
+
+
+def encode_single_fetch(  # noqa: PLR0913, PLR0917  # what differs between answers
+    correlation_id: int,
+    session_id: int,
+    topic: "TopicKey",
+    partition: int,
+    high_watermark: int,
+    last_stable_offset: int,
+    log_start_offset: int,
+    has_list: bool,
+    size: int,
+) -> bytes:
+    """Return the frame up to ``size`` bytes of records, of one partition without error.
+
+    Of version 12 or later; three bytes of zero follow the records. ``has_list`` tells whether there
+    is a list of aborted transactions, an empty one. A name is as `encode_single` takes it.
+    """
+    name = topic if isinstance(topic, bytes) else topic.encode()
+    length = len(name)
+    is_name = not isinstance(topic, bytes)
+    if length > 126:
+        raise ValueError("a name of more than 126 bytes")
+    counted = 1  # the bytes of a varint
+    rest = (size + 1) >> 7
+    while rest:
+        counted += 1
+        rest >>= 7
+    whole = length + (57 if is_name else 56) + counted
+    frame = blank(whole)
+    data = inside(frame)
+    write_int32(data, 0, whole + size + 3 - 4)
+    write_int32(data, 4, correlation_id)
+    data[8] = 0  # no tagged fields
+    write_int32(data, 9, 0)  # no throttling
+    data[13] = data[14] = 0  # no error
+    write_int32(data, 15, session_id)
+    data[19] = 2  # one topic
+    at = 20
+    if is_name:
+        data[at] = length + 1
+        at += 1
+    at = put_octets(data, at, name)
+    data[at] = 2  # one partition
+    write_int32(data, at + 1, partition)
+    data[at + 5] = data[at + 6] = 0  # no error
+    write_int64(data, at + 7, high_watermark)
+    write_int64(data, at + 15, last_stable_offset)
+    write_int64(data, at + 23, log_start_offset)
+    data[at + 31] = 1 if has_list else 0
+    write_int32(data, at + 32, -1)  # no preferred read replica
+    at += 36
+    rest = size + 1
+    while rest > 0x7F:
+        data[at] = rest & 0x7F | 0x80
+        rest >>= 7
+        at += 1
+    data[at] = rest
     return sealed(frame)

@@ -1,7 +1,8 @@
 """Fetch requests and responses by hand, because they are the hot path; kio is the tests' oracle.
 
-One partition in a flexible version, what most consumers ask for, is answered with one pack of a
-precompiled layout. Fetched records stay ranges of files (`FileSlice`) and are sent from there.
+What nearly every request is, one partition in a flexible version, is read by
+`protocol.kernels.find_single_fetch` and answered by its `encode_single_fetch`; `parse` and `encode`
+know all of versions 4 to 18. Fetched records stay ranges of files (`FileSlice`), sent from there.
 The file is long because fifteen versions, asked and answered, are told in one place.
 
 Versions: 4 isolation level; 5 log start offset; 7 sessions (KIP-227); 9 leader epochs;
@@ -16,9 +17,10 @@ from struct import Struct
 from typing import Final, NamedTuple, cast
 
 from protocol.headers import response_head
+from protocol.kernels import encode_single_fetch
 from protocol.parts import FileSlice, Parts, size_of
 from protocol.primitives import CLASSIC, COMPACT, Encoding, behind, put_varint
-from protocol.topic_key import ID_SIZE, TopicKey, put_topic_key, read_topic_key
+from protocol.topic_key import TopicKey, put_topic_key, read_topic_key
 
 API_KEY: Final = 1
 FIRST_WITH_SESSION: Final = 7
@@ -213,20 +215,8 @@ _EPOCH_TAG = Struct(">BBiqx")  # tag, size, epoch, end offset, no tagged fields 
 _LEADER_TAG = Struct(">BBiix")  # tag, size, leader id, leader epoch, no tagged fields inside
 _ABORTED = Struct(">qq")
 _PREFERRED_READ_REPLICA = Struct(">i").pack(-1)
-_ANSWER_END = b"\0\0\0"  # no tagged fields: of the partition, the topic, the message
-
-
-def _single_answer(topic: str) -> Struct:
-    """Return the layout of everything before the size of one partition's records.
-
-    Size, correlation id, throttle, error, session, topics, topic, partitions, index, error,
-    high watermark, last stable and log start offset, aborted, preferred read replica.
-    """
-    return Struct(f">iixihiB{topic}BihqqqBi")
-
-
-_ANSWER_BY_NAME = [_single_answer(f"B{size}s") for size in range(0x7F)]
-_ANSWER_BY_ID = _single_answer(f"{ID_SIZE}s")
+_LONGEST_NAME: Final = 126
+ANSWER_END: Final = b"\0\0\0"  # no tagged fields: of the partition, the topic, the message
 
 
 def encode(
@@ -242,47 +232,31 @@ def encode(
 
     A `FileSlice` among the records is a part of its own, everything else is joined.
     """
-    if version >= FIRST_FLEXIBLE and node is None and len(topics) == 1 and len(topics[0][1]) == 1:
+    is_plain = version >= FIRST_FLEXIBLE and not (error_code or throttle_ms or node)
+    if is_plain and len(topics) == 1 and len(topics[0][1]) == 1:
         topic, (fetched,) = topics[0]
-        parts = _encode_single(correlation_id, error_code, session_id, topic, fetched, throttle_ms)
+        parts = _encode_single(correlation_id, session_id, topic, fetched)
         if parts is not None:
             return parts
     return _encode_any(version, correlation_id, error_code, session_id, topics, throttle_ms, node)
 
 
 def _encode_single(
-    correlation_id: int,
-    error_code: int,
-    session_id: int,
-    topic: TopicKey,
-    fetched: PartitionFetched,
-    throttle_ms: int,
+    correlation_id: int, session_id: int, topic: TopicKey, fetched: PartitionFetched
 ) -> Parts | None:
-    """Write a flexible answer of one partition without aborted transactions or tags, else None."""
+    """Write a flexible answer of one partition with no error, aborted transactions or tags."""
     index, error, high, stable, start, aborted, records, diverging, leader = fetched
-    if aborted or diverging is not None or leader is not None:
+    if error or aborted or diverging is not None or leader is not None:
         return None
-    size = len(records)
-    length = put_varint(size + 1)
-    aborted_count = 0 if aborted is None else 1
-    if isinstance(topic, bytes):
-        head = _ANSWER_BY_ID.pack(
-            _ANSWER_BY_ID.size - 1 + len(length) + size, correlation_id, throttle_ms, error_code,
-            session_id, 2, topic, 2, index, error, high, stable, start, aborted_count, -1,
-        )  # fmt: skip
-    else:
-        name = topic.encode()
-        if len(name) >= 0x7F:
-            return None
-        layout = _ANSWER_BY_NAME[len(name)]
-        head = layout.pack(
-            layout.size - 1 + len(length) + size, correlation_id, throttle_ms, error_code,
-            session_id, 2, len(name) + 1, name, 2, index, error, high, stable, start,
-            aborted_count, -1,
-        )  # fmt: skip
+    if isinstance(topic, str) and not (len(topic) <= _LONGEST_NAME and topic.isascii()):
+        return None
+    has_list = aborted is not None
+    head = encode_single_fetch(
+        correlation_id, session_id, topic, index, high, stable, start, has_list, len(records)
+    )
     if isinstance(records, bytes):
-        return [b"".join((head, length, records, _ANSWER_END))]
-    return [head + length, records, _ANSWER_END]
+        return [b"".join((head, records, ANSWER_END))]
+    return [head, records, ANSWER_END]
 
 
 def _encode_any(

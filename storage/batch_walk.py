@@ -18,6 +18,7 @@ LOOKUP_CHUNK: Final = 8192
 SCAN_CHUNK: Final = 64 * 1024
 
 _HEAD: Final = struct.Struct(">qi4xb")  # base offset, length, magic
+_SPAN: Final = struct.Struct(">q15xi")  # base offset, last offset delta
 
 
 class Located(NamedTuple):
@@ -38,15 +39,16 @@ class Cut(NamedTuple):
     next_offset: int
 
 
-def read_batch(fd: int, position: int) -> Located:
-    """Return the batch at ``position``, the start of one.
+def measure_batch(fd: int, position: int) -> tuple[int, int, int]:
+    """Return size, base offset and next offset of the batch at ``position``, the start of one.
 
     Raises:
         CorruptMessage: There is no batch.
     """
     chunk = os.pread(fd, HEADER_SIZE, position)
-    _size_at(chunk, 0, position)
-    return Located(position, BatchHeader.read(chunk))
+    size = _size_at(chunk, 0, position)
+    base_offset, last_offset_delta = _SPAN.unpack_from(chunk)
+    return size, base_offset, base_offset + last_offset_delta + 1
 
 
 def find_batch(fd: int, position: int, end: int, offset: int) -> Located | None:

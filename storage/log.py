@@ -17,10 +17,10 @@ from protocol.records.batch import CONTROL
 from storage.append_kernels import PlainRules
 from storage.append_values import AppendResult, Origin
 from storage.dropped_segments import DroppedSegments
-from storage.log_reader import LogReader
 from storage.log_view import find_index
 from storage.markers import read_marker
 from storage.partition_metadata import PartitionMetadata
+from storage.read_kernels import LogReader
 from storage.replaceable_log import ReplaceableLog
 from storage.retention import Doomed, find_doomed
 from storage.segment import LogSegment

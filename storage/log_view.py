@@ -7,8 +7,9 @@ change.
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from protocol.parts import FileSlice
 from storage.segment import LogSegment
 
 LogView: TypeAlias = tuple[int, tuple[LogSegment, ...], int]
@@ -19,6 +20,17 @@ A bare tuple: one is made for each append.
 
 Place: TypeAlias = tuple[LogSegment, int]
 """A segment and the position in it where a batch begins (or its end)."""
+
+
+class LogRead(NamedTuple):
+    """Whole batches of one segment, as a range of its file.
+
+    ``next_offset`` is one past the last offset in the range, or more where compaction left a gap.
+    """
+
+    slice: FileSlice
+    next_offset: int
+    segment: LogSegment
 
 
 def base_offset_of(segment: LogSegment) -> int:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from protocol.errors import CorruptMessage, KafkaStorageError, NotLeaderOrFollower, OffsetOutOfRange
 from storage import timestamp_lookup
 from storage.append_kernels import GrowingLog
-from storage.log_reader import LogRead, LogReader
-from storage.log_view import find_index
+from storage.log_view import LogRead, find_index
+from storage.read_kernels import LogReader
 from storage.segment import LogSegment
 from storage.timestamp_lookup import TimestampedOffset
 

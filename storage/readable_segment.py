@@ -158,12 +158,12 @@ class ReadableSegment(SegmentFiles):
         bound = min(position + max_bytes, limit)
         fd = self.file().fileno()
         try:
-            first = batch_walk.read_batch(fd, position).header
-            start = position + first.size
+            size, base_offset, next_offset = batch_walk.measure_batch(fd, position)
+            start = position + size
             if start > bound and not at_least_one:
-                return Cut(position, first.base_offset)
+                return Cut(position, base_offset)
             if bound - start < HEADER_SIZE:  # a large batch: there is nothing to search
-                return Cut(start, first.next_offset)
+                return Cut(start, next_offset)
             target = min(bound, limit - 1)
             if target - start > _NEAR:
                 start = max(start, self._confirm(self.offset_index().floor_position(target)))

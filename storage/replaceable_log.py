@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from protocol.errors import KafkaError
 from storage.dropped_segments import DroppedSegments
 from storage.frozen_log import FrozenLog
-from storage.log_reader import LogReader
 from storage.log_view import base_offset_of
 from storage.name_gate import NameGate
+from storage.read_kernels import LogReader
 from storage.readable_log import ReadableLog
 from storage.segment import LogSegment
 from storage.segment_swap import SegmentSwap

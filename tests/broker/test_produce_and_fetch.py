@@ -16,6 +16,7 @@ from kio.schema.produce.v7 import request as produce7
 from kio.schema.produce.v9 import request as produce9
 from kio.schema.produce.v13 import request as produce13
 
+from broker.handlers import fetch as fetch_handler
 from protocol.records.batch import BatchHeader
 from storage.clock import Clock
 from tests.support.batches import Row, make_batch, make_producer_batch
@@ -76,6 +77,7 @@ def fetch(
     partition_max_bytes: int = 1 << 20,
     session: tuple[int, int] = (0, -1),
     leader_epoch: int = -1,
+    isolation: int = 0,
 ) -> Any:
     """Build a Fetch request by names, version 12."""
     return fetch12.FetchRequest(
@@ -83,7 +85,7 @@ def fetch(
         max_wait=timedelta(milliseconds=wait_ms),
         min_bytes=min_bytes,
         max_bytes=max_bytes,
-        isolation_level=0,
+        isolation_level=isolation,
         session_id=session[0],
         session_epoch=session[1],
         topics=tuple(
@@ -107,6 +109,16 @@ def fetch(
     )
 
 
+SHORT: list[tuple[int, dict[str, int]]] = [
+    (0, {}),
+    (7, {"leader_epoch": 0}),
+    (10, {"wait_ms": 60_000}),
+    (0, {"max_bytes": 1}),
+    (0, {"partition_max_bytes": 200}),
+    (3, {"partition_max_bytes": 1, "min_bytes": 0}),
+    (11, {"max_bytes": 80, "min_bytes": 1 << 20, "wait_ms": 60_000}),
+]
+"""Offsets and limits of fetches that go the short way, of batches of less than 100 bytes."""
 LARGE = fetch({("t", 0): 0}, max_bytes=16 << 20, partition_max_bytes=16 << 20)
 
 
@@ -187,6 +199,28 @@ async def test_offsets_out_of_range(caller: Caller, offset: int, code: int) -> N
 async def test_leader_epochs_are_compared(caller: Caller, epoch: int, code: int) -> None:
     """A client with news of a later leader must ask for metadata again."""
     assert only(await caller.ask(fetch({("t", 0): 0}, leader_epoch=epoch))).error_code == code
+
+
+@pytest.mark.parametrize("isolation", [0, 1])
+async def test_the_short_way_answers_as_the_general_one(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch, isolation: int
+) -> None:
+    """One partition, whatever is there, asked for both ways."""
+    (size,) = {len(batch) for batch in await fill(caller, 6, rows=2)}
+    monkeypatch.setattr(fetch_handler, "_fetch_all", None)
+    short = [
+        only(await caller.ask(fetch({("t", 0): offset}, isolation=isolation, **limits)))
+        for offset, limits in SHORT
+    ]
+    monkeypatch.undo()
+    monkeypatch.setattr(fetch_handler, "find_single_fetch", lambda *_: None)
+    general = [
+        only(await caller.ask(fetch({("t", 0): offset}, isolation=isolation, **limits)))
+        for offset, limits in SHORT
+    ]
+
+    assert short == general
+    assert [len(one.records) // size for one in short] == [6, 3, 1, 1, 2, 1, 1]
 
 
 async def test_unknown_partitions_have_their_code(caller: Caller) -> None:

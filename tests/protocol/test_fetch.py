@@ -17,6 +17,7 @@ from kio.static.constants import EntityType
 from protocol.errors import ProtocolError
 from protocol.fetch import FetchPartition, FetchRequest, PartitionFetched, encode, parse
 from protocol.parts import FileSlice, Parts, size_of
+from tests.support.fetch_requests import request_entity
 from tests.support.kio_messages import encode as kio_encode
 from tests.support.kio_messages import encode_with_unknown_tags
 
@@ -65,60 +66,6 @@ def requests(draw: st.DrawFn, version: int) -> FetchRequest:
         draw(st.text(max_size=20)) if version >= 11 else "",
         draw(st.none() | st.text(max_size=20)) if version >= 12 else None,
     )
-
-
-def named(version: int, topic: Any) -> dict[str, Any]:
-    """Return the field that names a topic."""
-    return {"topic_id": UUID(bytes=topic)} if version >= 13 else {"topic": topic}
-
-
-def request_entity(version: int, request: FetchRequest, *, follower_tags: bool = False) -> Any:
-    """Return kio's entity of a request."""
-    module: Any = load_payload_module(1, version, EntityType.request)
-    known = set(module.FetchRequest.__dataclass_fields__)
-    asked_known = set(module.FetchPartition.__dataclass_fields__)
-    extra: dict[str, Any] = {"replica_id": request.replica_id}
-    if version >= 15:
-        extra = {"replica_state": module.ReplicaState(replica_id=request.replica_id)}
-    tags = {"replica_directory_id": UUID(int=5 << 70), "high_watermark": 77}
-    topics = tuple(
-        module.FetchTopic(
-            **named(version, topic),
-            partitions=tuple(
-                module.FetchPartition(
-                    **{
-                        name: value
-                        for name, value in {
-                            **one._asdict(),
-                            "partition_max_bytes": one.max_bytes,
-                            **(tags if follower_tags else {}),
-                        }.items()
-                        if name in asked_known
-                    }
-                )
-                for one in partitions
-            ),
-        )
-        for topic, partitions in request.topics
-    )
-    values = {
-        "cluster_id": request.cluster_id,
-        "max_wait": timedelta(milliseconds=request.max_wait_ms),
-        "min_bytes": request.min_bytes,
-        "max_bytes": request.max_bytes,
-        "isolation_level": request.isolation_level,
-        "session_id": request.session_id,
-        "session_epoch": request.session_epoch,
-        "topics": topics,
-        "rack_id": request.rack_id,
-    }
-    if version >= 7:
-        values["forgotten_topics_data"] = tuple(
-            module.ForgottenTopic(**named(version, topic), partitions=tuple(partitions))
-            for topic, partitions in request.forgotten
-        )
-    values = {name: value for name, value in values.items() if name in known}
-    return module.FetchRequest(**values, **extra)
 
 
 def parse_body(version: int, body: bytes) -> FetchRequest:

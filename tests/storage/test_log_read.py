@@ -7,7 +7,8 @@ import pytest
 
 from config.topic import TopicConfig
 from protocol.errors import OffsetOutOfRange
-from storage.log_reader import LogReader
+from protocol.records.choosing import load_uncompiled
+from storage.read_kernels import LogReader
 from storage.segment import LogSegment
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.logs import LogFolder, bytes_of, offsets_in, validated
@@ -105,8 +106,9 @@ def test_a_follower_of_the_end_never_searches(
 
 
 def test_hints_never_change_an_answer(tmp_path: Path) -> None:
-    """Random reads beside appends answer the same with and without hints."""
+    """Random reads beside appends answer the same with and without hints, compiled or not."""
     rng = random.Random(20)
+    plain = load_uncompiled("storage._read_kernels").LogReader()
     folder = LogFolder(tmp_path, TopicConfig(segment_bytes=900, index_interval_bytes=200))
     log = folder.log
     for _ in range(400):
@@ -115,16 +117,17 @@ def test_hints_never_change_an_answer(tmp_path: Path) -> None:
         offset, upto = rng.randint(0, log.log_end_offset), log.log_end_offset
         max_bytes = rng.choice([1, 100, 500, 5000])
         hinted = log.read(offset, max_bytes, upto)
-        fresh = LogReader().read(log._view, offset, max_bytes, upto, at_least_one=True)
-        if hinted is None or fresh is None:
-            assert hinted is fresh
-            continue
-        assert hinted.segment is fresh.segment
-        assert (hinted.slice.position, hinted.slice.size, hinted.next_offset) == (
-            fresh.slice.position,
-            fresh.slice.size,
-            fresh.next_offset,
-        )
+        for reader in (LogReader(), plain):
+            other = reader.read(log._view, offset, max_bytes, upto, at_least_one=True)
+            if hinted is None or other is None:
+                assert hinted is other
+                continue
+            assert hinted.segment is other.segment
+            assert (hinted.slice.position, hinted.slice.size, hinted.next_offset) == (
+                other.slice.position,
+                other.slice.size,
+                other.next_offset,
+            )
 
 
 def _thin(folder: LogFolder, kept: list[int]) -> None:

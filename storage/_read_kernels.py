@@ -3,35 +3,28 @@
 A consumer's next fetch begins where its last one ended, so the reader remembers where reads ended
 and a follower of the log's end never searches (performance.md §8). Everybody else goes by the
 offset index and a short walk over batch headers.
+Compiled by Cython, or plain Python as it stands. The types of C stand in ``_read_kernels.pxd``;
+import `storage.read_kernels`, which chooses.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from protocol.parts import FileSlice
-from storage.log_view import (
-    LogView,
-    Place,
-    end_of,
-    find_index,
-    find_place,
-    next_place,
-    size_between,
-)
-from storage.segment import LogSegment
+from storage.log_view import LogRead, end_of, find_index, find_place, next_place, size_between
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
+    from protocol.records import _portable as cython
+
+if TYPE_CHECKING:
+    from storage.log_view import LogView, Place
+    from storage.segment import LogSegment
+
+COMPILED: bool = cython.compiled
 
 _HINTS = 17  # a prime: batches of a power of two records do not share a slot
-_NO_HINT: tuple[int, LogSegment | None, int] = (-1, None, 0)
-
-
-class LogRead(NamedTuple):
-    """Whole batches of one segment, as a range of its file.
-
-    ``next_offset`` is one past the last offset in the range, or more where compaction left a gap.
-    """
-
-    slice: FileSlice
-    next_offset: int
-    segment: LogSegment
+_NO_HINT: "tuple[int, LogSegment | None, int]" = (-1, None, 0)
 
 
 class LogReader:
@@ -49,7 +42,7 @@ class LogReader:
         self._hints = [_NO_HINT] * _HINTS
 
     def read(
-        self, view: LogView, offset: int, max_bytes: int, upto: int, at_least_one: bool
+        self, view: "LogView", offset: int, max_bytes: int, upto: int, at_least_one: bool
     ) -> LogRead | None:
         """Return what `storage.log.Log.read` promises; ``offset`` is within the log.
 
@@ -57,7 +50,7 @@ class LogReader:
             OSError: The segment can not be read.
         """
         end_offset, segments, end_position = view
-        active = segments[-1]
+        active = segments[len(segments) - 1]
         if offset >= upto or offset >= end_offset:
             if offset == end_offset:
                 self._hints[offset % _HINTS] = (offset, active, end_position)
@@ -80,9 +73,10 @@ class LogReader:
         if limit <= position:
             return None
         self._hints[next_offset % _HINTS] = (next_offset, segment, limit)
-        return LogRead(segment.slice(position, limit), next_offset, segment)
+        part = FileSlice(segment.file(), position, limit - position)
+        return LogRead(part, next_offset, segment)
 
-    def available_bytes(self, view: LogView, offset: int, upto: int) -> int:
+    def available_bytes(self, view: "LogView", offset: int, upto: int) -> int:
         """Return the bytes from ``offset``'s batch to ``upto``, exclusive, over all segments.
 
         Raises:
@@ -96,9 +90,10 @@ class LogReader:
         end: Place | None = None
         if upto < view[0]:
             end = self._search(view, upto)
-        return size_between(view, start, end or (view[1][-1], view[2]))
+        segments = view[1]
+        return size_between(view, start, end or (segments[len(segments) - 1], view[2]))
 
-    def _search(self, view: LogView, offset: int) -> Place | None:
+    def _search(self, view: "LogView", offset: int) -> "Place | None":
         """Return where the first batch whose last offset is >= ``offset`` begins."""
         hinted_offset, segment, position = self._hints[offset % _HINTS]
         if hinted_offset != offset or segment is None:
@@ -108,7 +103,7 @@ class LogReader:
         return next_place(view, segment)  # it has rolled since
 
 
-def _cut_at(segment: LogSegment, limit: int, upto: int) -> tuple[int, int]:
+def _cut_at(segment: "LogSegment", limit: int, upto: int) -> tuple[int, int]:
     """Return the end position and the next offset of what lies below ``upto`` in a segment."""
     located = segment.locate(upto)
     if located is None or located.position >= limit:
