@@ -109,7 +109,7 @@ def fetch(
     )
 
 
-SHORT: list[tuple[int, dict[str, int]]] = [
+SHORT: list[tuple[int, dict[str, Any]]] = [
     (0, {}),
     (7, {"leader_epoch": 0}),
     (10, {"wait_ms": 60_000}),
