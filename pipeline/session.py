@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import SourceUnavailable
+from pipeline.interpreter import worker_python
 from pipeline.java import find_java
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ def open_session(
     if files:
         settings["spark.jars"] = ",".join(files)
     if not is_submitted():
-        prepare_environment(settings)
         settings["spark.master"] = master or settings.get("spark.master", "local[*]")
+        prepare_environment(settings)
     elif master:
         settings["spark.master"] = master
     builder = SparkSession.builder.appName(name)
@@ -73,9 +74,11 @@ def prepare_environment(settings: dict[str, str]) -> None:
     Raises:
         SourceUnavailable: there is no Java, or workers would run an interpreter without us.
     """
-    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    check_worker(python)
+    own = worker_python() if settings["spark.master"].startswith("local[") else sys.executable
+    python = os.environ.setdefault("PYSPARK_PYTHON", own)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", own)
+    if python != own:
+        check_worker(python)
     os.environ["JAVA_HOME"] = str(find_java().home)
     quiet = f"-Dlog4j2.configurationFile={LOGGING}"
     settings[_JAVA_OPTIONS] = f"{settings.get(_JAVA_OPTIONS, '')} {quiet}".strip()
