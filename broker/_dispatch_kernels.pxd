@@ -1,6 +1,6 @@
 # C types of _dispatch_kernels.py; the algorithm stands there alone.
 cimport cython
-from protocol._request_kernels cimport next_frame, read_head
+from protocol._request_kernels cimport read_head
 
 cdef class Histogram:
     cdef public list buckets
@@ -19,9 +19,6 @@ cdef class Route:
 cdef class Gate:
     cdef public dict _routes
     cdef public object stats
-
-    @cython.locals(position=Py_ssize_t, size=Py_ssize_t, count=Py_ssize_t, end=Py_ssize_t)
-    cpdef serve(self, object connection, object buffer, Py_ssize_t filled, long long limit, list answers)
 
     @cython.locals(began=double, key=int, version=int, correlation_id=int, body=Py_ssize_t, route=Route)
     cpdef dispatch(self, object connection, object buffer, Py_ssize_t start, Py_ssize_t end)

@@ -6,7 +6,6 @@ The types of C stand in ``_dispatch_kernels.pxd``; import `broker.dispatch_kerne
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from broker.buffers import SHARED_BYTES
 from protocol.errors import ProtocolError
 
 try:
@@ -15,7 +14,7 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
     from protocol.records import _portable as cython
 
 if not cython.compiled:
-    from protocol.kernels import next_frame, read_head
+    from protocol.kernels import read_head
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,10 +45,6 @@ BOUNDS_SECONDS = (
     2.5,
     5.0,
 )
-
-
-# One client that pipelines thousands of small requests gives the others their turn after these.
-FRAMES_PER_TURN = 64
 
 
 class Histogram:
@@ -114,39 +109,6 @@ class Gate:
     def __init__(self, routes: "Mapping[int, Route]", stats: "RequestStats") -> None:
         self._routes = dict(routes)
         self.stats = stats
-
-    def serve(
-        self,
-        connection: "Connection",
-        buffer: memoryview,
-        filled: int,
-        limit: int,
-        answers: list[bytes],
-    ) -> "tuple[int, int, Answer | Waiting]":
-        """Serve the complete frames of ``buffer[:filled]`` and add their answers.
-
-        It ends early at a reply that is not bytes, and when others are due.
-
-        Returns:
-            Where the rest begins, where the frame there ends, and the last reply.
-
-        Raises:
-            ProtocolError: Of `dispatch`, or a frame's size cannot be above zero or is over `limit`.
-        """
-        reply: Answer | Waiting = None
-        position = size = count = 0
-        end = next_frame(buffer, 0, filled, limit)
-        while end <= filled and count < FRAMES_PER_TURN and size < SHARED_BYTES:
-            reply = self.dispatch(connection, buffer, position + 4, end)
-            position = end
-            if isinstance(reply, bytes):
-                answers.append(reply)
-                size += len(reply)
-                count += 1
-            elif reply is not None:
-                break
-            end = next_frame(buffer, position, filled, limit)
-        return position, end, reply
 
     def dispatch(
         self, connection: "Connection", buffer: memoryview, start: int, end: int

@@ -13,11 +13,11 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from broker.sending_slots import TAIL_BYTES
+from broker.turn_kernels import Transport
 from protocol.parts import FileSlice
 
 if TYPE_CHECKING:
@@ -72,13 +72,13 @@ def warm(file: int, position: int, size: int) -> None:
         position += got
 
 
-class PlainChannel:
+class PlainChannel(Transport):
     """One client's socket (loop only).
 
-    Invariants: what is queued leaves in order; at most ``TURN_BYTES`` of file data leave in one
+    Invariants: what is unsent leaves in order; at most ``TURN_BYTES`` of file data leave in one
     turn of the loop, so that no reader starves the others; a queued ``FileSlice`` keeps its file
     open; while ``_handed`` bytes are a sender's, so is the socket. ``on_drained`` is called when
-    the queue has become empty again, ``on_lost`` with a reason when the peer or a file fails.
+    all of it has left, ``on_lost`` with a reason when the peer or a file fails.
     """
 
     __slots__ = (
@@ -87,12 +87,9 @@ class PlainChannel:
         "_io",
         "_loop",
         "_on_drained",
-        "_on_lost",
-        "_queue",
         "_socket",
         "_warming",
         "_writing",
-        "fileno",
     )
 
     def __init__(
@@ -103,31 +100,15 @@ class PlainChannel:
         on_drained: Callable[[], None],
         on_lost: Callable[[str], None],
     ) -> None:
+        super().__init__(sock.fileno(), on_lost)
         self._loop = loop
         self._socket = sock
         self._io = io
         self._on_drained = on_drained
-        self._on_lost = on_lost
-        self._queue: deque[bytes | memoryview | FileSlice] = deque()
         self._writing = False
         self._cold = False
         self._handed = 0
         self._warming: FileSlice | None = None
-        self.fileno = sock.fileno()
-
-    @property
-    def is_drained(self) -> bool:
-        """Return whether everything handed to ``send`` has left."""
-        return not self._queue
-
-    def recv_into(self, view: memoryview) -> int:
-        """Receive once; return the byte count, 0 at the end of the stream, -1 if none is there."""
-        try:
-            return self._socket.recv_into(view)
-        except (BlockingIOError, InterruptedError):
-            return _WOULD_BLOCK
-        except OSError:
-            return 0
 
     def is_ended(self) -> bool:
         """Return whether the peer has closed, without taking any of its bytes."""
@@ -138,25 +119,9 @@ class PlainChannel:
         except OSError:
             return True
 
-    def send_bytes(self, whole: bytes) -> None:
-        """Send or queue one piece, as nearly every answer is."""
-        if self._queue:
-            self.send((whole,))
-            return
-        try:
-            sent = self._socket.send(whole)
-        except (BlockingIOError, InterruptedError):
-            sent = 0
-        except OSError as error:
-            self._on_lost(error.strerror or str(error))
-            return
-        if sent < len(whole):
-            self._queue.append(memoryview(whole)[sent:])
-            self._watch()
-
     def send(self, parts: Sequence[bytes | memoryview | FileSlice]) -> None:
         """Send or queue ``parts`` in order; the channel owns them afterwards."""
-        self._queue.extend(part for part in parts if len(part))
+        self.unsent.extend(part for part in parts if len(part))
         if not self._writing and not self._cold and not self._handed:
             self._flush()
 
@@ -169,7 +134,8 @@ class PlainChannel:
         if self._writing:
             self._loop.remove_writer(self.fileno)
             self._writing = False
-        self._queue.clear()
+        self.fileno = -1
+        self.unsent.clear()
         if self._handed:
             with suppress(OSError):  # the peer may have gone already
                 self._socket.shutdown(socket.SHUT_RDWR)
@@ -183,7 +149,7 @@ class PlainChannel:
 
     def _on_writable(self) -> None:
         self._flush()
-        if not self._queue and self._writing:
+        if not self.unsent and self._writing:
             self._loop.remove_writer(self.fileno)
             self._writing = False
             self._on_drained()
@@ -191,7 +157,7 @@ class PlainChannel:
     def _flush(self) -> None:
         """Send what the socket takes, at most one turn's worth; watch for more room if needed."""
         budget = TURN_BYTES
-        queue = self._queue
+        queue = self.unsent
         try:
             while queue and budget > 0:
                 head = queue[0]
@@ -230,16 +196,16 @@ class PlainChannel:
         if not sent:
             raise OSError(errno.EIO, f"file ends before position {last + 1}")
         if sent == head.size:
-            self._queue.popleft()
+            self.unsent.popleft()
         else:
-            self._queue[0] = FileSlice(head.file, head.position + sent, head.size - sent)
+            self.unsent[0] = FileSlice(head.file, head.position + sent, head.size - sent)
         return sent
 
     def _hand_over(self, senders: Senders, head: FileSlice, count: int) -> int:
         """Have a sender send a piece of a range, and the few bytes that end the answer."""
         tail = b""
-        if count == head.size and len(self._queue) > 1:
-            following = self._queue[1]
+        if count == head.size and len(self.unsent) > 1:
+            following = self.unsent[1]
             if type(following) is bytes and len(following) <= TAIL_BYTES:
                 tail = following
         if self._writing:
@@ -253,16 +219,16 @@ class PlainChannel:
     def _on_sent(self, error: int) -> None:
         """Go on: a sender has sent all that it was given, or failed."""
         handed, self._handed = self._handed, 0
-        if not self._queue:  # closed meanwhile
+        if not self.unsent:  # closed meanwhile
             self._socket.close()
             return
         if error:
             self._on_lost(os.strerror(error))
             return
         self._drop(handed)
-        if self._queue:
+        if self.unsent:
             self._flush()
-        if not self._queue:
+        if not self.unsent:
             self._on_drained()
 
     def _send_joined(self) -> int:
@@ -270,7 +236,7 @@ class PlainChannel:
         buffers: list[bytes | memoryview] = []
         total = filled = 0
         flags = 0
-        for part in self._queue:
+        for part in self.unsent:
             if len(buffers) == _MAX_BUFFERS or total >= TURN_BYTES:
                 break
             if isinstance(part, FileSlice):
@@ -299,7 +265,7 @@ class PlainChannel:
 
     def _drop(self, sent: int) -> None:
         """Remove ``sent`` bytes from the head of the queue."""
-        queue = self._queue
+        queue = self.unsent
         while sent:
             head = queue[0]
             size = len(head)
@@ -327,12 +293,12 @@ class PlainChannel:
     def _on_warm(self, done: asyncio.Future[None]) -> None:
         self._cold = False
         self._warming = None
-        if done.cancelled() or not self._queue:
+        if done.cancelled() or not self.unsent:
             return
         error = done.exception()
         if error is not None:
             self._on_lost(str(error))
             return
         self._flush()
-        if not self._queue:
+        if not self.unsent:
             self._on_drained()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.buffers import LARGE, LargeBuffer
 from broker.channel import PlainChannel
+from broker.turn_kernels import Turn
 from protocol.errors import ProtocolError
 from protocol.framing import SIZE_PREFIX
 from protocol.kernels import next_frame
@@ -20,17 +21,15 @@ from protocol.kernels import next_frame
 if TYPE_CHECKING:
     import asyncio
     import socket
-    from collections.abc import Sequence
 
     from broker.answers import Answer, Waiting
     from broker.context import Rooms
     from broker.listener import Listener
-    from protocol.parts import FileSlice
 
 log = logging.getLogger(__name__)
 
 
-class Connection:
+class Connection(Turn):
     """The life of one accepted socket (loop only).
 
     Exactly one of these holds at any time: reading (the loop watches the socket), serving (a
@@ -40,40 +39,29 @@ class Connection:
 
     __slots__ = (
         "_buffers",
-        "_channel",
         "_closing",
-        "_expects_large",
-        "_frame",
-        "_gate",
-        "_loop",
         "_reading",
-        "_tail",
-        "_task",
         "client_id",
-        "is_closed",
-        "last_active",
         "listener",
         "peer",
         "rooms",
     )
 
+    _channel: PlainChannel
+
     def __init__(
         self, loop: asyncio.AbstractEventLoop, sock: socket.socket, peer: str, listener: Listener
     ) -> None:
+        channel = PlainChannel(loop, sock, listener.rooms.io, self._advance, self.close)
+        buffers = listener.buffers
+        super().__init__(
+            loop, channel, listener.dispatcher, buffers.shared, listener.max_frame_bytes
+        )
         self.rooms: Rooms = listener.rooms
         self.listener = listener
         self.peer = peer
         self.client_id: str | None = None
-        self.is_closed = False
-        self.last_active = loop.time()
-        self._loop = loop
-        self._buffers = listener.buffers
-        self._gate = listener.dispatcher
-        self._channel = PlainChannel(loop, sock, listener.rooms.io, self._advance, self.close)
-        self._tail = b""
-        self._frame: LargeBuffer | None = None
-        self._expects_large = False
-        self._task: asyncio.Task[None] | None = None
+        self._buffers = buffers
         self._closing = False
         self._reading = True
         loop.add_reader(self._channel.fileno, self._on_readable)
@@ -81,7 +69,7 @@ class Connection:
     @property
     def is_idle(self) -> bool:
         """Return whether no answer is owed and nothing is half received."""
-        return self._task is None and self._channel.is_drained and self._frame is None
+        return self._task is None and not self._channel.unsent and self._frame is None
 
     @property
     def is_stalled(self) -> bool:
@@ -109,26 +97,20 @@ class Connection:
     def drain(self) -> None:
         """Take no further request; close as soon as the answers owed have left."""
         self._closing = True
-        if self._task is None and self._channel.is_drained:
+        if self._task is None and not self._channel.unsent:
             self.close()
 
-    def _on_readable(self) -> None:
-        self.last_active = self._loop.time()
-        if self._task is not None or not self._channel.is_drained:
+    def _go_on(self) -> None:
+        if self._task is not None or self._channel.unsent:
             self._mute()
-            return
-        if len(self._tail) > LARGE:
+        elif len(self._tail) > LARGE:
             self._advance()
-            return
-        try:
-            if self._frame is not None:
-                self._receive_large(self._frame)
-            elif self._expects_large and not self._tail:
-                self._receive_prefix()
-            else:
-                self._receive()
-        except ProtocolError as error:
-            self._refuse(error)
+        elif self._frame is not None:
+            self._receive_large(self._frame)
+        elif self._expects_large and not self._tail:
+            self._receive_prefix()
+        else:
+            self._receive()
 
     def _mute(self) -> None:
         """Stop watching: an answer is owed first. A peer that has gone away is noticed now."""
@@ -138,35 +120,16 @@ class Connection:
         self._loop.remove_reader(self._channel.fileno)
         self._reading = False
 
-    def _receive(self) -> None:
-        """Receive into the shared buffer, behind what is left from last time."""
-        shared = self._buffers.shared
-        tail = self._tail
-        kept = len(tail)
-        room = shared
-        if kept:
-            shared[:kept] = tail
-            self._tail = b""
-            room = shared[kept:]
-        received = self._channel.recv_into(room)
-        if received <= 0:
-            self._tail = tail
-            if received == 0:
-                self.close()
-            return
-        self._serve(kept + received)
-
     def _receive_prefix(self) -> None:
         """Look at the size first: a large frame goes straight to its own buffer, uncopied."""
-        prefix = self._buffers.shared[:SIZE_PREFIX]
-        received = self._channel.recv_into(prefix)
+        prefix = self._shared[:SIZE_PREFIX]
+        received = self._channel.receive(prefix, 0, SIZE_PREFIX)
         if received <= 0:
             if received == 0:
                 self.close()
             return
         if received == SIZE_PREFIX:
-            limit = self.listener.max_frame_bytes
-            size = next_frame(prefix, 0, SIZE_PREFIX, limit) - SIZE_PREFIX
+            size = next_frame(prefix, 0, SIZE_PREFIX, self._limit) - SIZE_PREFIX
             if size > LARGE:
                 frame = self._begin_large(size, prefix[:0])
                 if frame is not None:
@@ -182,7 +145,7 @@ class Connection:
         if not self._buffers.may_receive(frame, self._advance):
             self._mute()
             return
-        received = self._channel.recv_into(frame.view[frame.received :])
+        received = self._channel.receive(frame.view, frame.received, frame.size)
         if received <= 0:
             if received == 0:
                 self.close()
@@ -218,52 +181,12 @@ class Connection:
             self._frame = None
             self._buffers.give(frame)
 
-    def _serve(self, filled: int) -> None:
-        """Serve the complete frames of the shared buffer and send the answers together.
-
-        It ends early at a request that must wait, at file ranges, and when others are due.
-        """
-        shared = self._buffers.shared
-        answers: list[bytes] = []
-        try:
-            position, end, reply = self._gate.serve(
-                self, shared, filled, self.listener.max_frame_bytes, answers
-            )
-        except ProtocolError:
-            self._send_joined(answers)
-            raise
-        if isinstance(reply, list):
-            self._tail = bytes(shared[position:filled])
-            self._send([*answers, *reply])
-        else:
-            if position < filled:
-                self._keep(shared[position:filled], end - position)
-            self._send_joined(answers)
-            if reply is not None and not isinstance(reply, bytes):
-                self._await(reply)
-                return
-        is_more = end <= filled if end > position else bool(self._tail)
-        if is_more and self._channel.is_drained:
-            self._loop.call_soon(self._advance)
-
     def _keep(self, rest: memoryview, frame_size: int) -> None:
         """Keep what was received and not served; it begins a frame of ``frame_size`` bytes."""
         body = frame_size - SIZE_PREFIX
         is_begun = body > LARGE and len(rest) < frame_size
         if not is_begun or self._begin_large(body, rest[SIZE_PREFIX:]) is None:
             self._tail = bytes(rest)
-
-    def _send_joined(self, answers: list[bytes]) -> None:
-        if answers:
-            self._send(answers[0] if len(answers) == 1 else b"".join(answers))
-
-    def _send(self, answer: bytes | Sequence[bytes | FileSlice]) -> None:
-        if self.is_closed:
-            return
-        if isinstance(answer, bytes):
-            self._channel.send_bytes(answer)
-        else:
-            self._channel.send(answer)
 
     def _await(self, reply: Waiting) -> None:
         if self.is_closed:
@@ -290,7 +213,7 @@ class Connection:
 
     def _advance(self) -> None:
         """Go on when an answer has left or memory is free: kept bytes first, then the socket."""
-        if self.is_closed or self._task is not None or not self._channel.is_drained:
+        if self.is_closed or self._task is not None or self._channel.unsent:
             return
         if self._closing:
             self.close()
@@ -299,7 +222,7 @@ class Connection:
         if self._tail and self._frame is None:
             tail = self._tail
             self._tail = b""
-            self._buffers.shared[: len(tail)] = tail
+            self._shared[: len(tail)] = tail
             try:
                 self._serve(len(tail))
             except ProtocolError as error:
@@ -317,7 +240,7 @@ class Connection:
         if self._frame is not None or not tail:
             return False
         kept = memoryview(tail)
-        return next_frame(kept, 0, len(tail), self.listener.max_frame_bytes) - SIZE_PREFIX > LARGE
+        return next_frame(kept, 0, len(tail), self._limit) - SIZE_PREFIX > LARGE
 
     def _refuse(self, error: ProtocolError) -> None:
         """Close on bytes that are no Kafka request; one line says whose and why."""

@@ -68,7 +68,7 @@ async def _exchange(io: IoThreads, parts: Parts, expected: bytes) -> list[str]:
     channel = PlainChannel(asyncio.get_running_loop(), server, io, drained.set, lost.append)
     channel.send(parts)
     received = await _receive(client, len(expected))
-    if not channel.is_drained:
+    if channel.unsent:
         await asyncio.wait_for(drained.wait(), 5)
     channel.close()
     client.close()
@@ -174,3 +174,16 @@ async def test_a_socket_is_not_closed_under_a_sender(content: tuple[FileSlice, b
 
     assert number not in numbers
     assert (b"head" + content[1]).startswith(received)
+
+
+async def test_a_closed_channel_leaves_its_number_to_others(io: IoThreads) -> None:
+    """The next connection has it, and neither gets nor loses a byte by us."""
+    client, server = socket.socketpair()
+    lost: list[str] = []
+    channel = PlainChannel(asyncio.get_running_loop(), server, io, lambda: None, lost.append)
+    channel.close()
+    client.close()
+    channel.send_bytes(b"late")
+    received = channel.receive(memoryview(bytearray(9)), 0, 9)
+
+    assert (channel.fileno, received, lost) == (-1, 0, ["Bad file descriptor"])
