@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-_POLL_SECONDS = 0.2
+_POLL_MS = 200
 
 
 class HelperProcess:
@@ -132,7 +132,9 @@ class HelperProcess:
 
     def _wait_for(self, answers: IO[bytes], still_wanted: Callable[[], None]) -> Any:
         """Return the next message; a chunk may take seconds, a wish to stop may not."""
-        while not select.select([answers], [], [], _POLL_SECONDS)[0]:
+        pipe = select.poll()  # select() takes no descriptor above 1,023
+        pipe.register(answers, select.POLLIN)
+        while not pipe.poll(_POLL_MS):
             still_wanted()
         return receive(answers)
 

@@ -1,7 +1,10 @@
 """Passes in a process of their own, where the kernels are not compiled."""
 
+import os
+import resource
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +117,17 @@ def test_abort_kills_the_process(home: CleanerHome) -> None:
     assert len(read_all(log)) == 10
 
 
+def test_descriptors_may_have_large_numbers(home: CleanerHome) -> None:
+    """A broker of many partitions and clients has the numbers below 1,024 in use."""
+    log = home.create()
+    home.fill(log, 3)
+
+    with descriptors_taken(1024):
+        assert home.thread.step()
+
+    assert len(read_all(log)) == 10
+
+
 def test_damage_is_told_as_it_is(home: CleanerHome) -> None:
     """File, position and offset come over from the process."""
     log = home.create()
@@ -188,3 +202,21 @@ def test_exceptions_travel(error: Exception) -> None:
 def test_exception_without_a_form_travels_as_text() -> None:
     """Whatever it was, its name and words arrive."""
     assert str(Failed.of(ZeroDivisionError("by zero")).error()) == "ZeroDivisionError: by zero"
+
+
+@contextmanager
+def descriptors_taken(count: int) -> Iterator[None]:
+    """Take all descriptors below a number."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + 1000
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    taken = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        while taken[-1] < count:
+            taken.append(os.dup(taken[0]))
+        yield
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
