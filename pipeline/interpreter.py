@@ -8,6 +8,7 @@ before it, whose modules are compiled already: 0.2 s.
 import hashlib
 import importlib.util
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,9 +18,9 @@ from typing import Final
 _PACKAGES: Final = ("pyspark", "py4j")
 _SCRIPT: Final = """\
 #!/bin/sh
-PYTHONPATH='{packages}'"${{PYTHONPATH:+:$PYTHONPATH}}"
+PYTHONPATH={packages}"${{PYTHONPATH:+:$PYTHONPATH}}"
 export PYTHONPATH
-exec '{python}' "$@"
+exec {python} "$@"
 """
 
 
@@ -53,7 +54,8 @@ def write_interpreter(folder: Path) -> Path:
             with suppress(FileExistsError):
                 (packages / name).symlink_to(source)
     partial = script.with_name(f"python.{os.getpid()}")
-    partial.write_text(_SCRIPT.format(packages=packages, python=sys.executable), encoding="utf-8")
+    words = {"packages": shlex.quote(str(packages)), "python": shlex.quote(sys.executable)}
+    partial.write_text(_SCRIPT.format(**words), encoding="utf-8")
     partial.chmod(0o755)
     partial.replace(script)
     return script

@@ -20,11 +20,14 @@ def run(script: str, code: str, *path: str) -> list[str]:
 
 
 def test_workers_find_the_installed_pyspark_before_a_zip(tmp_path: Path) -> None:
-    """The rest of their path is what Spark gives them, and so are their arguments."""
+    """The rest of their path is what Spark gives them, and so are their arguments.
+
+    The folder's name is one that a shell would take apart.
+    """
     with ZipFile(tmp_path / "pyspark.zip", "w") as file:
         file.writestr("pyspark/__init__.py", "raise ImportError('from the zip')")
         file.writestr("elsewhere.py", "found = True")
-    script = str(write_interpreter(tmp_path))
+    script = str(write_interpreter(tmp_path / "o'brien's $HOME"))
 
     code = "import sys, os, pyspark, elsewhere\nprint(os.path.realpath(pyspark.__file__))\n"
     code += "print(sys.executable)\nprint(sys.argv[1:])"
