@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from contextlib import AsyncExitStack, ExitStack, closing, suppress
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from kafka import KafkaConsumer
 from tests.clients.conftest import settle
 from tests.support.clients.confluent import Confluent
 from tests.support.daemon import until
+from tests.support.formatters import read_formatted
 from tests.support.oracle import serving
 
 if TYPE_CHECKING:
@@ -219,17 +219,13 @@ def test_kafkas_formatters_read_the_offsets_topic(
     member.close()
 
     def read(formatter: str) -> list[dict[str, Any]]:
-        printed = kafka_tools.run(
-            CONSOLE, "--bootstrap-server", quick_broker.bootstrap,
-            "--topic", "__consumer_offsets", "--from-beginning", "--timeout-ms", "4000",
-            "--formatter", f"org.apache.kafka.tools.consumer.{formatter}MessageFormatter",
-        )  # fmt: skip
-        found, position = [], printed.find("{")
-        while position >= 0:  # they stand behind one another without a line between them
-            each, end = json.JSONDecoder().raw_decode(printed, position)
-            found.append(each)
-            position = printed.find("{", end)
-        return [each for each in found if each["key"]["data"]["group"] == topic]
+        return read_formatted(
+            kafka_tools,
+            quick_broker.bootstrap,
+            "__consumer_offsets",
+            formatter,
+            lambda record: record["key"]["data"]["group"] == topic,
+        )
 
     (committed,) = read("Offsets")
     assert committed["key"] == {

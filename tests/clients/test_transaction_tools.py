@@ -1,6 +1,5 @@
 """Kafka's own tools for transactions and features, as people type them."""
 
-import json
 import re
 
 import pytest
@@ -9,6 +8,7 @@ from tests.clients.conftest import NewTopic
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.transactional import TIMEOUT, Confluent, read
 from tests.support.daemon import until
+from tests.support.formatters import read_formatted
 from tests.support.kafka import KafkaBroker, KafkaTools
 
 pytestmark = [pytest.mark.client, pytest.mark.java]
@@ -95,20 +95,15 @@ def test_the_journal_is_read_by_kafkas_consumer(
     topic = new_topic(partitions=2)
     Confluent(broker.bootstrap).write(topic, topic, [([b"done"], True)])
 
-    printed = kafka_tools.run(
-        "consumer.ConsoleConsumer",
-        *("--bootstrap-server", broker.bootstrap, "--topic", "__transaction_state"),
-        *("--from-beginning", "--timeout-ms", "4000"),
-        *("--formatter", "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter"),
+    records = read_formatted(
+        kafka_tools,
+        broker.bootstrap,
+        "__transaction_state",
+        "TransactionLog",
+        lambda record: record["key"]["data"]["transactionalId"] == topic,
     )
 
-    texts = printed.replace('}{"key"', '}\n{"key"').splitlines()
-    records = [json.loads(text) for text in texts if text.startswith("{")]
-    mine = [
-        record["value"]["data"]
-        for record in records
-        if record["key"]["data"]["transactionalId"] == topic
-    ]
+    mine = [record["value"]["data"] for record in records]
     assert [each["transactionStatus"] for each in mine] == [0, 1, 2, 4]
     assert mine[1]["transactionPartitions"] == [{"topic": topic, "partitionIds": [0]}]
 

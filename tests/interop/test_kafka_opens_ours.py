@@ -1,13 +1,16 @@
 """Apache Kafka, started on a copy of our partition folders."""
 
 import shutil
+from contextlib import suppress
 
 import pytest
+from confluent_kafka import KafkaException
 
 from tests.clients.conftest import settle
 from tests.interop.conftest import TOPICS, Broker, messages
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
+from tests.support.daemon import until
 from tests.support.folders import segments
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import stored
@@ -39,7 +42,20 @@ def kafka_on_ours(lived_in: Broker, kafka_broker: KafkaBroker) -> KafkaBroker:
     # Kafka reads recovery and start offsets from its own checkpoints: it must recover everything.
     for checkpoint in kafka_broker.folder.glob("*-offset-checkpoint"):
         checkpoint.unlink()
-    return kafka_broker.start()
+    kafka_broker.start()
+    for topic in TOPICS:
+        _wait_for_leader(kafka_broker, topic)
+    return kafka_broker
+
+
+def _wait_for_leader(broker: KafkaBroker, topic: str) -> None:
+    """Give Kafka, which says that it serves before it does, the time to lead a partition."""
+    client = Confluent(broker.bootstrap)
+    for _ in until(30):
+        with suppress(KafkaException):
+            client.bounds(topic)
+            return
+    raise TimeoutError(f"{topic} has no leader")
 
 
 def test_kafka_serves_the_same_records(kafka_on_ours: KafkaBroker, lived_in: Broker) -> None:
