@@ -103,7 +103,7 @@ class CleanerPages:
         if is_forced:
             snapshot = selection.without_min_lag(snapshot)
         cleanable = selection.find_cleanable(snapshot, self._clock.now_ms())
-        if not cleanable.cleanable_bytes:
+        if not cleanable.is_worth_a_pass:
             return {**head, "fault": "there is nothing to clean now"}
         began = self._clock.monotonic()
         try:

@@ -154,7 +154,7 @@ class StoppedBroker:
 
     def _predict(self, log: StoppedLog, view: PartitionView) -> dict[str, Any]:
         cleanable = selection.find_cleanable(view.snapshot, view.now_ms)
-        if not cleanable.cleanable_bytes:
+        if not cleanable.is_worth_a_pass:
             return {"fault": "there is nothing to clean now"}
         settings = CleanerSettings.of(self._layers.server())
         worker = make_worker(settings, self._clock, Throttle(self._clock))

@@ -179,9 +179,7 @@ class CleanerThread:
             LogToClean.of(
                 log,
                 first_dirty_offset=cleanable.first_dirty_offset,
-                first_uncleanable_offset=max(
-                    cleanable.first_dirty_offset, cleanable.first_uncleanable_offset
-                ),
+                first_uncleanable_offset=cleanable.pass_limit,
             ),
             log.replace_segments,
             lambda: self._still_wanted(work),

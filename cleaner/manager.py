@@ -13,7 +13,7 @@ from pathlib import Path
 from cleaner import selection
 from cleaner.checkpoints import CleanerCheckpoints
 from cleaner.grabbed_log import GrabbedLog, LastSelection
-from cleaner.selection import CleanableLog, Limit, LogSnapshot
+from cleaner.selection import CleanableLog, LogSnapshot
 from cleaner.set_aside import Failure, SetAside
 from cleaner.states import CleaningStates, State
 from storage.clock import Clock
@@ -230,7 +230,7 @@ class CleanerManager:
                     snapshot = selection.without_min_lag(snapshot)
                 cleanable = self._find_cleanable(log, snapshot, now_ms)
             taken = False
-            if log is not None and cleanable is not None and _is_worth_a_pass(cleanable):
+            if log is not None and cleanable is not None and cleanable.is_worth_a_pass:
                 self._correct([(log, cleanable)])
                 taken = self._take(log, cleanable)
             with self._lock:
@@ -306,10 +306,3 @@ class CleanerManager:
 
     def _is_current(self, log: Log) -> bool:
         return self._logs.get(log.topic_partition) is log
-
-
-def _is_worth_a_pass(cleanable: CleanableLog) -> bool:
-    """Tell whether a pass may change anything: new bytes, or tombstones among the clean ones."""
-    return cleanable.cleanable_bytes > 0 or (
-        cleanable.clean_bytes > 0 and cleanable.limit is Limit.ACTIVE_SEGMENT
-    )

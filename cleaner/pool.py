@@ -115,9 +115,7 @@ class CleanerPool:
                     LogToClean.of(
                         log,
                         first_dirty_offset=cleanable.first_dirty_offset,
-                        first_uncleanable_offset=max(
-                            cleanable.first_dirty_offset, cleanable.first_uncleanable_offset
-                        ),
+                        first_uncleanable_offset=cleanable.pass_limit,
                     ),
                     lambda: self._still_wanted(log.topic_partition),
                 )

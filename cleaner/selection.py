@@ -106,6 +106,18 @@ class CleanableLog:
         """Tell whether a cleaner thread may take the log by itself."""
         return self.must_clean or self.ratio > self.threshold
 
+    @property
+    def is_worth_a_pass(self) -> bool:
+        """Tell whether a pass may change anything: new bytes, or old tombstones."""
+        return self.cleanable_bytes > 0 or (
+            self.clean_bytes > 0 and self.limit is Limit.ACTIVE_SEGMENT
+        )
+
+    @property
+    def pass_limit(self) -> int:
+        """Return where a pass ends at the latest, exclusive; the first dirty offset if empty."""
+        return max(self.first_dirty_offset, self.first_uncleanable_offset)
+
 
 def find_cleanable(snapshot: LogSnapshot, now_ms: int) -> CleanableLog:
     """Return the parts of a log. May read a few bytes of segments that were not looked at yet."""

@@ -55,7 +55,7 @@ class StoppedLog:
 
     def log_to_clean(self, cleanable: CleanableLog) -> LogToClean:
         """Return what a dry run goes over. Blocks."""
-        upto = max(cleanable.first_dirty_offset, cleanable.first_uncleanable_offset)
+        upto = cleanable.pass_limit
         return LogToClean(
             topic_partition=self.topic_partition,
             path=self.path,

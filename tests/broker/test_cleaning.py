@@ -305,6 +305,26 @@ async def test_dry_run_where_there_is_nothing(home: Home) -> None:
     home.cleaning.manager.release(home.log())
 
 
+async def test_dry_run_of_a_clean_log_tells_what_expired(home: Home) -> None:
+    """Nothing is dirty, but a pass that somebody asks for would take the tombstones: so it says."""
+    await home.rooms.topics.create("orders", 1, {**COMPACT, "delete.retention.ms": "1000"})
+    append(home.log(), [(b"gone", None), (b"kept", b"value")])
+    home.log().roll()
+    await home.cleaning.start()
+    await until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
+    home.clock.advance(2_000)
+
+    (prediction,) = (await home.json("POST", "/v1/dry-run?topic=orders"))["predictions"]
+
+    assert prediction["records_dropped"]["tombstone_expired"] == 1
+    assert (prediction["records_in"], prediction["records_out"]) == (2, 1)
+    await home.ask("POST", "/v1/clean?topic=orders")
+    await until(lambda: home.cleaning.pool.rooms.figures.passes == 2)
+    event = (await history(home))[-1]
+    assert event["prediction_held"] is True
+    assert event["records_dropped"] == prediction["records_dropped"]
+
+
 async def test_clean_asks_for_a_pass(home: Home) -> None:
     """Whatever the ratio; idle threads are woken."""
     sparing = {**COMPACT, "min.cleanable.dirty.ratio": "0.9"}
