@@ -95,6 +95,11 @@ def prediction_lines(prediction: Mapping[str, Any]) -> Iterator[str]:
             for why, count in gone.items()
         )
         yield f"            go: {reasons}"
+    if prediction["horizons_set"]:
+        yield (
+            f"            stay for now: tombstones and markers in {prediction['horizons_set']} "
+            "batches, which get a delete horizon; how many bytes that takes, the moment decides"
+        )
     yield (
         f"            map: {prediction['map_keys']} keys, {size(prediction['map_bytes'])}; "
         f"passes: {prediction['passes']}; ends at offset {prediction['end_offset']}; "

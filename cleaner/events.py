@@ -58,7 +58,7 @@ def pass_event(
         "throttle_seconds": round(result.throttle_seconds, 6),
     }
     if prediction is not None:
-        event["prediction_held"] = prediction.result.effect == result.effect
+        event["prediction_held"] = prediction.is_kept_by(result)
     event["receipt"] = {
         "groups": [
             {

@@ -126,6 +126,22 @@ class PassResult:
         )
         return {name: value for name, value in effect.items() if name not in left_out}
 
+    @property
+    def effect_at_another_time(self) -> dict[str, Any]:
+        """Return the part of the effect that does not depend on when the pass is made.
+
+        A batch that gets a delete horizon holds it, and its records' timestamps as distances from
+        it: how many bytes those are, plain or compressed, only the moment of the pass tells.
+        """
+        effect = self.effect
+        if self.horizons_set:
+            del effect["bytes_written"]
+            effect["groups"] = tuple(
+                (group.inputs, tuple(output._replace(crc=0, size=0) for output in group.outputs))
+                for group in self.groups
+            )
+        return effect
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
@@ -137,6 +153,10 @@ class Prediction:
     result: PassResult
     passes: int
     bytes_after: int
+
+    def is_kept_by(self, result: PassResult) -> bool:
+        """Tell whether a pass over the same bytes did what was predicted."""
+        return self.result.effect_at_another_time == result.effect_at_another_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

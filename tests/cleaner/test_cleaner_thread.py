@@ -249,6 +249,24 @@ def test_prediction_comes_true(home: CleanerHome) -> None:
     assert prediction.result.records_written == len(read_all(log))
 
 
+def test_prediction_comes_true_later(home: CleanerHome) -> None:
+    """A later horizon makes other bytes of a batch; all else is as predicted."""
+    log = home.create(delete_retention_ms=60)
+    append(log, [(b"k1", None)], timestamp=home.clock.now_ms())
+    log.roll()
+    cleanable = find_cleanable(home.manager.snapshot(log), home.clock.now_ms())
+    prediction = home.pool.dry_run(log, cleanable)
+    home.clock.advance(1_000)
+
+    home.thread.step()
+
+    event = events(home)[-1]
+    assert prediction is not None
+    assert event["prediction_held"] is True
+    assert event["bytes_out"] == prediction.result.bytes_written + 1
+    assert event["horizons_set"] == 1
+
+
 def test_prediction_of_another_log_is_not_judged(home: CleanerHome) -> None:
     """What was written meanwhile makes another pass than the one that was predicted."""
     log = home.create()
