@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from config.layers import Layers
 
+_LONGEST_SECONDS = 1e9  # some thirty years: sockets take no infinity
 _PACKAGES = ("config", "protocol", "storage", "cleaner")
 
 
@@ -62,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
 
     health = commands.add_parser("health", help="ask a running broker whether it is ready")
     _add_settings(health)
-    health.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS")
+    health.add_argument("--timeout", type=_seconds, default=10.0, metavar="SECONDS")
     health.set_defaults(run=_health)
 
     _add_cleaner_commands(commands)
@@ -75,8 +76,12 @@ def _parser() -> argparse.ArgumentParser:
     pins.add_argument("--release", metavar="ID", help="end a pin whose reader is gone")
     pins.set_defaults(run=_pins)
 
-    dump = commands.add_parser("dump-log", help="print segment, index and checkpoint files")
-    dump.add_argument("arguments", nargs=argparse.REMAINDER, metavar="…", help="see dump-log -h")
+    dump = commands.add_parser(
+        "dump-log", help="print and check segment, index, snapshot and checkpoint files"
+    )
+    dump.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files or folders")
+    dump.add_argument("--deep-iteration", action="store_true", help="print each record, too")
+    dump.add_argument("--print-data", action="store_true", help="with keys, values and headers")
     dump.set_defaults(run=_dump_log)
 
     commands.add_parser(
@@ -103,7 +108,7 @@ def _add_cleaner_commands(commands: argparse._SubParsersAction[argparse.Argument
     _add_settings(clean)
     clean.add_argument("name", metavar="TOPIC[-PARTITION]")
     clean.add_argument("--wait", action="store_true", help="until it is done, and say what it did")
-    clean.add_argument("--timeout", type=float, default=3600.0, metavar="SECONDS")
+    clean.add_argument("--timeout", type=_seconds, default=3600.0, metavar="SECONDS")
     clean.add_argument(
         "--force", action="store_true", help="records younger than min.compaction.lag.ms, too"
     )
@@ -128,7 +133,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         "--config",
         type=Path,
         metavar="FILE",
-        default=os.environ.get("SILTSTONE_CONFIG"),
+        default=os.environ.get("SILTSTONE_CONFIG") or None,
         help="server.yaml (default: the environment's SILTSTONE_CONFIG, else no file)",
     )
     parser.add_argument(
@@ -139,6 +144,17 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         dest="sets",
         help="a setting over file and environment, such as log.segment.bytes=1048576; repeatable",
     )
+
+
+def _seconds(text: str) -> float:
+    """Return how long somebody is ready to wait."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _LONGEST_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+    return seconds
 
 
 def _load(options: argparse.Namespace) -> Layers | None:
@@ -254,9 +270,9 @@ def _pins(options: argparse.Namespace) -> int:
 
 
 def _dump_log(options: argparse.Namespace) -> int:
-    from storage.dump import main as dump
+    from storage.dump import run
 
-    return dump(options.arguments)
+    return run(options.paths, deep=options.deep_iteration, data=options.print_data)
 
 
 def _version(_options: argparse.Namespace) -> int:

@@ -1,6 +1,7 @@
 """``siltstone explain``, ``clean`` and ``history``: what they ask a running broker.
 
-Explain makes do with the folders where none runs. Each returns the exit code: 0 fine, 1 a fault.
+Where none runs, explain and history make do with its folders. Each returns the exit code: 0 fine,
+1 a fault.
 """
 
 from __future__ import annotations
@@ -8,112 +9,19 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker import explain_text
-from broker.control_client import ControlAnswer, ask
-from broker.control_token import read_token
+from broker.control_channel import Channel, NobodyAnswers, Refusal, Which, meant_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from config.layers import Layers
 
 POLL_SECONDS = 0.2
 DRY_RUN_SECONDS = 3600.0
 _UNFINISHED = {"requested", "in-progress", "aborting"}
-
-
-class Refusal(Exception):  # noqa: N818  # the broker's sentence, not a fault of ours
-    """The broker does not answer as it should; the text says why."""
-
-
-class NobodyAnswers(Exception):  # noqa: N818  # likewise
-    """No broker runs where the settings say."""
-
-
-@dataclass(frozen=True, slots=True)
-class Which:
-    """The partitions that are meant: all of a topic, one of it, or every one there is."""
-
-    topic: str = ""
-    partition: int | None = None
-
-    @property
-    def query(self) -> str:
-        """Return it as a query string."""
-        from urllib.parse import urlencode  # noqa: PLC0415  # 4 ms
-
-        facts = {"topic": self.topic} if self.topic else {}
-        if self.partition is not None:
-            facts["partition"] = str(self.partition)
-        return urlencode(facts)
-
-
-def meant_by(name: str | None) -> list[Which]:
-    """Return what TOPIC[-PARTITION] may mean, the likeliest first: topics may end in a number."""
-    if not name:
-        return [Which()]
-    topic, dash, number = name.rpartition("-")
-    if dash and topic and number.isascii() and number.isdigit():
-        return [Which(topic, int(number)), Which(name)]
-    return [Which(name)]
-
-
-class Channel:
-    """Questions to the broker of some settings."""
-
-    def __init__(self, layers: Layers) -> None:
-        self._address = layers.server().http_address
-        self._directory = Path(layers.server().log_dirs[0])
-
-    def get(self, path: str, which: Which, more: str = "") -> ControlAnswer:
-        """Ask for a page.
-
-        Raises:
-            Refusal: It answers with a fault.
-            NobodyAnswers: No broker is there.
-        """
-        return self._ask("GET", path, which, more)
-
-    def post(
-        self, path: str, which: Which, more: str = "", timeout_seconds: float = 10.0
-    ) -> ControlAnswer:
-        """Ask for something to be done, with the token."""
-        try:
-            token = read_token(self._directory)
-        except OSError as error:
-            raise Refusal(f"the token of the broker cannot be read: {error}") from error
-        return self._ask("POST", path, which, more, token, timeout_seconds)
-
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        which: Which,
-        more: str,
-        token: str = "",
-        timeout_seconds: float = 10.0,
-    ) -> ControlAnswer:
-        query = "&".join(part for part in (which.query, more) if part)
-        try:
-            answer = ask(
-                self._address,
-                method,
-                f"{path}?{query}" if query else path,
-                token=token,
-                timeout_seconds=timeout_seconds,
-            )
-        except ConnectionRefusedError as error:
-            host, port = self._address
-            raise NobodyAnswers(f"no broker answers on http.listener {host}:{port}") from error
-        except (OSError, ValueError) as error:
-            raise Refusal(f"{self._address[0]}:{self._address[1]}: {error}") from error
-        if answer.status >= 400:
-            raise Refusal(answer.sentence)
-        return answer
 
 
 def find(channel: Channel, name: str | None) -> tuple[Which, dict[str, Any]]:
@@ -156,8 +64,7 @@ def _explain_stopped(
     from storage.log_directory import LogDirError  # noqa: PLC0415  # likewise
 
     try:
-        stopped = StoppedBroker(layers)
-        answer = stopped.explain(meant_by(name), is_dry_run=is_dry_run)
+        answer = StoppedBroker(layers).explain(meant_by(name), is_dry_run=is_dry_run)
     except (LogDirError, LookupError) as error:
         return _fail(f"{why}, and its folders say: {error.args[0]}")
     sys.stderr.write(f"{why}; this is what its folders say\n")
@@ -212,12 +119,32 @@ def run_history(layers: Layers, name: str | None, *, as_json: bool) -> int:
     try:
         which = Which() if name is None else find(channel, name)[0]
         events = list(_events(channel, which, 0))
-    except (Refusal, NobodyAnswers) as error:
+    except NobodyAnswers as error:
+        return _history_of_stopped(layers, name, str(error), as_json=as_json)
+    except Refusal as error:
         return _fail(str(error))
+    _print_events(events, as_json=as_json)
+    return 0
+
+
+def _history_of_stopped(layers: Layers, name: str | None, why: str, *, as_json: bool) -> int:
+    """Print the passes that the files tell of, where no broker runs."""
+    from broker.stopped import StoppedBroker  # noqa: PLC0415  # storage, only now
+    from storage.log_directory import LogDirError  # noqa: PLC0415  # likewise
+
+    try:
+        events = StoppedBroker(layers).history(meant_by(name))
+    except (LogDirError, LookupError) as error:
+        return _fail(f"{why}, and its folders say: {error.args[0]}")
+    sys.stderr.write(f"{why}; this is what its folders say\n")
+    _print_events(events, as_json=as_json)
+    return 0
+
+
+def _print_events(events: Iterable[dict[str, Any]], *, as_json: bool) -> None:
     for event in events:
         line = json.dumps(event) if as_json else explain_text.event_line(event)
         sys.stdout.write(f"{line}\n")
-    return 0
 
 
 def _wait(channel: Channel, which: Which, seconds: float) -> dict[str, Any]:

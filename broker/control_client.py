@@ -28,6 +28,15 @@ class ControlAnswer(NamedTuple):
         return self.body.decode("utf-8", "replace").strip()
 
 
+def nobody_answers(address: tuple[str, int]) -> str:
+    """Return in a sentence that nobody listens where a broker's HTTP port should be."""
+    host, port = address
+    return (
+        f"no broker answers on http.listener {host}:{port}; start it, or name the http.listener of "
+        "the one that is meant by --config or --set"
+    )
+
+
 def ask(
     address: tuple[str, int],
     method: str,

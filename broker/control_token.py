@@ -56,6 +56,14 @@ def note_address(directory: Path, host: str, port: int) -> None:
         files.replace_file(directory / files.CONTROL_ADDRESS, f"{shown}\n".encode(), durable=False)
 
 
+def read_address(directory: Path) -> str | None:
+    """Return where the control channel of the broker was that had this directory last. Blocks."""
+    try:
+        return (directory / files.CONTROL_ADDRESS).read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        return None
+
+
 def _read_trusted(path: Path) -> str | None:
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

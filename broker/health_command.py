@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from broker.control_client import ask
+from broker.control_client import ask, nobody_answers
 
 DEFAULT_TIMEOUT_SECONDS = 10.0
 
@@ -16,6 +16,9 @@ def run_health(address: tuple[str, int], timeout_seconds: float = DEFAULT_TIMEOU
         answer = ask(address, "GET", "/readyz", timeout_seconds=timeout_seconds)
     except TimeoutError:
         sys.stderr.write(f"{host}:{port} did not answer within {timeout_seconds:g} s\n")
+        return 1
+    except ConnectionRefusedError:
+        sys.stderr.write(f"{nobody_answers(address)}\n")
         return 1
     except (OSError, ValueError) as error:
         sys.stderr.write(f"no broker answers on http.listener {host}:{port}: {error}\n")

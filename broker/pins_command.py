@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker.control_client import ControlAnswer, ask
-from broker.control_token import read_token
+from broker.control_channel import Channel, NobodyAnswers, Refusal
 from broker.explain_text import duration, size
 
 if TYPE_CHECKING:
+    from broker.control_client import ControlAnswer
     from config.layers import Layers
 
 
 def run_pins(layers: Layers, release: str | None, *, as_json: bool) -> int:
     """Print the pins there are, or end one; return the exit code: 0 fine, 1 a fault."""
-    server = layers.server()
+    channel = Channel(layers)
     try:
         if release is None:
-            answer = ask(server.http_address, "GET", "/v1/pins")
+            answer = channel.get("/v1/pins")
         else:
-            token = read_token(Path(server.log_dirs[0]))
             body = json.dumps({"id": release}).encode()
-            answer = ask(server.http_address, "POST", "/v1/pins/release", token=token, body=body)
-    except (OSError, ValueError) as error:
-        return _fail(f"no broker answers on http.listener {server.http_listener}: {error}")
-    if answer.status >= 400:
-        return _fail(answer.sentence)
+            answer = channel.post("/v1/pins/release", body=body)
+    except (Refusal, NobodyAnswers) as error:
+        return _fail(str(error))
     if release is not None:
         sys.stdout.write(f"released {release}\n")
     else:

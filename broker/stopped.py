@@ -16,7 +16,7 @@ from cleaner import selection
 from cleaner.checkpoints import CleanerCheckpoints
 from cleaner.errors import CorruptSegment
 from cleaner.explain import PartitionView, explain
-from cleaner.history import read_history
+from cleaner.history import KIND, read_history
 from cleaner.last_pass import Pass, last_pass_of
 from cleaner.settings import CleanerSettings
 from cleaner.stopped_log import StoppedLog, read_stopped_log
@@ -28,14 +28,31 @@ from storage import files
 from storage.catalog import Catalog
 from storage.checkpoint import OffsetCheckpoint
 from storage.clock import Clock
-from storage.topic_partition import FolderState, TopicPartition, parse_folder
+from storage.log_directories import find_readable, live_folders
+from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from broker.cleaner_commands import Which
+    from broker.control_channel import Which
     from config.layers import Layers
     from config.topic import TopicConfig
+
+
+def find_folders(
+    directories: Iterable[Path], meant: Iterable[Which]
+) -> tuple[Which, dict[TopicPartition, Path]]:
+    """Return the likeliest of what may be meant that is there, and its partition folders. Blocks.
+
+    Raises:
+        LookupError: There is no such partition.
+    """
+    folders = dict(live_folders(directories))
+    for which in meant:
+        found = {each: path for each, path in folders.items() if which.has(*each)}
+        if found or not which.topic:
+            return which, found
+    raise LookupError("there is no such partition")
 
 
 class StoppedBroker:
@@ -45,10 +62,12 @@ class StoppedBroker:
         """Read the catalogue.
 
         Raises:
-            LogDirError: It is damaged.
+            LogDirError: It is damaged, or no log directory can be read.
         """
         self._clock = clock or Clock()
-        self._directories = [Path(name).absolute() for name in layers.server().log_dirs]
+        self._directories = find_readable(
+            [Path(name).absolute() for name in layers.server().log_dirs]
+        )
         catalog = Catalog(self._directories)
         catalog.load()
         self._topics = catalog.state.topics
@@ -63,38 +82,29 @@ class StoppedBroker:
         Raises:
             LookupError: There is no such partition.
         """
-        folders = dict(self._folders())
-        for which in meant:
-            found = {
-                each: path
-                for each, path in folders.items()
-                if which.topic in {"", each.topic} and which.partition in {None, each.partition}
-            }
-            if found or not which.topic:
-                break
-        else:
-            raise LookupError("there is no such partition")
+        _, found = find_folders(self._directories, meant)
         self._last = dict(self._last_passes())
-        checkpoints = CleanerCheckpoints(
-            directory for directory in self._directories if directory.is_dir()
-        )
+        checkpoints = CleanerCheckpoints(self._directories)
         answers = [
             self._explain(each, path, checkpoints, is_dry_run=is_dry_run)
             for each, path in sorted(found.items())
         ]
         return {"now_ms": self._clock.now_ms(), "partitions": answers}
 
-    def _folders(self) -> Iterator[tuple[TopicPartition, Path]]:
-        for directory in self._directories:
-            if not directory.is_dir():
-                continue
-            for path in directory.iterdir():
-                try:
-                    folder = parse_folder(path.name)
-                except ValueError:
-                    continue
-                if folder.state is FolderState.LIVE and path.is_dir():
-                    yield folder.topic_partition, path
+    def history(self, meant: Iterable[Which]) -> list[dict[str, Any]]:
+        """Return the passes that the files of the cleaner tell of, the oldest first. Blocks.
+
+        Raises:
+            LookupError: There is no such partition.
+        """
+        which, _ = find_folders(self._directories, meant)
+        events = [
+            event
+            for directory in self._directories
+            for event in read_history(directory)
+            if event.get("event") == KIND and which.has(event["topic"], event["partition"])
+        ]
+        return sorted(events, key=lambda event: int(event["started_ms"]))
 
     def _explain(
         self,

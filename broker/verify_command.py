@@ -6,40 +6,40 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker.cleaner_commands import Channel, NobodyAnswers, Refusal, Which, meant_by
+from broker.control_channel import meant_by
+from broker.stopped import find_folders
 from cleaner.checkpoints import CleanerCheckpoints
 from cleaner.history import read_history
 from cleaner.verify import MOST_FAULTS, Report, verify_partition
 from protocol.errors import CorruptMessage
 from storage.checkpoint import MalformedCheckpoint
+from storage.directory_lock import is_held
+from storage.log_directories import find_readable
+from storage.log_directory import LogDirError
 from storage.partition_metadata import PartitionMetadata
-from storage.topic_partition import FolderState, TopicPartition, parse_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from config.layers import Layers
+    from storage.topic_partition import TopicPartition
 
 
 def run_verify(layers: Layers, name: str | None) -> int:
     """Verify a topic, a partition or all that was cleaned; 1 if anything is wrong."""
     try:
-        Channel(layers).get("/v1/status", Which())
-    except (NobodyAnswers, Refusal):
-        pass
-    else:
-        sys.stderr.write(
-            "siltstone: the broker runs and changes these folders; stop it first, or verify a copy "
-            "of them with --set log.dirs=…\n"
-        )
-        return 1
-    directories = [Path(each).absolute() for each in layers.server().log_dirs]
-    there = [each for each in directories if each.is_dir()]
+        there = find_readable([Path(each).absolute() for each in layers.server().log_dirs])
+        _refuse_live(there)
+        _, folders = find_folders(there, meant_by(name))
+    except LogDirError as error:
+        return _fail(str(error))
+    except LookupError:
+        return _fail(f"no partition here is called {name}")
     checkpoints = CleanerCheckpoints(there)
     histories = {each: list(read_history(each)) for each in there}
     found = 0
     faults = 0
-    for topic_partition, path in _folders(there, name):
+    for topic_partition, path in folders.items():
         checkpoint = checkpoints.get(path.parent, topic_partition)
         events = _events_of(topic_partition, path, histories[path.parent])
         if checkpoint is None and not events and name is None:
@@ -49,10 +49,18 @@ def run_verify(layers: Layers, name: str | None) -> int:
         faults += len(report.faults)
         sys.stdout.writelines(f"{line}\n" for line in _lines(report, checkpoint))
     if not found:
-        what = "has been compacted" if name is None else f"is called {name}"
-        sys.stderr.write(f"siltstone: no partition here {what}\n")
-        return 0 if name is None else 1
+        sys.stderr.write("siltstone: no partition here has been compacted\n")
     return 1 if faults else 0
+
+
+def _refuse_live(directories: Iterable[Path]) -> None:
+    """Raise LogDirError if a broker, ours or Apache Kafka, has one of the directories open."""
+    for directory in directories:
+        if is_held(directory):
+            raise LogDirError(
+                f"the broker runs and changes {directory}; stop it first, or verify a copy with "
+                "--set log.dirs=…"
+            )
 
 
 def _verify(
@@ -67,22 +75,6 @@ def _verify(
         report = Report(topic_partition)
         report.fault(f"it cannot be read to its end: {error}")
         return report
-
-
-def _folders(directories: list[Path], name: str | None) -> Iterator[tuple[TopicPartition, Path]]:
-    meant = meant_by(name)
-    for directory in directories:
-        for path in sorted(directory.iterdir()):
-            try:
-                folder = parse_folder(path.name)
-            except ValueError:
-                continue
-            each = folder.topic_partition
-            if folder.state is FolderState.LIVE and any(
-                which.topic in {"", each.topic} and which.partition in {None, each.partition}
-                for which in meant
-            ):
-                yield each, path
 
 
 def _events_of(
@@ -113,3 +105,8 @@ def _lines(report: Report, checkpoint: int | None) -> Iterator[str]:
         yield f"  FAULT {fault}"
     if count > MOST_FAULTS:
         yield f"  FAULT and {count - MOST_FAULTS} more"
+
+
+def _fail(sentence: str) -> int:
+    sys.stderr.write(f"siltstone: {sentence}\n")
+    return 1

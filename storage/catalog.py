@@ -89,11 +89,8 @@ class Catalog:
         Raises:
             LogDirError: A file is damaged, or of a newer version of this program.
         """
-        states = [
-            _read(path)
-            for path in (directory / FILE_NAME for directory in self._directories)
-            if path.exists()
-        ]
+        found = [_read(directory / FILE_NAME) for directory in self._directories]
+        states = [state for state in found if state is not None]
         self.found = bool(states)
         self.state = max(states, key=lambda state: state.generation, default=CatalogState())
 
@@ -166,9 +163,15 @@ def decode(text: bytes) -> CatalogState:
     )
 
 
-def _read(path: Path) -> CatalogState:
+def _read(path: Path) -> CatalogState | None:
     try:
         return decode(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except PermissionError as error:
+        raise LogDirError(
+            f"{path} cannot be read by this user; give it the right to or choose another log.dirs"
+        ) from error
     except (ValueError, OSError) as error:
         raise LogDirError(
             f"{path} can not be used: {error}; repair it, or move it away to have the topics made "

@@ -4,7 +4,6 @@ Indexes are held against the ``.log`` beside them. Keys and values are printed o
 Nothing is written, and a folder may be in use.
 """
 
-import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -74,25 +73,12 @@ def dump_files(paths: Sequence[Path], options: DumpOptions, write: Callable[[str
     return faults
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run ``siltstone dump-log``; return 0, 1 if anything is wrong, or 2 for wrong usage."""
-    parser = argparse.ArgumentParser(
-        prog="siltstone dump-log",
-        description="Print segments, indexes, snapshots and checkpoints; check them on the way.",
-    )
-    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files or folders")
-    parser.add_argument("--deep-iteration", action="store_true", help="print each record, too")
-    parser.add_argument("--print-data", action="store_true", help="with keys, values and headers")
-    try:
-        options = parser.parse_args(arguments)
-    except SystemExit as stop:  # argparse has said what is wrong
-        return stop.code if isinstance(stop.code, int) else 2
-    deep = options.deep_iteration or options.print_data
-    faults = dump_files(
-        options.paths, DumpOptions(deep=deep, data=options.print_data), sys.stdout.write
-    )
+def run(paths: Sequence[Path], *, deep: bool, data: bool) -> int:
+    """Print files; return the exit code, 1 if anything is wrong. ``data`` asks for records, too."""
+    options = DumpOptions(deep=deep or data, data=data)
+    faults = dump_files(paths, options, sys.stdout.write)
     if faults:
-        sys.stderr.write(f"{faults} faults found; look for FAULT above\n")
+        sys.stderr.write(f"faults found: {faults}; look for FAULT above\n")
     return 1 if faults else 0
 
 

@@ -1,6 +1,8 @@
 """Opening the log directories at the start: locks, whose they are, marks of the last stop."""
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from protocol.names import random_id, uuid_text
@@ -8,6 +10,7 @@ from storage import clean_shutdown, files
 from storage.checkpoint import MalformedCheckpoint
 from storage.log_directory import LogDirectory, LogDirError
 from storage.meta_properties import MetaProperties
+from storage.topic_partition import FolderState, TopicPartition, parse_folder
 
 
 def open_directories(
@@ -33,6 +36,49 @@ def open_directories(
             directory.release()
         raise
     return directories, cluster_id
+
+
+def find_readable(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the log directories that are there, for who only reads them. Blocks.
+
+    One that is missing is new to a broker that has others.
+
+    Raises:
+        LogDirError: None is there, or one is no folder or not for this user, a line for each.
+    """
+    faults = []
+    found = []
+    for path in paths:
+        try:
+            with os.scandir(path):
+                found.append(path)
+        except FileNotFoundError:
+            continue
+        except NotADirectoryError:
+            faults.append(f"log directory {path} is not a folder; choose another log.dirs")
+        except OSError as error:
+            faults.append(
+                f"log directory {path} cannot be read ({error.strerror}); run this as the user "
+                "whose it is, or choose another log.dirs"
+            )
+    if not found and not faults:
+        missing = ", ".join(map(str, paths))
+        faults.append(f"log directory {missing} does not exist; choose another log.dirs")
+    _report(faults)
+    return tuple(found)
+
+
+def live_folders(directories: Iterable[Path]) -> Iterator[tuple[TopicPartition, Path]]:
+    """Yield the partition folders that are in use, those of each directory sorted by name. Blocks.
+
+    Folders of deleted topics and what is none of ours are passed over.
+    """
+    for directory in directories:
+        for path in sorted(directory.iterdir()):
+            with suppress(ValueError):
+                folder = parse_folder(path.name)
+                if folder.state is FolderState.LIVE and path.is_dir():
+                    yield folder.topic_partition, path
 
 
 def forget_failed_fsyncs(directories: Iterable[LogDirectory]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.cleaner_commands import Which, meant_by
+from broker.control_channel import Which, meant_by
 from broker.explain_text import duration, event_line, size
 from tests.support.batches import TIMESTAMP
 from tests.support.broker import SiltstoneProcess
@@ -108,7 +108,11 @@ def test_story_of_a_topic(typed: Typed) -> None:
     assert "the broker runs" in errors
 
     before = typed.facts("orders-7-0")
+    code, lines, _ = typed.run("history", "orders-7-0")
     assert typed.broker.stop() == 0
+    code, output, errors = typed.run("history", "orders-7-0")
+    assert (code, output) == (0, lines)
+    assert "this is what its folders say" in errors
     after = typed.facts("orders-7-0")
     assert after == before
     code, output, errors = typed.run("verify")
@@ -153,6 +157,8 @@ def test_copy_of_the_folders_is_explained_without_a_broker(typed: Typed, tmp_pat
     assert "this is what its folders say" in errors
     assert "orders-7-0: " in output
     assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
+    stopped.http = typed.broker.http
+    assert typed.run("verify", broker=stopped)[0] == 0  # that its original is open does not matter
 
 
 @pytest.mark.parametrize(

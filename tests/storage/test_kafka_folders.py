@@ -40,7 +40,7 @@ def segments(folder: Path) -> list[LogSegment]:
 
 def test_nothing_is_wrong_with_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Neither for the dump, records included, nor for the checks at the start."""
-    assert dump.main(["--deep-iteration", str(folder)]) == 0
+    assert dump.run([folder], deep=True, data=False) == 0
     assert "FAULT" not in capsys.readouterr().out
     assert [each.find_damage() for each in segments(folder)] == [None] * len(segments(folder))
 
