@@ -24,9 +24,12 @@ log = logging.getLogger(__name__)
 # A thread that computes while holding the GIL costs the loop one interval for each system call.
 _SWITCH_INTERVAL_SECONDS = 0.0005
 
+# As Kafka: a terminal that is closed is no reason to recover at the next start.
+_STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
 
 def run(layers: Layers) -> int:
-    """Serve until SIGTERM or SIGINT, stop gracefully, and return the exit code.
+    """Serve until a signal of `_STOPS`, stop gracefully, and return the exit code.
 
     Raises:
         StartError: The broker cannot start; the text says why in a sentence.
@@ -40,8 +43,9 @@ def run(layers: Layers) -> int:
 async def _serve(layers: Layers) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _on_signal, number, stop)
+    for number in _STOPS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup: not to be stopped by it
+            loop.add_signal_handler(number, _on_signal, number, stop)
     for warning in layers.warnings:
         log.warning("%s", warning)
     broker = Broker(layers, Clock())

@@ -1,0 +1,116 @@
+"""The command line: what it refuses, in which words, and with which exit code."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker.__main__ import main
+from storage import files
+from tests.support.broker import SiltstoneProcess
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOBODY = ("--set", "http.listener=127.0.0.1:1")
+
+
+def test_empty_variable_names_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who empties SILTSTONE_CONFIG wants no file, and not the folder that he stands in."""
+    monkeypatch.setenv("SILTSTONE_CONFIG", "")
+
+    assert main(["check"]) == 0
+
+
+@pytest.mark.parametrize("text", ["-1", "0", "nan", "inf", "soon"])
+def test_time_to_wait_is_a_positive_number(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Anything else is wrong usage."""
+    with pytest.raises(SystemExit) as stop:
+        main(["health", "--timeout", text])
+
+    assert stop.value.code == 2
+    said = capsys.readouterr().err
+    assert f"argument --timeout: {text} is not a number of seconds above 0" in said
+
+
+@pytest.mark.parametrize("command", ["explain", "history", "verify"])
+def test_folder_that_cannot_be_read_is_named(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mistyped log.dirs must not look like one in which all is well."""
+    missing, file, long = tmp_path / "missing", tmp_path / "file", tmp_path / ("x" * 300)
+    file.touch()
+
+    for path, sentence in (
+        (missing, "does not exist; choose another log.dirs"),
+        (file, "is not a folder; choose another log.dirs"),
+        (long, "cannot be read (File name too long)"),
+    ):
+        assert main([command, *NOBODY, "--set", f"log.dirs={path}"]) == 1
+        assert f"log directory {path} {sentence}" in capsys.readouterr().err
+
+
+def test_missing_folder_among_others_is_new(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The next start makes it; until then the others have all there is."""
+    assert main(["explain", *NOBODY, "--set", f"log.dirs={tmp_path},{tmp_path / 'new'}"]) == 0
+
+    assert capsys.readouterr().out == "there are no partitions\n"
+
+
+@pytest.mark.parametrize("command", ["clean", "history", "pins", "health"])
+def test_nobody_there(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where nobody answers, and what to do about it."""
+    which = ["orders"] if command == "clean" else []
+
+    code = main([command, *which, *NOBODY, "--set", f"log.dirs={tmp_path}"])
+
+    assert code == (0 if command == "history" else 1)
+    assert (
+        "no broker answers on http.listener 127.0.0.1:1; start it, or name the http.listener of"
+        in capsys.readouterr().err
+    )
+
+
+@pytest.mark.timeout(120)
+def test_broker_that_has_the_folder_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Asked at the wrong port, commands tell the right one; a closed terminal is a clean stop."""
+    broker = SiltstoneProcess(tmp_path).start()
+    settings = [*NOBODY, "--set", f"log.dirs={broker.folder}"]
+    try:
+        assert main(["clean", "orders", *settings]) == 1
+        assert f"has {broker.folder} open listens on {broker.http}" in capsys.readouterr().err
+        assert main(["verify", *settings]) == 1
+        assert f"the broker runs and changes {broker.folder}" in capsys.readouterr().err
+
+        broker.daemon.signal(signal.SIGHUP)
+
+        assert broker.daemon.process is not None
+        assert broker.daemon.process.wait(30) == 0
+    finally:
+        broker.close()
+    assert (broker.folder / files.CLEAN_SHUTDOWN).exists()
+    assert main(["verify", *settings]) == 0
+
+
+def test_hang_up_may_be_ignored(tmp_path: Path) -> None:
+    """Whoever started the broker under nohup wants it to go on when the terminal goes."""
+    broker = SiltstoneProcess(tmp_path)
+    ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        broker.start()
+    finally:
+        signal.signal(signal.SIGHUP, ignored)
+    try:
+        broker.daemon.signal(signal.SIGHUP)
+
+        assert broker.stop() == 0
+        assert "signal=SIGTERM" in broker.daemon.printed()
+        assert "signal=SIGHUP" not in broker.daemon.printed()
+    finally:
+        broker.close()
