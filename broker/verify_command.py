@@ -12,7 +12,7 @@ from cleaner.checkpoints import CleanerCheckpoints
 from cleaner.history import read_history
 from cleaner.verify import MOST_FAULTS, Report, verify_partition
 from protocol.errors import CorruptMessage
-from storage.checkpoint import MalformedCheckpoint
+from storage.checkpoint import MalformedCheckpoint, OffsetCheckpoint
 from storage.directory_lock import is_held
 from storage.log_directories import find_readable
 from storage.log_directory import LogDirError
@@ -36,6 +36,7 @@ def run_verify(layers: Layers, name: str | None) -> int:
     except LookupError:
         return _fail(f"no partition here is called {name}")
     checkpoints = CleanerCheckpoints(there)
+    recovery_points = {each: OffsetCheckpoint(each).read_or_empty() for each in there}
     histories = {each: list(read_history(each)) for each in there}
     found = 0
     faults = 0
@@ -45,7 +46,8 @@ def run_verify(layers: Layers, name: str | None) -> int:
         if checkpoint is None and not events and name is None:
             continue  # never cleaned
         found += 1
-        report = _verify(topic_partition, path, checkpoint, events)
+        recovery_point = recovery_points[path.parent].get(topic_partition, 0)
+        report = _verify(topic_partition, path, checkpoint, events, recovery_point)
         faults += len(report.faults)
         sys.stdout.writelines(f"{line}\n" for line in _lines(report, checkpoint))
     if not found:
@@ -68,13 +70,17 @@ def _verify(
     path: Path,
     checkpoint: int | None,
     events: list[dict[str, Any]],
+    recovery_point: int,
 ) -> Report:
     try:
-        return verify_partition(path, checkpoint, events)
-    except (OSError, CorruptMessage, KeyError) as error:
-        report = Report(topic_partition)
-        report.fault(f"it cannot be read to its end: {error}")
-        return report
+        return verify_partition(path, checkpoint, events, recovery_point=recovery_point)
+    except (KeyError, TypeError) as error:
+        fault = f"its receipt in the history is none: {error!r}"
+    except (OSError, CorruptMessage, MalformedCheckpoint) as error:
+        fault = f"it cannot be read to its end: {error}"
+    report = Report(topic_partition)
+    report.fault(fault)
+    return report
 
 
 def _events_of(

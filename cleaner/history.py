@@ -47,7 +47,7 @@ class History:
             for event in read_history(directory)
             if event.get("event") == KIND
         ]
-        found.sort(key=lambda event: int(event.get("started_ms", 0)))
+        found.sort(key=lambda event: int(event["started_ms"]))
         self._recent.extend(found)
 
     def recent(self) -> list[dict[str, Any]]:
@@ -90,7 +90,7 @@ class History:
 
 
 def read_history(directory: Path) -> Iterator[dict[str, Any]]:
-    """Yield the events of a log directory, the oldest first; what is no JSON is passed over."""
+    """Yield the events of a log directory, the oldest first; what is none is passed over."""
     for name in (OLD_FILE_NAME, FILE_NAME):
         try:
             lines = (directory / name).read_bytes().splitlines()
@@ -101,5 +101,16 @@ def read_history(directory: Path) -> Iterator[dict[str, Any]]:
                 event = json.loads(line)
             except ValueError:  # cut by a crash
                 continue
-            if isinstance(event, dict):
+            if _is_event(event):
                 yield event
+
+
+def _is_event(event: Any) -> bool:
+    """Tell whether a line has what every event has: whoever reads the file may rely on it."""
+    return (
+        isinstance(event, dict)
+        and isinstance(event.get("topic"), str)
+        and isinstance(event.get("partition"), int)
+        and isinstance(event.get("started_ms"), int)
+        and isinstance(event.get("outcome"), str)
+    )

@@ -8,6 +8,7 @@ Kafka has nothing like it.
 
 import itertools
 import struct
+import sys
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from protocol.errors import CorruptMessage, InvalidRecord
 from protocol.records.batch import HEADER_SIZE, MAGIC, MIN_LENGTH, BatchHeader, has_valid_crc
 from protocol.records.record import Record, iterate_records
 from storage import files, transaction_index
+from storage.epochs import LeaderEpochs
 from storage.topic_partition import TopicPartition, parse_folder
 from storage.transaction_index import AbortedTransaction
 
@@ -53,14 +55,19 @@ class _Batch(NamedTuple):
 
 
 def verify_partition(
-    path: Path, checkpoint: int | None, events: Iterable[dict[str, Any]]
+    path: Path,
+    checkpoint: int | None,
+    events: Iterable[dict[str, Any]],
+    *,
+    recovery_point: int = 0,
 ) -> Report:
     """Verify a partition folder that no broker has open. Blocks, for as long as it takes to read.
 
-    ``events`` are those of this partition in the cleaner's history, the oldest first.
+    ``events`` are those of this partition in the cleaner's history, the oldest first; all below
+    ``recovery_point`` was on the disk once.
     """
     report = Report(parse_folder(path.name).topic_partition)
-    survivors = _verify_log(path, checkpoint, report)
+    survivors = _verify_log(path, checkpoint, recovery_point, report)
     receipt = find_receipt(events)
     if receipt is None:
         report.notes.append("the history has no receipt of it")
@@ -72,11 +79,14 @@ def verify_partition(
     return report
 
 
-def _verify_log(path: Path, checkpoint: int | None, report: Report) -> dict[bytes, int]:
+def _verify_log(
+    path: Path, checkpoint: int | None, recovery_point: int, report: Report
+) -> dict[bytes, int]:
     """Check every batch and the rule of one record per key; return the offsets of keys."""
     offsets: dict[bytes, int] = {}
     expected = 0
-    for log in _logs(path):
+    logs = _logs(path)
+    for log in logs:
         for batch in _batches(log, report):
             if batch.header.base_offset < expected:
                 report.fault(
@@ -97,6 +107,9 @@ def _verify_log(path: Path, checkpoint: int | None, report: Report) -> dict[byte
                         f"one key is below the checkpoint {checkpoint} twice, at offsets {before} "
                         f"and {record.offset}"
                     )
+    end = max(expected, int(logs[-1].stem) if logs else 0)
+    if end < recovery_point:
+        report.fault(f"it ends at offset {end}, but was on the disk up to {recovery_point}")
     if checkpoint is not None and checkpoint > expected:
         report.notes.append(f"the checkpoint {checkpoint} is above the end, {expected}")
     report.keys = len(offsets)
@@ -107,11 +120,15 @@ def _verify_outputs(path: Path, receipt: Receipt, report: Report) -> bool:
     """Check the files that the last pass has made; true if all are there as they were."""
     is_whole = True
     when = moment(receipt.started_ms)
+    start = _find_start(path)
     for output in receipt.outputs:
         file = path / output.name
         if not file.exists():
             is_whole = False
-            report.notes.append(f"{output.name} of the receipt of {when} has gone: retention")
+            if receipt.is_last and int(Path(output.name).stem) >= start:
+                report.fault(f"{output.name} of the receipt of {when} is missing")
+            else:
+                report.notes.append(f"{output.name} of the receipt of {when} has gone: retention")
         elif not output.matches(file):
             is_whole = False
             sentence = f"{output.name} is not what the receipt of {when} says"
@@ -122,6 +139,15 @@ def _verify_outputs(path: Path, receipt: Receipt, report: Report) -> bool:
     if is_whole:
         report.notes.append(f"{len(receipt.outputs)} files are as the receipt of {when} says")
     return is_whole
+
+
+def _find_start(path: Path) -> int:
+    """Return the log start offset: what lies below may be gone. Blocks.
+
+    Whoever raises it has the first leader epoch begin there before a segment goes.
+    """
+    entries = LeaderEpochs.load(path).entries
+    return entries[0].start_offset if entries else sys.maxsize
 
 
 def _verify_keys(receipt: Receipt, survivors: dict[bytes, int], report: Report) -> None:

@@ -1,6 +1,7 @@
 """Folders of compacted logs at rest: what is wrong is found, what is right is not blamed."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,12 @@ def log_of(home: CleanerHome) -> Log:
     return next(iter(home.logs.logs.values()))
 
 
-def verified(home: CleanerHome, checkpoint: int | None = CHECKPOINT) -> Report:
+def verified(
+    home: CleanerHome, checkpoint: int | None = CHECKPOINT, *, recovery_point: int = 0
+) -> Report:
     """Verify the log's folder with its history."""
-    return verify_partition(path_of(home), checkpoint, read_history(home.paths[0]))
+    events = read_history(home.paths[0])
+    return verify_partition(path_of(home), checkpoint, events, recovery_point=recovery_point)
 
 
 def cleaned_file(home: CleanerHome) -> Path:
@@ -161,12 +165,39 @@ def test_pass_that_was_cut_short_explains_another_file(home: CleanerHome) -> Non
 
 def test_file_that_retention_took(home: CleanerHome) -> None:
     """It is said, and nothing can be compared any more."""
-    cleaned_file(home).unlink()
+    log = log_of(home)
+    log.reconfigure(replace(log.config, cleanup_policy=("compact", "delete"), retention_bytes=1))
+    log.apply_retention(home.clock.now_ms())
+    home.settle()
+    assert not cleaned_file(home).exists()
 
     report = verified(home)
 
     assert report.faults == []
     assert any("has gone: retention" in note for note in report.notes)
+
+
+def test_file_that_somebody_took(home: CleanerHome) -> None:
+    """The log begins below it, so that no retention has taken it."""
+    cleaned_file(home).unlink()
+
+    (fault,) = verified(home).faults
+
+    assert fault.startswith("00000000000000000000.log of the receipt of ")
+    assert fault.endswith(" is missing")
+
+
+def test_end_that_is_lost(home: CleanerHome) -> None:
+    """No receipt names the active segment; the recovery point tells what was there."""
+    log = log_of(home)
+    log.flush()
+    active = path_of(home) / "00000000000000000032.log"
+    assert verified(home, recovery_point=log.recovery_point).faults == []
+    active.write_bytes(b"")
+
+    report = verified(home, recovery_point=log.recovery_point)
+
+    assert report.faults == ["it ends at offset 32, but was on the disk up to 33"]
 
 
 def receipt_of(home: CleanerHome) -> dict[str, Any]:
