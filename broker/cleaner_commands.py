@@ -97,7 +97,9 @@ def run_clean(layers: Layers, name: str, *, is_forced: bool, waits: bool, second
             return 0
         left = _wait(channel, which, seconds)
         events = list(_events(channel, which, asked["now_ms"]))
-    except (Refusal, NobodyAnswers) as error:
+    except NobodyAnswers as error:
+        return _fail(error.advice)
+    except Refusal as error:
         return _fail(str(error))
     done = {(event["topic"], event["partition"]): event for event in events}
     failed = False

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.control_client import ControlAnswer, ask, nobody_answers
+from broker.control_client import REMEDY, ControlAnswer, ask, nobody_answers
 from broker.control_token import read_address, read_token
 
 if TYPE_CHECKING:
@@ -20,7 +20,11 @@ class Refusal(Exception):  # noqa: N818  # the broker's sentence, not a fault of
 
 
 class NobodyAnswers(Exception):  # noqa: N818  # likewise
-    """No broker runs where the settings say."""
+    """No broker runs where the settings say; ``advice`` is for who cannot do without."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+        self.advice = f"{sentence}; {REMEDY}"
 
 
 @dataclass(frozen=True, slots=True)

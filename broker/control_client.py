@@ -15,6 +15,9 @@ from broker.loopback import reachable
 _MOST_ANSWER_BYTES = 16 << 20
 _READ_BYTES = 64 * 1024
 
+REMEDY = "start it, or name the http.listener of the one that is meant by --config or --set"
+"""What helps where nobody answers."""
+
 
 class ControlAnswer(NamedTuple):
     """HTTP status and body."""
@@ -30,11 +33,7 @@ class ControlAnswer(NamedTuple):
 
 def nobody_answers(address: tuple[str, int]) -> str:
     """Return in a sentence that nobody listens where a broker's HTTP port should be."""
-    host, port = address
-    return (
-        f"no broker answers on http.listener {host}:{port}; start it, or name the http.listener of "
-        "the one that is meant by --config or --set"
-    )
+    return f"no broker answers on http.listener {address[0]}:{address[1]}"
 
 
 def ask(

@@ -111,7 +111,8 @@ def event_line(event: Mapping[str, Any]) -> str:
     """Return one event of the cleaner's history."""
     head = f"{moment(event['started_ms'])}  {partition_name(event)}  {event['outcome']}"
     if event["outcome"] != "cleaned":
-        return f"{head}: {event.get('cause', '')} {event.get('reason', '')}".rstrip()
+        why = " ".join(str(event[each]) for each in ("cause", "reason") if event.get(each))
+        return f"{head}: {why}" if why else head
     held = ""
     if "prediction_held" in event:
         held = "; as predicted" if event["prediction_held"] else "; not as predicted"

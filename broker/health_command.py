@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from broker.control_client import ask, nobody_answers
+from broker.control_client import REMEDY, ask, nobody_answers
 
 DEFAULT_TIMEOUT_SECONDS = 10.0
 
@@ -18,10 +18,10 @@ def run_health(address: tuple[str, int], timeout_seconds: float = DEFAULT_TIMEOU
         sys.stderr.write(f"{host}:{port} did not answer within {timeout_seconds:g} s\n")
         return 1
     except ConnectionRefusedError:
-        sys.stderr.write(f"{nobody_answers(address)}\n")
+        sys.stderr.write(f"{nobody_answers(address)}; {REMEDY}\n")
         return 1
     except (OSError, ValueError) as error:
-        sys.stderr.write(f"no broker answers on http.listener {host}:{port}: {error}\n")
+        sys.stderr.write(f"{nobody_answers(address)}: {error}\n")
         return 1
     ready = answer.status == 200
     (sys.stdout if ready else sys.stderr).write(f"{answer.sentence}\n")

@@ -23,7 +23,9 @@ def run_pins(layers: Layers, release: str | None, *, as_json: bool) -> int:
         else:
             body = json.dumps({"id": release}).encode()
             answer = channel.post("/v1/pins/release", body=body)
-    except (Refusal, NobodyAnswers) as error:
+    except NobodyAnswers as error:
+        return _fail(error.advice)
+    except Refusal as error:
         return _fail(str(error))
     if release is not None:
         sys.stdout.write(f"released {release}\n")
