@@ -56,6 +56,11 @@ class Member:
         self.sync_reply: SyncReply | None = None
         self.timer: Timer  # of its session; set by the group
 
+    @property
+    def protocol_names(self) -> set[str]:
+        """What it could speak; nothing keeps a client from listing a name twice."""
+        return {name for name, _ in self.protocols}
+
     def metadata_of(self, protocol: str | None) -> bytes:
         """Return what the member says under a protocol; nothing if it has none of that name."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
@@ -124,7 +129,7 @@ class Members:
         self.by_id[member.member_id] = member
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
-        self._supported.update(name for name, _ in member.protocols)
+        self._supported.update(member.protocol_names)
 
     def remove(self, member: Member) -> None:
         """Let a member go; nothing may be owed to it any more."""
@@ -149,7 +154,7 @@ class Members:
         member.protocols = request.protocols
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
-        self._supported.update(name for name, _ in member.protocols)
+        self._supported.update(member.protocol_names)
 
     def park_join(self, member: Member, reply: JoinReply) -> None:
         """Owe an answer; one that was owed before never comes, since its client gave up on it."""
@@ -204,7 +209,7 @@ class Members:
         )
 
     def _forget_protocols(self, member: Member) -> None:
-        self._supported.subtract(name for name, _ in member.protocols)
+        self._supported.subtract(member.protocol_names)
         self._supported += Counter()  # drops what nobody has any more
 
 

@@ -66,6 +66,24 @@ def test_the_protocol_with_the_most_votes_is_chosen() -> None:
     assert {asked.answer.protocol_name for asked in joined} == {"a"}
 
 
+def test_a_protocol_that_is_listed_twice_counts_once() -> None:
+    """For as long as its member says so, alone and with others; the first metadata counts."""
+    hand = GroupInHand()
+    first, one = hand.enter(protocols=(("range", b"1"), ("range", b"2")))
+    second, two = hand.enter()
+    hand.advance(DELAY_MS)
+    hand.advance(DELAY_MS)
+
+    assert {one.answer.leader, two.answer.leader} == {first}
+    assert one.answer.protocol_name == "range"
+    assert [each.metadata for each in one.answer.members] == [b"1", b"metadata"]
+
+    again = hand.join(first, protocols=OTHER)
+
+    assert again.answer.error is ErrorCode.inconsistent_group_protocol
+    assert second in hand.group.members.by_id
+
+
 def test_an_empty_group_waits_for_more_members() -> None:
     """Each that comes gives the next one the delay, up to the rebalance timeout in all."""
     hand = GroupInHand()
