@@ -1,0 +1,142 @@
+"""Short ways through the broker answer as the general ones do, and leave the same bytes."""
+
+import random
+import shutil
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker import fetch_sessions
+from broker.groups import classic_group
+from broker.handlers import fetch, offset_commit, produce
+from broker.io import IoThreads
+from protocol import fetch as fetch_codec
+from protocol import heartbeat
+from storage.read_kernels import LogReader
+from tests.support.random_requests import RandomRequests
+from tests.support.rooms import RoomsOnDisk
+from tests.support.talks import Stand, hold, repeat
+
+REQUESTS = 500
+COMPARED = (
+    "*.log",
+    "*.index",
+    "*.timeindex",
+    "*.txnindex",
+    "*.snapshot",
+    "leader-epoch-checkpoint",
+)
+TOPICS: dict[str, dict[str, str]] = {
+    "plain": {},
+    "compact": {"cleanup.policy": "compact"},
+    "stamped": {"message.timestamp.type": "LogAppendTime"},
+    "small": {"segment.bytes": "2000", "max.message.bytes": "1000", "index.interval.bytes": "0"},
+    "gzip": {"compression.type": "gzip"},
+    "flushed": {"flush.messages": "1"},
+    "n" * 126: {},
+    "m" * 127: {},
+}
+
+
+def make_home(root: Path) -> RoomsOnDisk:
+    """Return a broker that gathers groups at once."""
+    return RoomsOnDisk(root, group_initial_rebalance_delay_ms="0", offsets_topic_num_partitions="3")
+
+
+async def make_folders(tmp_path: Path) -> tuple[Path, Path, dict[str, bytes]]:
+    """Return two folders with the same topics, and the ids of these."""
+    home = await make_home(tmp_path / "first").open()
+    for name, overrides in TOPICS.items():
+        await home.rooms.topics.create(name, 2, overrides)
+    ids = {name: topic.id.bytes for name, topic in home.rooms.topics.topics.items()}
+    await home.close()
+    shutil.copytree(tmp_path / "first", tmp_path / "second")
+    return tmp_path / "first", tmp_path / "second", ids
+
+
+def repeat_chances(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Have the ids of members and sessions come in the same order each time."""
+    chance = random.Random(seed)
+    ids = random.Random(seed)
+    monkeypatch.setattr(classic_group, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128)))
+    monkeypatch.setattr(fetch_sessions, "random", chance)
+
+
+def close_short_ways(monkeypatch: pytest.MonkeyPatch, stand: Stand) -> None:
+    """Have whatever is asked, and its head, be read and answered by the code that can do all."""
+    for module, name in (
+        (produce, "find_single"),
+        (fetch, "find_single_fetch"),
+        (fetch_codec, "_encode_single"),
+        (offset_commit, "find_commit"),
+        (heartbeat, "find_heartbeat"),
+    ):
+        monkeypatch.setattr(module, name, lambda *_: None)
+    for route in stand.dispatcher._routes.values():
+        if route.is_raw:
+            route.first_flexible = 1 << 15
+
+
+def count_short_ways(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Return what counts the answers that only the short ways write."""
+    taken: Counter[str] = Counter()
+
+    def count(module: Any, name: str) -> None:
+        write = getattr(module, name)
+
+        def counting(*arguments: Any) -> Any:
+            taken[name] += 1
+            return write(*arguments)
+
+        monkeypatch.setattr(module, name, counting)
+
+    count(produce, "encode_single")
+    count(fetch, "encode_single_fetch")
+    count(offset_commit, "encode_commit")
+    return taken
+
+
+def close_short_ways_of_logs(home: RoomsOnDisk) -> None:
+    """Have the logs check batches rule by rule, and search for what is read."""
+    for log in home.rooms.topics.logs.values():
+        log.rules.most_bytes = 0
+        log._reader = LogReader()
+
+
+def files_below(root: Path) -> dict[Path, bytes]:
+    """Return the bytes of what an append writes."""
+    return {
+        path.relative_to(root): path.read_bytes()
+        for pattern in COMPARED
+        for path in sorted(root.rglob(pattern))
+    }
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_short_ways_answer_as_general_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """One by one on the general ways; then at once, cut at any byte, on the short ones."""
+    first, second, ids = await make_folders(tmp_path)
+    with monkeypatch.context() as patched:
+        repeat_chances(patched, seed)
+        home = make_home(first)
+        async with Stand(home) as stand:
+            close_short_ways(patched, stand)
+            requests = RandomRequests(random.Random(seed), ids)
+            talks = await hold(stand, requests, REQUESTS, lambda: close_short_ways_of_logs(home))
+    repeat_chances(monkeypatch, seed)
+    taken = count_short_ways(monkeypatch)
+    home = make_home(second)
+    home.io.close()
+    home.io = IoThreads(4, sender_count=1)
+    async with Stand(home) as again:
+        await repeat(again, talks, random.Random(seed))
+
+    assert again.errors == stand.errors
+    assert files_below(second) == files_below(first)
+    assert min(taken[name] for name in ("encode_single", "encode_single_fetch")) > 10
+    assert taken["encode_commit"]
