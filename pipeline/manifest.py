@@ -21,7 +21,7 @@ class PinnedSegment:
 
     Of the active segment the first ``size`` bytes do; a ``.log`` only grows. ``files`` are the
     kinds that are there beside it (``.log``, ``.index``, ``.timeindex``, ``.txnindex``); an index
-    may lack entries, that of an active segment all of them.
+    may lack entries, that of an active segment without a pin all of them.
     """
 
     base_offset: int

@@ -197,6 +197,20 @@ def link(old: str, new: str, source: int, target: int) -> None:
     os.link(old, new, src_dir_fd=source, dst_dir_fd=target)
 
 
+def write_in_folder(name: str, data: bytes, folder: int) -> None:
+    """Create a file in an open folder. Nothing is made durable.
+
+    Raises:
+        FileExistsError: There is one of that name: it may be a link to what others need.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    fd = os.open(name, flags, _FILE_MODE, dir_fd=folder)
+    try:
+        write_all(fd, data, 0)
+    finally:
+        os.close(fd)
+
+
 def unlink(path: Path) -> None:
     """Delete a file; one that is gone already is fine (KAFKA-6624)."""
     with suppress(FileNotFoundError):

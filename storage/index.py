@@ -12,12 +12,14 @@ Kafka fills a new one with zeros up to ``segment.index.bytes`` and must find the
 import struct
 from typing import Final, NamedTuple
 
+from storage import files
 from storage.index_entries import Entries, MemoryEntries
 
 OFFSET_ENTRY: Final = struct.Struct(">ii")
 TIME_ENTRY: Final = struct.Struct(">qi")
 MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
 
+_SAMPLES: Final = 4096
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 
@@ -152,6 +154,21 @@ class ActiveIndexes:
             len(self.offsets) >= index_bytes // OFFSET_ENTRY.size
             or len(self.times) >= index_bytes // TIME_ENTRY.size - 1
         )
+
+    def sample(self, size: int, end_offset: int) -> dict[str, bytes]:
+        """Return entries up to an end, by kind of index, if the file of the kind lacks any.
+
+        There are 4,096 of each at most: an entry may be missing, and readers then walk a little
+        further. Any thread.
+        """
+        sampled = {}
+        if self.offsets.is_ahead:
+            count = self.offsets.count_up_to(size - 1, _INT32, 4)
+            sampled[files.INDEX] = self.offsets.sample(count, _SAMPLES)
+        if self.times.is_ahead:
+            count = self.times.count_up_to(end_offset - self.base_offset - 1, _INT32, 8)
+            sampled[files.TIME_INDEX] = self.times.sample(count, _SAMPLES)
+        return sampled
 
     def truncate(self, offset: int) -> None:
         """Drop the entries at and above ``offset``."""

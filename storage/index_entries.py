@@ -51,6 +51,18 @@ class MemoryEntries:
         """Count the entries whose field, ``at`` bytes into the entry, is at most ``key``."""
         return _count(self.data, self.size, len(self), key, field, at)
 
+    @property
+    def is_ahead(self) -> bool:
+        """Tell whether the file lacks entries."""
+        return self.written < len(self.data)
+
+    def sample(self, count: int, most: int) -> bytes:
+        """Return the first ``count`` entries, or so many of them, evenly, that it is ``most``."""
+        step = -(-count // most) or 1
+        if step == 1:
+            return bytes(self.data[: count * self.size])
+        return b"".join(self.entry(index) for index in range(0, count, step))
+
     def unwritten(self) -> bytes:
         """Return a copy of what the file lacks: a view would keep the writer from appending."""
         return bytes(self.data[self.written :])

@@ -1,8 +1,10 @@
 """Pins: hard links to the files of partitions as they were at one moment (spark.md §5.2).
 
-A pin lies in ``.pins/<id>/`` of each log directory. It copies no byte and keeps nobody from
-anything: the cleaner replaces segments and retention deletes them, and only the blocks of what they
-took away stay until the pin goes. Nothing of it is durable: a start sweeps what is left.
+A pin lies in ``.pins/<id>/`` of each log directory. It copies no byte of a log and keeps nobody
+from anything: the cleaner replaces segments and retention deletes them, and only the blocks of what
+they took away stay until the pin goes. Indexes that are in memory get files of the pin's own, of 80
+KiB at most, so that readers of an active segment need not walk it from its start. Nothing of a pin
+is durable: a start sweeps what is left.
 """
 
 import os
@@ -22,8 +24,7 @@ from storage.topic_partition import TopicPartition
 class PinnedSegment(NamedTuple):
     """One segment of a pin: its ``.log`` is read up to ``size`` bytes, whatever is appended.
 
-    ``files`` are the kinds that are there; an index of the active segment may lack entries. Device
-    and inode say which file the ``.log`` is.
+    ``files`` are the kinds that are there. Device and inode say which file the ``.log`` is.
     """
 
     base_offset: int
@@ -158,7 +159,8 @@ def _link_segments(log: FrozenLog, folder: Path) -> Iterator[PinnedSegment]:
     with files.open_folder(log.path) as source, files.open_folder(folder) as target:
         names = frozenset(os.listdir(source))  # noqa: PTH208  # it takes no descriptor
         for segment, size in zip(log.segments, log.sizes, strict=True):
-            kinds = segment.link(source, target, names)
+            indexes = segment.sample_indexes(size, log.log_end_offset)
+            kinds = segment.link(source, target, names, indexes)
             name = files.segment_file_name(segment.base_offset)
             device, inode = files.find_identity(name, target)
             yield PinnedSegment(

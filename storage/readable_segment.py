@@ -249,6 +249,11 @@ class ReadableSegment(SegmentFiles):
             return active.time_index()
         return TimeIndex(self.base_offset, self._entries(files.TIME_INDEX, TIME_ENTRY.size))
 
+    def sample_indexes(self, size: int, end_offset: int) -> dict[str, bytes]:
+        """Return what a pin's index files hold, by kind, where the segment's own lack entries."""
+        active = self._active
+        return active.sample(size, end_offset) if active is not None else {}
+
     def header_at(self, position: int) -> BatchHeader:
         """Return what is at a position where a batch has to begin; nothing is checked.
 

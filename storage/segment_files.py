@@ -3,7 +3,7 @@
 import errno
 import logging
 import os
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -111,11 +111,14 @@ class SegmentFiles:
             for suffix in {self.suffix, self._moving_to}:
                 files.unlink(Path(self._path_text(kind, suffix)))
 
-    def link(self, source: int, target: int, names: Container[str]) -> tuple[str, ...]:
+    def link(
+        self, source: int, target: int, names: Container[str], own: Mapping[str, bytes]
+    ) -> tuple[str, ...]:
         """Link the files that exist into another folder, and return their kinds. Blocks.
 
         There they get their final names. ``source`` and ``target`` are open folders, and ``names``
-        is what there is in the first; nobody may rename the files meanwhile.
+        is what there is in the first; nobody may rename the files meanwhile. The kinds in ``own``
+        are not linked: the folder gets files of that content.
 
         Raises:
             FileNotFoundError: There is no ``.log``.
@@ -124,6 +127,10 @@ class SegmentFiles:
         kinds = []
         for kind in files.SEGMENT_KINDS:
             name = stem + kind
+            if kind in own:
+                files.write_in_folder(name, own[kind], target)
+                kinds.append(kind)
+                continue
             for suffix in {self.suffix, self._moving_to}:
                 if name + suffix in names:
                     files.link(name + suffix, name, source, target)

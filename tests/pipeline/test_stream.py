@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import LongType, StructField, StructType
 
+from pipeline import segments
 from pipeline.manifest import Manifest
 from pipeline.options import ReadOptions
 from pipeline.source.pace import Pace, shared_out
-from pipeline.source.stream import from_json, to_json, with_stream_defaults
+from pipeline.source.stream import StreamReader, from_json, to_json, with_stream_defaults
+from protocol.records.batch import BatchHeader
 from storage.topic_partition import TopicPartition
 from tests.support.broker import SiltstoneProcess
 from tests.support.clock import FakeClock
@@ -146,6 +150,44 @@ class TestInSpark:
 
         with pytest.raises(PySparkException, match="was deleted and made again since"):
             stream.run()
+
+
+@pytest.mark.client
+def test_a_micro_batch_is_planned_by_the_end_of_a_hot_log(
+    pipeline_broker: SiltstoneProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The active segment is entered by its index, which a pin has: not walked from its start."""
+    topic = next(names)
+    create_topic(pipeline_broker.bootstrap, topic, config={"index.interval.bytes": "1000"})
+    produce(pipeline_broker.bootstrap, topic, numbered(2000), **{"batch.num.messages": 1})
+    asked = {"subscribe": topic, "data": str(pipeline_broker.folder), "transport": "pinned"}
+    reader = StreamReader(asked, StructType([StructField("offset", LongType())]))
+    read = _Headers(monkeypatch)
+    try:
+        offset = reader.latestOffset({topic: {"0": 1950}}, ReadAllAvailable())
+        read.count = 0
+        (planned,) = reader.partitions({topic: {"0": 1950}}, offset)
+        (limited,) = reader.partitions({topic: {"0": 1000}}, {topic: {"0": 1010}})
+        found = [each.as_py() for batch in reader.read(planned) for each in batch["offset"]]
+    finally:
+        reader.stop()
+
+    assert found == list(range(1950, 2000))
+    assert limited.value.size < 2000
+    assert read.count < 100
+
+
+class _Headers:
+    """Counts the batch headers that planning reads."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        monkeypatch.setattr(segments, "BatchHeader", self)
+
+    def read(self, data: bytes, position: int = 0) -> BatchHeader:
+        """Return a header."""
+        self.count += 1
+        return BatchHeader.read(data, position)
 
 
 def view_of(**ids: str) -> Manifest:

@@ -184,3 +184,28 @@ def test_time_index_damage(last: tuple[int, int], is_damaged: bool) -> None:
     found = time_index_damage(TimeIndex(BASE, MemoryEntries(12, data)))
 
     assert (found is not None) == is_damaged
+
+
+def test_a_sample_ends_where_its_reader_does() -> None:
+    """Its batches begin before a size and end before an offset; there are 4,096 at most."""
+    indexes = ActiveIndexes(BASE)
+    for number in range(10_000):
+        indexes.add(BASE + number, number * 10)
+        indexes.add_time(number, BASE + number)
+
+    few = indexes.sample(50, BASE + 5)
+    many = indexes.sample(100_000, BASE + 10_000)
+
+    offsets = list(OFFSET_ENTRY.iter_unpack(few[files.INDEX]))
+    assert offsets == [(number, number * 10) for number in range(5)]
+    assert list(TIME_ENTRY.iter_unpack(few[files.TIME_INDEX])) == [(n, n) for n in range(5)]
+    sampled = list(OFFSET_ENTRY.iter_unpack(many[files.INDEX]))
+    assert sampled == [(number, number * 10) for number in range(0, 10_000, 3)]
+
+
+def test_a_sample_has_what_files_lack_alone() -> None:
+    """An index whose file has every entry is not among it."""
+    indexes = ActiveIndexes(BASE, offsets=OFFSET_ENTRY.pack(3, 70))
+    indexes.add_time(1, BASE + 3)
+
+    assert indexes.sample(100, BASE + 4) == {files.TIME_INDEX: TIME_ENTRY.pack(1, 3)}

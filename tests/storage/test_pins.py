@@ -13,6 +13,7 @@ from protocol.errors import NotLeaderOrFollower
 from protocol.records.batch import BatchHeader
 from protocol.records.record import iterate_records
 from storage import files, pins
+from storage.index import OFFSET_ENTRY, TIME_ENTRY
 from storage.name_gate import NameGate
 from storage.topic_partition import TopicPartition
 from tests.support.cleaner import CleanerHome, append, read_all
@@ -80,6 +81,44 @@ def test_pin_is_a_moment(home: CleanerHome) -> None:
         assert segment.inode == source.log_path.stat().st_ino
         assert segment.files[:3] == (files.LOG, files.INDEX, files.TIME_INDEX)
         assert segment.largest_timestamp == source.max_timestamp
+
+
+def test_a_pin_has_the_indexes_of_memory(home: CleanerHome) -> None:
+    """An active segment's index files lack entries; a pin has them up to its end, as its own."""
+    log = home.create(index_interval_bytes=0)
+    offsets = [append(log, [(b"a", b"1"), (b"b", b"2")]) for _ in range(50)]
+    frozen = log.freeze()
+    append(log, [(b"later", b"3")])
+    live = log.segments[0].path(files.INDEX)
+    assert live.stat().st_size == 0
+
+    (pinned,) = pins.link("p", [frozen])
+
+    index, times = (
+        (pinned.folder / files.segment_file_name(0, kind)).read_bytes()
+        for kind in (files.INDEX, files.TIME_INDEX)
+    )
+    found = [relative for relative, _ in OFFSET_ENTRY.iter_unpack(index)]
+    assert found == [offset + 1 for offset in offsets[1:]]
+    assert len(times) == TIME_ENTRY.size
+    assert live.stat().st_size == 0
+    log.flush()
+    assert len(live.read_bytes()) == OFFSET_ENTRY.size * 50
+    assert (pinned.folder / live.name).read_bytes() == index
+
+
+def test_a_pin_links_indexes_that_are_written(home: CleanerHome) -> None:
+    """Where the files lack nothing there is nothing to write."""
+    log = home.create(index_interval_bytes=0)
+    for _ in range(5):
+        append(log, [(b"a", b"1")])
+    log.flush()
+
+    (pinned,) = pin(log)
+
+    for kind in (files.INDEX, files.TIME_INDEX):
+        live = log.segments[0].path(kind)
+        assert (pinned.folder / live.name).samefile(live)
 
 
 def test_swap_waits_for_the_links(home: CleanerHome) -> None:
