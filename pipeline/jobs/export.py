@@ -88,6 +88,7 @@ def export(engine: Engine, options: Mapping[str, str], spec: ExportSpec) -> Expo
     there = sink.files()
     if there and spec.mode == "error":
         raise BadOption(f"{sink.path} has data already; take --mode append or --mode overwrite")
+    sink.check(spec.schema, keeps=spec.mode == "append", takes_over=spec.mode != "error")
     read = committed(options)
     with moment_of(read, engine.clock) as moment:
         splits = moment.plan()

@@ -110,6 +110,7 @@ def snapshot(engine: Engine, options: dict[str, str], spec: SnapshotSpec) -> Sna
     """
     began = engine.clock.monotonic()
     sink = open_table(spec.target)
+    sink.check(spec.schema, keeps=False)
     sink.sweep()
     read = committed({"subscribe": spec.topic, **options})
     with moment_of(read, engine.clock) as moment:

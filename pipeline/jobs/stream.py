@@ -17,19 +17,21 @@ import pyarrow.parquet as pq
 
 from pipeline.columns import TYPES
 from pipeline.engine import LocalEngine
-from pipeline.errors import BadOption
+from pipeline.errors import BadOption, PipelineError
 from pipeline.jobs.latest_tasks import LatestTasks
 from pipeline.jobs.merge import Merged, merge
-from pipeline.options import READ_COMMITTED
+from pipeline.options import READ_COMMITTED, ReadOptions
 from pipeline.progress import seconds_text
 from pipeline.sinks.staging import NO_SPACE, StagedFile, full_disk, sweep
 from pipeline.sinks.state import TableState
 from pipeline.sinks.table import TableSink, open_table
+from pipeline.transports import open_source
 from storage.clock import Clock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_PLACES: Final = {"bootstrap", "data", "control", "archive", "transport", "unpinned"}
 _CONNECTOR_OPTIONS: Final = ("starting", "ending", "kafka.", "max", "min", "fail", "include")
 
 
@@ -72,12 +74,19 @@ class StreamSummary:
 
 
 def stream(session: "SparkSession", options: Mapping[str, str], spec: StreamSpec) -> StreamSummary:
-    """Follow a topic until the query ends: at what there is now if ``once``, else when stopped."""
+    """Follow a topic until the query ends: at what there is now if ``once``, else when stopped.
+
+    Raises:
+        PipelineError: The table is of another topic, or has other columns.
+    """
     clock = Clock()
     began = clock.monotonic()
     summary = StreamSummary()
     sink = open_table(spec.target)
-    writer = BatchWriter(sink, spec, summary, clock)
+    sink.check(spec.schema, keeps=True)
+    topic_id = _find_topic_id(options, spec)
+    check_topic(sink, spec.topic, topic_id)
+    writer = BatchWriter(sink, spec, summary, clock, topic_id)
     frame = _reader(session, options, spec)
     query = frame.writeStream.foreachBatch(writer.write).option(
         "checkpointLocation", str(spec.checkpoint.absolute())
@@ -94,16 +103,54 @@ def stream(session: "SparkSession", options: Mapping[str, str], spec: StreamSpec
     return summary
 
 
+def check_topic(sink: TableSink, topic: str, topic_id: str) -> None:
+    """Make sure that a table is of a topic: of another one its offsets say nothing.
+
+    Raises:
+        BadOption: It is of one of another name, or of one that was deleted. An id may be empty:
+            not every broker tells it.
+    """
+    state = sink.state()
+    if state is None:
+        return
+    if state.topic != topic:
+        raise BadOption(
+            f"the table {sink.path} is of topic {state.topic}, and the stream of {topic}; name "
+            "another table"
+        )
+    if state.topic_id and topic_id and state.topic_id != topic_id:
+        raise BadOption(
+            f"topic {topic} was deleted and made again since the table {sink.path} was written; "
+            "name another table"
+        )
+
+
+def _find_topic_id(options: Mapping[str, str], spec: StreamSpec) -> str:
+    """Return the id of the topic as it is now; empty if it can not be told."""
+    place = {name: value for name, value in options.items() if name.lower() in _PLACES}
+    try:
+        with open_source(ReadOptions.parse({**place, "subscribe": spec.topic})) as source:
+            return next((each.topic_id for each in source.view().partitions), "")
+    except PipelineError:
+        return ""  # the query says it better
+
+
 class BatchWriter:
     """Brings micro-batches into a table, each of its offsets once (driver only)."""
 
     def __init__(
-        self, sink: TableSink, spec: StreamSpec, summary: StreamSummary, clock: Clock
+        self,
+        sink: TableSink,
+        spec: StreamSpec,
+        summary: StreamSummary,
+        clock: Clock,
+        topic_id: str = "",
     ) -> None:
         self._clock = clock
         self._sink = sink
         self._spec = spec
         self._summary = summary
+        self._topic_id = topic_id
 
     def write(self, frame: "DataFrame", batch_id: int) -> None:
         """Write one batch; what the table has already of it is left out."""
@@ -173,7 +220,7 @@ class BatchWriter:
             TableState(
                 job=uuid.uuid4().hex[:12],
                 topic=self._spec.topic,
-                topic_id="",
+                topic_id=self._topic_id,
                 taken_at_ms=self._clock.now_ms(),
                 key_scope="partition",
                 columns=tuple(f"{field.name} {field.type}" for field in self._spec.schema),

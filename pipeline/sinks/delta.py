@@ -9,6 +9,7 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
+from pipeline.sinks.fit import check_columns
 from pipeline.sinks.staging import (
     STAGING,
     SinkFailed,
@@ -38,6 +39,16 @@ class DeltaSink:
     def state(self) -> TableState | None:
         """Return what the newest commit of ours says; None if there is none."""
         return next(self._states(), None)
+
+    def check(self, schema: pa.Schema, *, keeps: bool, takes_over: bool = False) -> None:  # noqa: ARG002  # its versions stay
+        """Make sure that files of a schema fit to those that stay.
+
+        Raises:
+            BadOption: The table has other columns.
+        """
+        table = self._open()
+        if keeps and table is not None:
+            check_columns(self.path, pa.schema(table.schema().to_arrow()), schema)
 
     def files(self) -> list[Path]:
         """Return the files of the table as it is now."""

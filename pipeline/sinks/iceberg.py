@@ -14,6 +14,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import TableProperties, _parquet_files_to_data_files
 
+from pipeline.sinks.fit import check_columns
 from pipeline.sinks.staging import (
     STAGING,
     SinkFailed,
@@ -57,6 +58,16 @@ class IcebergSink:
         table = self.open()
         snapshot = None if table is None else table.current_snapshot()
         return None if snapshot is None else _state_of(snapshot)
+
+    def check(self, schema: pa.Schema, *, keeps: bool, takes_over: bool = False) -> None:  # noqa: ARG002  # its snapshots stay
+        """Make sure that files of a schema fit to the table, whose columns stay as they are.
+
+        Raises:
+            BadOption: It has other columns.
+        """
+        table = self.open()
+        if table is not None:
+            check_columns(self.path, table.schema().as_arrow(), schema)
 
     def files(self) -> list[Path]:
         """Return the files of the current snapshot."""

@@ -15,6 +15,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.errors import BadOption
+from pipeline.sinks.fit import check_columns
 from pipeline.sinks.staging import StagedFile, full_disk_told, sweep
 from pipeline.sinks.state import TableState
 
@@ -44,6 +46,24 @@ class ParquetTable:
             return TableState.from_json((self.path / STATE_FILE).read_text())
         except FileNotFoundError:
             return None
+
+    def check(self, schema: pa.Schema, *, keeps: bool, takes_over: bool = False) -> None:
+        """Make sure that the folder is a table: a commit exchanges it with all that is in it.
+
+        Raises:
+            BadOption: It has other columns, or things of somebody else's.
+        """
+        names = {path.name for path in self.path.iterdir()} if self.path.exists() else set()
+        is_ours = takes_over or STATE_FILE in names
+        strange = sorted(name for name in names if not (is_ours and _is_of_table(self.path / name)))
+        if strange:
+            raise BadOption(
+                f"{self.path} is no table of ours: it has {strange[0]}, which would go; name "
+                "another folder, or a new one"
+            )
+        files = self.files()
+        if keeps and files:
+            check_columns(self.path, pq.read_schema(files[0]), schema)
 
     def files(self) -> list[Path]:
         """Return the files of the table."""
@@ -81,6 +101,11 @@ class ParquetTable:
             _sync(self.path.parent)
             sweep(self.staging)
         return state.job
+
+
+def _is_of_table(path: Path) -> bool:
+    """Tell whether a Parquet writer leaves such things; readers pass over ``_`` and ``.``."""
+    return path.is_file() and (path.suffix == ".parquet" or path.name.startswith(("_", ".")))
 
 
 def _link_or_copy(old: Path, new: Path) -> None:

@@ -26,6 +26,16 @@ class TableSink(Protocol):
     def state(self) -> "TableState | None":
         """Return what the table says of itself; None if no job of ours has written it."""
 
+    def check(self, schema: "pa.Schema", *, keeps: bool, takes_over: bool = False) -> None:
+        """Make sure, before any work, that a commit will do no harm.
+
+        ``keeps`` says that files stay beside those of the schema, ``takes_over`` that files may go
+        that no job has written.
+
+        Raises:
+            BadOption: The table has other columns, or things of somebody else's.
+        """
+
     def files(self) -> list[Path]:
         """Return the files of the table as it is now."""
 

@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from pipeline.columns import TYPES
 from pipeline.errors import BadOption
+from pipeline.jobs.stream import check_topic
 from pipeline.sinks import delta, iceberg, parquet, staging
 from pipeline.sinks.staging import ParquetFiles, SinkFailed, write_tables
 from pipeline.sinks.state import TableState
@@ -96,6 +98,59 @@ def test_table_without_rows(target: str) -> None:
 
     assert offsets(open_table(target)) == []
     assert open_table(target).state() == state("a", 0)
+
+
+OTHER = pa.schema([("key", pa.string()), ("offset", pa.int64()), ("more", pa.int32())])
+
+
+def test_files_of_other_columns(target: str) -> None:
+    """They do not come beside those there are, and the sentence names what differs."""
+    sink = open_table(target)
+    sink.check(OTHER, keeps=True)
+    sink.commit(state("a", 2), SCHEMA, stage(sink, rows(0, 1)), None)
+
+    sink.check(pa.schema(reversed(list(SCHEMA))), keeps=True)
+    with pytest.raises(BadOption, match=r"\(key binary\) than .* \(key string, more int32\)"):
+        sink.check(OTHER, keeps=True)
+
+
+def test_nested_columns_are_the_same_again(target: str) -> None:
+    """Each format has its own name for what is in a list."""
+    sink = open_table(target)
+    schema = pa.schema([(name, TYPES[name]) for name in ("key", "timestamp", "headers")])
+    sink.commit(state("a", 2), schema, [], None)
+
+    sink.check(schema, keeps=True)
+
+
+@pytest.mark.parametrize("takes_over", [False, True])
+def test_a_folder_of_somebody_elses(tmp_path: Path, takes_over: bool) -> None:
+    """A table takes its folder's place, so nothing may be in it that is no table's."""
+    (tmp_path / "note.txt").write_text("precious")
+    sink = open_table(f"parquet:{tmp_path}")
+
+    with pytest.raises(BadOption, match=r"has note\.txt, which would go; name another folder"):
+        sink.check(SCHEMA, keeps=False, takes_over=takes_over)
+
+
+def test_parquet_of_somebody_elses(tmp_path: Path) -> None:
+    """Files that no job has written go only where that is what was asked for."""
+    pq.write_table(rows(1), tmp_path / "part-0.parquet")
+    (tmp_path / "_SUCCESS").touch()
+    sink = open_table(f"parquet:{tmp_path}")
+
+    sink.check(SCHEMA, keeps=True, takes_over=True)
+    with pytest.raises(BadOption, match="is no table of ours"):
+        sink.check(SCHEMA, keeps=False)
+
+
+def test_an_iceberg_table_keeps_its_columns(tmp_path: Path) -> None:
+    """Its older snapshots are read by them."""
+    sink = open_table(f"iceberg:{tmp_path}/w/users")
+    sink.commit(state("a", 2), SCHEMA, [], None)
+
+    with pytest.raises(BadOption, match="has other columns"):
+        sink.check(OTHER, keeps=False)
 
 
 def test_killed_before_the_commit(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,3 +266,17 @@ def test_readers_of_parquet_see_one_state(tmp_path: Path) -> None:
         seen.add(tuple(path.name for path in sink.files()))
 
     assert seen == states
+
+
+def test_a_stream_into_the_table_of_another_topic(target: str) -> None:
+    """Its offsets say nothing of this one: rows below them would be taken for known."""
+    sink = open_table(target)
+    check_topic(sink, "t", "id")
+    sink.commit(state("a", 2), SCHEMA, stage(sink, rows(0, 1)), None)
+
+    check_topic(sink, "t", "id")
+    check_topic(sink, "t", "")
+    with pytest.raises(BadOption, match="is of topic t, and the stream of other"):
+        check_topic(sink, "other", "id")
+    with pytest.raises(BadOption, match="topic t was deleted and made again since"):
+        check_topic(sink, "t", "another id")
