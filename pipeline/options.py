@@ -103,18 +103,22 @@ class ReadOptions:
         kafka: dict[str, str] = {}
         faults = []
         for name, text in options.items():
-            known = _KNOWN.get(name.lower())
-            if known is None:
+            spelling = _SPELLINGS.get(name.lower())
+            if spelling is None:
                 if name.lower().startswith("kafka."):
                     kafka[name.lower().removeprefix("kafka.")] = text
                 elif name.lower() not in _IGNORED:
                     faults.append(f"there is no option {name}{_nearest(name)}")
                 continue
-            attribute, read = known
+            attribute, read = _KNOWN[spelling]
             try:
-                values[attribute] = read(name, str(text))
+                values[attribute] = read(spelling, str(text))
             except BadOption as error:
                 faults.append(str(error))
+        faults += [
+            f"kafka.{name} has no effect here: {_INSTEAD[name]}; leave it out"
+            for name in kafka.keys() & _INSTEAD.keys()
+        ]
         parsed = cls(**values, kafka=kafka)
         faults += parsed._faults()
         if faults:
@@ -158,42 +162,51 @@ def _among(*words: str) -> Callable[[str, str], str]:
 
 _KNOWN: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
     "subscribe": ("subscribe", _names),
-    "subscribepattern": ("subscribe_pattern", _text),
+    "subscribePattern": ("subscribe_pattern", _text),
     "assign": ("assign", settings.assignment),
-    "startingoffsets": ("starting_offsets", _offsets),
-    "endingoffsets": ("ending_offsets", _offsets),
-    "startingtimestamp": ("starting_timestamp", settings.time),
-    "endingtimestamp": ("ending_timestamp", settings.time),
-    "startingoffsetsbytimestamp": ("starting_offsets_by_timestamp", settings.per_partition),
-    "endingoffsetsbytimestamp": ("ending_offsets_by_timestamp", settings.per_partition),
-    "startingoffsetsbytimestampstrategy": ("by_timestamp_strategy", _among("error", "latest")),
-    "includeheaders": ("include_headers", settings.flag),
-    "failondataloss": ("fail_on_data_loss", settings.flag),
+    "startingOffsets": ("starting_offsets", _offsets),
+    "endingOffsets": ("ending_offsets", _offsets),
+    "startingTimestamp": ("starting_timestamp", settings.time),
+    "endingTimestamp": ("ending_timestamp", settings.time),
+    "startingOffsetsByTimestamp": ("starting_offsets_by_timestamp", settings.per_partition),
+    "endingOffsetsByTimestamp": ("ending_offsets_by_timestamp", settings.per_partition),
+    "startingOffsetsByTimestampStrategy": ("by_timestamp_strategy", _among("error", "latest")),
+    "includeHeaders": ("include_headers", settings.flag),
+    "failOnDataLoss": ("fail_on_data_loss", settings.flag),
     "kafka.isolation.level": ("isolation", _among("read_uncommitted", READ_COMMITTED)),
     "isolation": ("isolation", _among("read_uncommitted", READ_COMMITTED)),
     "kafka.bootstrap.servers": ("bootstrap", _text),
     "bootstrap": ("bootstrap", _text),
-    "minpartitions": ("min_partitions", settings.number),
-    "maxrecordsperpartition": ("max_records_per_partition", settings.number),
-    "maxoffsetspertrigger": ("max_offsets_per_trigger", settings.number),
-    "minoffsetspertrigger": ("min_offsets_per_trigger", settings.number),
-    "maxtriggerdelay": ("max_trigger_delay_ms", settings.duration),
+    "minPartitions": ("min_partitions", settings.number),
+    "maxRecordsPerPartition": ("max_records_per_partition", settings.number),
+    "maxOffsetsPerTrigger": ("max_offsets_per_trigger", settings.number),
+    "minOffsetsPerTrigger": ("min_offsets_per_trigger", settings.number),
+    "maxTriggerDelay": ("max_trigger_delay_ms", settings.duration),
     "transport": ("transport", _among(*TRANSPORTS)),
     "data": ("data", _text),
     "control": ("control", _text),
     "archive": ("archive", _text),
     "columns": ("columns", _names),
-    "timestampfrom": ("time_from", settings.time),
-    "timestampto": ("time_to", settings.time),
-    "timestamporder": ("timestamp_order", _among("any", "batch")),
-    "splitbytes": ("split_bytes", settings.size),
+    "timestampFrom": ("time_from", settings.time),
+    "timestampTo": ("time_to", settings.time),
+    "timestampOrder": ("timestamp_order", _among("any", "batch")),
+    "splitBytes": ("split_bytes", settings.size),
     "verify": ("verify", settings.flag),
-    "oncorrupt": ("on_corrupt", _among("fail", "skip")),
+    "onCorrupt": ("on_corrupt", _among("fail", "skip")),
     "quarantine": ("quarantine", _text),
-    "pinleasems": ("pin_lease_ms", settings.duration),
+    "pinLeaseMs": ("pin_lease_ms", settings.duration),
     "unpinned": ("unpinned", settings.flag),
-    "filterpushdown": ("filter_pushdown", settings.flag),
+    "filterPushdown": ("filter_pushdown", settings.flag),
 }
+_SPELLINGS: Final = {name.lower(): name for name in _KNOWN}
+_INSTEAD: Final = {
+    "auto.offset.reset": "startingOffsets says where to begin",
+    "enable.auto.commit": "offsets are kept by Spark's checkpoint",
+    "key.deserializer": "keys are binary, and Spark casts them",
+    "value.deserializer": "values are binary, and Spark casts them",
+    "interceptor.classes": "no consumer is at work",
+}
+"""What Spark's own source refuses as well, and why."""
 _IGNORED: Final = {
     "path",
     "groupidprefix",
@@ -209,5 +222,5 @@ _IGNORED: Final = {
 def _nearest(name: str) -> str:
     from difflib import get_close_matches  # noqa: PLC0415 - for a mistake only
 
-    found = get_close_matches(name.lower(), _KNOWN, 1)
-    return f"; did you mean {found[0]}?" if found else ""
+    found = get_close_matches(name.lower(), _SPELLINGS, 1)
+    return f"; did you mean {_SPELLINGS[found[0]]}?" if found else ""

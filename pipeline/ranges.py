@@ -84,7 +84,9 @@ def check_start(partition: PinnedPartition, offset: int, *, fails: bool) -> int:
 
 def _start(partition: PinnedPartition, options: ReadOptions, lookup: Lookup) -> int:
     key = partition.topic_partition
-    timestamp = options.starting_offsets_by_timestamp.get(key, options.starting_timestamp)
+    timestamp = options.starting_timestamp  # it goes first, as with Spark's own source
+    if timestamp is None:
+        timestamp = options.starting_offsets_by_timestamp.get(key)
     if timestamp is not None:
         found = lookup(partition, timestamp)
         if found is None and options.by_timestamp_strategy == "error":
@@ -103,7 +105,9 @@ def _start(partition: PinnedPartition, options: ReadOptions, lookup: Lookup) -> 
 
 def _end(partition: PinnedPartition, options: ReadOptions, lookup: Lookup) -> int:
     key = partition.topic_partition
-    timestamp = options.ending_offsets_by_timestamp.get(key, options.ending_timestamp)
+    timestamp = options.ending_timestamp
+    if timestamp is None:
+        timestamp = options.ending_offsets_by_timestamp.get(key)
     if timestamp is not None:
         found = lookup(partition, timestamp)
         return partition.end_offset if found is None else found

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pipeline.errors import DataLost
+from pipeline.errors import BadOption, DataLost
 from pipeline.manifest import Manifest
 from pipeline.options import ReadOptions
 from pipeline.ranges import OffsetRange, check_start, last_offset
@@ -37,6 +37,7 @@ from pipeline.transports import Source, open_source
 from storage.clock import Clock
 from storage.topic_partition import TopicPartition
 
+_ENDS: Final = {"endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"}
 _TOPIC_ID: Final = "topicId"
 _LOOK_SECONDS: Final = 1.0
 _LOOKS_PER_LEASE: Final = 4
@@ -214,8 +215,18 @@ def timeless(split: Split) -> Split:
 
 
 def with_stream_defaults(options: Mapping[str, str]) -> dict[str, str]:
-    """Return options of a stream, which begins at the end of the log unless it says otherwise."""
+    """Return options of a stream, which begins at the end of the log unless it says otherwise.
+
+    Raises:
+        BadOption: They name an end, which a stream has not.
+    """
     said = {name.lower() for name in options}
+    ends = [name for name in options if name.lower() in _ENDS]
+    if ends:
+        raise BadOption(
+            f"a stream has no end, so {ends[0]} is not for it; leave it out, or read by "
+            "spark.read; trigger(availableNow=True) ends at what there is now"
+        )
     if said.isdisjoint({"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"}):
         return {**options, "startingOffsets": "latest"}
     return dict(options)

@@ -41,7 +41,7 @@ def test_names_are_those_of_sparks_kafka_source() -> None:
     [
         (
             {"startingOffset": "1"},
-            "no option startingOffset; did you mean startingoffsets",
+            "no option startingOffset; did you mean startingOffsets?",
         ),
         ({"failOnDataLoss": "perhaps"}, "failOnDataLoss is true or false, not 'perhaps'"),
         ({"splitBytes": "many"}, "splitBytes is a number of bytes such as 64m, not 'many'"),
@@ -51,6 +51,8 @@ def test_names_are_those_of_sparks_kafka_source() -> None:
         ({"startingOffsets": '{"t":{"0":-3}}'}, "has offset -3; -2 is earliest, -1 is latest"),
         ({"timestampFrom": "yesterday"}, "timestampFrom is a time such as 2026-11-01T12:00:00"),
         ({"transport": "pigeon"}, "transport is one of auto, pinned, fetch, archive"),
+        ({"STARTINGOFFSETS": "x"}, "option startingOffsets is JSON such as"),
+        ({"kafka.Auto.Offset.Reset": "earliest"}, "no effect here: startingOffsets says where"),
         ({"quarantine": "/x"}, "quarantine takes what onCorrupt=skip passes over"),
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay is a time such as 15m"),
     ],

@@ -173,6 +173,21 @@ def test_offsets_that_are_gone_are_data_loss(archive: Archive) -> None:
     assert offsets(archive) == list(range(40, 100))
 
 
+def test_a_time_for_all_goes_before_one_by_partition(archive: Archive) -> None:
+    """So it is with Spark's own source, at both ends."""
+    archive.fill_plain(100)
+
+    found = offsets(
+        archive,
+        startingTimestamp=str(START + 10_000),
+        startingOffsetsByTimestamp=f'{{"t":{{"0":{START + 50_000}}}}}',
+        endingTimestamp=str(START + 30_000),
+        endingOffsetsByTimestamp=f'{{"t":{{"0":{START + 20_000}}}}}',
+    )
+
+    assert found == list(range(10, 30))
+
+
 def test_a_start_by_time_that_nothing_reaches(archive: Archive) -> None:
     """Without a record so late it is an error, or the end under the strategy latest."""
     archive.fill_plain(50)

@@ -10,6 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, StructField, StructType
 
 from pipeline import segments
+from pipeline.errors import BadOption
 from pipeline.manifest import Manifest
 from pipeline.options import ReadOptions
 from pipeline.source.pace import Pace, shared_out
@@ -224,6 +225,13 @@ def test_a_stream_begins_at_the_end() -> None:
     """As with Spark's own source, unless its options say otherwise."""
     assert with_stream_defaults({"subscribe": "t"})["startingOffsets"] == "latest"
     assert "startingOffsets" not in with_stream_defaults({"STARTINGOFFSETS": "earliest"})
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "ENDINGOFFSETSBYTIMESTAMP"])
+def test_a_stream_has_no_end(name: str) -> None:
+    """What names one is refused, as by Spark's own source, and not passed over."""
+    with pytest.raises(BadOption, match=f"a stream has no end, so {name} is not for it"):
+        with_stream_defaults({"subscribe": "t", name: "1"})
 
 
 def test_a_micro_batch_waits_for_enough_or_long_enough() -> None:
