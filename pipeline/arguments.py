@@ -3,8 +3,6 @@
 import argparse
 from pathlib import Path
 
-from pipeline.sinks.staging import FILE_BYTES
-
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all jobs."""
@@ -54,7 +52,7 @@ def _add_export(jobs: "Jobs[argparse.ArgumentParser]") -> None:
     parser.add_argument("--columns", metavar="NAME,…", help="columns of the topic")
     parser.add_argument("--json", metavar="COLUMNS", help="out of values: 'id bigint, name string'")
     parser.add_argument("--mode", choices=("error", "append", "overwrite"), default="error")
-    parser.add_argument("--file-bytes", type=int, default=FILE_BYTES, metavar="BYTES")
+    parser.add_argument("--file-bytes", metavar="BYTES", help="about so large, such as 64MB")
     _add_reading(parser)
     _add_engine(parser)
 
@@ -69,7 +67,7 @@ def _add_replay(jobs: "Jobs[argparse.ArgumentParser]") -> None:
     parser.add_argument(
         "--partitions", choices=("same", "key"), default="same", help="key: by the hash of the key"
     )
-    parser.add_argument("--progress", type=Path, metavar="FILE", help="go on where it says")
+    parser.add_argument("--progress", type=Path, metavar="DIR", help="go on where it says")
     parser.add_argument(
         "--exactly-once", action="store_true", help="transactions, with the progress in them"
     )
@@ -85,7 +83,14 @@ def _add_audit(jobs: "Jobs[argparse.ArgumentParser]") -> None:
     parser.add_argument(
         "--clean", action="store_true", help="have the broker clean, and compare before and after"
     )
-    parser.add_argument("--laws-only", action="store_true", help="leave the segments out")
+    depth = parser.add_mutually_exclusive_group()
+    depth.add_argument("--laws-only", action="store_true", help="leave the segments out")
+    depth.add_argument(
+        "--deep",
+        dest="laws_only",
+        action="store_false",
+        help="every batch and record of every segment, which is what it does anyway",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
     _add_reading(parser)
     _add_engine(parser)

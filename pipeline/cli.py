@@ -17,6 +17,7 @@ from pipeline.engine import Engine, LocalEngine, SparkEngine
 from pipeline.errors import BadOption, PipelineError
 
 _PASSED_ON: Final = ("bootstrap", "data", "control", "archive", "transport")
+_USAGE: Final = 2
 _OF_A_WORKER: Final = re.compile(r"^(?:pipeline\.[\w.]+\.)(\w+): (.+)$", re.MULTILINE)
 _OF_PYTHON: Final = re.compile(r"^(\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     except PipelineError as error:
         if options.debug:
             raise
-        return _fail(str(error))
+        return _fail(str(error), _USAGE if isinstance(error, BadOption) else 1)
     except KeyboardInterrupt:
         return 130
     except Exception as error:
@@ -107,12 +108,14 @@ def _snapshot(options: Namespace) -> int:
 
 def _export(options: Namespace) -> int:
     from pipeline.jobs.export import COLUMNS, ExportSpec, export, parse_json_columns  # noqa: PLC0415
+    from pipeline.sinks.staging import FILE_BYTES  # noqa: PLC0415  # as above
 
     read = read_options(options)
     if options.time_from:
         read["timestampFrom"] = options.time_from
     if options.time_to:
         read["timestampTo"] = options.time_to
+    size = settings.size("--file-bytes", options.file_bytes) if options.file_bytes else FILE_BYTES
     columns = COLUMNS
     if options.columns:
         columns = tuple(name.strip() for name in options.columns.split(","))
@@ -121,7 +124,7 @@ def _export(options: Namespace) -> int:
         columns=columns,
         json=parse_json_columns(options.json) if options.json else (),
         mode=options.mode,
-        file_bytes=options.file_bytes,
+        file_bytes=size,
     )
     with engine_of(options) as engine:
         summary = export(engine, read, spec)
@@ -226,6 +229,6 @@ def _say(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 
-def _fail(sentence: str) -> int:
+def _fail(sentence: str, code: int = 1) -> int:
     _say(f"pipeline: {sentence}")
-    return 1
+    return code

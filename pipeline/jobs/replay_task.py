@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from pipeline.cluster import Cluster
+from pipeline.errors import BadOption
 from pipeline.jobs.replay_batches import read_batches
 from pipeline.jobs.replay_source import Chunk, Part, read_part
 from pipeline.sinks.batches import BatchProducer
@@ -51,12 +52,18 @@ def send_part(target: Target, part: Part) -> TaskDone:
 
     Raises:
         NotSent: The broker did not take them.
+        BadOption: The topic has not their partitions.
     """
-    from confluent_kafka import KafkaException  # noqa: PLC0415  # only where something is sent
+    from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # if something is sent
 
     try:
         return _sender_of(target, part).send()
     except KafkaException as error:
+        if error.args[0].code() == KafkaError._UNKNOWN_PARTITION:  # noqa: SLF001  # its name
+            raise BadOption(
+                f"rows of {part.name} are of partitions that topic {target.topic} has not; add "
+                "partitions, or take --partitions key"
+            ) from error
         raise NotSent(
             f"topic {target.topic} did not take the records of {part.name}: {error.args[0]}; run "
             "the replay again to go on"

@@ -248,6 +248,30 @@ def test_report_and_exit_code(tmp_path: Path) -> None:
     assert report["partitions"][0]["faults"][0]["kind"] == "bad-crc"
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("audit",),
+        ("snapshot", "t", "--to", "paper:x"),
+        ("snapshot", "t", "--to", "parquet:x", "--option", "startingOffset=earliest"),
+        ("export", "t", "--to", "parquet:x", "--file-bytes", "some"),
+    ],
+)
+def test_wrong_usage_has_a_code_of_its_own(
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A script can tell it from a fault, whoever notices it."""
+    monkeypatch.chdir(tmp_path)
+
+    code = main([*arguments, "--archive", str(tmp_path), "--engine", "local", "--cores", "1"])
+
+    assert code == 2
+    assert capsys.readouterr().err.startswith("pipeline: ")
+
+
 class Cleanings:
     """A compacted log that is written, cleaned, and looked at before and after."""
 
