@@ -172,15 +172,17 @@ static void run_load(int fetching) {
             memcpy(c->request + fetch.offset_at, &big, 8);
         }
     }
-    if (rate > 0) {
+    int64_t start = now();
+    if (rate > 0) {  // expires when a request is due: a timer that began earlier would find it not due yet
         timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
         long period = 1e9 / rate > 1e5 ? 1e9 / rate : 1e5;
-        struct itimerspec spec = {{period / 1000000000, period % 1000000000}, {0, 1}};
-        timerfd_settime(timer, 0, &spec, NULL);
+        struct itimerspec spec = {{period / 1000000000, period % 1000000000},
+                                  {start / 1000000000, start % 1000000000}};
+        timerfd_settime(timer, TFD_TIMER_ABSTIME, &spec, NULL);
         struct epoll_event event = {.events = EPOLLIN, .data.u64 = connections};
         epoll_ctl(epoll, EPOLL_CTL_ADD, timer, &event);
     }
-    int64_t start = now(), begin = start + warmup * 1e9, end = begin + seconds * 1e9, next = start;
+    int64_t begin = start + warmup * 1e9, end = begin + seconds * 1e9, next = start;
     int measuring = 0;
     double broker_cpu = 0, client_cpu = 0;
     long turn = 0, limit = number("count", 0);
