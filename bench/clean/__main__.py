@@ -19,7 +19,7 @@ from bench.clean import asking, homes, interference
 from bench.clean.floor import measure_floor
 from bench.clean.homes import KAFKA, SILTSTONE, SMALL_KAFKA, Contender
 from bench.clean.passes import OTHERS, measure_pass
-from bench.clean.report import FLOOR, Table
+from bench.clean.report import CANNED, FLOOR, Table
 from bench.clean.sets import SETS
 from bench.load import Load, cache_folder
 from bench.machine import facts
@@ -147,6 +147,8 @@ def _measure_interference(
             measured = interference.measure_interference(load, contender, data_set)
             for case, result in measured:
                 samples.setdefault(case, {}).setdefault(contender.name, []).append(result)
+        for case, result in interference.measure_floor(load, data_set):
+            samples.setdefault(case, {}).setdefault(CANNED, []).append(result)
 
 
 def _measure_asking(samples: Samples, data_set: DataSet, rounds: int) -> None:

@@ -1,15 +1,21 @@
-"""What small produces wait for while the cleaner runs without pause, and while it does not."""
+"""What small produces wait for while the cleaner runs without pause, and while it does not.
+
+What no broker can beat is measured beside it: the same load against a server that stores nothing,
+on an idle machine, and while a process of a cleaner's priority reads the set again and again.
+"""
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING, Final
 
 from bench.brokers import port_of
 from bench.cases import PARTITIONS, make_topic
 from bench.clean import homes
+from bench.clean.floor import reading
 from bench.clean.passes import OTHERS, beginnings, clean_offset, others_cpu_seconds
-from bench.frames import batch_of, produce_frames
+from bench.frames import Frames, batch_of, produce_answer, produce_frames
 from tests.support.daemon import until
 
 if TYPE_CHECKING:
@@ -43,17 +49,32 @@ def measure_interference(
     with homes.opened(contender, data_set, COPIES) as broker:
         make_topic(load, broker, _SMALL_TOPIC)
         warm = _WARM_OURS if contender.is_ours else _WARM_PEER
-        idle = _produce(load, broker, warm)
+        port, pid = port_of(broker), broker.daemon.pid
+        idle = _produce(load, port, pid, warm)
         yield IDLE, idle
         homes.warm(broker)  # all partitions are links to the same files
         homes.compact(broker)
         _wait_for_beginning(broker)
-        busy = _produce(load, broker, 0.0)
+        busy = _produce(load, port, pid, 0.0)
         cleaned = sum(clean_offset(broker, number) > 0 for number in range(COPIES))
         if cleaned == COPIES:
             raise RuntimeError("the cleaner ended before the load did: it needs more copies")
-        against_idle = busy["p99 us"] / idle["p99 us"]
-        yield BUSY, {**busy, AGAINST_IDLE: against_idle, "logs cleaned": cleaned}
+        yield BUSY, {**_against(idle, busy), "logs cleaned": cleaned}
+
+
+def measure_floor(load: Load, data_set: DataSet) -> Iterator[tuple[str, Result]]:
+    """Yield both cases of a server that gives one canned answer to each request."""
+    answer = Frames(data=produce_answer(_SMALL_TOPIC), positions={})
+    with load.running("floor", answer) as (process, line):
+        port = json.loads(line)["port"]
+        idle = _produce(load, port, process.pid, _WARM_OURS)
+        yield IDLE, idle
+        with reading(data_set) as reader:
+            yield BUSY, _against(idle, _produce(load, port, process.pid, 0.0, reader.pid))
+
+
+def _against(idle: Result, busy: Result) -> Result:
+    return {**busy, AGAINST_IDLE: busy["p99 us"] / idle["p99 us"]}
 
 
 def _wait_for_beginning(broker: Broker) -> None:
@@ -63,20 +84,21 @@ def _wait_for_beginning(broker: Broker) -> None:
     raise TimeoutError("the cleaner does not begin")
 
 
-def _produce(load: Load, broker: Broker, warmup: float) -> Result:
+def _produce(load: Load, port: int, pid: int, warmup: float, *beside: int) -> Result:
+    """Produce to a server; what the processes ``beside`` it use is not others' either."""
     batch = batch_of(0, 100, int(time.time() * 1000))
-    others, began = others_cpu_seconds(broker.daemon.pid), time.monotonic()
+    others, began = others_cpu_seconds(pid, *beside), time.monotonic()
     got = load.run(
         "produce",
         produce_frames(_SMALL_TOPIC, range(PARTITIONS), batch, 1),
-        port=port_of(broker),
-        pid=broker.daemon.pid,
+        port=port,
+        pid=pid,
         connections=8,
         rate=RATE,
         warmup=warmup,
         seconds=SECONDS,
     )
-    others = (others_cpu_seconds(broker.daemon.pid) - others) / (time.monotonic() - began)
+    others = (others_cpu_seconds(pid, *beside) - others) / (time.monotonic() - began)
     return {
         "p50 us": got["p50_us"],
         "p99 us": got["p99_us"],

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from bench.stored import Line
 
 FLOOR: Final = "two reads"
+CANNED: Final = "canned answers"
+_FLOOR_COLUMN: Final = "floor"
 CONTENDERS: Final = (SILTSTONE.name, KAFKA.name, SMALL_KAFKA.name)
 _PEERS: Final = (KAFKA.name, SMALL_KAFKA.name)
 _SHOWN: Final = ("MB/s", "records/s", "CPU s/GB", "CPU us/record", "peak MiB", "written/read")
@@ -74,7 +76,7 @@ class Table:
 
     def text(self) -> str:
         """Return the table."""
-        heads = ["case", "quantity", *CONTENDERS, FLOOR, "ratio", "expected"]
+        heads = ["case", "quantity", *CONTENDERS, _FLOOR_COLUMN, "ratio", "expected"]
         rows = [heads, *self._rows()]
         widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
         texts = []
@@ -102,10 +104,11 @@ class Table:
             if is_set and quantity not in {*_SHOWN, *_KEPT}:
                 continue
             ratio = None if quantity in _ALIKE else self.ratio(case, quantity)
+            floor = FLOOR if is_set else CANNED
             yield [
                 case,
                 quantity,
-                *(self._cell(case, name, quantity) for name in (*CONTENDERS, FLOOR)),
+                *(self._cell(case, name, quantity) for name in (*CONTENDERS, floor)),
                 "" if ratio is None else f"{ratio:.2f}",
                 self._expectation(case, quantity),
             ]

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from bench.clean.filling import KEY_BYTES, fill
-from bench.clean.report import Table
+from bench.clean.interference import IDLE
+from bench.clean.report import CANNED, FLOOR, Table
 from bench.clean.sets import SETS, DataSet
 from bench.pictures.demo import COLUMNS, rows_of
 from bench.stored import lines_of, merge, read
@@ -56,6 +57,24 @@ def test_ratio_is_to_the_better_peer() -> None:
     assert table.ratio("A", "MB/s") == 4
     assert table.ratio("A", "CPU us/record") == 0.3
     assert "≥ 5 MISSED" in table.text()
+
+
+def test_each_kind_of_case_has_its_own_floor() -> None:
+    """A set is held against reading it, produces against a server that stores nothing."""
+    lines = lines_of(
+        {
+            "A": {"siltstone": [{"MB/s": 5.0}], FLOOR: [{"MB/s": 21.0}]},
+            IDLE: {"siltstone": [{"p99 us": 70.0}], CANNED: [{"p99 us": 31.0}]},
+        },
+        {"machine": "m", "date": "d", "commit": "c"},
+    )
+
+    head, _, *rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in Table(lines).text().split("\n")
+    ]
+
+    column = head.index("floor")
+    assert {(row[0], row[column]) for row in rows} == {("A", "21"), (IDLE, "31")}
 
 
 def test_lines_replace_those_of_the_same_case(tmp_path: Path) -> None:
