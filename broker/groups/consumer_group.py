@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
 
 _NO_TARGET: Final[Mapping[UUID, frozenset[int]]] = {}
+_FIRST_EPOCH: Final = 1  # not that of a member that is yet to join
 _DELETED_EPOCH: Final = -1
 _LEGACY: Final = LegacyPartitionMetadata()
 
@@ -70,9 +71,9 @@ class ConsumerGroup:
     def __init__(self, group_id: str, partition: int) -> None:
         self.group_id = group_id
         self.partition = partition  # of __consumer_offsets
-        self.epoch = 0
+        self.epoch = _FIRST_EPOCH
         self.metadata_hash = 0
-        self.target_epoch = 0
+        self.target_epoch = _FIRST_EPOCH
         self.target_timestamp_ms = 0
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
@@ -111,7 +112,7 @@ class ConsumerGroup:
         """
         member = self.members.get(member_id)
         if member is None:
-            raise UnknownMemberId(f"{member_id} is not a member of group {self.group_id}")
+            raise UnknownMemberId(f"Member {member_id} is not a member of group {self.group_id}.")
         return member
 
     def find_static(self, instance_id: str | None) -> Member | None:

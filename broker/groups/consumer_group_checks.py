@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from protocol.coordinator.group_errors import IllegalGeneration, StaleMemberEpoch
-from protocol.errors import KafkaError, UnsupportedVersion
+from protocol.errors import UnsupportedVersion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,18 +87,17 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) 
         )
 
 
-def find_refused(
+def check_partitions(
     check: PartitionCheck, offsets: Sequence[tuple[str, int, object]], image: TopicImage
-) -> dict[int, int]:
-    """Return the codes of the offsets that a check refuses, by their places among all."""
-    refused = {}
-    for place, (name, partition, _) in enumerate(offsets):
+) -> None:
+    """Refuse a commit altogether if a check refuses one of its partitions.
+
+    Raises:
+        KafkaError: So it is.
+    """
+    for name, partition, _ in offsets:
         topic = image.find(name)
-        try:
-            check(None if topic is None else topic.id, partition)
-        except KafkaError as error:
-            refused[place] = int(error.code)
-    return refused
+        check(None if topic is None else topic.id, partition)
 
 
 def _check_partition(

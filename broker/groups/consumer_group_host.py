@@ -18,13 +18,14 @@ from broker.groups.consumer_group_checks import (
 )
 from broker.groups.consumer_group_deadlines import Deadlines
 from broker.groups.consumer_group_membership import check_room
-from broker.groups.consumer_group_migration import may_downgrade
+from broker.groups.consumer_group_migration import may_replace_last
 from protocol.coordinator.group_errors import (
     InconsistentGroupProtocol,
     NonEmptyGroup,
     UnknownMemberId,
 )
 from protocol.errors import KafkaError
+from protocol.names import uuid_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,31 +137,40 @@ class HostedConsumerGroup:
         """Take in a classic member, or make a classic group of an empty one for it.
 
         Raises:
-            KafkaError: The member is refused, or the journal did not take it.
+            KafkaError: The classic group refuses the member, or the journal did not take it.
         """
         if self.is_empty:
             self._give_way(request, reply)
             return
+        try:
+            result = self._join(request)
+        except KafkaError as error:
+            result = JoinResult(error.code, "")
+        reply(result)
+
+    def _join(self, request: JoinRequest) -> JoinResult:
+        """Take in a classic member.
+
+        Raises:
+            KafkaError: It is refused, or the journal did not take it.
+        """
         world = self._groups.world(self)
         if not world.policy.may_mix:
             raise InconsistentGroupProtocol(
                 f"Cannot join the consumer group {self.group_id} with the classic protocol because "
                 "the group migration is disabled."
             )
-        member_id = request.member_id or str(uuid4())
+        member_id = request.member_id or uuid_text(uuid4())
         check_room(self.machine, member_id, world)
         classic.check_protocols(self.machine, request, member_id)
         if not request.member_id and request.instance_id is None and request.requires_known_id:
-            reply(JoinResult(ErrorCode.member_id_required, member_id))
-            return
+            return JoinResult(ErrorCode.member_id_required, member_id)
         replaced = self.machine.find_static(request.instance_id)
-        if replaced is not None and may_downgrade(self.machine, (replaced,), world.policy):
-            result = self._join_last(request, member_id)
-        else:
-            result = self._groups.run(
-                self, lambda changes: classic.join(changes, request, member_id, world)
-            )
-        reply(result)
+        if replaced is not None and may_replace_last(self.machine, replaced, world.policy):
+            return self._join_last(request, member_id)
+        return self._groups.run(
+            self, lambda changes: classic.join(changes, request, member_id, world)
+        )
 
     def sync(self, request: SyncRequest, reply: SyncReply) -> None:
         """Answer a classic member's assignment.

@@ -77,12 +77,13 @@ def upgrade(group: ClassicGroup, image: TopicImage) -> Changes:
     except ProtocolError as error:
         raise GroupIdNotFound(
             f"Cannot upgrade classic group {group.group_id} to consumer group because the embedded "
-            f"consumer protocol is malformed: {error}"
+            "consumer protocol is malformed."
         ) from error
     if any(member.user_data for member in members):
         raise GroupIdNotFound(
             f"Cannot upgrade classic group {group.group_id} to consumer group because an "
-            "unsupported custom assignor is in use. Switch to a default assignor first."
+            "unsupported custom assignor is in use. Please refer to the documentation or switch to "
+            "a default assignor before re-attempting the upgrade."
         )
     for member in members:
         changes.put(RecordType.MEMBER_METADATA, member.id, member.metadata)
@@ -114,7 +115,7 @@ class _Upgraded:
             client_id=member.client_id,
             client_host=member.client_host,
             subscribed_topic_names=tuple(sorted(set(subscription.topics))),
-            subscribed_topic_regex=None,
+            subscribed_topic_regex="",
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             server_assignor=None,
             classic=ClassicMetadata(member.session_timeout_ms, member.protocols),
@@ -123,13 +124,22 @@ class _Upgraded:
 
 def may_downgrade(group: ConsumerGroup, leaving: Collection[Member], policy: Policy) -> bool:
     """Tell whether a consumer group is a classic group once these members are gone."""
+    staying = _are_classic_but(group, leaving)
+    return policy.may_downgrade and 0 < staying <= policy.classic_max_size
+
+
+def may_replace_last(group: ConsumerGroup, replaced: Member, policy: Policy) -> bool:
+    """Tell whether a consumer group is a classic one once a classic member replaces this one."""
+    staying = _are_classic_but(group, (replaced,))
+    is_last = replaced.classic is None and 0 <= staying < policy.classic_max_size
+    return policy.may_downgrade and is_last
+
+
+def _are_classic_but(group: ConsumerGroup, leaving: Collection[Member]) -> int:
+    """Return how many members stay if all of them are classic; else -1."""
     gone = {member.id for member in leaving}
     staying = [member for member in group.members.values() if member.id not in gone]
-    return (
-        policy.may_downgrade
-        and 0 < len(staying) <= policy.classic_max_size
-        and all(member.classic is not None for member in staying)
-    )
+    return len(staying) if all(member.classic is not None for member in staying) else -1
 
 
 def downgrade(

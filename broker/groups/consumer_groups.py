@@ -69,6 +69,8 @@ class ConsumerGroups:
             GroupIdNotFound: There is none of that id.
         """
         group = self.coordinator.find(group_id)
+        if group is None:
+            raise GroupIdNotFound(f"Group {group_id} not found.")
         if not isinstance(group, HostedConsumerGroup):
             raise GroupIdNotFound(f"Group {group_id} is not a consumer group.")
         return group
@@ -108,9 +110,11 @@ class ConsumerGroups:
         """
         group = self.coordinator.find(group_id)
         if not isinstance(group, HostedConsumerGroup):
-            if request.member_epoch != JOIN_EPOCH:
-                raise GroupIdNotFound(f"Group {group_id} is not a consumer group.")
-            return self._found(group_id, group, request)
+            if request.member_epoch == JOIN_EPOCH:
+                return self._found(group_id, group, request)
+            if group is None and not request.is_leaving:
+                raise GroupIdNotFound(f"Consumer group {group_id} not found.")
+            group = self.get(group_id)
         world = self.world(group)
         if not request.is_leaving:
             return self.run(group, lambda changes: heartbeat(changes, request, world))

@@ -148,9 +148,15 @@ class GroupCoordinator:
 
     def add_classic(self, group_id: str) -> ClassicGroup:
         """Have a group that is not in the journal yet, or only by its offsets."""
-        group = ClassicGroup(group_id, self.log.partition_for(group_id), self.classic)
-        self.groups[group_id] = group
+        group = self.groups[group_id] = self._new_classic(group_id)
         return group
+
+    def keep(self, group: Group) -> None:
+        """Have a group that `check_commit` has made, now that it has committed something."""
+        self.groups.setdefault(group.group_id, group)
+
+    def _new_classic(self, group_id: str) -> ClassicGroup:
+        return ClassicGroup(group_id, self.log.partition_for(group_id), self.classic)
 
     def find_or_create_classic(self, group_id: str, member_id: str) -> Group:
         """Return the group that a member wants to join; only a newcomer finds a new one.
@@ -182,7 +188,7 @@ class GroupCoordinator:
         *,
         is_transactional: bool = False,
     ) -> Group:
-        """Return the group that may commit offsets, or the simple one that is made for it.
+        """Return the group that may commit offsets, or a simple one, which it is up to you to keep.
 
         Raises:
             GroupIdNotFound: There is no such group, and so no member of it.
@@ -195,7 +201,7 @@ class GroupCoordinator:
                 if version >= _FIRST_WITH_GROUP_ID_NOT_FOUND and not is_transactional:
                     raise GroupIdNotFound(f"group {group_id} was not found")
                 raise IllegalGeneration
-            group = self.add_classic(group_id)
+            group = self._new_classic(group_id)
         try:
             group.check_commit(
                 member_id, instance_id, generation, version, is_transactional=is_transactional

@@ -19,6 +19,7 @@ from kio.schema.errors import ErrorCode
 from broker import authorized
 from broker.groups.consumer_group_target import preferred_assignor
 from broker.handlers.consumer_heartbeat import check_enabled
+from protocol.coordinator.group_errors import InvalidGroupId
 from protocol.errors import KafkaError
 from protocol.messages import NO_THROTTLE
 
@@ -52,19 +53,12 @@ def _describe(context: RequestContext, group_id: str, operations: int) -> Descri
     groups = context.rooms.groups
     try:
         check_enabled(context.rooms)
+        if not group_id:
+            return _refuse(group_id, InvalidGroupId.code, None)
         groups.check(group_id)
         machine = groups.consumer.get(group_id).machine
     except KafkaError as error:
-        return DescribedGroup(
-            error_code=error.code,
-            error_message=error.message,
-            group_id=group_id,
-            group_state="",
-            group_epoch=0,
-            assignment_epoch=0,
-            assignor_name="",
-            members=(),
-        )
+        return _refuse(group_id, error.code, error.message)
     assignors = context.rooms.settings.server.group_consumer_assignors
     return DescribedGroup(
         error_code=ErrorCode.none,
@@ -78,6 +72,19 @@ def _describe(context: RequestContext, group_id: str, operations: int) -> Descri
             _member(machine, member, groups.consumer.image) for member in machine.members.values()
         ),
         authorized_operations=operations,
+    )
+
+
+def _refuse(group_id: str, code: ErrorCode, message: str | None) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=code,
+        error_message=message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=(),
     )
 
 

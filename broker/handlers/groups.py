@@ -52,11 +52,10 @@ def _describe(context: RequestContext, group_id: str, operations: int) -> Descri
     except GroupIdNotFound as error:
         if context.version < _FIRST_WITH_NOT_FOUND:
             return _absent(group_id, ErrorCode.none, None, operations, GroupState.DEAD)
-        return _absent(group_id, error.code, error.message, operations, GroupState.DEAD)
+        return _absent(group_id, error.code, error.message, authorized.NOT_ASKED, GroupState.DEAD)
     except KafkaError as error:
         return _absent(group_id, error.code, None, authorized.NOT_ASKED, "")
-    is_stable = group.state is GroupState.STABLE
-    protocol = group.protocol_name if is_stable else None
+    protocol = group.protocol_name if group.state is GroupState.STABLE else None
     return DescribedGroup(
         error_code=ErrorCode.none,
         error_message=None,
@@ -64,7 +63,7 @@ def _describe(context: RequestContext, group_id: str, operations: int) -> Descri
         group_state=group.state,
         protocol_type=group.protocol_type,
         protocol_data=protocol or "",
-        members=tuple(_member(each, protocol, is_stable=is_stable) for each in group.members),
+        members=tuple(_member(each, protocol) for each in group.members),
         authorized_operations=operations,
     )
 
@@ -101,14 +100,14 @@ def _absent(
     )
 
 
-def _member(member: Member, protocol: str | None, *, is_stable: bool) -> DescribedGroupMember:
+def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
     return DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
         member_metadata=member.metadata_of(protocol),
-        member_assignment=member.assignment if is_stable else b"",
+        member_assignment=member.assignment,
     )
 
 

@@ -17,11 +17,12 @@ from broker.groups.parked import Parked
 from protocol import join_group, sync_group
 from protocol.coordinator.group_errors import (
     GroupMaxSizeReached,
+    InconsistentGroupProtocol,
     InvalidGroupId,
     InvalidSessionTimeout,
     UnknownMemberId,
 )
-from protocol.errors import KafkaError
+from protocol.errors import KafkaError, UnknownServerError
 from protocol.join_group import JoinGroupResponse
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _FIRST_THAT_KNOWS_ITS_ID = 4
 _FIRST_THAT_SKIPS = 9
+_FIRST_WITH_PROTOCOL = 5  # of SyncGroup
 
 
 def join(
@@ -82,7 +84,7 @@ def _begin_join(
         coordinator.check(request.group_id)
         group = coordinator.find_or_create_classic(request.group_id, request.member_id)
         group.join(values, parked)
-    except GroupMaxSizeReached as error:
+    except (GroupMaxSizeReached, UnknownServerError) as error:
         parked(JoinResult(error.code, ""))
     except KafkaError as error:
         parked(JoinResult(error.code, request.member_id))
@@ -136,12 +138,24 @@ def sync(
     coordinator = connection.rooms.groups
     parked: Parked[SyncResult] = Parked()
     try:
+        _check_protocol(version, request)
         _begin_sync(coordinator, request, parked)
     except KafkaError as error:
         parked(SyncResult(error.code))
     if parked.result is not None:
         return _synced(connection, version, correlation_id, parked.result)
     return _sync_later(connection, version, correlation_id, parked)
+
+
+def _check_protocol(version: int, request: SyncGroupRequest) -> None:
+    """Refuse who does not say which protocol the group has chosen, and can.
+
+    Raises:
+        InconsistentGroupProtocol: So it is.
+    """
+    said = {request.protocol_type, request.protocol_name}
+    if version >= _FIRST_WITH_PROTOCOL and None in said:
+        raise InconsistentGroupProtocol
 
 
 def _begin_sync(

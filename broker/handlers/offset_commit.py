@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups.consumer_group_checks import find_refused
+from broker.groups.consumer_group_checks import check_partitions
+from broker.groups.offset_metadata import is_too_long
 from protocol.coordinator.group_errors import OffsetMetadataTooLarge
 from protocol.coordinator.group_records import NO_EXPIRY, CommittedOffset
 from protocol.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 
 _LATEST_MS = (1 << 63) - 1
-# What the int16 length of a record's field surely holds, whatever the characters.
-_MOST_CHARACTERS = 8191
 
 
 def handle(
@@ -120,29 +119,28 @@ def _commit_one(rooms: Rooms, version: int, found: Found) -> int | None:
     topics = rooms.topics
     topic = topics.by_id.get(key) if isinstance(key, bytes) else topics.topics.get(key)
     metadata = text or ""
-    if topic is None or not 0 <= index < topic.partitions or len(metadata) > _longest(rooms):
+    if (
+        topic is None
+        or not 0 <= index < topic.partitions
+        or is_too_long(metadata, rooms.settings.server)
+    ):
         return None
     committed = CommittedOffset(offset, leader_epoch, metadata, rooms.clock.now_ms())
     who = group_id, generation, member_id, instance_id
-    code, refused = _write(rooms.groups, version, who, [(topic.name, index, committed)])
-    return code or refused.get(0, 0)
-
-
-def _longest(rooms: Rooms) -> int:
-    """Return how many characters of metadata are taken."""
-    return min(rooms.settings.server.offset_metadata_max_bytes, _MOST_CHARACTERS)
+    return _write(rooms.groups, version, who, [(topic.name, index, committed)])
 
 
 def _commit(rooms: Rooms, version: int, request: OffsetCommitRequest) -> Results:
-    """Commit what can be, and return a code for each partition of the request."""
+    """Commit what can be, and return a code for each partition of the request.
+
+    A topic that is named twice is answered once, unless all partitions are there.
+    """
     now_ms = rooms.clock.now_ms()
     expiry = _expiry(request, now_ms)
-    most = _longest(rooms)
+    limits = rooms.settings.server
     results: Results = []
     offsets: list[tuple[str, int, CommittedOffset]] = []
     places: list[tuple[list[tuple[int, int]], int]] = []
-    places_of_offsets: list[tuple[list[tuple[int, int]], int]] = []
-    known = 0
     for key, partitions in request.topics:
         topics = rooms.topics
         topic = topics.by_id.get(key) if isinstance(key, bytes) else topics.topics.get(key)
@@ -156,25 +154,28 @@ def _commit(rooms: Rooms, version: int, request: OffsetCommitRequest) -> Results
             if not 0 <= index < topic.partitions:
                 codes.append((index, UnknownTopicOrPartition.code.value))
                 continue
-            known += 1
-            if metadata is not None and len(metadata) > most:
+            places.append((codes, len(codes)))
+            if metadata is not None and is_too_long(metadata, limits):
                 codes.append((index, OffsetMetadataTooLarge.code.value))
             else:
                 committed = CommittedOffset(offset, leader_epoch, metadata or "", now_ms, expiry)
                 offsets.append((topic.name, index, committed))
-                places_of_offsets.append((codes, len(codes)))
                 codes.append((index, 0))
-            places.append((codes, len(codes) - 1))
-    if known:
+    if places:
         who = request.group_id, request.generation, request.member_id, request.instance_id
-        code, refused = _write(rooms.groups, version, who, offsets)
+        code = _write(rooms.groups, version, who, offsets)
         if code:
             for codes, place in places:
                 codes[place] = codes[place][0], code
-        for number, refusal in refused.items():
-            codes, place = places_of_offsets[number]
-            codes[place] = codes[place][0], refusal
-    return results
+    return _merge(results) if len(places) < sum(len(codes) for _, codes in results) else results
+
+
+def _merge(results: Results) -> Results:
+    """Return the codes of a topic that is there twice in one place."""
+    merged: dict[TopicKey, list[tuple[int, int]]] = {}
+    for key, codes in results:
+        merged.setdefault(key, []).extend(codes)
+    return list(merged.items())
 
 
 def _write(
@@ -182,15 +183,11 @@ def _write(
     version: int,
     who: tuple[str, int, str, str | None],
     offsets: list[tuple[str, int, CommittedOffset]],
-) -> tuple[int, dict[int, int]]:
-    """Write offsets of partitions that exist, if the group lets the member.
+) -> int:
+    """Write offsets of partitions that exist, if the group lets the member; return a code for all.
 
     ``who`` commits: group, generation, member id and instance id.
-
-    Returns:
-        The code of all partitions; those of offsets that alone are refused, by their numbers.
     """
-    refused: dict[int, int] = {}
     group_id, generation, member_id, instance_id = who
     try:
         groups.check(group_id)
@@ -198,10 +195,10 @@ def _write(
         group.touch(member_id)
         check = group.find_partition_check(member_id, generation)
         if check is not None:
-            refused = find_refused(check, offsets, groups.consumer.image)
-            offsets = [each for number, each in enumerate(offsets) if number not in refused]
+            check_partitions(check, offsets, groups.consumer.image)
         if offsets:
             groups.offsets.append(group_id, group.partition, offsets)
+            groups.keep(group)
     except KafkaError as error:
-        return int(error.code), {}
-    return 0, refused
+        return int(error.code)
+    return 0

@@ -29,23 +29,25 @@ if TYPE_CHECKING:
 def delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """Delete offsets of topics that no member reads; one that was not there is no error."""
     rooms = context.rooms
+    named: dict[str, list[int]] = {}
+    for topic in request.topics:
+        named.setdefault(topic.name, []).extend(each.partition_index for each in topic.partitions)
     codes = {
-        (topic.name, each.partition_index): _find_unknown(rooms, topic.name, each.partition_index)
-        for topic in request.topics
-        for each in topic.partitions
+        (name, index): _find_unknown(rooms, name, index)
+        for name, indexes in named.items()
+        for index in indexes
     }
     known = [key for key, code in codes.items() if code is ErrorCode.none]
     error = ErrorCode.none
     try:
-        if known:
-            group = _find_group(rooms, request.group_id)
-            deleted = []
-            for topic, index in known:
-                if group.is_subscribed_to(topic):
-                    codes[topic, index] = GroupSubscribedToTopic.code
-                else:
-                    deleted.append((topic, index))
-            rooms.groups.offsets.deleted_count += rooms.groups.delete_offsets(group, deleted)
+        group = _find_group(rooms, request.group_id)
+        deleted = []
+        for name, index in known:
+            if group.is_subscribed_to(name):
+                codes[name, index] = GroupSubscribedToTopic.code
+            else:
+                deleted.append((name, index))
+        rooms.groups.offsets.deleted_count += rooms.groups.delete_offsets(group, deleted)
     except KafkaError as refusal:
         error = refusal.code
     return OffsetDeleteResponse(
@@ -55,16 +57,15 @@ def delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDelet
         if error
         else tuple(
             OffsetDeleteResponseTopic(
-                name=topic.name,
+                name=name,
                 partitions=tuple(
                     OffsetDeleteResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=codes[topic.name, each.partition_index],
+                        partition_index=index, error_code=codes[name, index]
                     )
-                    for each in topic.partitions
+                    for index in indexes
                 ),
             )
-            for topic in request.topics
+            for name, indexes in named.items()
         ),
     )
 

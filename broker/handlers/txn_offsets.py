@@ -18,7 +18,8 @@ from kio.schema.txn_offset_commit.v5.response import (
     TxnOffsetCommitResponseTopic,
 )
 
-from broker.groups.consumer_group_checks import find_refused
+from broker.groups.consumer_group_checks import check_partitions
+from broker.groups.offset_metadata import is_too_long
 from broker.handlers.transactions import code_of, when_durable
 from broker.internal_topics import OFFSETS_TOPIC
 from broker.transactions.appending import Rules, admit
@@ -26,6 +27,7 @@ from protocol.coordinator.group_errors import (
     IllegalGeneration,
     InvalidGroupId,
     OffsetMetadataTooLarge,
+    StaleMemberEpoch,
 )
 from protocol.coordinator.group_records import NO_EXPIRY, CommittedOffset
 from protocol.errors import (
@@ -112,7 +114,7 @@ def _commit(
     try:
         if not request.group_id:
             raise InvalidGroupId
-        _write(context, request, codes, offsets)
+        _write(context, request, offsets)
     except KafkaError as error:
         return respond(error)
     return when_durable(context, respond(), respond)
@@ -122,7 +124,7 @@ def _sort(context: RequestContext, request: TxnOffsetCommitRequest) -> tuple[Cod
     """Return a code for each partition that cannot be committed, and the offsets of the others."""
     rooms = context.rooms
     now_ms = rooms.clock.now_ms()
-    longest = rooms.settings.server.offset_metadata_max_bytes
+    limits = rooms.settings.server
     codes: Codes = {}
     offsets: Offsets = []
     for topic in request.topics:
@@ -131,7 +133,7 @@ def _sort(context: RequestContext, request: TxnOffsetCommitRequest) -> tuple[Cod
             index, metadata = each.partition_index, each.committed_metadata or ""
             if found is None or not 0 <= index < found.partitions:
                 codes[topic.name, index] = UnknownTopicOrPartition.code
-            elif len(metadata) > longest:
+            elif is_too_long(metadata, limits):
                 codes[topic.name, index] = OffsetMetadataTooLarge.code
             else:
                 committed = CommittedOffset(
@@ -141,10 +143,12 @@ def _sort(context: RequestContext, request: TxnOffsetCommitRequest) -> tuple[Cod
     return codes, offsets
 
 
-def _write(
-    context: RequestContext, request: TxnOffsetCommitRequest, codes: Codes, offsets: Offsets
-) -> None:
-    """Write what may be committed; ``codes`` gets what a member of an older epoch may not."""
+def _write(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Offsets) -> None:
+    """Write what may be committed, if all of it may.
+
+    Raises:
+        KafkaError: It may not, or the journal did not take it.
+    """
     rooms = context.rooms
     groups = rooms.groups
     groups.check(request.group_id)
@@ -170,13 +174,13 @@ def _write(
     )
     check = group.find_partition_check(request.member_id, request.generation_id)
     if check is not None:
-        refused = find_refused(check, offsets, groups.consumer.image)
-        for place in refused:
-            topic, index, _ = offsets[place]
-            codes[topic, index] = IllegalGeneration.code
-        offsets = [each for place, each in enumerate(offsets) if place not in refused]
+        try:
+            check_partitions(check, offsets, groups.consumer.image)
+        except StaleMemberEpoch:
+            raise IllegalGeneration from None
     if offsets:
         groups.offsets.append_transactional(request.group_id, group.partition, offsets, producer)
+        groups.keep(group)
 
 
 def _code_of(error: KafkaError, version: int) -> ErrorCode:

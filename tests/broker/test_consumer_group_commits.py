@@ -95,7 +95,7 @@ def _commit(schema: Any, member_id: str, epoch: int, partitions: tuple[int, ...]
 
 @pytest.fixture
 async def members(tmp_path: Path) -> AsyncIterator[Members]:
-    """Member "m" in epoch 2 with partition 0, after "n" has come, which waits for partition 1."""
+    """Member "m" in epoch 3 with partition 0, after "n" has come, which waits for partition 1."""
     async with running(tmp_path, *SETTINGS) as started:
         made = Members(await started.call())
         created = await made.caller.ask(
@@ -110,34 +110,40 @@ async def members(tmp_path: Path) -> AsyncIterator[Members]:
             )
         )
         made.topic = created.topics[0].topic_id
-        assert (await made.beat("m", 0, full=True)).member_epoch == 1
-        assert (await made.beat("n", 0, full=True)).member_epoch == 2
-        await made.beat("m", 1, 0, 1)
-        assert (await made.beat("m", 1, 0)).member_epoch == 2
+        assert (await made.beat("m", 0, full=True)).member_epoch == 2
+        assert (await made.beat("n", 0, full=True)).member_epoch == 3
+        await made.beat("m", 2, 0, 1)
+        assert (await made.beat("m", 2, 0)).member_epoch == 3
         yield made
 
 
 async def test_members_commit_in_their_epoch(members: Members) -> None:
     """And ask for what is committed in it."""
-    assert await members.commit("m", 2, 0) == [ErrorCode.none]
+    assert await members.commit("m", 3, 0) == [ErrorCode.none]
 
-    assert await members.fetch("m", 2) == (ErrorCode.none, [7, -1])
+    assert await members.fetch("m", 3) == (ErrorCode.none, [7, -1])
     assert await members.fetch(None, -1) == (ErrorCode.none, [7, -1])
 
 
 async def test_an_older_epoch_commits_what_it_had_and_has(members: Members) -> None:
-    """A commit that the epoch has overtaken: partition 0 stayed, partition 1 is gone."""
-    codes = await members.commit("m", 1, 0, 1)
+    """A commit that the epoch has overtaken: partition 0 stayed, partition 1 is gone.
 
-    assert codes == [ErrorCode.none, ErrorCode.stale_member_epoch]
+    One partition that the member has not any more refuses all of the commit.
+    """
+    stale = ErrorCode.stale_member_epoch
+    codes = await members.commit("m", 2, 0, 1)
+
+    assert codes == [stale, stale]
+    assert await members.fetch(None, -1) == (ErrorCode.none, [-1, -1])
+    assert await members.commit("m", 2, 0) == [ErrorCode.none]
     assert await members.fetch(None, -1) == (ErrorCode.none, [7, -1])
 
 
 @pytest.mark.parametrize(
     ("member_id", "epoch", "code"),
     [
-        ("m", 3, ErrorCode.stale_member_epoch),
-        ("x", 1, ErrorCode.unknown_member_id),
+        ("m", 4, ErrorCode.stale_member_epoch),
+        ("x", 2, ErrorCode.unknown_member_id),
         ("", -1, ErrorCode.unknown_member_id),
     ],
 )
@@ -150,14 +156,14 @@ async def test_whose_commits_are_refused(
 
 async def test_members_need_a_version_that_has_epochs(members: Members) -> None:
     """OffsetCommit 8 of a member of the consumer protocol: UNSUPPORTED_VERSION."""
-    answer = await members.caller.ask(_commit(old_commit, "m", 2, (0,)))
+    answer = await members.caller.ask(_commit(old_commit, "m", 3, (0,)))
 
     assert answer.topics[0].partitions[0].error_code is ErrorCode.unsupported_version
 
 
 @pytest.mark.parametrize(
     ("member_id", "epoch", "code"),
-    [("m", 1, ErrorCode.stale_member_epoch), ("x", 2, ErrorCode.unknown_member_id)],
+    [("m", 2, ErrorCode.stale_member_epoch), ("x", 3, ErrorCode.unknown_member_id)],
 )
 async def test_who_is_told_no_offsets(
     members: Members, member_id: str, epoch: int, code: ErrorCode

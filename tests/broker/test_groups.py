@@ -68,6 +68,14 @@ REFUSALS: dict[str, tuple[Callable[[str], Any], str]] = {
     "sync without a group": (lambda m: ask.sync("", m, 1), "invalid_group_id"),
     "sync of a group that is not there": (lambda m: ask.sync("no", m, 1), "unknown_member_id"),
     "sync of a stale generation": (lambda m: ask.sync("g", m, 0), "illegal_generation"),
+    "sync without the type": (
+        lambda m: ask.sync("g", m, 1, protocol=(None, "range")),
+        "inconsistent_group_protocol",
+    ),
+    "sync without the protocol": (
+        lambda m: ask.sync("g", m, 1, protocol=("consumer", None)),
+        "inconsistent_group_protocol",
+    ),
     "beat without a group": (lambda m: ask.beat("", m, 1), "invalid_group_id"),
     "beat of a group that is not there": (lambda m: ask.beat("no", m, 1), "unknown_member_id"),
     "beat of a stale generation": (lambda m: ask.beat("g", m, 0), "illegal_generation"),
@@ -113,12 +121,20 @@ REFUSALS: dict[str, tuple[Callable[[str], Any], str]] = {
         lambda m: ask.commit("g", ORDERS, member=(m, 1, None), metadata=LONG),
         "offset_metadata_too_large",
     ),
+    "commit with as many characters, one of them of four bytes": (
+        lambda m: ask.commit("g", ORDERS, member=(m, 1, None), metadata=LONG[2:] + "\U0001f600"),
+        "offset_metadata_too_large",
+    ),
     "commit": (lambda m: ask.commit("g", ORDERS, member=(m, 1, None), metadata=LONG[1:]), "none"),
     "describe of no group": (lambda m: ask.describe("no"), "group_id_not_found"),
     "delete of no group": (lambda m: ask.delete("no"), "group_id_not_found"),
     "delete of a group with members": (lambda m: ask.delete("g"), "non_empty_group"),
     "offset delete of no group": (
         lambda m: ask.delete_offsets("no", ("orders", 0)),
+        "group_id_not_found",
+    ),
+    "offset delete of nothing in no group": (
+        lambda m: ask.delete_offsets("no"),
         "group_id_not_found",
     ),
     "offset delete without a group": (
@@ -146,6 +162,50 @@ async def test_every_refusal_has_kafkas_code(home: Running) -> None:
     assert {name: codes(answer) for name, answer in answers.items()} == {
         name: [code] for name, (_, code) in REFUSALS.items()
     }
+
+
+async def test_a_commit_that_commits_nothing_makes_no_group(home: Running) -> None:
+    """Metadata that is too long leaves nothing behind."""
+    caller = await home.call()
+
+    refused = await caller.ask(ask.commit("g", ORDERS, metadata=LONG))
+    (described,) = (await caller.ask(ask.describe("g"))).groups
+
+    assert codes(refused) == ["offset_metadata_too_large"]
+    assert described.error_code is ErrorCode.group_id_not_found
+
+
+async def test_a_topic_named_twice_is_answered_once_if_something_is_unknown(home: Running) -> None:
+    """As Kafka merges its answers; clients look topics up by name."""
+    caller = await home.call()
+    offsets = {("orders", 0): 1, ("orders", 9): 2, ("orders", 1): 3}
+
+    committed = await caller.ask(ask.commit("g", offsets))
+    deleted = await caller.ask(ask.delete_offsets("g", *offsets))
+
+    for answer in (committed, deleted):
+        (topic,) = answer.topics
+        found = {each.partition_index: each.error_code.name for each in topic.partitions}
+        assert found == {0: "none", 1: "none", 9: "unknown_topic_or_partition"}
+
+
+async def test_an_assignment_is_shown_while_the_group_rebalances(home: Running) -> None:
+    """Members read on with it until they have joined."""
+    caller = await home.call()
+    await enter(caller, "g")
+    newcomer = await home.call()
+    first = await newcomer.ask(ask.join("g"))
+    await newcomer.client.send(newcomer.frame(ask.join("g", first.member_id)))
+
+    def preparing(group: Any) -> bool:
+        return bool(group.group_state == "PreparingRebalance")
+
+    while not preparing(group := (await caller.ask(ask.describe("g"))).groups[0]):
+        await asyncio.sleep(0)
+
+    assert {each.member_assignment for each in group.members} == {b"mine", b""}
+    assert {each.member_metadata for each in group.members} == {b""}
+    await newcomer.client.close()
 
 
 async def test_old_versions_say_it_their_way(home: Running) -> None:

@@ -57,14 +57,20 @@ def old_join(group: str, *, session_ms: int = 10_000) -> Any:
 
 
 def sync(
-    group: str, member_id: str, generation: int, assignments: Mapping[str, bytes] | None = None
+    group: str,
+    member_id: str,
+    generation: int,
+    assignments: Mapping[str, bytes] | None = None,
+    protocol: tuple[str | None, str | None] = ("consumer", "range"),
 ) -> Any:
-    """Return a SyncGroup of version 5."""
+    """Return a SyncGroup of version 5; the protocol is type and name."""
     row = _class(14, 5, "SyncGroupRequestAssignment")
     return _class(14, 5)(
         group_id=group,
         generation_id=generation,
         member_id=member_id,
+        protocol_type=protocol[0],
+        protocol_name=protocol[1],
         assignments=tuple(
             row(member_id=each, assignment=data) for each, data in (assignments or {}).items()
         ),

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 def test_the_first_member_gets_everything_at_once() -> None:
-    """Epoch 1, all partitions, and the group is stable."""
+    """Epoch 2, all partitions, and the group is stable."""
     hand = GroupInHand()
 
     answer = hand.join("m")
 
-    assert answer.member_epoch == 1
+    assert answer.member_epoch == 2
     assert answer.heartbeat_interval_ms == 5000
     assert plain(answer.assignment) == {hand.topics.id("a"): {0, 1, 2}}
     assert hand.group.state == "Stable"
@@ -47,10 +47,10 @@ def test_a_heartbeat_without_news_writes_and_tells_nothing() -> None:
     hand.join("m")
     written = len(hand.journal)
 
-    answer = hand.beat("m", 1)
+    answer = hand.beat("m", 2)
 
     assert answer.assignment is None
-    assert answer.member_epoch == 1
+    assert answer.member_epoch == 2
     assert len(hand.journal) == written
 
 
@@ -60,7 +60,7 @@ def test_a_full_request_is_told_everything() -> None:
     owned = plain(hand.join("m").assignment)
 
     answer = hand.beat(
-        "m", 1, rebalance_timeout_ms=60_000, subscribed_topic_names=("a",), owned=owned
+        "m", 2, rebalance_timeout_ms=60_000, subscribed_topic_names=("a",), owned=owned
     )
 
     assert plain(answer.assignment) == owned
@@ -73,19 +73,19 @@ def test_partitions_move_when_their_owner_has_given_them_up() -> None:
     hand.join("m")
 
     second = hand.join("n")
-    assert (second.member_epoch, plain(second.assignment)) == (2, {})
+    assert (second.member_epoch, plain(second.assignment)) == (3, {})
     assert hand.group.members["n"].state is MemberState.UNRELEASED_PARTITIONS
 
-    first = hand.beat("m", 1)
-    assert first.member_epoch == 1
+    first = hand.beat("m", 2)
+    assert first.member_epoch == 2
     kept = plain(first.assignment)
     assert kept is not None
     assert count(kept) == 2
-    assert hand.beat("n", 2).assignment is None
+    assert hand.beat("n", 3).assignment is None
     assert hand.group.state == "Reconciling"
 
-    assert hand.beat("m", 1, owned=kept).member_epoch == 2
-    got = plain(hand.beat("n", 2).assignment)
+    assert hand.beat("m", 2, owned=kept).member_epoch == 3
+    got = plain(hand.beat("n", 3).assignment)
     assert got is not None
     assert got[topic] | kept[topic] == {0, 1, 2, 3}
     assert hand.group.state == "Stable"
@@ -96,7 +96,7 @@ def test_a_member_that_keeps_its_partitions_is_fenced_in_time() -> None:
     hand = GroupInHand()
     hand.join("m", rebalance_timeout_ms=10_000)
     hand.join("n")
-    hand.beat("m", 1)
+    hand.beat("m", 2)
 
     hand.advance(9.9)
     assert hand.fenced == []
@@ -104,7 +104,7 @@ def test_a_member_that_keeps_its_partitions_is_fenced_in_time() -> None:
 
     assert hand.fenced == [("m", Deadline.REBALANCE)]
     assert set(hand.group.members) == {"n"}
-    assert count(plain(hand.beat("n", 2).assignment) or {}) == 3
+    assert count(plain(hand.beat("n", 3).assignment) or {}) == 3
 
 
 def test_a_silent_member_is_fenced_when_its_session_ends() -> None:
@@ -112,7 +112,7 @@ def test_a_silent_member_is_fenced_when_its_session_ends() -> None:
     hand = GroupInHand()
     hand.join("m")
     hand.advance(44)
-    hand.beat("m", 1)
+    hand.beat("m", 2)
     hand.advance(44)
     assert hand.group.members
 
@@ -121,7 +121,7 @@ def test_a_silent_member_is_fenced_when_its_session_ends() -> None:
     assert hand.fenced == [("m", Deadline.SESSION)]
     assert hand.group.state == "Empty"
     with pytest.raises(UnknownMemberId):
-        hand.beat("m", 1)
+        hand.beat("m", 2)
 
 
 def test_a_member_that_leaves_frees_its_partitions() -> None:
@@ -133,7 +133,7 @@ def test_a_member_that_leaves_frees_its_partitions() -> None:
     answer = hand.beat("m", -1)
 
     assert (answer.member_id, answer.member_epoch) == ("m", -1)
-    assert count(plain(hand.beat("n", 2).assignment) or {}) == 3
+    assert count(plain(hand.beat("n", 3).assignment) or {}) == 3
     assert hand.group.owners[hand.topics.id("a")] == dict.fromkeys(range(3), "n")
 
 
@@ -142,15 +142,15 @@ def test_a_lost_answer_is_no_reason_to_be_fenced() -> None:
     hand = GroupInHand()
     hand.join("m")
     hand.topics.put("a", 5)
-    assert hand.beat("m", 1).member_epoch == 2
+    assert hand.beat("m", 2).member_epoch == 3
 
-    again = hand.beat("m", 1, owned={hand.topics.id("a"): frozenset({0, 1})})
+    again = hand.beat("m", 2, owned={hand.topics.id("a"): frozenset({0, 1})})
 
-    assert again.member_epoch == 2
+    assert again.member_epoch == 3
     with pytest.raises(FencedMemberEpoch):
-        hand.beat("m", 1, owned={hand.topics.id("a"): frozenset({9})})
+        hand.beat("m", 2, owned={hand.topics.id("a"): frozenset({9})})
     with pytest.raises(FencedMemberEpoch):
-        hand.beat("m", 1)
+        hand.beat("m", 2)
 
 
 def test_joining_again_is_always_possible() -> None:
@@ -160,14 +160,14 @@ def test_joining_again_is_always_possible() -> None:
 
     again = hand.join("m")
 
-    assert again.member_epoch == 1
+    assert again.member_epoch == 2
     assert count(plain(again.assignment) or {}) == 3
 
 
 @pytest.mark.parametrize(
     ("member", "epoch", "said", "refusal"),
     [
-        ("m", 2, {}, FencedMemberEpoch),
+        ("m", 3, {}, FencedMemberEpoch),
         ("x", 1, {}, UnknownMemberId),
         ("x", -1, {}, UnknownMemberId),
         ("x", -2, {"instance_id": "j"}, UnknownMemberId),
@@ -245,7 +245,7 @@ def test_a_full_group_takes_only_its_own() -> None:
     with pytest.raises(GroupMaxSizeReached):
         hand.join("n")
 
-    assert hand.join("m").member_epoch == 1
+    assert hand.join("m").member_epoch == 2
 
 
 def test_a_static_member_comes_back_to_its_partitions() -> None:
@@ -253,9 +253,9 @@ def test_a_static_member_comes_back_to_its_partitions() -> None:
     hand = GroupInHand()
     hand.join("m")
     hand.join("s", instance_id="i")
-    kept = plain(hand.beat("m", 1).assignment)
-    hand.beat("m", 1, owned=kept)
-    before = plain(hand.beat("s", 2, instance_id="i").assignment)
+    kept = plain(hand.beat("m", 2).assignment)
+    hand.beat("m", 2, owned=kept)
+    before = plain(hand.beat("s", 3, instance_id="i").assignment)
     epoch = hand.group.epoch
 
     left = hand.beat("s", -2, instance_id="i")
@@ -267,7 +267,7 @@ def test_a_static_member_comes_back_to_its_partitions() -> None:
     assert hand.group.epoch == epoch
     assert set(hand.group.members) == {"t", "m"}
     with pytest.raises(FencedInstanceId):
-        hand.beat("s", 1, instance_id="i")
+        hand.beat("s", 2, instance_id="i")
 
 
 def test_a_static_member_may_come_back_under_the_same_id() -> None:
@@ -309,15 +309,15 @@ def test_topics_that_come_grow_and_go_are_followed() -> None:
     assert plain(hand.join("m", "a").assignment) == {}
 
     topic = hand.topics.put("a", 1)
-    assert plain(hand.beat("m", 1).assignment) == {topic: {0}}
+    assert plain(hand.beat("m", 2).assignment) == {topic: {0}}
     hand.topics.put("a", 2)
-    assert plain(hand.beat("m", 2).assignment) == {topic: {0, 1}}
+    assert plain(hand.beat("m", 3).assignment) == {topic: {0, 1}}
     hand.topics.put("other", 1)
-    assert hand.beat("m", 3).assignment is None
+    assert hand.beat("m", 4).assignment is None
     hand.topics.drop("a")
-    assert plain(hand.beat("m", 3).assignment) == {}
+    assert plain(hand.beat("m", 4).assignment) == {}
 
-    assert hand.beat("m", 3, owned={}).member_epoch == 4
+    assert hand.beat("m", 4, owned={}).member_epoch == 5
     assert hand.group.owners == {}
 
 
@@ -328,8 +328,8 @@ def test_a_topic_that_is_made_anew_is_another_topic() -> None:
     hand.topics.drop("a")
     new = hand.topics.put("a", 3)
 
-    assert plain(hand.beat("m", 1, owned=old).assignment) == {}
-    assert plain(hand.beat("m", 1, owned={}).assignment) == {new: {0, 1, 2}}
+    assert plain(hand.beat("m", 2, owned=old).assignment) == {}
+    assert plain(hand.beat("m", 2, owned={}).assignment) == {new: {0, 1, 2}}
 
 
 def test_a_changed_subscription_takes_effect_at_once() -> None:
@@ -337,10 +337,10 @@ def test_a_changed_subscription_takes_effect_at_once() -> None:
     hand = GroupInHand(Topics(a=1, b=1), assignment_interval_ms=1000)
     owned = plain(hand.join("m", "a", "b").assignment)
 
-    answer = hand.beat("m", 1, subscribed_topic_names=("b",), owned=owned)
+    answer = hand.beat("m", 2, subscribed_topic_names=("b",), owned=owned)
 
     assert plain(answer.assignment) == {hand.topics.id("b"): {0}}
-    assert hand.group.target_epoch == 1
+    assert hand.group.target_epoch == 2
     assert hand.group.state == "Assigning"
 
 
@@ -349,14 +349,14 @@ def test_a_wave_of_members_is_assigned_once() -> None:
     hand = GroupInHand(assignment_interval_ms=1000)
     hand.join("m")
     hand.advance(0.5)
-    assert (hand.join("n").member_epoch, hand.join("o").member_epoch) == (1, 1)
-    assert hand.group.epoch == 3
-    assert hand.group.target_epoch == 1
+    assert (hand.join("n").member_epoch, hand.join("o").member_epoch) == (2, 2)
+    assert hand.group.epoch == 4
+    assert hand.group.target_epoch == 2
 
     hand.advance(0.5)
-    hand.beat("n", 1)
+    hand.beat("n", 2)
 
-    assert hand.group.target_epoch == 3
+    assert hand.group.target_epoch == 4
     assert {count(each) for each in hand.group.targets.values()} == {1}
 
 
@@ -378,7 +378,7 @@ def test_an_expression_subscribes_to_what_it_matches() -> None:
     assert plain(first.assignment) == {hand.topics.id("a1"): {0}, hand.topics.id("a2"): {0}}
 
     hand.topics.put("a3", 1)
-    later = plain(hand.beat("m", 1).assignment) or {}
+    later = plain(hand.beat("m", 2).assignment) or {}
 
     assert later.keys() == {hand.topics.id(name) for name in ("a1", "a2", "a3")}
     assert hand.reload().regexes == hand.group.regexes
@@ -399,7 +399,7 @@ def test_an_expression_that_nobody_has_is_forgotten() -> None:
     hand.join("m", subscribed_topic_names=None, subscribed_topic_regex="a")
     hand.join("n", subscribed_topic_names=None, subscribed_topic_regex="b")
 
-    hand.beat("m", 1, subscribed_topic_regex="b")
+    hand.beat("m", 2, subscribed_topic_regex="b")
     assert hand.group.regexes.keys() == {"b"}
     hand.beat("m", -1)
     hand.beat("n", -1)
@@ -447,7 +447,7 @@ def test_a_group_that_is_read_back_is_the_same() -> None:
     hand = GroupInHand(Topics(a=4, b=2))
     hand.join("m", "a", "b")
     hand.join("n", "a", instance_id="i")
-    hand.beat("m", 1)
+    hand.beat("m", 2)
     hand.beat("n", -2, instance_id="i")
 
     loaded = hand.reload()

@@ -16,7 +16,6 @@ from protocol.coordinator.group_errors import (
     FencedInstanceId,
     GroupIdNotFound,
     IllegalGeneration,
-    InconsistentGroupProtocol,
     RebalanceInProgress,
     StaleMemberEpoch,
     UnknownMemberId,
@@ -34,6 +33,9 @@ if TYPE_CHECKING:
     from protocol.errors import KafkaError
 
 AT_ONCE = {"group_consumer_assignment_interval_ms": "0", "group_initial_rebalance_delay_ms": "0"}
+
+
+INCONSISTENT = JoinResult(ErrorCode.inconsistent_group_protocol, "")
 
 
 class Broker:
@@ -168,7 +170,7 @@ async def test_a_group_is_there_after_a_restart(broker: Broker) -> None:
     assert after is not before
     for name in ("members", "targets", "owners", "regexes", "epoch", "target_epoch", "state"):
         assert getattr(after, name) == getattr(before, name)
-    assert broker.beat("m", 1).assignment is not None
+    assert broker.beat("m", 2).assignment is not None
     broker.advance(46)
     assert broker.group.is_empty
 
@@ -214,19 +216,19 @@ async def test_who_may_commit(broker: Broker) -> None:
     """Members of this epoch or, for what they had by then, of an older one; nobody else."""
     broker.join("m")
     broker.join("n")
-    broker.beat("m", 1)
-    broker.beat("m", 1, owned={broker.topic: frozenset({0, 1})})
+    broker.beat("m", 2)
+    broker.beat("m", 2, owned={broker.topic: frozenset({0, 1})})
     group = broker.group
     assert broker.partitions_of("m") == {0, 1}
 
+    group.check_commit("m", None, 3, 9)
     group.check_commit("m", None, 2, 9)
-    group.check_commit("m", None, 1, 9)
-    check = group.find_partition_check("m", 1)
+    check = group.find_partition_check("m", 2)
     check(broker.topic, 0)
     refusals: list[tuple[type[KafkaError], tuple[Any, ...]]] = [
-        (StaleMemberEpoch, ("m", None, 3, 9)),
-        (UnsupportedVersion, ("m", None, 2, 8)),
-        (UnknownMemberId, ("x", None, 1, 9)),
+        (StaleMemberEpoch, ("m", None, 4, 9)),
+        (UnsupportedVersion, ("m", None, 3, 8)),
+        (UnknownMemberId, ("x", None, 2, 9)),
         (UnknownMemberId, ("", None, -1, 9)),
     ]
     for refusal, asked in refusals:
@@ -234,7 +236,7 @@ async def test_who_may_commit(broker: Broker) -> None:
             group.check_commit(*asked)
     with pytest.raises(StaleMemberEpoch):
         check(broker.topic, 3)
-    assert group.find_partition_check("m", 2) is None
+    assert group.find_partition_check("m", 3) is None
     group.check_commit("", None, -1, 9, is_transactional=True)
 
 
@@ -243,11 +245,11 @@ async def test_who_may_ask_for_offsets(broker: Broker) -> None:
     broker.join("m")
 
     broker.group.check_fetch(None, -1)
-    broker.group.check_fetch("m", 1)
+    broker.group.check_fetch("m", 2)
     with pytest.raises(StaleMemberEpoch):
-        broker.group.check_fetch("m", 0)
+        broker.group.check_fetch("m", 1)
     with pytest.raises(UnknownMemberId):
-        broker.group.check_fetch("x", 1)
+        broker.group.check_fetch("x", 2)
 
 
 async def test_anybody_may_commit_to_an_empty_group(broker: Broker) -> None:
@@ -264,7 +266,7 @@ async def test_an_empty_classic_group_gives_way(broker: Broker) -> None:
     broker.advance(9)
     assert broker.group.is_empty
 
-    assert broker.join("m").member_epoch == 1
+    assert broker.join("m").member_epoch == 2
     await broker.reopen()
 
     assert isinstance(broker.group, HostedConsumerGroup)
@@ -413,6 +415,17 @@ async def test_a_static_member_changes_its_protocol(broker: Broker) -> None:
     assert set(group.members.static) == {"i", "j"}
 
 
+async def test_the_only_member_of_all_changes_its_protocol_back(broker: Broker) -> None:
+    """The group is a classic one again, though nobody else stays in it."""
+    broker.classic_member(instance_id="i")
+    broker.join("new", instance_id="i")
+
+    answer = broker.classic_join("", instance_id="i")[0]
+
+    assert isinstance(broker.group, ClassicGroup)
+    assert list(broker.group.members.by_id) == [answer.member_id]
+
+
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])
 async def test_no_way_up_by_policy(tmp_path: Path, policy: str) -> None:
     """GROUP_ID_NOT_FOUND, and the classic group goes on."""
@@ -444,8 +457,7 @@ async def test_nobody_mixes_where_migration_is_disabled(tmp_path: Path) -> None:
     broker = await Broker(tmp_path, group_consumer_migration_policy="disabled").open()
     broker.join("m")
 
-    with pytest.raises(InconsistentGroupProtocol):
-        broker.classic_join("")
+    assert broker.classic_join("") == [INCONSISTENT]
 
     await broker.on_disk.close()
 
@@ -462,8 +474,7 @@ async def test_only_consumers_join_consumers(broker: Broker, said: dict[str, Any
     """Workers of Connect, nothing at all, and what is no subscription are refused."""
     broker.join("m")
 
-    with pytest.raises(InconsistentGroupProtocol):
-        broker.classic_join("", **said)
+    assert broker.classic_join("", **said) == [INCONSISTENT]
 
 
 async def test_classic_members_must_have_a_protocol_in_common(broker: Broker) -> None:
@@ -471,8 +482,9 @@ async def test_classic_members_must_have_a_protocol_in_common(broker: Broker) ->
     broker.join("m")
     broker.classic_join("")
 
-    with pytest.raises(InconsistentGroupProtocol):
-        broker.classic_join("", protocols=(("sticky", subscription("a")),))
+    stranger = broker.classic_join("", protocols=(("sticky", subscription("a")),))
+
+    assert stranger == [INCONSISTENT]
 
 
 @pytest.mark.parametrize(
@@ -511,8 +523,8 @@ async def test_who_of_the_classic_members_is_refused(broker: Broker) -> None:
     group = broker.group
     refusals: list[tuple[type[KafkaError], tuple[Any, ...]]] = [
         (IllegalGeneration, (old, None, 0)),
-        (UnknownMemberId, ("x", None, 1)),
-        (UnknownMemberId, ("m", None, 2)),
+        (UnknownMemberId, ("x", None, 2)),
+        (UnknownMemberId, ("m", None, 3)),
         (UnknownMemberId, (old, "i", 1)),
     ]
 

@@ -66,7 +66,7 @@ async def test_a_member_joins_and_is_described(home: RoomsOnDisk, version: int) 
     """What it has and is to have, by id and name; versions differ in the member's type alone."""
     topic = await home.rooms.topics.create("t", 2, {})
     answer = await beat(home, version)
-    assert (answer.error_code, answer.member_id, answer.member_epoch) == (ErrorCode.none, "m", 1)
+    assert (answer.error_code, answer.member_id, answer.member_epoch) == (ErrorCode.none, "m", 2)
     assert answer.heartbeat_interval == timedelta(seconds=5)
     [assigned] = answer.assignment.topic_partitions
     assert (assigned.topic_id, assigned.partitions) == (topic.id, (0, 1))
@@ -78,10 +78,10 @@ async def test_a_member_joins_and_is_described(home: RoomsOnDisk, version: int) 
         "Stable",
         "uniform",
     )
-    assert (group.group_epoch, group.assignment_epoch) == (1, 1)
+    assert (group.group_epoch, group.assignment_epoch) == (2, 2)
     assert group.authorized_operations == authorized.GROUP
     [member] = group.members
-    assert (member.member_id, member.member_epoch, member.client_id) == ("m", 1, "test")
+    assert (member.member_id, member.member_epoch, member.client_id) == ("m", 2, "test")
     assert member.subscribed_topic_names == ("t",)
     for assignment in (member.assignment, member.target_assignment):
         [held] = assignment.topic_partitions
@@ -140,14 +140,24 @@ async def test_owned_partitions_may_be_listed_in_pieces(home: RoomsOnDisk) -> No
 
     answer = await beat(
         home,
-        member_epoch=1,
+        member_epoch=2,
         topic_partitions=pieces,
         rebalance_timeout=timedelta(milliseconds=-1),
         subscribed_topic_names=None,
     )
 
     assert answer.error_code is ErrorCode.none
-    assert answer.member_epoch == 1
+    assert answer.member_epoch == 2
+
+
+async def test_a_member_without_topics_has_an_epoch_too(home: RoomsOnDisk) -> None:
+    """Epoch 0 would be that of a member which is yet to join."""
+    answer = await beat(home, subscribed_topic_names=())
+    [group] = await describe(home, "g")
+
+    assert (answer.error_code, answer.member_epoch) == (ErrorCode.none, 1)
+    assert (group.group_epoch, group.assignment_epoch, group.group_state) == (1, 1, "Stable")
+    assert group.members[0].subscribed_topic_regex == ""
 
 
 async def test_what_is_no_consumer_group_is_not_described(home: RoomsOnDisk) -> None:
@@ -155,10 +165,13 @@ async def test_what_is_no_consumer_group_is_not_described(home: RoomsOnDisk) -> 
     await home.rooms.groups.log.ensure_created()
     home.rooms.groups.add_classic("classic")
 
-    groups = await describe(home, "missing", "classic")
+    *groups, nameless = await describe(home, "missing", "classic", "")
 
-    assert [each.error_code for each in groups] == [ErrorCode.group_id_not_found] * 2
-    assert all(each.error_message for each in groups)
+    assert [(each.error_code, each.error_message) for each in groups] == [
+        (ErrorCode.group_id_not_found, "Group missing not found."),
+        (ErrorCode.group_id_not_found, "Group classic is not a consumer group."),
+    ]
+    assert (nameless.error_code, nameless.error_message) == (ErrorCode.invalid_group_id, None)
 
 
 @pytest.mark.parametrize("how", ["setting", "feature"])
@@ -181,6 +194,6 @@ async def test_settings_of_a_group_are_told_to_its_members(home: RoomsOnDisk) ->
     await beat(home)
     await home.rooms.settings.alter_group("g", {"consumer.heartbeat.interval.ms": "6000"})
 
-    answer = await beat(home, member_epoch=1)
+    answer = await beat(home, member_epoch=2)
 
     assert answer.heartbeat_interval == timedelta(seconds=6)

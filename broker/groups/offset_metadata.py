@@ -1,0 +1,24 @@
+"""How long the metadata of a committed offset may be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from config.coordinators import CoordinatorConfig
+
+_FIRST_PAIR = "\U00010000"
+# What the int16 length of a record's field surely holds, whatever the characters.
+_MOST_CHARACTERS = 8191
+
+
+def is_too_long(metadata: str, limits: CoordinatorConfig) -> bool:
+    """Tell whether there are more characters than `offset.metadata.max.bytes`, as Java counts them.
+
+    There a character beyond the first 65536 is a pair of them.
+    """
+    most = min(limits.offset_metadata_max_bytes, _MOST_CHARACTERS)
+    length = len(metadata)
+    if length <= most and not metadata.isascii():
+        length += sum(each >= _FIRST_PAIR for each in metadata)
+    return length > most
