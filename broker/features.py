@@ -11,7 +11,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.errors import FeatureUpdateFailed, InvalidRequest, InvalidUpdateVersion
+from protocol.errors import FeatureUpdateFailed, InvalidUpdateVersion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,6 +49,9 @@ class UpgradeType(IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
+_UPGRADE_TYPES: Final = frozenset(UpgradeType)
+
+
 class Update(NamedTuple):
     """One feature and the level it is to have."""
 
@@ -74,21 +77,20 @@ class Features:
         return SUPPORTED[feature].default if chosen is None else chosen
 
     async def update(self, updates: Sequence[Update], *, validate_only: bool) -> None:
-        """Change levels, all of them or none.
+        """Change levels, all of them or none; of a feature that is named twice the last counts.
 
         Raises:
-            InvalidRequest: A feature is named twice, or there is no such direction.
-            InvalidUpdateVersion: A feature does not exist, or may not have that level.
+            InvalidUpdateVersion: A feature does not exist, or may not have that level, or there is
+                no such direction.
             FeatureUpdateFailed: This feature's level never changes here.
             KafkaStorageError: The catalogue could not be written.
         """
-        if len({update.feature for update in updates}) < len(updates):
-            raise InvalidRequest("a feature is named twice")
-        for update in updates:
+        last = {update.feature: update for update in updates}
+        for update in last.values():
             self._check(update)
         changed = {
             update.feature: update.level
-            for update in updates
+            for update in last.values()
             if update.level != self.level(update.feature)
         }
         if validate_only or not changed:
@@ -103,26 +105,33 @@ class Features:
             log.info("feature level changed feature=%s level=%d", feature, level)
 
     def _check(self, update: Update) -> None:
+        feature, level, _ = update
+        reason = self._find_fault(update)
+        if reason is not None:
+            raise InvalidUpdateVersion(
+                f"Invalid update version {level} for feature {feature}. {reason}"
+            )
+        if level != self.level(feature) and feature in _FIXED:
+            raise FeatureUpdateFailed(f"{feature} keeps its level on a single broker")
+
+    def _find_fault(self, update: Update) -> str | None:
+        """Return why a feature may not have a level, in Kafka's words."""
         feature, level, upgrade_type = update
         known = SUPPORTED.get(feature)
-        if known is None:
-            raise InvalidUpdateVersion(f"{feature} is no feature of this broker")
-        if not known.lowest <= level <= known.highest:
-            raise InvalidUpdateVersion(
-                f"{feature} can have levels {known.lowest} to {known.highest}, not {level}"
-            )
-        try:
-            direction = UpgradeType(upgrade_type)
-        except ValueError:
-            raise InvalidRequest(f"there is no upgrade type {upgrade_type}") from None
-        current = self.level(feature)
-        if level < current and direction is UpgradeType.UPGRADE:
-            raise InvalidUpdateVersion(
-                f"{feature} has level {current}; to make it {level} ask for a downgrade"
-            )
-        if level > current and direction is not UpgradeType.UPGRADE:
-            raise InvalidUpdateVersion(
-                f"{feature} has level {current}; {level} is no downgrade of it"
-            )
-        if level != current and feature in _FIXED:
-            raise FeatureUpdateFailed(f"{feature} keeps its level on a single broker")
+        lowest, highest = (level, level) if known is None else known[:2]
+        is_upgrade = upgrade_type == UpgradeType.UPGRADE
+        current = level if known is None else self.level(feature)
+        faults = {
+            "The controller does not support the given upgrade type.": (
+                upgrade_type not in _UPGRADE_TYPES
+            ),
+            "A feature version cannot be less than 0.": level < 0,
+            "This broker does not support this feature.": known is None,
+            f"This broker only supports versions {lowest}-{highest}": (
+                not lowest <= level <= highest
+            ),
+            "Can't downgrade the version of this feature without setting the upgrade type to "
+            "either safe or unsafe downgrade.": level < current and is_upgrade,
+            "Can't downgrade to a newer version.": level > current and not is_upgrade,
+        }
+        return next((reason for reason, is_there in faults.items() if is_there), None)

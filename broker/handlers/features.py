@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from broker.context import RequestContext
 
 
+_NO_ERROR = "NONE"  # Kafka's message of a feature that was updated
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer(UpdateFeaturesResponse):
     """The answer with what versions 0 and 1 say besides: a result for each feature."""
@@ -57,8 +60,8 @@ async def update(context: RequestContext, request: UpdateFeaturesRequest) -> Upd
         error_message=None,
         results=tuple(
             UpdatableFeatureResult(
-                feature=each.feature, error_code=ErrorCode.none, error_message=None
+                feature=feature, error_code=ErrorCode.none, error_message=_NO_ERROR
             )
-            for each in updates
+            for feature in dict.fromkeys(each.feature for each in updates)
         ),
     )

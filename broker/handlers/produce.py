@@ -14,10 +14,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from protocol.errors import (
+    CorruptMessage,
     InvalidRequiredAcks,
     InvalidTopic,
     KafkaError,
+    KafkaStorageError,
     ProtocolError,
+    RecordListTooLarge,
+    RecordTooLarge,
     UnknownTopicOrPartition,
 )
 from protocol.kernels import encode_single, find_single
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
 
 _ACKS = frozenset({-1, 0, 1})
 _ACKNOWLEDGED = frozenset({-1, 1})
+_WITHOUT_LOG_START = (CorruptMessage, KafkaStorageError, RecordListTooLarge, RecordTooLarge)
 _NEVER = (1 << 63) - 1  # of flush.messages
 _ADMIN_CLIENT = "__admin_client"
 _TRANSACTIONAL = 0x10
@@ -85,7 +90,7 @@ def handle(
     try:
         result = log.append(batch)
     except KafkaError as error:
-        refused = _refuse(connection, index, error)
+        refused = _refuse(connection, index, error, log)
         return encode(version, correlation_id, [(key, [refused])])
     if log.waiters:
         rooms.waiting.wake(log)
@@ -118,22 +123,28 @@ def _append_all(
                 most = _OPEN_INLINE_BYTES[whole[_CODEC_POSITION] & CODEC_MASK]
                 if len(whole) > most and must_open(whole, log.config):
                     return produce.append_rest(place, now_ms)
-                batch = log.rules.take(whole, now_ms)
-                if batch is None:
-                    batch = validate(whole, log.config, now_ms)
-                results.append(produce.append(log, index, batch))
+                results.append(produce.store(log, index, whole, now_ms))
             except KafkaError as error:
                 results.append(_refuse(connection, index, error))
     return produce.flush() if produce.unflushed else produce.answer()
 
 
-def _refuse(connection: Connection, index: int, error: KafkaError) -> PartitionProduced:
-    """Return the answer for a partition that was not appended, and count it."""
+def _refuse(
+    connection: Connection, index: int, error: KafkaError, log: Log | None = None
+) -> PartitionProduced:
+    """Return the answer for a partition that was not appended, and count it.
+
+    ``log`` is the one that did not take the batch, if it came as far.
+    """
+    is_told = log is not None and not isinstance(error, _WITHOUT_LOG_START)
+    log_start_offset = log.log_start_offset if log is not None and is_told else -1
     code = error.code.value
     stats = connection.listener.dispatcher.stats
     stats.by_key[API_KEY].failed(code)
     stats.refused_batch(error)
-    return PartitionProduced(index, code, -1, -1, -1, error.record_errors, error.message)
+    return PartitionProduced(
+        index, code, -1, -1, log_start_offset, error.record_errors, error.message
+    )
 
 
 class _Produce:
@@ -170,11 +181,25 @@ class _Produce:
             raise InvalidTopic(f"{topic} is internal; clients may not produce to it")
         return whole
 
+    def store(self, log: Log, index: int, whole: memoryview, now_ms: int) -> PartitionProduced:
+        """Validate a batch and append it."""
+        try:
+            batch = log.rules.take(whole, now_ms)
+            if batch is None:
+                batch = validate(whole, log.config, now_ms)
+        except KafkaError as error:
+            return _refuse(self.connection, index, error, log)
+        return self.append(log, index, batch)
+
     def append(self, log: Log, index: int, batch: ValidatedBatch) -> PartitionProduced:
         """Append and wake who waits for it."""
-        if batch.attributes & _TRANSACTIONAL:
-            self._admit(log, batch)
-        result = log.append(batch)
+        transaction = self._admit(log, batch) if batch.attributes & _TRANSACTIONAL else None
+        try:
+            if transaction is not None:
+                transaction.check_first(log, batch)
+            result = log.append(batch)
+        except KafkaError as error:
+            return _refuse(self.connection, index, error, log)
         if result.flush_due and log not in self.unflushed:
             self.unflushed.append(log)
         if log.waiters:
@@ -183,7 +208,7 @@ class _Produce:
             index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
         )
 
-    def _admit(self, log: Log, batch: ValidatedBatch) -> None:
+    def _admit(self, log: Log, batch: ValidatedBatch) -> TransactionalProduce:
         """Hold a transactional batch against its transaction."""
         if self.transaction is None:
             # Most clients have none: its modules are not to hold up the first ack.
@@ -194,6 +219,7 @@ class _Produce:
                 rooms.transactions, rooms.topics, self.request, self.version
             )
         self.transaction.admit(log, batch)
+        return self.transaction
 
     def append_rest(self, place: int, now_ms: int) -> Waiting:
         """Go on from a partition of the topic last begun, opening batches on codec threads.
@@ -237,6 +263,19 @@ class _Produce:
             return None
         return encode(self.version, self.correlation_id, self.produced)
 
+    async def _store_slowly(
+        self, log: Log, key: TopicKey, index: int, whole: memoryview, now_ms: int
+    ) -> PartitionProduced:
+        rooms = self.connection.rooms
+        try:
+            batch = await rooms.io.unpack(validate, whole, log.config, now_ms)
+        except KafkaError as error:
+            return _refuse(self.connection, index, error, log)
+        # The topic may have gone, or come back as another, in the meantime.
+        if rooms.topics.find_log(key, index) is not log:
+            raise UnknownTopicOrPartition
+        return self.append(log, index, batch)
+
     async def _append_slowly(
         self,
         topics: list[tuple[TopicKey, list[tuple[int, memoryview | None]]]],
@@ -251,13 +290,7 @@ class _Produce:
                 try:
                     log = self.connection.rooms.topics.find_log(key, index)
                     whole = self.check(log, records)
-                    batch = await self.connection.rooms.io.unpack(
-                        validate, whole, log.config, now_ms
-                    )
-                    # The topic may have gone, or come back as another, in the meantime.
-                    if self.connection.rooms.topics.find_log(key, index) is not log:
-                        raise UnknownTopicOrPartition
-                    results.append(self.append(log, index, batch))
+                    results.append(await self._store_slowly(log, key, index, whole, now_ms))
                 except KafkaError as error:
                     results.append(_refuse(self.connection, index, error))
         return await self.flush()

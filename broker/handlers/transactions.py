@@ -118,33 +118,42 @@ def _partitions_of(wanted: AddPartitionsToTxnTransaction) -> list[tuple[str, int
 
 
 def _results(wanted: AddPartitionsToTxnTransaction, codes: Codes) -> AddPartitionsToTxnResult:
+    """Return the answer for one transaction, in which every topic is there once."""
+    named: dict[str, list[int]] = {}
+    for topic in wanted.topics:
+        named.setdefault(topic.name, []).extend(topic.partitions)
     return AddPartitionsToTxnResult(
         transactional_id=wanted.transactional_id,
         topic_results=tuple(
             AddPartitionsToTxnTopicResult(
-                name=topic.name,
+                name=name,
                 results_by_partition=tuple(
                     AddPartitionsToTxnPartitionResult(
-                        partition_index=index, partition_error_code=codes[topic.name, index]
+                        partition_index=index, partition_error_code=codes[name, index]
                     )
-                    for index in topic.partitions
+                    for index in indexes
                 ),
             )
-            for topic in wanted.topics
+            for name, indexes in named.items()
         ),
     )
+
+
+def _is_never(topic: str) -> bool:
+    """Brokers ask about the topics of their own, too."""
+    del topic
+    return False
 
 
 def _find_faults(context: RequestContext, partitions: list[tuple[str, int]]) -> Codes:
     """Return a code for every partition if one of them cannot be part of a transaction."""
     logs = context.rooms.topics.logs
-    if context.version >= _FIRST_BY_BROKERS or all(
-        each in logs and not is_internal(each[0]) for each in partitions
-    ):
+    is_barred = _is_never if context.version >= _FIRST_BY_BROKERS else is_internal
+    if all(each in logs and not is_barred(each[0]) for each in partitions):
         return {}
     codes: dict[tuple[str, int], ErrorCode] = {}
     for each in partitions:
-        if is_internal(each[0]):
+        if is_barred(each[0]):
             codes[each] = TopicAuthorizationFailed.code
         elif each not in logs:
             codes[each] = UnknownTopicOrPartition.code

@@ -193,19 +193,27 @@ def _code_of(error: KafkaError, version: int) -> ErrorCode:
 def _respond(
     request: TxnOffsetCommitRequest, codes: Codes, others: ErrorCode
 ) -> TxnOffsetCommitResponse:
+    named: list[tuple[str, list[int]]] = [
+        (topic.name, [each.partition_index for each in topic.partitions])
+        for topic in request.topics
+    ]
+    if UnknownTopicOrPartition.code in codes.values():
+        merged: dict[str, list[int]] = {}  # Kafka's answer has a topic once then
+        for name, indexes in named:
+            merged.setdefault(name, []).extend(indexes)
+        named = list(merged.items())
     return TxnOffsetCommitResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
             TxnOffsetCommitResponseTopic(
-                name=topic.name,
+                name=name,
                 partitions=tuple(
                     TxnOffsetCommitResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=codes.get((topic.name, each.partition_index), others),
+                        partition_index=index, error_code=codes.get((name, index), others)
                     )
-                    for each in topic.partitions
+                    for index in indexes
                 ),
             )
-            for topic in request.topics
+            for name, indexes in named
         ),
     )

@@ -15,6 +15,7 @@ from protocol.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     InvalidProducerEpoch,
+    InvalidRequest,
     InvalidTxnState,
     KafkaError,
     NotCoordinator,
@@ -59,6 +60,7 @@ def admit(
     all of them take one record.
 
     Raises:
+        InvalidRequest: The transactional id is empty.
         InvalidProducerIdMapping: The transactional id is unknown, or another producer's.
         InvalidProducerEpoch: The producer has been replaced.
         TransactionAbortable: The partition is not part of the transaction; InvalidTxnState for
@@ -68,6 +70,8 @@ def admit(
     entry = log.producers.producers.get(producer.id)
     if entry is not None and entry.transaction_first_offset >= 0 and entry.epoch == producer.epoch:
         return
+    if not transactional_id:
+        raise InvalidRequest("a transactional id must not be empty")
     try:
         if rules.adds:
             coordinator.add_partitions(

@@ -9,6 +9,7 @@ from protocol.errors import (
     InvalidProducerIdMapping,
     KafkaError,
     NotEnoughReplicas,
+    OutOfOrderSequence,
     TransactionalIdAuthorizationFailed,
 )
 from protocol.names import is_internal
@@ -80,6 +81,25 @@ class TransactionalProduce:
                 "Unable to verify the partition has been added to the transaction. "
                 f"Underlying error: {error.code.name.upper()}"
             ) from error
+
+    def check_first(self, log: Log, batch: ValidatedBatch) -> None:
+        """Refuse a producer's first batch in a log if it is not the first of its epoch.
+
+        The transaction may have been opened by the second of two batches, after the first was to
+        be sent again: that one would never fit then. Older clients are taken as they come, since
+        their epoch lives on when the log has forgotten them.
+
+        Raises:
+            OutOfOrderSequence: So it is.
+        """
+        if not self._rules.adds or not batch.base_sequence:
+            return
+        entry = log.producers.producers.get(batch.producer_id)
+        if entry is None or not entry.batches:
+            raise OutOfOrderSequence(
+                f"producer {batch.producer_id} is not known in {log.topic_partition}; it begins "
+                "with sequence 0 there"
+            )
 
     def _find_partitions(self) -> Iterator[tuple[str, int]]:
         """Yield the partitions of the request that there are."""

@@ -141,6 +141,33 @@ async def test_bad_batch_is_refused_alone(
     assert logs["plain", 1].log_end_offset == 3
 
 
+TOLD: dict[str, tuple[Callable[[], bytes], bool]] = {
+    "a gap in the sequence": (lambda: bytes(good(producer_id=5, base_sequence=9)), True),
+    "the control bit": (lambda: bytes(good(flags=CONTROL)), True),
+    "a wrong CRC": (changed(17, ">I", 1), False),
+    "half a batch": (lambda: bytes(good()[:-1]), False),
+    "too many bytes": (lambda: bytes(good(150_000)), False),
+}
+
+
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize(("make", "is_told"), TOLD.values(), ids=TOLD.keys())
+async def test_where_the_log_begins_is_told_when_the_log_refuses(
+    broker: Running, make: Callable[[], bytes], others: int, *, is_told: bool
+) -> None:
+    """As Kafka does; -1 where the batch is not looked into, or cannot be stored by anybody."""
+    caller = await broker.call()
+    first = bytes(good(producer_id=5, base_sequence=0))
+    await caller.ask(request({("plain", 0): first}))
+    rest = {("plain", 1): bytes(good())} if others else {}
+
+    answer = await caller.ask(request({("plain", 0): make(), **rest}))
+
+    refused = answer.responses[0].partition_responses[0]
+    assert refused.error_code
+    assert refused.log_start_offset == (0 if is_told else -1)
+
+
 COUNTED = {
     "a wrong CRC": ("InvalidMessageCrc", 1),
     "magic 1": ("InvalidMagicNumber", 1),

@@ -70,7 +70,9 @@ def produce(
     batch = validate(memoryview(data), log.config, home.clock.now_ms())
     request = ProduceRequest(-1, 1000, transactional_id, [("orders", [(partition, None)])])
     rooms = home.rooms
-    TransactionalProduce(rooms.transactions, rooms.topics, request, version).admit(log, batch)
+    transaction = TransactionalProduce(rooms.transactions, rooms.topics, request, version)
+    transaction.admit(log, batch)
+    transaction.check_first(log, batch)
     return log.append(batch)
 
 

@@ -30,6 +30,7 @@ from kio.schema.write_txn_markers.v2.request import (
 )
 
 from broker.transactions.transaction import TransactionState
+from protocol.errors import InvalidRequest, OutOfOrderSequence
 from protocol.records.journal import Producer
 from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk
@@ -75,7 +76,7 @@ async def add(
     else:
         (result,) = answer.results_by_transaction
         results = result.topic_results
-    return [each.results_by_partition[0].partition_error_code for each in results]
+    return [each.partition_error_code for topic in results for each in topic.results_by_partition]
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -87,6 +88,46 @@ async def test_partitions_are_added(home: RoomsOnDisk, version: int) -> None:
         assert await add(home, producer, *wanted, version=version) == [E.none, E.none]
 
     assert home.rooms.transactions.describe(COPY).partitions == set(wanted)
+
+
+async def test_a_topic_that_is_added_twice_is_answered_once(home: RoomsOnDisk) -> None:
+    """With all of its partitions, as Kafka gathers them."""
+    producer = await init(home)
+    topics = tuple(AddPartitionsToTxnTopic(name="orders", partitions=(each,)) for each in (0, 1))
+    wanted = AddPartitionsToTxnTransaction(
+        transactional_id=COPY,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        topics=topics,
+    )
+
+    answer = await ask(home, 24, AddPartitionsToTxnRequest(transactions=(wanted,)), 3)
+
+    (topic,) = answer.results_by_topic_v3_and_below
+    assert [each.partition_index for each in topic.results_by_partition] == [0, 1]
+
+
+async def test_a_producer_begins_at_the_beginning(home: RoomsOnDisk) -> None:
+    """By transaction.version 2 a log that does not know it takes sequence 0 only; others any."""
+    producer = await init(home)
+
+    with pytest.raises(OutOfOrderSequence):
+        produce(home, producer, sequence=1)
+    produce(home, producer)
+    produce(home, producer, sequence=1)
+    produce(home, producer, 1, version=11, sequence=0) if False else None
+    await add(home, producer, ("orders", 2))
+
+    assert produce(home, producer, 2, sequence=7, version=11).base_offset == 0
+
+
+async def test_a_transactional_id_is_not_empty(home: RoomsOnDisk) -> None:
+    """Whichever version the client speaks."""
+    producer = await init(home)
+
+    for version in (11, 12):
+        with pytest.raises(InvalidRequest):
+            produce(home, producer, transactional_id="", version=version)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +184,10 @@ async def test_verification_only(home: RoomsOnDisk) -> None:
 
     codes = await add(home, producer, ("orders", 0), ("orders", 1), version=4, verify_only=True)
 
+    unknown = await add(home, producer, ("orders", 0), ("orders", 9), version=4, verify_only=True)
+
     assert codes == [E.none, E.transaction_abortable]
+    assert unknown == [E.operation_not_attempted, E.unknown_topic_or_partition]
     assert home.rooms.transactions.describe(COPY).partitions == {("orders", 0)}
 
 
@@ -409,7 +453,10 @@ async def test_levels_of_features_last(tmp_path: Path) -> None:
         (("transaction.version", 3, UPGRADE), E.invalid_update_version),
         (("transaction.version", -1, UNSAFE), E.invalid_update_version),
         (("transaction.version", 1, UPGRADE), E.invalid_update_version),
-        (("transaction.version", 1, 9), E.invalid_request),
+        (("transaction.version", 1, 9), E.invalid_update_version),
+        (("transaction.version", 1, 0), E.invalid_update_version),
+        (("group.version", 2, UPGRADE), E.invalid_update_version),
+        (("group.version", 0, UNSAFE), E.none),
         (("metadata.version", 20, UNSAFE), E.feature_update_failed),
         (("metadata.version", 30, UPGRADE), E.none),
     ],
