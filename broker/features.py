@@ -30,8 +30,11 @@ class Range(NamedTuple):
     default: int
 
 
+ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
+"""With it brokers agree on ``min.insync.replicas``; see `broker.eligible_leaders`."""
 SUPPORTED: Final[Mapping[str, Range]] = MappingProxyType(
     {
+        ELIGIBLE_LEADERS: Range(0, 1, 1),
         "group.version": Range(0, 1, 1),
         "metadata.version": Range(7, 30, 30),
         "transaction.version": Range(0, 2, 2),

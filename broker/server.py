@@ -25,6 +25,7 @@ from broker.context import Identity, Rooms
 from broker.control_token import ensure_token, note_address
 from broker.coordinators import Coordinators
 from broker.dispatch import Dispatcher
+from broker.eligible_leaders import agree
 from broker.features import Features
 from broker.fetch_sessions import FetchSessions
 from broker.health import LoopWatch
@@ -94,6 +95,7 @@ class Broker:
         self._logs = LogManager(self._directories, server, self._topics.config_for, clock)
         self._producer_ids = ProducerIds(self._writer)
         self._features = Features(self._writer)
+        agree(self._features, self._settings)
         self._coordinators = Coordinators(
             self._topics,
             self._settings,

@@ -125,6 +125,13 @@ class BrokerSettings:
         for warning in warnings:
             log.warning("dynamic setting: %s", warning)
 
+    def assume(self, *, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
+        """Have dynamic values that follow from others, and nobody acts on.
+
+        They are kept along with the next change; until then a start finds them anew.
+        """
+        self._replace(self.layers.with_dynamic(cluster=cluster, broker=broker))
+
     async def alter(
         self, *, cluster: Mapping[str, str] | None = None, broker: Mapping[str, str] | None = None
     ) -> None:

@@ -17,7 +17,7 @@ from kio.schema.alter_configs.v2 import response as alter_response
 from kio.schema.errors import ErrorCode
 from kio.schema.incremental_alter_configs.v1 import response as incremental_response
 
-from broker import loggers
+from broker import eligible_leaders, loggers
 from broker.config_changes import Change, Operation, apply_changes, check_changes
 from broker.config_resources import ALL_BROKERS, ResourceType, check_broker, check_type
 from broker.work_off import work_off
@@ -155,6 +155,10 @@ class _Change:
         own = settings.layers.cluster if is_cluster else settings.layers.broker
         rows = describe_broker(settings.layers)
         values = apply_changes({} if replaces else own, changes, _by_name(rows))
+        if is_cluster:
+            eligible_leaders.check_cluster(self.rooms.features, own, values)
+        else:
+            eligible_leaders.check_broker(self.rooms.features, [each.name for each in changes])
         settings.check_dynamic(values, cluster=is_cluster)
         if self.validate_only or values == own:
             return

@@ -3,7 +3,8 @@
 v1 upgrade types and validation only (KIP-584, KIP-778) · v2 one code for all instead of one for
 each feature. All features of a request change, or none.
 
-Differs from Kafka: ``metadata.version`` is named, and keeps its level, since there is no quorum
+Differs from Kafka: ``share.version``, ``streams.version`` and ``kraft.version`` are not there, as
+what they stand for; ``metadata.version`` is named, and keeps its level, since there is no quorum
 whose records it could describe.
 """
 
@@ -16,6 +17,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.update_features.v1.response import UpdatableFeatureResult
 from kio.schema.update_features.v2.response import UpdateFeaturesResponse
 
+from broker.eligible_leaders import agree
 from broker.features import Update
 from protocol.errors import KafkaError
 from protocol.messages import NO_THROTTLE
@@ -44,6 +46,7 @@ async def update(context: RequestContext, request: UpdateFeaturesRequest) -> Upd
     ]
     try:
         await context.rooms.features.update(updates, validate_only=request.validate_only)
+        agree(context.rooms.features, context.rooms.settings)
     except KafkaError as error:
         return _Answer(
             throttle_time=NO_THROTTLE,

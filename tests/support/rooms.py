@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from broker.catalog_writer import CatalogWriter
 from broker.context import Identity, RequestContext, Rooms
 from broker.coordinators import Coordinators
+from broker.eligible_leaders import agree
 from broker.features import Features
 from broker.fetch_sessions import FetchSessions
 from broker.io import IoThreads
@@ -56,6 +57,7 @@ class RoomsOnDisk:
         await topics.open(logs, self.clock.now_ms())
         producer_ids = ProducerIds(writer)
         features = Features(writer)
+        agree(features, settings)
         coordinators = Coordinators(
             topics, settings, self.io, waiting, self.clock, producer_ids, features
         )

@@ -10,6 +10,8 @@ from kio.schema.alter_configs.v2 import request as alter
 from kio.schema.errors import ErrorCode
 from kio.schema.incremental_alter_configs.v1 import request as incremental
 
+from broker.eligible_leaders import agree
+from broker.features import Update
 from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk
 
@@ -193,7 +195,7 @@ async def test_dynamic_values_of_brokers_survive_a_restart(tmp_path: Path) -> No
     again = await RoomsOnDisk(tmp_path).open()
     layers = again.rooms.settings.layers
 
-    assert layers.cluster == {"log.retention.ms": "1000"}
+    assert layers.cluster == {"log.retention.ms": "1000", "min.insync.replicas": "1"}
     assert layers.broker == {"log.segment.bytes": "2000000"}
     await again.close()
 
@@ -276,3 +278,35 @@ async def test_settings_of_a_group_are_obeyed_at_once_and_kept(tmp_path: Path) -
     await _change(home, (GROUP, "g", [(interval, DELETE, None)]))
     assert home.rooms.settings.group_overrides == {}
     await home.close()
+
+
+async def _levels(home: RoomsOnDisk, level: int) -> None:
+    update = Update("eligible.leader.replicas.version", level, 1 if level else 2)
+    await home.rooms.features.update([update], validate_only=False)
+    agree(home.rooms.features, home.rooms.settings)
+
+
+async def test_brokers_agree_on_the_least_in_sync(home: RoomsOnDisk) -> None:
+    """With eligible.leader.replicas.version 1: one value for all, which stays."""
+    all_brokers, this_one = (BROKER, ""), (BROKER, "1")
+    value, gone = ("min.insync.replicas", SET, "2"), ("min.insync.replicas", DELETE, None)
+
+    async def codes() -> list[ErrorCode]:
+        asked: list[Resource] = [(*this_one, [value]), (*this_one, [gone]), (*all_brokers, [gone])]
+        return [(await _change(home, each))[0].error_code for each in asked]
+
+    assert home.rooms.settings.layers.cluster == {"min.insync.replicas": "1"}
+    assert await codes() == [ErrorCode.invalid_config] * 3
+    (replaced,) = await _replace(home, (*all_brokers, {}))
+    assert replaced.error_code is ErrorCode.invalid_config
+    (changed,) = await _change(home, (*all_brokers, [value]))
+    assert changed.error_code is ErrorCode.none
+    assert home.rooms.settings.layers.cluster == {"min.insync.replicas": "2"}
+
+    await _levels(home, 0)
+    assert await codes() == [ErrorCode.none] * 3
+    await _change(home, (*this_one, [value]))
+    await _levels(home, 1)
+
+    assert home.rooms.settings.layers.cluster == {"min.insync.replicas": "1"}
+    assert home.rooms.settings.layers.broker == {}

@@ -85,12 +85,14 @@ async def test_dynamic_values_of_brokers_are_sources_of_their_own(home: RoomsOnD
     assert cluster.configs[0].value == "3000000"
 
 
-async def test_a_broker_without_dynamic_values_for_all_shows_none(home: RoomsOnDisk) -> None:
+async def test_values_for_all_brokers_are_shown_alone(home: RoomsOnDisk) -> None:
     """The empty name stands for what was set for all brokers, not for all settings."""
     [cluster, broker] = await _describe(home, (BROKER, ""), (BROKER, "1"))
     configs = {each.name: each for each in broker.configs}
 
-    assert cluster.configs == ()
+    assert [(each.name, each.config_source) for each in cluster.configs] == [
+        ("min.insync.replicas", 3)
+    ]
     assert configs["node.id"].read_only
     assert configs["log.dirs"].config_source == 4
     assert not configs["log.retention.ms"].read_only

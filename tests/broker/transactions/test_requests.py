@@ -29,6 +29,7 @@ from kio.schema.write_txn_markers.v2.request import (
     WriteTxnMarkersRequest,
 )
 
+from broker.features import SUPPORTED
 from broker.transactions.transaction import TransactionState
 from protocol.errors import InvalidRequest, OutOfOrderSequence
 from protocol.records.journal import Producer
@@ -481,7 +482,7 @@ async def test_an_update_that_is_only_validated_changes_nothing(home: RoomsOnDis
 
 @pytest.mark.parametrize(
     ("version", "supported"),
-    [(3, {"metadata.version"}), (4, {"metadata.version", "transaction.version", "group.version"})],
+    [(3, {"metadata.version"}), (4, set(SUPPORTED))],
 )
 async def test_features_are_told_to_clients(
     home: RoomsOnDisk, version: int, supported: set[str]
@@ -494,5 +495,9 @@ async def test_features_are_told_to_clients(
 
     finalized = {each.name: each.max_version_level for each in answer.finalized_features}
     assert {each.name for each in answer.supported_features} == supported
-    assert finalized == {"metadata.version": 30, "transaction.version": 2}
+    assert finalized == {
+        "eligible.leader.replicas.version": 1,
+        "metadata.version": 30,
+        "transaction.version": 2,
+    }
     assert answer.finalized_features_epoch == 2
