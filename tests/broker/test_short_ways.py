@@ -15,7 +15,13 @@ from broker.handlers import fetch, offset_commit, produce
 from broker.io import IoThreads
 from protocol import fetch as fetch_codec
 from protocol import heartbeat
+from protocol.records.batch import TRANSACTIONAL
+from protocol.records.build import ABORT, COMMIT, BatchFields, build_marker
+from storage.append_values import Origin
+from storage.log import Log
 from storage.read_kernels import LogReader
+from tests.support.batches import TIMESTAMP, make_batch
+from tests.support.logs import validated
 from tests.support.random_requests import RandomRequests
 from tests.support.rooms import RoomsOnDisk
 from tests.support.talks import Stand, hold, repeat
@@ -36,6 +42,7 @@ TOPICS: dict[str, dict[str, str]] = {
     "small": {"segment.bytes": "2000", "max.message.bytes": "1000", "index.interval.bytes": "0"},
     "gzip": {"compression.type": "gzip"},
     "flushed": {"flush.messages": "1"},
+    "unsettled": {},
     "n" * 126: {},
     "m" * 127: {},
 }
@@ -46,11 +53,31 @@ def make_home(root: Path) -> RoomsOnDisk:
     return RoomsOnDisk(root, group_initial_rebalance_delay_ms="0", offsets_topic_num_partitions="3")
 
 
+def settle_some_transactions(log: Log) -> None:
+    """Write one that is aborted and one that is committed; a topic may have one that goes on."""
+
+    def write(producer_id: int) -> None:
+        who = BatchFields(
+            producer_id=producer_id, producer_epoch=0, base_sequence=0, flags=TRANSACTIONAL
+        )
+        log.append(validated(make_batch(2, **who)))
+
+    for producer_id, kind in ((70, ABORT), (71, COMMIT)):
+        write(producer_id)
+        log.append(validated(make_batch(1)))
+        marker = build_marker(0, TIMESTAMP, kind, 0, producer_id=producer_id, producer_epoch=0)
+        log.append(validated(marker), Origin.COORDINATOR)
+    if log.topic_partition.topic == "unsettled":
+        write(72)
+
+
 async def make_folders(tmp_path: Path) -> tuple[Path, Path, dict[str, bytes]]:
     """Return two folders with the same topics, and the ids of these."""
     home = await make_home(tmp_path / "first").open()
     for name, overrides in TOPICS.items():
         await home.rooms.topics.create(name, 2, overrides)
+    for name in ("plain", "unsettled"):
+        settle_some_transactions(home.rooms.topics.find_log(name, 0))
     ids = {name: topic.id.bytes for name, topic in home.rooms.topics.topics.items()}
     await home.close()
     shutil.copytree(tmp_path / "first", tmp_path / "second")
@@ -138,5 +165,5 @@ async def test_short_ways_answer_as_general_ones(
 
     assert again.errors == stand.errors
     assert files_below(second) == files_below(first)
-    assert min(taken[name] for name in ("encode_single", "encode_single_fetch")) > 10
+    assert min(taken[name] for name in ("encode_single", "encode_single_fetch")) > 5
     assert taken["encode_commit"]
