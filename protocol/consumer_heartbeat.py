@@ -49,7 +49,7 @@ def parse(version: int, buffer: memoryview, position: int, end: int) -> Consumer
     A topic that is listed twice has the partitions of both; one without an id is left out.
 
     Raises:
-        ProtocolError: a length does not fit, null where there cannot be, a name is not UTF-8.
+        ProtocolError: a length does not fit, or null where there cannot be.
     """
     string, nullable = COMPACT.string, COMPACT.nullable_string
     group_id, position = string(buffer, position, end)

@@ -32,7 +32,7 @@ def parse(version: int, buffer: memoryview, position: int, end: int) -> EndTxnRe
     """Read the body of a request from ``position`` to ``end``; bytes behind it are ignored.
 
     Raises:
-        ProtocolError: a length does not fit, or the transactional id is null or not UTF-8.
+        ProtocolError: a length does not fit, or the transactional id is null.
     """
     encoding = COMPACT if version >= _FIRST_FLEXIBLE else CLASSIC
     transactional_id, position = encoding.string(buffer, position, end)

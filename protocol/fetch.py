@@ -118,7 +118,7 @@ def parse(version: int, buffer: memoryview, position: int, end: int) -> FetchReq
     """Read the body of a request from ``position`` to ``end``; bytes behind it are ignored.
 
     Raises:
-        ProtocolError: a length does not fit, null where there cannot be, a name is not UTF-8.
+        ProtocolError: a length does not fit, or null where there cannot be.
     """
     head = _LAYOUTS[version].head
     start, position = position, behind(head.size, position, end)

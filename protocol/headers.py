@@ -54,7 +54,7 @@ def parse_header(buffer: Buffer, position: int, end: int, *, flexible: bool) -> 
     """Read the header of a request from ``position``, which is behind the size prefix.
 
     Raises:
-        ProtocolError: the frame is too short, the client id runs out of it or is not UTF-8.
+        ProtocolError: the frame is too short, or the client id runs out of it.
     """
     body = position + _FIXED.size
     if body > end:

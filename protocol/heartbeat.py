@@ -30,7 +30,7 @@ def parse(
         Group, generation, member id and instance id.
 
     Raises:
-        ProtocolError: a length does not fit, null where there cannot be, a name is not UTF-8.
+        ProtocolError: a length does not fit, or null where there cannot be.
     """
     if version >= _FIRST_FLEXIBLE:
         found = find_heartbeat(buffer, position, end)

@@ -57,7 +57,7 @@ def parse(version: int, buffer: memoryview, position: int, end: int) -> JoinGrou
     """Read the body of a request from ``position`` to ``end``; bytes behind it are ignored.
 
     Raises:
-        ProtocolError: a length does not fit, null where there cannot be, a name is not UTF-8.
+        ProtocolError: a length does not fit, or null where there cannot be.
     """
     encoding = COMPACT if version >= _FIRST_FLEXIBLE else CLASSIC
     group_id, start = encoding.string(buffer, position, end)

@@ -58,7 +58,7 @@ def parse(version: int, buffer: memoryview, position: int, end: int) -> OffsetCo
     What nearly all requests are `protocol.group_kernels.find_commit` reads in less time.
 
     Raises:
-        ProtocolError: a length does not fit, null where there cannot be, a name is not UTF-8.
+        ProtocolError: a length does not fit, or null where there cannot be.
     """
     encoding = COMPACT if version >= FIRST_FLEXIBLE else CLASSIC
     group_id, position = encoding.string(buffer, position, end)

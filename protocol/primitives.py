@@ -119,19 +119,16 @@ def skip_tags(buffer: Buffer, position: int, end: int) -> int:
 
 
 def read_text(buffer: Buffer, position: int, stop: int, end: int) -> str:
-    """Return the UTF-8 text from ``position`` to ``stop``.
+    """Return the UTF-8 text from ``position`` to ``stop``; U+FFFD where it is none, as Kafka does.
 
     Raises:
-        ProtocolError: it goes past ``end`` or is not UTF-8.
+        ProtocolError: it goes past ``end``.
     """
     if stop > end:
         raise ProtocolError(
             f"a string of {stop - position} bytes at {position} in a frame that ends at {end}"
         )
-    try:
-        return str(buffer[position:stop], "utf-8")
-    except UnicodeDecodeError as error:
-        raise ProtocolError(f"a string at {position} is not UTF-8: {error.reason}") from error
+    return str(buffer[position:stop], "utf-8", "replace")
 
 
 def read_bytes(encoding: Encoding, buffer: Buffer, position: int, end: int) -> tuple[bytes, int]:

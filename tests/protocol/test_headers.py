@@ -92,12 +92,11 @@ def test_a_client_id_has_a_possible_length(length: bytes) -> None:
         parse_header(frame, 0, len(frame), flexible=False)
 
 
-def test_a_client_id_is_utf8() -> None:
-    """A client id goes into logs and metrics, so it must be text."""
-    frame = written(HeaderV1, "ab")[:-2] + b"\xff\xfe"
+def test_a_client_id_becomes_text() -> None:
+    """A client id goes into logs and member ids; one in Latin-1 is no reason to refuse a client."""
+    frame = written(HeaderV1, "cafe")[:-1] + b"\xe9"
 
-    with pytest.raises(ProtocolError, match="UTF-8"):
-        parse_header(frame, 0, len(frame), flexible=False)
+    assert parse_header(frame, 0, len(frame), flexible=False).client_id == "caf\ufffd"
 
 
 @pytest.mark.parametrize(("key", "version"), [*boundary_versions(), (API_VERSIONS, 4)])

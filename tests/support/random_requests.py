@@ -333,7 +333,9 @@ class RandomRequests:
     def _frame(self, kind: Any, body: bytearray) -> bytes:
         """Return a frame whose head is as clients write it, and sometimes longer."""
         self._correlation_id += 1
-        name = self.chance.choice([None, b"", b"client", b"client", b"c" * 200, "é".encode()])
+        name = self.chance.choice(
+            [None, b"", b"client", b"client", b"c" * 200, "é".encode(), b"caf\xe9"]
+        )
         size = -1 if name is None else len(name)
         head = pack(">hhih", kind.__api_key__, kind.__version__, self._correlation_id, size)
         head += name or b""
