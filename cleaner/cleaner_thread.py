@@ -243,7 +243,7 @@ class CleanerThread:
 
     def _set_aside(self, work: GrabbedLog, error: Exception) -> None:
         rooms = self._rooms
-        failure = rooms.manager.fail(work.log, error)
+        failure = rooms.manager.fail(work, error)
         rooms.figures.note_failure(error)
         self._record(work, failure_event(self._span(work), error))
         _logger.warning(

@@ -55,8 +55,8 @@ def explain(view: PartitionView) -> Explanation:
     finding = _find_obstacle(view) or _find_selection(view, cleanable)
     if finding.rule in _WITHOUT_END:
         next_ms = None
-    elif view.failure is not None and next_ms is not None:
-        next_ms = max(next_ms, view.failure.retry_ms)
+    elif view.failure is not None and (next_ms is not None or view.is_requested):
+        next_ms = max(next_ms or 0, view.failure.retry_ms)
     is_due = next_ms is not None and next_ms <= view.now_ms
     return Explanation(
         topic_partition=snapshot.topic_partition,

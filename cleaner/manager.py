@@ -175,11 +175,14 @@ class CleanerManager:
             self._set_aside.forget(topic_partition)
             self.states.release(topic_partition)
 
-    def fail(self, log: Log, error: Exception) -> Failure:
-        """End what `take` or `grab_filthiest` began and has failed: the log is set aside."""
+    def fail(self, work: GrabbedLog, error: Exception) -> Failure:
+        """End a pass that has failed: the log is set aside, and a pass asked for remains so."""
+        topic_partition = work.topic_partition
         with self._lock:
-            failure = self._set_aside.add(log.topic_partition, error)
-            self.states.release(log.topic_partition)
+            if work.is_requested:
+                self._requests.setdefault(topic_partition, work.is_forced)
+            failure = self._set_aside.add(topic_partition, error)
+            self.states.release(topic_partition)
         return failure
 
     def set_aside(self, log: Log, error: Exception) -> None:
@@ -223,6 +226,8 @@ class CleanerManager:
             log = self._logs.get(topic_partition)
             if log is not None and self.states.get(topic_partition) is not State.NONE:
                 continue  # later, when its state has ended
+            if self._set_aside.holds(topic_partition):
+                continue  # likewise, when the pause has
             cleanable = None
             if log is not None and log.config.is_compacted:
                 snapshot = self.snapshot(log)

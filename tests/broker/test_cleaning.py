@@ -161,7 +161,7 @@ async def test_changed_settings_give_a_failed_partition_another_try(home: Home) 
     manager = home.cleaning.manager
     grabbed = manager.grab_filthiest()
     assert grabbed is not None
-    manager.fail(grabbed.log, ValueError("no batch"))
+    manager.fail(grabbed, ValueError("no batch"))
     assert manager.grab_filthiest() is None
 
     await home.rooms.topics.alter(topic, {**COMPACT, "delete.retention.ms": "5"})
@@ -418,7 +418,7 @@ async def test_metrics_tell_of_failures(home: Home) -> None:
     home.fill(home.log(), 3)
     grabbed = home.cleaning.manager.grab_filthiest()
     assert grabbed is not None
-    home.cleaning.manager.fail(grabbed.log, ValueError("no batch"))
+    home.cleaning.manager.fail(grabbed, ValueError("no batch"))
 
     found = scraped(home)
 

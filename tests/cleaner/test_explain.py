@@ -121,6 +121,16 @@ def test_failed() -> None:
     assert "CorruptSegment: 00.log position 61" in found.finding.sentence
 
 
+def test_failed_as_somebody_had_asked() -> None:
+    """Nothing but the request makes it eligible: it is tried again all the same, and then."""
+    failure = Failure("OSError", "disk full", NOW, NOW, 1, NOW + 15_000)
+
+    found = explain(view(CLEAN, failure=failure, is_requested=True))
+
+    assert decided(found) == (Rule.FAILED, False)
+    assert found.next_eligible_ms == NOW + 15_000
+
+
 def test_failed_and_due_again() -> None:
     """When the pause has passed the log is like any other."""
     failure = Failure("OSError", "disk full", NOW - 20_000, NOW - 20_000, 1, NOW - 5000)

@@ -103,13 +103,13 @@ def test_failed_log_is_set_aside_and_others_go_on(home: CompactedLogs) -> None:
     bad, good = home.create("bad"), home.create("good")
     home.fill(bad, 5)
     home.fill(good)
-    home.manager.fail(taken(home).log, ValueError("no batch"))
+    home.manager.fail(taken(home), ValueError("no batch"))
 
     assert home.manager.failure(bad.topic_partition) is not None
     home.manager.done(taken(home), 30)
     assert home.manager.grab_filthiest() is None
     home.clock.advance(FIRST_PAUSE_SECONDS * 1000)
-    home.manager.fail(taken(home).log, ValueError("no batch"))
+    home.manager.fail(taken(home), ValueError("no batch"))
     home.clock.advance(FIRST_PAUSE_SECONDS * 1000)
     assert home.manager.grab_filthiest() is None
     home.clock.advance(FIRST_PAUSE_SECONDS * 1000)
@@ -122,7 +122,7 @@ def test_failure_is_told(home: CompactedLogs) -> None:
     home.fill(log)
     now = home.clock.now_ms()
 
-    home.manager.fail(taken(home).log, ValueError("no batch"))
+    home.manager.fail(taken(home), ValueError("no batch"))
 
     failure = home.manager.failures()[log.topic_partition]
     assert (failure.cause, failure.reason, failure.attempts) == ("ValueError", "no batch", 1)
@@ -133,7 +133,7 @@ def test_success_ends_a_failure(home: CompactedLogs) -> None:
     """Nothing is remembered of what was repaired."""
     log = home.create()
     home.fill(log)
-    home.manager.fail(taken(home).log, ValueError("no batch"))
+    home.manager.fail(taken(home), ValueError("no batch"))
     home.clock.advance(FIRST_PAUSE_SECONDS * 1000)
 
     home.manager.done(taken(home), 30)
@@ -146,7 +146,7 @@ def test_failed_log_is_taken_back_at_once(home: CompactedLogs, by_request: bool)
     """When somebody asks or its settings change: no restart is needed (KAFKA-19895)."""
     log = home.create()
     home.fill(log)
-    home.manager.fail(taken(home).log, ValueError("no batch"))
+    home.manager.fail(taken(home), ValueError("no batch"))
     assert home.manager.grab_filthiest() is None
 
     if by_request:
@@ -155,6 +155,23 @@ def test_failed_log_is_taken_back_at_once(home: CompactedLogs, by_request: bool)
         home.manager.take_back(log.topic_partition)
 
     assert taken(home).log is log
+
+
+def test_pass_that_was_asked_for_is_tried_again(home: CompactedLogs) -> None:
+    """Although nobody else would make it, and as it was asked for; not before its time."""
+    log = home.create(min_compaction_lag_ms=3_600_000)
+    home.fill(log, timestamp=home.clock.now_ms())
+    home.manager.request(log.topic_partition, is_forced=True)
+
+    home.manager.fail(taken(home), OSError(28, "No space left on device"))
+
+    assert home.manager.is_requested(log.topic_partition)
+    assert home.manager.grab_filthiest() is None
+    home.clock.advance(FIRST_PAUSE_SECONDS * 1000)
+    work = taken(home)
+    assert (work.log, work.is_requested, work.is_forced) == (log, True, True)
+    home.manager.done(work, 30)
+    assert not home.manager.is_requested(log.topic_partition)
 
 
 def test_log_that_cannot_be_looked_at_is_set_aside(home: CompactedLogs) -> None:
