@@ -55,6 +55,7 @@ DEPENDS = (
     "protocol/records/_native_columns.pxd",
     "protocol/records/_native_columns.h",
     "protocol/records/_segment_kernels.pxd",
+    "protocol/records/_varints.pxd",
     "protocol/records/_native.pxd",
     "protocol/records/_native.h",
     "storage/_append_kernels.pxd",

@@ -25,6 +25,7 @@ from protocol.records._native cimport (
     write_int32,
     write_int64,
 )
+from protocol.records._varints cimport read_varint, read_varlong, write_zigzag, zigzag_size
 
 ctypedef const unsigned char* Octets
 ctypedef unsigned char* Output
@@ -47,17 +48,3 @@ cdef Py_ssize_t _rebuild(Octets data, Py_ssize_t position, Py_ssize_t size, long
 
 @cython.locals(position=Py_ssize_t, offset_at=Py_ssize_t, time_at=Py_ssize_t, base="long long", batch_size="long long", last_offset="long long", timestamp="long long")
 cdef void _index(Octets data, Py_ssize_t size, Int64s index, Output offsets, Output times) noexcept nogil
-
-@cython.locals(number="long long", byte="long long")
-cdef (long long, Py_ssize_t) _read_varint(Octets data, Py_ssize_t position, Py_ssize_t end) noexcept nogil
-
-cdef (long long, Py_ssize_t) _read_varlong(Octets data, Py_ssize_t position, Py_ssize_t end) noexcept nogil
-
-@cython.locals(rest=Bits, shift=int, byte=Bits)
-cdef (long long, Py_ssize_t) _read_zigzag(Octets data, Py_ssize_t position, Py_ssize_t end, int last_shift) noexcept nogil
-
-@cython.locals(rest=Bits, size=Py_ssize_t)
-cdef Py_ssize_t _zigzag_size(long long number) noexcept nogil
-
-@cython.locals(rest=Bits)
-cdef Py_ssize_t _write_zigzag(Output output, Py_ssize_t position, long long number) noexcept nogil

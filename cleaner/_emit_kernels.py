@@ -201,11 +201,11 @@ def _rebuild(
     there = position + 61
     for index in range(count):
         start = there
-        length, body = _read_varint(data, start, end)
+        length, body = read_varint(data, start, end)
         there = body + length
         if mode == SOME and fates[fate + index] > KEEP_TOMBSTONE:
             continue
-        delta, tail = _read_varlong(data, body + 1, there)
+        delta, tail = read_varlong(data, body + 1, there)
         timestamp = append_time if attributes & 8 else wrapping_add(base, delta)
         if not is_based:
             new_base = timestamp
@@ -213,9 +213,9 @@ def _rebuild(
         largest = max(largest, timestamp)
         new_delta = wrapping_subtract(timestamp, new_base)
         if new_delta != delta:
-            here = _write_zigzag(output, here, 1 + _zigzag_size(new_delta) + there - tail)
+            here = write_zigzag(output, here, 1 + zigzag_size(new_delta) + there - tail)
             output[here] = data[body]
-            here = _write_zigzag(output, here + 1, new_delta)
+            here = write_zigzag(output, here + 1, new_delta)
             start = tail
         copy(output, here, data, start, there)
         here += there - start
@@ -270,55 +270,3 @@ def _index(
     index[POSITION] = position
     index[OFFSET_BYTES] = offset_at
     index[TIME_BYTES] = time_at
-
-
-def _read_varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
-    """Return a number of 32 bits and the position after it; position -1 if it is broken."""
-    if position < end:
-        byte = data[position]
-        if byte < 0x80:
-            return (byte >> 1) ^ -(byte & 1), position + 1
-    number, position = _read_zigzag(data, position, end, 28)
-    if number < -2147483648 or number > 2147483647:
-        return 0, -1
-    return number, position
-
-
-def _read_varlong(data: memoryview, position: int, end: int) -> tuple[int, int]:
-    """Return a number of 64 bits and the position after it; position -1 if it is broken."""
-    return _read_zigzag(data, position, end, 63)
-
-
-def _read_zigzag(data: memoryview, position: int, end: int, last_shift: int) -> tuple[int, int]:
-    rest = 0
-    shift = 0
-    while position < end and shift <= last_shift:
-        byte = data[position]
-        position += 1
-        rest |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if shift == 63 and byte > 1:
-                break
-            return (rest >> 1) ^ -(rest & 1), position
-        shift += 7
-    return 0, -1
-
-
-def _zigzag_size(number: int) -> int:
-    rest = (number << 1) ^ (number >> 63)
-    size = 1
-    while rest > 0x7F:
-        rest >>= 7
-        size += 1
-    return size
-
-
-def _write_zigzag(output: memoryview, position: int, number: int) -> int:
-    """Return the position after the number."""
-    rest = (number << 1) ^ (number >> 63)
-    while rest > 0x7F:
-        output[position] = (rest & 0x7F) | 0x80
-        position += 1
-        rest >>= 7
-    output[position] = rest
-    return position + 1

@@ -21,6 +21,7 @@ from protocol.records._native cimport (
     release_numbers,
     release_target,
 )
+from protocol.records._varints cimport read_varint, read_varlong
 
 ctypedef const unsigned char* Octets
 ctypedef unsigned char* Output
@@ -88,14 +89,6 @@ cdef void _note_dropped(Int64s state, long long reason, long long count, long lo
 
 @cython.locals(size="long long", stop=Py_ssize_t, _delta="long long", offset_delta="long long", key_size="long long", key_start=Py_ssize_t, value_size="long long")
 cdef (Py_ssize_t, long long, Py_ssize_t, long long, long long) _read_record(Octets data, Py_ssize_t position, Py_ssize_t end) noexcept nogil
-
-@cython.locals(number="long long", byte="long long")
-cdef (long long, Py_ssize_t) _read_varint(Octets data, Py_ssize_t position, Py_ssize_t end) noexcept nogil
-
-cdef (long long, Py_ssize_t) _read_varlong(Octets data, Py_ssize_t position, Py_ssize_t end) noexcept nogil
-
-@cython.locals(rest=Bits, shift=int, byte=Bits)
-cdef (long long, Py_ssize_t) _read_zigzag(Octets data, Py_ssize_t position, Py_ssize_t end, int last_shift) noexcept nogil
 
 @cython.locals(start=Py_ssize_t, end=Py_ssize_t, index="long long")
 cdef void _add(Octets keys, Int64s ends, long long count, Int64s sums) noexcept nogil

@@ -631,52 +631,20 @@ def _note_dropped(state: memoryview, reason: int, count: int, size: int) -> None
 
 def _read_record(data: memoryview, position: int, end: int) -> tuple[int, int, int, int, int]:
     """Return next position (-1: broken), offset delta, where the key is, key and value size."""
-    size, position = _read_varint(data, position, end)
+    size, position = read_varint(data, position, end)
     stop = position + size
     if position < 0 or size < 1 or stop > end:
         return -1, 0, 0, 0, 0
-    _delta, position = _read_varlong(data, position + 1, stop)
+    _delta, position = read_varlong(data, position + 1, stop)
     if position < 0:
         return -1, 0, 0, 0, 0
-    offset_delta, position = _read_varint(data, position, stop)
+    offset_delta, position = read_varint(data, position, stop)
     if position < 0:
         return -1, 0, 0, 0, 0
-    key_size, key_start = _read_varint(data, position, stop)
+    key_size, key_start = read_varint(data, position, stop)
     if key_start < 0 or key_size < -1 or key_size > stop - key_start:
         return -1, 0, 0, 0, 0
-    value_size, position = _read_varint(data, key_start + max(key_size, 0), stop)
+    value_size, position = read_varint(data, key_start + max(key_size, 0), stop)
     if position < 0 or value_size < -1 or value_size > stop - position:
         return -1, 0, 0, 0, 0
     return stop, offset_delta, key_start, key_size, value_size
-
-
-def _read_varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
-    """Return a number of 32 bits and the position after it; position -1 if it is broken."""
-    if position < end:
-        byte = data[position]
-        if byte < 0x80:
-            return (byte >> 1) ^ -(byte & 1), position + 1
-    number, position = _read_zigzag(data, position, end, 28)
-    if number < -2147483648 or number > 2147483647:
-        return 0, -1
-    return number, position
-
-
-def _read_varlong(data: memoryview, position: int, end: int) -> tuple[int, int]:
-    """Return a number of 64 bits and the position after it; position -1 if it is broken."""
-    return _read_zigzag(data, position, end, 63)
-
-
-def _read_zigzag(data: memoryview, position: int, end: int, last_shift: int) -> tuple[int, int]:
-    rest = 0
-    shift = 0
-    while position < end and shift <= last_shift:
-        byte = data[position]
-        position += 1
-        rest |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if shift == 63 and byte > 1:
-                break
-            return (rest >> 1) ^ -(rest & 1), position
-        shift += 7
-    return 0, -1

@@ -19,6 +19,7 @@ from protocol.records._native cimport (
     release_target,
     text_of,
 )
+from protocol.records._varints cimport write_zigzag, zigzag_size
 
 ctypedef const unsigned char* Octets
 ctypedef unsigned char* Output
@@ -40,11 +41,5 @@ cdef (long long, Py_ssize_t) _read_number(Octets data, Py_ssize_t position, Py_s
 
 @cython.locals(size=Py_ssize_t)
 cdef Py_ssize_t _body_size(Py_ssize_t delta, Py_ssize_t key_size, Py_ssize_t value_size) noexcept nogil
-
-@cython.locals(rest=Bits, size=Py_ssize_t)
-cdef Py_ssize_t _number_size(long long number) noexcept nogil
-
-@cython.locals(rest=Bits)
-cdef Py_ssize_t _put_number(Output output, Py_ssize_t position, long long number) noexcept nogil
 
 cdef void _put_fixed(Output output, Py_ssize_t position, long long number, int size) noexcept nogil

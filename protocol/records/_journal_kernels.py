@@ -30,6 +30,8 @@ if not cython.compiled:
         release,
         release_target,
         text_of,
+        write_zigzag,
+        zigzag_size,
     )
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ def pack_rows(
     count = 0
     for key, value in rows:
         body = _body_size(count, len(key), -1 if value is None else len(value))
-        size += _number_size(body) + body
+        size += zigzag_size(body) + body
         count += 1
     batch = bytearray(size)
     target = no_target()
@@ -64,19 +66,19 @@ def pack_rows(
     source: Any
     for key, value in rows:
         value_size = -1 if value is None else len(value)
-        at = _put_number(output, at, _body_size(delta, len(key), value_size))
+        at = write_zigzag(output, at, _body_size(delta, len(key), value_size))
         output[at] = 0
-        at = _put_number(output, at + 1, 0)
-        at = _put_number(output, at, delta)
+        at = write_zigzag(output, at + 1, 0)
+        at = write_zigzag(output, at, delta)
         source = key
-        at = _put_number(output, at, len(key))
+        at = write_zigzag(output, at, len(key))
         copy(output, at, source, 0, len(key))
-        at = _put_number(output, at + len(key), value_size)
+        at = write_zigzag(output, at + len(key), value_size)
         if value is not None:
             source = value
             copy(output, at, source, 0, value_size)
             at += value_size
-        at = _put_number(output, at, 0)
+        at = write_zigzag(output, at, 0)
         delta += 1
     _put_fixed(output, 8, size - 12, 4)
     _put_fixed(output, 12, -1, 4)
@@ -236,28 +238,8 @@ def _read_number(data: memoryview, position: int, end: int) -> tuple[int, int]:
 
 def _body_size(delta: int, key_size: int, value_size: int) -> int:
     """Return what a record takes besides its own length; -1 is the size of no value."""
-    size = 3 + _number_size(delta) + _number_size(key_size) + key_size
-    return size + _number_size(value_size) + max(value_size, 0)
-
-
-def _number_size(number: int) -> int:
-    rest = (number << 1) ^ (number >> 63)
-    size = 1
-    while rest > 0x7F:
-        rest >>= 7
-        size += 1
-    return size
-
-
-def _put_number(output: memoryview, position: int, number: int) -> int:
-    """Write a zig-zag number and return the position after it."""
-    rest = (number << 1) ^ (number >> 63)
-    while rest > 0x7F:
-        output[position] = (rest & 0x7F) | 0x80
-        position += 1
-        rest >>= 7
-    output[position] = rest
-    return position + 1
+    size = 3 + zigzag_size(delta) + zigzag_size(key_size) + key_size
+    return size + zigzag_size(value_size) + max(value_size, 0)
 
 
 def _put_fixed(output: memoryview, position: int, number: int, size: int) -> None:

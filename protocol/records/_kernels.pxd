@@ -36,6 +36,7 @@ from protocol.records._native cimport (
     release,
     release_target,
 )
+from protocol.records._varints cimport read_varint, read_varlong, write_zigzag, zigzag_size
 
 ctypedef const unsigned char* Octets
 
@@ -81,25 +82,11 @@ cdef (long long, Py_ssize_t) _read_field(Octets data, Py_ssize_t position, Py_ss
 @cython.locals(size="long long")
 cdef Py_ssize_t _skip_headers(Octets data, Py_ssize_t position, Py_ssize_t end, long long count) noexcept nogil
 
-@cython.locals(number="long long")
-cdef (long long, Py_ssize_t) _read_varint(Octets data, Py_ssize_t position, Py_ssize_t end) noexcept nogil
-
-cdef (long long, Py_ssize_t) _read_varlong(Octets data, Py_ssize_t position, Py_ssize_t end) noexcept nogil
-
-@cython.locals(rest=Bits, shift=int, byte=Bits)
-cdef (long long, Py_ssize_t) _read_zigzag(Octets data, Py_ssize_t position, Py_ssize_t end, int last_shift) noexcept nogil
-
 @cython.locals(size=Py_ssize_t, first="long long", index="long long", stop=Py_ssize_t, delta="long long", _offset="long long", _key_size="long long", _attributes="long long", tail=Py_ssize_t, head=Py_ssize_t, length=Py_ssize_t, at=Py_ssize_t)
 cdef Py_ssize_t _rewrite(Octets data, Py_ssize_t position, Py_ssize_t end, long long count, Output output, Py_ssize_t room) noexcept nogil
 
 @cython.locals(_number="long long")
 cdef Py_ssize_t _find_key(Octets data, Py_ssize_t position, Py_ssize_t end) noexcept nogil
-
-@cython.locals(rest=Bits, size=Py_ssize_t)
-cdef Py_ssize_t _zigzag_size(long long number) noexcept nogil
-
-@cython.locals(rest=Bits)
-cdef Py_ssize_t _write_zigzag(Output output, Py_ssize_t position, long long number) noexcept nogil
 
 cdef bint _is_far(long long a, long long b) noexcept nogil
 

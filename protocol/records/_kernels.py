@@ -30,8 +30,12 @@ if not cython.compiled:
         read_int32,
         read_int64,
         read_uint32,
+        read_varint,
+        read_varlong,
         release,
         release_target,
+        write_zigzag,
+        zigzag_size,
     )
     from protocol.records.verdicts import (
         BAD_BODY,
@@ -333,17 +337,17 @@ def _walk(
 
 def _read_record(data: memoryview, position: int, end: int) -> tuple[int, int, int, int, int]:
     """Return next position or verdict, timestamp delta, offset delta, key size, attributes."""
-    size, position = _read_varint(data, position, end)
+    size, position = read_varint(data, position, end)
     if position < 0:
         return BAD_NUMBER, 0, 0, 0, 0
     stop = position + size
     if size < 1 or stop > end:
         return BAD_LENGTH, 0, 0, 0, 0
     attributes = data[position]
-    delta, position = _read_varlong(data, position + 1, stop)
+    delta, position = read_varlong(data, position + 1, stop)
     if position < 0:
         return BAD_NUMBER, 0, 0, 0, 0
-    offset_delta, position = _read_varint(data, position, stop)
+    offset_delta, position = read_varint(data, position, stop)
     if position < 0:
         return BAD_NUMBER, 0, 0, 0, 0
     key_size, position = _read_field(data, position, stop)
@@ -352,7 +356,7 @@ def _read_record(data: memoryview, position: int, end: int) -> tuple[int, int, i
     _value_size, position = _read_field(data, position, stop)
     if position < 0:
         return position, 0, 0, 0, 0
-    headers, position = _read_varint(data, position, stop)
+    headers, position = read_varint(data, position, stop)
     if position < 0:
         return BAD_NUMBER, 0, 0, 0, 0
     if headers != 0:
@@ -366,7 +370,7 @@ def _read_record(data: memoryview, position: int, end: int) -> tuple[int, int, i
 
 def _read_field(data: memoryview, position: int, end: int) -> tuple[int, int]:
     """Return size and position after a key or value, or the verdict in its place."""
-    size, position = _read_varint(data, position, end)
+    size, position = read_varint(data, position, end)
     if position < 0:
         return 0, BAD_NUMBER
     if size < -1 or size > end - position:
@@ -391,34 +395,6 @@ def _skip_headers(data: memoryview, position: int, end: int, count: int) -> int:
     return position
 
 
-def _read_varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
-    """Return a number of 32 bits and the position after it; position -1 if it is broken."""
-    number, position = _read_zigzag(data, position, end, 28)
-    if number < -2147483648 or number > 2147483647:
-        return 0, -1
-    return number, position
-
-
-def _read_varlong(data: memoryview, position: int, end: int) -> tuple[int, int]:
-    """Return a number of 64 bits and the position after it; position -1 if it is broken."""
-    return _read_zigzag(data, position, end, 63)
-
-
-def _read_zigzag(data: memoryview, position: int, end: int, last_shift: int) -> tuple[int, int]:
-    rest = 0
-    shift = 0
-    while position < end and shift <= last_shift:
-        byte = data[position]
-        position += 1
-        rest |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if shift == 63 and byte > 1:
-                break
-            return (rest >> 1) ^ -(rest & 1), position
-        shift += 7
-    return 0, -1
-
-
 def _rewrite(
     data: memoryview, position: int, end: int, count: int, output: memoryview, room: int
 ) -> int:
@@ -434,16 +410,16 @@ def _rewrite(
         if _is_far(delta, first):
             return -1
         tail = _find_key(data, position, stop)
-        head = 1 + _zigzag_size(delta - first) + _zigzag_size(index)
+        head = 1 + zigzag_size(delta - first) + zigzag_size(index)
         length = head + stop - tail
         position = stop
         at = size
-        size += _zigzag_size(length) + length
+        size += zigzag_size(length) + length
         if size <= room:
-            at = _write_zigzag(output, at, length)
+            at = write_zigzag(output, at, length)
             output[at] = 0
-            at = _write_zigzag(output, at + 1, delta - first)
-            at = _write_zigzag(output, at, index)
+            at = write_zigzag(output, at + 1, delta - first)
+            at = write_zigzag(output, at, index)
             copy(output, at, data, tail, stop)
         index += 1
     return size
@@ -451,30 +427,10 @@ def _rewrite(
 
 def _find_key(data: memoryview, position: int, end: int) -> int:
     """Return where the key's size stands in a record that is known to be whole."""
-    _number, position = _read_varint(data, position, end)
-    _number, position = _read_varlong(data, position + 1, end)
-    _number, position = _read_varint(data, position, end)
+    _number, position = read_varint(data, position, end)
+    _number, position = read_varlong(data, position + 1, end)
+    _number, position = read_varint(data, position, end)
     return position
-
-
-def _zigzag_size(number: int) -> int:
-    rest = (number << 1) ^ (number >> 63)
-    size = 1
-    while rest > 0x7F:
-        rest >>= 7
-        size += 1
-    return size
-
-
-def _write_zigzag(output: memoryview, position: int, number: int) -> int:
-    """Return the position after the number."""
-    rest = (number << 1) ^ (number >> 63)
-    while rest > 0x7F:
-        output[position] = (rest & 0x7F) | 0x80
-        position += 1
-        rest >>= 7
-    output[position] = rest
-    return position + 1
 
 
 def _difference(a: int, b: int) -> int:

@@ -1,4 +1,4 @@
-"""What `_kernels.py` stands on when it runs uncompiled: the same names as `_native.pxd` declares.
+"""What kernels stand on when they run uncompiled: the names of `_native.pxd` and `_varints.pxd`.
 
 Also a stand-in for the two words of the `cython` module that it says, so that nothing at run time
 depends on Cython.
@@ -155,3 +155,57 @@ def field_of(row: tuple[Any, ...], column: int) -> Any:
 
 number_of = field_of
 row_of = tuple.__new__
+
+
+def read_varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
+    """Return a number of 32 bits and the position after it; position -1 if it is broken."""
+    if position < end:
+        byte = data[position]
+        if byte < 0x80:
+            return (byte >> 1) ^ -(byte & 1), position + 1
+    number, position = read_zigzag(data, position, end, 28)
+    if not -INT32_MAX - 1 <= number <= INT32_MAX:
+        return 0, -1
+    return number, position
+
+
+def read_varlong(data: memoryview, position: int, end: int) -> tuple[int, int]:
+    """Return a number of 64 bits and the position after it; position -1 if it is broken."""
+    return read_zigzag(data, position, end, 63)
+
+
+def read_zigzag(data: memoryview, position: int, end: int, last_shift: int) -> tuple[int, int]:
+    """Return a number and the position after it; position -1 if its last byte is not in time."""
+    rest = 0
+    shift = 0
+    while position < end and shift <= last_shift:
+        byte = data[position]
+        position += 1
+        rest |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if shift == 63 and byte > 1:
+                break
+            return (rest >> 1) ^ -(rest & 1), position
+        shift += 7
+    return 0, -1
+
+
+def zigzag_size(number: int) -> int:
+    """Return how many bytes a number takes."""
+    rest = (number << 1) ^ (number >> 63)
+    size = 1
+    while rest > 0x7F:
+        rest >>= 7
+        size += 1
+    return size
+
+
+def write_zigzag(output: memoryview, position: int, number: int) -> int:
+    """Write a number and return the position after it."""
+    rest = (number << 1) ^ (number >> 63)
+    while rest > 0x7F:
+        output[position] = (rest & 0x7F) | 0x80
+        position += 1
+        rest >>= 7
+    output[position] = rest
+    return position + 1
