@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from cleaner.cleaner_thread import CleanerRooms
@@ -11,6 +12,7 @@ from cleaner.pool import CleanerPool
 from cleaner.predictions import Predictions
 from cleaner.settings import CleanerSettings
 from cleaner.throttle import Throttle
+from storage.time_slice import SHORT_NS, ask_for_slice
 
 if TYPE_CHECKING:
     from cleaner.cleaner_thread import Worker
@@ -27,6 +29,8 @@ def make_pool(manager: CleanerManager, clock: Clock, server: ServerConfig) -> Cl
     def make_worker(settings: CleanerSettings) -> Worker:
         from cleaner import worker  # noqa: PLC0415  # in a cleaner's thread, by its first pass
 
+        # The loop has somebody beside it from now on: it runs in short bursts, a pass for seconds.
+        ask_for_slice(SHORT_NS, threading.main_thread().native_id or 0)
         return worker.make_worker(settings, clock, throttle)
 
     rooms = CleanerRooms(

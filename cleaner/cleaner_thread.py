@@ -25,6 +25,7 @@ from protocol.errors import KafkaError
 from storage.clock import Clock
 from storage.log import Log
 from storage.retention import find_doomed
+from storage.time_slice import LONG_NS, ask_for_slice
 
 if TYPE_CHECKING:
     from cleaner.cleaner import Replace
@@ -201,7 +202,9 @@ class CleanerThread:
         """Return the thread's worker, a new one if the settings have changed."""
         settings = self.settings
         if self._worker is None or self._worker_settings != settings:
-            if self._worker is not None:
+            if self._worker is None:
+                ask_for_slice(LONG_NS)  # of this thread alone, too
+            else:
                 self._worker.close()
             self._worker = self._rooms.make_worker(settings)
             self._worker_settings = settings

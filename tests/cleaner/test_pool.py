@@ -15,6 +15,7 @@ from cleaner.pool import CleanerPool
 from cleaner.states import State
 from cleaner.worker import make_worker
 from tests.support.cleaner import CleanerHome, read_all
+from tests.support.time_slices import slice_of
 
 WAIT_SECONDS = 20.0
 
@@ -135,6 +136,19 @@ def test_cleaning_steps_back_for_serving(home: CleanerHome) -> None:
     of_cleaner = os.getpriority(os.PRIO_PROCESS, pool.threads[0]._thread.native_id or 0)
     assert os.getpriority(os.PRIO_PROCESS, 0) == before
     assert of_cleaner == min(before + 10, 19)
+
+
+def test_whoever_wakes_need_not_wait_for_the_end_of_a_cleaners_turn(home: CleanerHome) -> None:
+    """A cleaner thread asks for longer turns than the loop has, which lets the loop in at once."""
+    worker = Endless()
+    home.fill(home.create(), 2)
+    before = slice_of()
+
+    pool = started(home, 1, worker)
+
+    assert worker.began.wait(WAIT_SECONDS)
+    assert slice_of(pool.threads[0]._thread.native_id or 0) > before
+    assert slice_of() == before
 
 
 def test_pool_grows_and_shrinks(home: CleanerHome) -> None:
