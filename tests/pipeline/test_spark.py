@@ -212,7 +212,7 @@ def test_an_archive_needs_no_broker(spark: "SparkSession", archive: Archive) -> 
     ("options", "schema", "sentence"),
     [
         ({"subscribe": "nobody"}, None, "there is no topic nobody"),
-        ({"subscribe": "t", "startingoffset": "1"}, None, "did you mean startingoffsets"),
+        ({"subscribe": "t", "startingoffset": "1"}, None, "did you mean startingOffsets"),
         ({"subscribe": "t"}, "offset string", "column offset is bigint, not string"),
         ({"subscribe": "t"}, "key string", "bytes that are not UTF-8; read it as binary"),
         ({}, None, "name the topics by exactly one of"),
