@@ -21,6 +21,7 @@ Ours beside them:
     splitBytes     about how many bytes one task reads: 64m, and 256m where batch headers say all
     verify         check CRCs; onCorrupt: fail or skip; quarantine: a folder for what is skipped
     pinLeaseMs     how long a pin waits for its readers, or for a sign of life of theirs
+    pinLingerMs    how long it stays after them, for further actions on the same DataFrame
     unpinned       read a live broker's folder without a pin, on your own account
     filterPushdown false: take no filters from Spark, even where its session allows it
 """
@@ -82,6 +83,8 @@ class ReadOptions:
     on_corrupt: str = "fail"
     quarantine: str = ""
     pin_lease_ms: int = 60_000
+    pin_linger_ms: int = 0
+    """0: 20 s, and more the more bytes are read."""
     unpinned: bool = False
     filter_pushdown: bool = True
     kafka: dict[str, str] = field(default_factory=dict)
@@ -195,6 +198,7 @@ _KNOWN: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
     "onCorrupt": ("on_corrupt", _among("fail", "skip")),
     "quarantine": ("quarantine", _text),
     "pinLeaseMs": ("pin_lease_ms", settings.duration),
+    "pinLingerMs": ("pin_linger_ms", settings.duration),
     "unpinned": ("unpinned", settings.flag),
     "filterPushdown": ("filter_pushdown", settings.flag),
 }

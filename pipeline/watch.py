@@ -42,9 +42,9 @@ class Watch:
                 extend_pin(control, lease.pin, lease.lease_ms)
             except SourceUnavailable:
                 pass  # the files may still be there
-            except SnapshotExpired:
+            except SnapshotExpired as error:
                 if self._split.is_compacted:
-                    raise
+                    raise self._expired(error) from error
             self._thread = threading.Thread(
                 target=self._renew,
                 args=(control, lease),
@@ -78,6 +78,15 @@ class Watch:
                 "with transport=pinned, with more tasks, or raise delete.retention.ms"
             )
 
+    def _expired(self, error: SnapshotExpired) -> SnapshotExpired:
+        if self._split.lease is None or not self._split.lease.linger_ms:
+            return error
+        return SnapshotExpired(
+            f"the moment at which {self._split.topic_partition} was planned is over, and it is "
+            f"compacted: {error}. Spark plans a DataFrame once, so load it again, or keep its pin "
+            "between actions with the option pinLingerMs"
+        )
+
     def _renew(self, control: Control, lease: Lease) -> None:
         """Renew the pin until the end. One that is gone shows when its files are opened."""
         while not self._ended.wait(BEAT_SECONDS):
@@ -85,4 +94,4 @@ class Watch:
                 extend_pin(control, lease.pin, lease.lease_ms)
         if lease.linger_ms:
             with suppress(PipelineError):
-                extend_pin(control, lease.pin, min(lease.linger_ms, lease.lease_ms))
+                extend_pin(control, lease.pin, lease.linger_ms)

@@ -17,7 +17,8 @@ from pipeline.source.worker import is_pushing, settle
 from pipeline.split import Split
 from pipeline.transports import open_source
 
-LEAST_LINGER_MS: Final = 5_000
+LEAST_LINGER_MS: Final = 20_000
+"""Spark plans a DataFrame once: a second action on it reads what the first has pinned."""
 LINGER_BYTES_PER_MS: Final = 32 << 10
 
 
@@ -52,7 +53,8 @@ class BatchReader(DataSourceReader):
         if source.name != "pinned" or not splits:
             source.close()
         size = sum(split.size for split in splits)
-        return [SplitPartition(lingering(split, size)) for split in splits]
+        asked = self._options.pin_linger_ms
+        return [SplitPartition(lingering(split, size, asked)) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a split; Spark asks with none if there is nothing to read."""
@@ -74,11 +76,15 @@ class BatchReader(DataSourceReader):
         )
 
 
-def lingering(split: Split, size: int) -> Split:
-    """Return a split whose pin ends soon after its readers: the later, the more bytes are read."""
+def lingering(split: Split, size: int, asked_ms: int) -> Split:
+    """Return a split whose pin ends some time after its readers.
+
+    Unless a time is asked for it is the longer, the more bytes are read, and a lease at most.
+    """
     if split.lease is None:
         return split
-    linger_ms = LEAST_LINGER_MS + size // LINGER_BYTES_PER_MS
+    own_ms = min(LEAST_LINGER_MS + size // LINGER_BYTES_PER_MS, split.lease.lease_ms)
+    linger_ms = asked_ms or own_ms
     return replace(split, lease=replace(split.lease, linger_ms=linger_ms))
 
 

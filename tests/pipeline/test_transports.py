@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql.types import LongType, StructField, StructType
 
 from pipeline.errors import BadOption, DataLost, SnapshotExpired, SourceUnavailable
 from pipeline.options import ReadOptions
 from pipeline.pins import find_control, release_pin
 from pipeline.scan import scan
+from pipeline.source.batch import BatchReader
 from pipeline.transports import choose, open_source
 from tests.support.archives import read_splits
 from tests.support.broker import SiltstoneProcess
@@ -326,3 +328,25 @@ def _delete_records(bootstrap: str, topic: str, offset: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     (deleted,) = admin.delete_records([TopicPartition(topic, 0, offset)]).values()
     deleted.result(30)
+
+
+@pytest.mark.parametrize(("asked", "lingers"), [({}, 20_000), ({"pinLingerMs": "5m"}, 300_000)])
+def test_a_second_action_reads_what_the_first_has_pinned(
+    served: SiltstoneProcess, asked: dict[str, str], lingers: int
+) -> None:
+    """Spark plans a DataFrame once; when its pin is gone the sentence says what to do."""
+    topic = next(names)
+    create_topic(served.bootstrap, topic, config={"cleanup.policy": "compact"})
+    produce(served.bootstrap, topic, numbered(30))
+    given = {"subscribe": topic, "data": str(served.folder), "transport": "pinned", **asked}
+    reader = BatchReader(given, StructType([StructField("offset", LongType())]))
+    control = find_control(served.folder, None)
+    (planned,) = reader.partitions()
+    assert sum(batch.num_rows for batch in reader.read(planned)) == 30
+    (pin,) = (one for one in control.ask("GET", "/v1/pins")["pins"] if one["topics"] == [topic])
+
+    assert sum(batch.num_rows for batch in reader.read(planned)) == 30
+    assert pin["lease_ms"] == lingers
+    release_pin(control, pin["id"])
+    with pytest.raises(SnapshotExpired, match="plans a DataFrame once, so load it again"):
+        list(reader.read(planned))
