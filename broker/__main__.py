@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import suppress
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.version import VERSION
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from config.layers import Layers
 
 _LONGEST_SECONDS = 1e9  # some thirty years: sockets take no infinity
+_WIDTH = 78  # of help that goes to no terminal
 _PACKAGES = ("config", "protocol", "storage", "cleaner")
 
 
@@ -42,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="siltstone", description="A Kafka broker on one machine, over Kafka's own files."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -90,7 +93,31 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_cleaner_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+class _Parser(argparse.ArgumentParser):
+    """A parser that finds the width for its help by itself.
+
+    Otherwise argparse asks `shutil`, at every start and not only for help, and with that comes
+    every format of archives: half a MiB, and a hundredth of a start.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        formatter = partial(argparse.HelpFormatter, width=_find_width())
+        super().__init__(formatter_class=formatter, **options)
+
+
+@cache
+def _find_width() -> int:
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns) - 2
+    with suppress(OSError, ValueError, AttributeError):  # no terminal, or no stdout at all
+        width = os.get_terminal_size(sys.stdout.fileno()).columns - 2
+        if width > 0:
+            return width
+    return _WIDTH
+
+
+def _add_cleaner_commands(commands: argparse._SubParsersAction[_Parser]) -> None:
     which = "a topic or one of its partitions (default: all)"
 
     explain = commands.add_parser(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
 from typing import TYPE_CHECKING
 
@@ -33,7 +32,7 @@ def ensure_token(directory: Path) -> str:
     if token is not None:
         return token
     path.unlink(missing_ok=True)
-    token = secrets.token_hex(_TOKEN_BYTES)
+    token = os.urandom(_TOKEN_BYTES).hex()
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(file, "w", encoding="ascii") as stream:
         stream.write(f"{token}\n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -111,7 +111,7 @@ class PinRoom:
         self._check_room()
         frozen = self._freeze(logs)
         pin = Pin(
-            pin_id=secrets.token_hex(_ID_BYTES),
+            pin_id=os.urandom(_ID_BYTES).hex(),
             holder=holder,
             created_ms=self._clock.now_ms(),
             lease_ms=self._bounded(lease_ms),

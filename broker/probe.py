@@ -8,7 +8,7 @@ whenever it has grown, and is removed by a clean stop.
 from __future__ import annotations
 
 import asyncio
-import secrets
+import os
 import struct
 from typing import TYPE_CHECKING
 
@@ -52,7 +52,7 @@ class Probe:
         io: IoThreads,
         clock: Clock,
     ) -> None:
-        self.name = f"siltstone probe {secrets.token_hex(16)}"
+        self.name = f"siltstone probe {os.urandom(16).hex()}"
         self._registered = registered
         self._io = io
         self._clock = clock
@@ -84,7 +84,7 @@ class Probe:
         if log.size > MOST_LOG_BYTES:
             await self._io.run(log.abandon, self._folder)
             self._registered[self.name, 0] = await self._io.run(self._create)
-        record = Record(0, self._clock.now_ms(), b"probe", secrets.token_bytes(16))
+        record = Record(0, self._clock.now_ms(), b"probe", os.urandom(16))
         batch = bytes(build_batch([record]))
         base_offset, fetched = await self._exchange(batch)
         # Base offset and leader epoch, before the CRC, are the broker's to fill in.

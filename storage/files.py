@@ -8,7 +8,6 @@ temporary file, fsync, rename, fsync of the directory (KAFKA-16541, KAFKA-3968).
 
 import errno
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -219,11 +218,14 @@ def unlink(path: Path) -> None:
 
 def remove_folder(path: Path, *, durably: bool = True) -> None:
     """Delete a folder with all that is in it; one that is gone already is fine."""
-    try:
-        shutil.rmtree(path)
-    except FileNotFoundError:
-        if path.exists():
-            raise
+    if path.exists():
+        import shutil  # noqa: PLC0415  # with every format of archives: half a MiB
+
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            if path.exists():
+                raise
     if durably:
         fsync_directory(path.parent)
 

@@ -30,13 +30,18 @@ LATER = (
     "cleaner.kernels",
     "cleaner.stats",
     "h11",
+    "hmac",
     "pickle",
     "prometheus_client",
+    "secrets",
+    "shutil",
 )
 LATER_WITH_KERNELS = ("crc32c", "email", "importlib.metadata")
 FIRST_ACK = """
 import json, sys
 sys.modules["hypothesis"] = None  # as `siltstone serve` has it
+import broker.__main__
+broker.__main__._parser().parse_args(["serve"])
 import broker.run
 import broker.handlers.metadata, broker.handlers.create_topics, broker.handlers.produce
 print(json.dumps([name for name in sys.argv[1:] if name in sys.modules]))
