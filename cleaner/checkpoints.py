@@ -41,6 +41,17 @@ class CleanerCheckpoints:
         kept = {each: at for each, at in self._offsets[directory].items() if each in present}
         self._replace(directory, kept | offsets)
 
+    def move(self, topic_partition: TopicPartition, source: Path, target: Path) -> None:
+        """Have a partition's offset where its log is now (Kafka: ``alterCheckpointDir``). Blocks.
+
+        Raises:
+            OSError: A file is as it was; where an offset is missing, all of the log is dirty.
+        """
+        offset = self.get(source, topic_partition)
+        others = self._without(target, {topic_partition})
+        self._replace(target, others if offset is None else others | {topic_partition: offset})
+        self._replace(source, self._without(source, {topic_partition}))
+
     def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Forget partitions. Blocks.
 
@@ -48,9 +59,13 @@ class CleanerCheckpoints:
             OSError: A file is as it was.
         """
         gone = set(topic_partitions)
-        for directory, offsets in list(self._offsets.items()):
-            kept = {each: at for each, at in offsets.items() if each not in gone}
-            self._replace(directory, kept)
+        for directory in list(self._offsets):
+            self._replace(directory, self._without(directory, gone))
+
+    def _without(
+        self, directory: Path, gone: Container[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        return {each: at for each, at in self._offsets[directory].items() if each not in gone}
 
     def _replace(self, directory: Path, offsets: dict[TopicPartition, int]) -> None:
         if offsets != self._offsets[directory]:

@@ -207,6 +207,15 @@ class CleanerManager:
         with self._lock:
             self._set_aside.take_back(topic_partition)
 
+    def move_checkpoint(self, topic_partition: TopicPartition, source: Path, target: Path) -> None:
+        """Have a partition's checkpoint where its log is now; the partition is paused. Blocks.
+
+        Raises:
+            OSError: It could not be written; the next pass cleans all of the log again.
+        """
+        with self._lock:
+            self._checkpoints.move(topic_partition, source, target)
+
     def forget(self, *topic_partitions: TopicPartition) -> None:
         """Forget partitions that were deleted; their logs must be gone from the manager. Blocks.
 

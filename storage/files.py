@@ -39,6 +39,7 @@ LOCK = ".lock"
 FSYNC_FAILED = ".siltstone-fsync-failed"
 ROOM = ".siltstone-room"
 PINS = ".pins"
+MOVED = ".siltstone-moved"
 CONTROL_TOKEN = ".siltstone-control-token"  # noqa: S105  # where it is, not what it is
 CONTROL_ADDRESS = ".siltstone-control-address"
 

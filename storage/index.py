@@ -129,6 +129,13 @@ class ActiveIndexes:
         """Return the time index to search in."""
         return TimeIndex(self.base_offset, self.times)
 
+    def copy(self) -> "ActiveIndexes":
+        """Return the same entries for a copy of the segment, whose files have none of them yet."""
+        twin = ActiveIndexes(self.base_offset, bytes(self.offsets.data), bytes(self.times.data))
+        twin.offsets.written = twin.times.written = 0
+        twin.is_ours = self.is_ours
+        return twin
+
     def add(self, last_offset: int, position: int) -> None:
         """Add the entry of a batch that begins at ``position``."""
         self.offsets.data += OFFSET_ENTRY.pack(last_offset - self.base_offset, position)

@@ -32,6 +32,8 @@ def settle(path: Path, config: TopicConfig) -> list[SegmentName]:
     parsed = {name: each for name in names - deleted if (each := files.parse_name(name))}
     cleaned = {name for name, each in parsed.items() if each.suffix == files.CLEANED}
     swaps = {name for name, each in parsed.items() if each.suffix == files.SWAP}
+    if files.MOVED in names:  # the folder that it was copied from is gone
+        files.unlink(path / files.MOVED)
     if not deleted and not cleaned and not swaps:
         return list(parsed.values())
     _unlink(path, deleted)

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from storage import files
 from storage.log_directory import LogDirectory, LogDirError, remedy_for
 from storage.recovery import LoadedPartition, PartitionFolder, load_partition
 from storage.topic_partition import FolderState, TopicPartition, parse_folder
@@ -28,9 +29,15 @@ class FoundFolder:
 
 @dataclass(frozen=True, slots=True)
 class FoundFolders:
-    """What lies in the log directories: partitions, and folders whose deletion was begun."""
+    """What lies in the log directories: partitions, and folders whose deletion was begun.
+
+    ``futures`` are copies on their way to another directory; ``left`` are folders of partitions
+    whose copy has taken over in another directory, so that they go.
+    """
 
     live: dict[TopicPartition, FoundFolder] = field(default_factory=dict)
+    futures: list[FoundFolder] = field(default_factory=list)
+    left: list[FoundFolder] = field(default_factory=list)
     doomed: list[Path] = field(default_factory=list)
 
 
@@ -68,16 +75,32 @@ def _note(found: FoundFolders, directory: LogDirectory, name: str) -> None:
         return
     if state is FolderState.DELETE:
         found.doomed.append(path)
+    elif state is FolderState.FUTURE:
+        found.futures.append(FoundFolder(topic_partition, directory, path))
     elif state is not FolderState.LIVE:
         _logger.warning("folder is left alone: its name ends in %s folder=%s", state, path)
     elif topic_partition != _KRAFT_METADATA:
+        folder = FoundFolder(topic_partition, directory, path)
         other = found.live.get(topic_partition)
         if other is not None:
-            raise LogDirError(
-                f"partition {topic_partition} is in two log directories, {other.path} and {path}; "
-                "move one of them away"
-            )
-        found.live[topic_partition] = FoundFolder(topic_partition, directory, path)
+            folder, left = _tell_apart(other, folder)
+            found.left.append(left)
+        found.live[topic_partition] = folder
+
+
+def _tell_apart(one: FoundFolder, other: FoundFolder) -> tuple[FoundFolder, FoundFolder]:
+    """Return of two folders of a partition the one that took over, and the one it was before.
+
+    Raises:
+        LogDirError: Nothing says which.
+    """
+    moved = [each for each in (one, other) if (each.path / files.MOVED).exists()]
+    if len(moved) != 1:
+        raise LogDirError(
+            f"partition {one.topic_partition} is in two log directories, {one.path} and "
+            f"{other.path}; move one of them away"
+        )
+    return (one, other) if moved[0] is one else (other, one)
 
 
 def load_folders(

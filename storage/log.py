@@ -19,9 +19,9 @@ from storage.append_values import AppendResult, Origin
 from storage.dropped_segments import DroppedSegments
 from storage.log_view import find_index
 from storage.markers import read_marker
+from storage.movable_log import MovableLog
 from storage.partition_metadata import PartitionMetadata
 from storage.read_kernels import LogReader
-from storage.replaceable_log import ReplaceableLog
 from storage.retention import Doomed, find_doomed
 from storage.segment import LogSegment
 
@@ -40,7 +40,7 @@ HIGH_WATERMARK = -1
 """The offset by which DeleteRecords means all there is."""
 
 
-class Log(ReplaceableLog):
+class Log(MovableLog):
     """A partition's segments, offsets, producers and leader epochs.
 
     The event loop is the only one that appends, rolls, retains and changes settings; ``lock`` is
@@ -127,8 +127,8 @@ class Log(ReplaceableLog):
             if self._abandoned:
                 return
             if snapshot is not None:
-                with self._writing():
-                    snapshot.write(fsync=True)
+                with self._flush_lock, self._writing():
+                    self.producers.write_snapshot(snapshot)
             self.flush(end_offset)
 
         self._services.background.submit("flush of a rolled segment", finish)
@@ -250,7 +250,7 @@ class Log(ReplaceableLog):
         def trim() -> None:
             if self._abandoned:
                 return
-            with self._writing():
+            with self._flush_lock, self._writing():
                 self.epochs.truncate_start(offset)
 
         self._services.background.submit("trimming of leader epochs", trim)
@@ -325,7 +325,7 @@ class Log(ReplaceableLog):
                 segments[-1].seal()
             self.flush()
             if snapshot is not None:
-                snapshot.write(fsync=True)
+                self.producers.write_snapshot(snapshot)
             for segment in segments:
                 segment.close()
 
@@ -341,7 +341,7 @@ class Log(ReplaceableLog):
 
     def write_epochs(self) -> None:
         """Write the leader epochs into their file. Blocks."""
-        with self._writing():
+        with self._flush_lock, self._writing():
             self.epochs.flush()
 
     @contextmanager

@@ -7,11 +7,16 @@ they have changed.
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from storage import files
 from storage.checkpoint import OffsetCheckpoint
+from storage.future_log import FutureLog
 from storage.log import Log
 from storage.topic_partition import TopicPartition
+
+AnyLog: TypeAlias = Log | FutureLog
+"""Copies under way are in the checkpoints of the directory that they go to, as Kafka's are."""
 
 
 class LogCheckpoints:
@@ -59,12 +64,12 @@ class LogCheckpoints:
             self._written[checkpoint.path] = offsets
 
 
-def recovery_points(logs: Iterable[Log]) -> dict[TopicPartition, int]:
+def recovery_points(logs: Iterable[AnyLog]) -> dict[TopicPartition, int]:
     """Pick the recovery points of logs."""
     return {log.topic_partition: log.recovery_point for log in logs}
 
 
-def log_starts(logs: Iterable[Log]) -> dict[TopicPartition, int]:
+def log_starts(logs: Iterable[AnyLog]) -> dict[TopicPartition, int]:
     """Pick the log start offsets that the first segment does not tell."""
     return {
         log.topic_partition: log.log_start_offset
@@ -73,6 +78,6 @@ def log_starts(logs: Iterable[Log]) -> dict[TopicPartition, int]:
     }
 
 
-def high_watermarks(logs: Iterable[Log]) -> dict[TopicPartition, int]:
+def high_watermarks(logs: Iterable[AnyLog]) -> dict[TopicPartition, int]:
     """Pick the high watermarks of logs."""
     return {log.topic_partition: log.high_watermark for log in logs}

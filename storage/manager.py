@@ -22,8 +22,9 @@ from storage.background import Background
 from storage.clock import Clock
 from storage.deletion import DelayedDeletions
 from storage.flush_stats import FlushStats
+from storage.future_logs import FutureLogs
 from storage.log import Log
-from storage.log_checkpoints import LogCheckpoints
+from storage.log_checkpoints import AnyLog, LogCheckpoints
 from storage.log_directories import forget_failed_fsyncs, open_directories
 from storage.log_directory import LogDirectory
 from storage.log_services import LogServices
@@ -63,6 +64,7 @@ class LogManager:
         self._config_for = config_for
         self._clock = clock
         self._placement = Placement()
+        self.futures = FutureLogs(self._placement, self._schedule_removal)
         self._checkpoints: dict[Path, LogCheckpoints] = {}  # constant after load
         self._loaded = False
         self._directories_checked = True  # false while the background has it to do
@@ -90,6 +92,8 @@ class LogManager:
         if not self.directories:
             self.open()
         found = loading.find_folders(self.directories)
+        self.futures.found = tuple(found.futures)
+        self.futures.leave(found.left)
         folders: list[PartitionFolder] = []
         for directory in self.directories:
             checkpoints = LogCheckpoints(directory.path)
@@ -148,13 +152,13 @@ class LogManager:
     def create(
         self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: TopicConfig
     ) -> Log:
-        """Create a partition in the directory that has the fewest. Blocks: io thread.
+        """Create a partition in the directory that has the fewest, or is preferred. Blocks.
 
         Raises:
             KafkaStorageError: No directory works, or the chosen one failed just now; then nothing
             is left of the partition, as far as the disk allows.
         """
-        directory = self._placement.choose(self.directories)
+        directory = self._placement.choose(topic_partition, self.directories)
         folder = replace(self._describe(topic_partition, directory), config=config)
         if folder.path.exists():
             self._placement.add(directory, -1)
@@ -215,6 +219,10 @@ class LogManager:
         self.checkpoint_log_starts()
         for directory, reason in failed.items():
             raise directory.fail(reason) from reason
+
+    def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
+        """Have a partition made in a directory, if it is made before the next start."""
+        self._placement.prefer(topic_partition, directory)
 
     def checkpoint_recovery_points(self) -> None:
         """Have the recovery points written where they have moved; picks them now, on the loop."""
@@ -290,8 +298,8 @@ class LogManager:
                 future.result()
         return failed
 
-    def _by_directory(self) -> Iterator[tuple[LogDirectory, list[Log]]]:
-        logs = self.all_logs()
+    def _by_directory(self) -> Iterator[tuple[LogDirectory, list[AnyLog]]]:
+        logs: list[AnyLog] = [*self.all_logs(), *self.futures.under_way.values()]
         for directory in self.directories:
             yield directory, [log for log in logs if log.directory is directory]
 

@@ -48,4 +48,4 @@ def write_snapshot(producers: ProducerStateManager, offset: int) -> None:
     """Write a snapshot without fsync: one that a power failure takes or tears costs a replay."""
     snapshot = producers.capture(offset)
     if snapshot is not None:
-        snapshot.write(fsync=False)
+        producers.write_snapshot(snapshot, fsync=False)

@@ -42,13 +42,13 @@ class CorruptSnapshot(Exception):  # noqa: N818  # Kafka's name
 class Snapshot:
     """The bytes of a snapshot, taken under the log's lock and written outside it."""
 
-    path: Path
     offset: int
     data: bytes
 
-    def write(self, *, fsync: bool = True) -> None:
-        """Put the file in place; without ``fsync`` a power failure may take it. Blocks."""
-        files.replace_file(self.path, self.data, durable=fsync)
+    def write(self, folder: Path, *, fsync: bool = True) -> None:
+        """Put the file into the folder; without ``fsync`` a power failure may take it. Blocks."""
+        name = files.segment_file_name(self.offset, files.SNAPSHOT)
+        files.replace_file(folder / name, self.data, durable=fsync)
 
 
 def encode(producers: Iterable[tuple[int, ProducerEntry]]) -> bytes:

@@ -249,13 +249,17 @@ class ProducerStateManager:
             return None
         insort(self._snapshots, end)
         data = producer_snapshot.encode(self.producers.items())
-        return Snapshot(path=self._snapshot_path(end), offset=end, data=data)
+        return Snapshot(offset=end, data=data)
 
     def take_snapshot(self, offset: int | None = None) -> None:
         """Write a snapshot now, unless there is one. Blocks."""
         snapshot = self.capture(offset)
         if snapshot is not None:
-            snapshot.write()
+            self.write_snapshot(snapshot)
+
+    def write_snapshot(self, snapshot: Snapshot, *, fsync: bool = True) -> None:
+        """Write a snapshot into the folder; without ``fsync`` a power failure may take it."""
+        snapshot.write(self._directory, fsync=fsync)
 
     def remove_stray_snapshots(self, segment_bases: Collection[int]) -> None:
         """Delete the snapshots that are not at the base of a segment; one above all stays."""

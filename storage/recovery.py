@@ -136,7 +136,7 @@ class _Loading:
         is_clean = folder.is_clean and not self.bytes_cut
         return LoadedPartition(
             folder=folder,
-            topic_id=_read_topic_id(folder.path),
+            topic_id=find_topic_id(folder.path),
             segments=tuple(self.segments),
             epochs=self.epochs,
             producers=producers,
@@ -329,7 +329,7 @@ def _new_producers(folder: PartitionFolder) -> ProducerStateManager:
     )
 
 
-def _read_topic_id(path: Path) -> uuid.UUID:
+def find_topic_id(path: Path) -> uuid.UUID:
     """Return the id in ``partition.metadata``, `UNKNOWN_TOPIC_ID` if there is no valid one."""
     try:
         metadata = PartitionMetadata.read(path)

@@ -41,7 +41,9 @@ class ReplaceableLog(ReadableLog):
         super().__init__(loaded, services)
         self.path = loaded.folder.path  # changes when the folder is renamed for deletion
         self.names = NameGate()
-        self._flush_lock = threading.Lock()  # held across fsync; the loop never takes it
+        self._flush_lock = (
+            threading.Lock()
+        )  # held by who writes into the folder; the loop never takes it
         self._abandoned = False  # the folder goes; background work stops
         self._swap: SegmentSwap | None = None  # owned by who cleans
 

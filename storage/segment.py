@@ -127,6 +127,50 @@ class LogSegment(ReadableSegment):
         segment.end.size = size
         return segment
 
+    def succeed(self, source: Self, file: SegmentFile | None) -> None:
+        """Go on as the segment of which this one is a copy that is not on the disk yet.
+
+        ``file`` is the ``.log`` of the copy, open to be written, if there will be appends. For the
+        log's owner, who appends to the source no more.
+        """
+        self.follow(source)
+        self._sealed = file is None
+        self._unsynced = frozenset({files.INDEX, files.TIME_INDEX})
+        if self._has_aborted is not False:
+            self._unsynced |= {files.TRANSACTION_INDEX}
+        self._names_unsynced = True
+        if file is not None and source.end.fd >= 0:
+            self._active = None if source._active is None else source._active.copy()
+            self._file = file
+            self.end.fd = file.fileno()
+        self._note_full()
+
+    def follow(self, source: Self) -> None:
+        """Take over what is known of the segment of which this one is a copy."""
+        ours, theirs = self.end, source.end
+        ours.size = theirs.size
+        ours.first_timestamp = theirs.first_timestamp
+        ours.max_timestamp = theirs.max_timestamp
+        ours.offset_of_max_timestamp = theirs.offset_of_max_timestamp
+        ours.since_index = theirs.since_index
+        self._jitter_ms = source._jitter_ms
+        self._has_aborted = source._has_aborted
+        self._distrusted = source._distrusted
+        self.reconfigure(source.config)
+
+    def index_bytes(self, kind: str) -> bytes | None:
+        """Return the entries of `files.INDEX` or `files.TIME_INDEX`, in memory or in the file.
+
+        None: it was damaged, and is gone.
+        """
+        active = self._active
+        if active is not None:
+            return bytes((active.offsets if kind == files.INDEX else active.times).data)
+        try:
+            return self.path(kind).read_bytes()
+        except FileNotFoundError:
+            return None
+
     def reconfigure(self, config: TopicConfig) -> None:
         """Obey changed settings from the next append on; the jitter stays what it was drawn."""
         self.config = config
@@ -385,11 +429,12 @@ class LogSegment(ReadableSegment):
 
     def _fsync_indexes(self) -> None:
         for kind in sorted(self._unsynced):
-            fd = files.open_file(self.path(kind))
-            try:
-                files.fsync(fd)
-            finally:
-                os.close(fd)
+            with suppress(FileNotFoundError):  # there need not be any aborted transactions
+                fd = files.open_file(self.path(kind))
+                try:
+                    files.fsync(fd)
+                finally:
+                    os.close(fd)
             self._unsynced -= {kind}
 
     def _cut_log(self, size: int) -> None:

@@ -267,7 +267,7 @@ def test_work_for_a_deleted_log_never_meets_its_successor(tmp_path: Path) -> Non
 
 def test_strange_folders_are_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Folders that are no partitions of ours stay untouched, with a line each."""
-    names = ["notes", "orders-0.0123abc-stray", "orders-1.0123abc-future", "lost+found"]
+    names = ["notes", "orders-0.0123abc-stray", "lost+found"]
     for name in (*names, "__cluster_metadata-0"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "00000000000000000000.log.deleted").touch()
@@ -277,7 +277,17 @@ def test_strange_folders_are_left_alone(tmp_path: Path, caplog: pytest.LogCaptur
 
     assert all((tmp_path / name / "00000000000000000000.log.deleted").exists() for name in names)
     warned = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert len(warned) == 3
+    assert len(warned) == 2
+
+
+def test_interrupted_copies_are_found(tmp_path: Path) -> None:
+    """They are no partitions, and stay until somebody knows what becomes of them."""
+    folder = tmp_path / "orders-1.0123abc-future"
+    folder.mkdir()
+    with _running(tmp_path) as manager:
+        assert not manager.logs
+        assert [each.path for each in manager.futures.found] == [folder]
+    assert folder.exists()
 
 
 def test_a_folder_from_elsewhere_is_adopted_and_scanned(tmp_path: Path) -> None:

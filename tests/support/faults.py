@@ -18,7 +18,9 @@ import pytest
 import storage.manager
 from storage import append_kernels
 
-BY_DESCRIPTOR = frozenset({"pwrite", "fsync", "ftruncate", "pread", "preadv", "fstat"})
+BY_DESCRIPTOR = frozenset(
+    {"pwrite", "fsync", "ftruncate", "pread", "preadv", "fstat", "copy_file_range"}
+)
 BY_PATH = frozenset({"open", "create", "rename", "unlink", "mkdir", "stat"})
 WRITES = ("pwrite", "create", "mkdir")
 """What a full disk refuses; names that are there can still be renamed and unlinked."""

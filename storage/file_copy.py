@@ -1,0 +1,80 @@
+"""Copying a range of one file into another, by the kernel where it can (copy_file_range).
+
+No byte passes through this process then, file systems that share blocks share them, and the
+interpreter is free meanwhile. Nothing is made durable here.
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from storage import files
+
+_NOT_BY_KERNEL: Final = frozenset(
+    {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
+)
+_CHUNK: Final = 1 << 18
+
+
+class SourceUnreadable(OSError):  # noqa: N818  # whose fault it is, in two words
+    """It is the file that is copied which failed, not the one that is written."""
+
+
+@contextmanager
+def reading_source() -> Iterator[None]:
+    """Say of an OSError in the block that it is the source which failed.
+
+    Raises:
+        SourceUnreadable: Instead of any other OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise SourceUnreadable(error.errno, str(error.strerror), error.filename) from error
+
+
+def copy_range(source: int, target: int, position: int, size: int) -> None:
+    """Copy ``size`` bytes at ``position`` of an open file to the same place in another. Blocks.
+
+    Raises:
+        SourceUnreadable: They can not be read, or there are not so many.
+        OSError: The other file does not take them.
+    """
+    done = 0
+    while done < size:
+        try:
+            count = os.copy_file_range(
+                source, target, size - done, position + done, position + done
+            )
+        except OSError as error:
+            if error.errno in _NOT_BY_KERNEL:
+                _copy_through(source, target, position + done, size - done)
+                return
+            _read(source, position + done, min(size - done, _CHUNK))  # says so if it is the source
+            raise
+        if not count:
+            raise _too_short(position + done)
+        done += count
+
+
+def _copy_through(source: int, target: int, position: int, size: int) -> None:
+    """Copy by hand: between file systems that the kernel does not copy between."""
+    end = position + size
+    while position < end:
+        data = _read(source, position, min(end - position, _CHUNK))
+        files.write_all(target, data, position)
+        position += len(data)
+
+
+def _read(source: int, position: int, size: int) -> bytes:
+    with reading_source():
+        data = os.pread(source, size, position)
+    if not data:
+        raise _too_short(position)
+    return data
+
+
+def _too_short(position: int) -> SourceUnreadable:
+    return SourceUnreadable(errno.EIO, f"the file ends at {position}, before its last batch")
