@@ -71,6 +71,7 @@ APIS = (
     Api(28, "TxnOffsetCommit", range(6), "txn_offsets.commit"),
     Api(32, "DescribeConfigs", range(1, 5), "describe_configs.describe"),
     Api(33, "AlterConfigs", range(3), "alter_configs.alter"),
+    Api(34, "AlterReplicaLogDirs", range(1, 3), "log_dir_moves.alter"),
     Api(35, "DescribeLogDirs", range(1, 6), "log_dirs.describe"),
     Api(37, "CreatePartitions", range(4), "create_partitions.handle"),
     Api(42, "DeleteGroups", range(3), "groups.delete"),

@@ -98,6 +98,10 @@ class Cleaning:
         """Tell whether a cleaner thread works on a log, which then nobody else trims."""
         return self.manager.states.get(log.topic_partition) in {State.IN_PROGRESS, State.ABORTED}
 
+    def is_reserved(self, log: Log) -> bool:
+        """Tell whether a log is cleaned, or paused because it is moved: nobody else trims it."""
+        return self.manager.states.get(log.topic_partition) is not State.NONE
+
     def reconfigured(self, log: Log, before: TopicConfig) -> None:
         """Tell the cleaner that a log obeys other settings now."""
         topic_partition = log.topic_partition

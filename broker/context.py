@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from broker.fetch_sessions import FetchSessions
     from broker.groups.coordinator import GroupCoordinator
     from broker.io import IoThreads
+    from broker.log_dir_moves import LogDirMoves
     from broker.producer_ids import ProducerIds
     from broker.settings import BrokerSettings
     from broker.topics import TopicRegistry
@@ -44,6 +45,7 @@ class Rooms:
     clock: Clock
     logs: LogManager
     topics: TopicRegistry
+    moves: LogDirMoves
     producer_ids: ProducerIds
     features: Features
     coordinators: Coordinators

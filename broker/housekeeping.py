@@ -46,7 +46,7 @@ class Housekeeping:
         is_busy: Callable[[Log], bool] = lambda _: False,
     ) -> None:
         self.failures = 0
-        self._is_busy = is_busy  # a cleaner thread is still at a log that was compacted
+        self._is_busy = is_busy  # a cleaner thread is still at the log, or it is being moved
         self._logs = logs
         self._server = server
         self._clock = clock

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from broker.coordinators import Coordinators
     from broker.dispatch_kernels import Histogram
     from broker.groups.coordinator import GroupCoordinator
+    from broker.log_dir_moves import LogDirMoves
     from broker.pins import PinRoom
     from broker.request_stats import RequestStats
     from broker.topics import TopicRegistry
@@ -67,6 +68,7 @@ class MetricSources:
     ready: Callable[[], bool]
     cleaning: Cleaning | None = None
     pins: PinRoom | None = None
+    moves: LogDirMoves | None = None
     coordinators: Coordinators | None = None
 
     @property

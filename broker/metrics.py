@@ -16,6 +16,7 @@ from broker import process_stats
 from broker.metric import PAUSE, Metric, Summary, single
 from broker.metrics_cleaner import CLEANER_METRICS
 from broker.metrics_groups import GROUP_METRICS
+from broker.metrics_moves import MOVE_METRICS
 from broker.metrics_pins import PIN_METRICS
 from broker.metrics_transactions import TRANSACTION_METRICS
 from storage.refused_batches import (
@@ -269,6 +270,7 @@ METRICS = (
            "the clock at start", single(lambda sources: sources.started)),
     *CLEANER_METRICS,
     *PIN_METRICS,
+    *MOVE_METRICS,
     *GROUP_METRICS,
     *TRANSACTION_METRICS,
 )

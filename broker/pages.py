@@ -116,6 +116,7 @@ class Pages:
             ready=lambda: self._readiness.is_ready,
             cleaning=self._cleaning,
             pins=self._pins,
+            moves=rooms.moves,
             coordinators=rooms.coordinators,
         )
 

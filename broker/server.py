@@ -33,6 +33,7 @@ from broker.housekeeping import Housekeeping
 from broker.http import HttpServer
 from broker.io import IoThreads
 from broker.listener import Listener
+from broker.log_dir_moves import LogDirMoves
 from broker.pins import PinRoom
 from broker.probe import Probe
 from broker.producer_ids import ProducerIds
@@ -114,11 +115,14 @@ class Broker:
         self._loop_watch = LoopWatch(clock)
         self._cleaning = Cleaning(self._logs, self._settings, self._io, clock)
         self._topics.cleaning = self._cleaning
+        self._moves = self._topics.moves = LogDirMoves(
+            self._logs, self._topics, self._cleaning, self._settings, self._io, clock
+        )
         self._pins = PinRoom(
             lambda: self._settings.server, clock, self._cleaning.first_dirty_offset
         )
         self._housekeeping = Housekeeping(
-            self._logs, lambda: self._settings.server, clock, self._cleaning.is_busy
+            self._logs, lambda: self._settings.server, clock, self._cleaning.is_reserved
         )
         self._readiness = Readiness(clock, self._find_dead_threads)
         self._probe: Probe | None = None
@@ -140,6 +144,7 @@ class Broker:
             clock=self._clock,
             logs=self._logs,
             topics=self._topics,
+            moves=self._moves,
             producer_ids=self._producer_ids,
             features=self._features,
             coordinators=self._coordinators,
@@ -157,6 +162,7 @@ class Broker:
             await self._io.run(self._logs.load)
             await self._topics.open(self._logs, self._clock.now_ms())
             await self._cleaning.load()
+            await self._moves.resume()
         except LogDirError as error:
             raise StartError(str(error)) from error
         rooms.identity = Identity(
@@ -202,6 +208,7 @@ class Broker:
             await self._probe.close()
         await self._coordinators.close()
         await self._topics.close()
+        await self._moves.close()
         if self._is_started:
             await self._writer.close()
         if self._http is not None:

@@ -48,6 +48,7 @@ async def recover_topics(
             left_alone = manager.logs.pop(topic_partition)
             await io.run(left_alone.abandon, left_alone.path)
         await io.run(manager.delete, *plan.doomed)
+        await io.run(manager.futures.remove_deleted, catalog.state.deleted)
         for topic_partition in plan.unmarked:
             topic_id = plan.topics[topic_partition.topic].id
             await io.run(manager.logs[topic_partition].assign_topic_id, topic_id)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from broker.catalog_writer import CatalogWriter
     from broker.cleaning import Cleaning
     from broker.io import IoThreads
+    from broker.log_dir_moves import LogDirMoves
     from broker.settings import BrokerSettings
     from broker.waiting import Waiting
     from config.topic import TopicConfig
@@ -71,6 +72,7 @@ class TopicRegistry:
         self._waiting = waiting
         self._manager: LogManager
         self.cleaning: Cleaning | None = None  # set by the server, before `open`
+        self.moves: LogDirMoves | None = None  # likewise
         self._names = Reservations()
         self._alike: dict[str, set[str]] = {}  # topics by their name with "_" for "."
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -278,6 +280,8 @@ class TopicRegistry:
         """Take folders away; what a failing disk does not take, the next start does by its id."""
         partitions = [TopicPartition(name, index) for index in indexes]
         there = [each for each in partitions if each in self._manager.logs]
+        if self.moves is not None:
+            await self.moves.cancel(*there)
         delete = self._manager.delete if self.cleaning is None else self.cleaning.delete
         try:
             await self._io.run(delete, *there)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from config.checks import contradictions, resize_faults
 from config.errors import ConfigError, NotAlterableError
 from config.keys import Setting
+from config.known import known_settings
 from config.naming import unknown_broker_setting, unknown_topic_setting, why_fixed
 from config.server import ServerConfig
 from config.table import BROKER, SERVER, TOPIC, topic_value
@@ -154,6 +155,7 @@ class Layers:
                 known = unknown_broker_setting(name, text, "", faults, warnings)
                 fixed += () if known is None else why_fixed(known, cluster=cluster)
             elif setting.dynamic:
+                fixed += why_fixed(known_settings("broker")[name], cluster=cluster)
                 warnings += advice(setting, checked(setting, text, "", faults), text)
             else:
                 fixed.append(f"{name} cannot be altered while the broker runs; restart it with it")

@@ -182,6 +182,20 @@ class ServerConfig(CoordinatorConfig):
     producer_id_expiration_check_interval_ms: int = key(
         600_000, "How often such producers are looked for.", check=at_least(1)
     )
+    num_replica_alter_log_dirs_threads: int | None = key(
+        None,
+        "How many partitions are moved between log directories at a time. Unset: as many as there "
+        "are log directories.",
+        kind=Kind.INT,
+        check=at_least(1),
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = key(
+        FOREVER,
+        "How many bytes per second all moves between log directories together copy.",
+        kind=Kind.LONG,
+        check=at_least(0),
+        dynamic=True,
+    )
     log_cleaner_enable: bool = key(
         True,
         "Whether compacted topics are cleaned. false also stops their retention by time and size.",

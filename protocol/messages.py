@@ -36,6 +36,7 @@ NEWEST: Final[Mapping[int, int]] = MappingProxyType(
         28: 5,  # TxnOffsetCommit
         32: 4,  # DescribeConfigs
         33: 2,  # AlterConfigs
+        34: 2,  # AlterReplicaLogDirs
         35: 5,  # DescribeLogDirs
         37: 3,  # CreatePartitions
         42: 2,  # DeleteGroups

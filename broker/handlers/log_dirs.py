@@ -64,6 +64,15 @@ def _by_directory(
                 is_future_key=False,
             )
             found.setdefault(log.directory, {}).setdefault(topic.name, []).append(partition)
+    for (topic_name, index), future in context.rooms.logs.futures.under_way.items():
+        if wanted is None or (topic_name, index) in wanted:
+            partition = DescribeLogDirsPartition(
+                partition_index=index,
+                partition_size=future.size,
+                offset_lag=future.lag,
+                is_future_key=True,
+            )
+            found.setdefault(future.directory, {}).setdefault(topic_name, []).append(partition)
     return found
 
 

@@ -22,6 +22,7 @@ SERVED = {
     "DeleteTopics": (1, 6), "DeleteRecords": (0, 2), "InitProducerId": (0, 5),
     "OffsetForLeaderEpoch": (2, 4),
     "DescribeConfigs": (1, 4), "AlterConfigs": (0, 2), "DescribeLogDirs": (1, 5),
+    "AlterReplicaLogDirs": (1, 2),
     "CreatePartitions": (0, 3), "ElectLeaders": (0, 2), "IncrementalAlterConfigs": (0, 1),
     "AlterPartitionReassignments": (0, 1), "ListPartitionReassignments": (0, 0),
     "DescribeQuorum": (0, 2), "DescribeCluster": (0, 2), "ListConfigResources": (0, 1),

@@ -202,3 +202,12 @@ def test_cleaner_threads_are_halved_or_doubled(threads: str, fits: bool) -> None
     else:
         with pytest.raises(ConfigError, match="at most be halved or doubled"):
             layers.check_dynamic({"log.cleaner.threads": threads}, cluster=True)
+
+
+def test_what_kafka_alters_for_one_broker_only() -> None:
+    """The throttle of moves is a setting of each broker, not of all."""
+    name = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+    assert Layers().check_dynamic({name: "5"}) == ()
+    with pytest.raises(NotAlterableError, match="for one broker"):
+        Layers().check_dynamic({name: "5"}, cluster=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.catalog_writer import CatalogWriter
+from broker.cleaning import Cleaning
 from broker.context import Identity, RequestContext, Rooms
 from broker.coordinators import Coordinators
 from broker.eligible_leaders import agree
 from broker.features import Features
 from broker.fetch_sessions import FetchSessions
 from broker.io import IoThreads
+from broker.log_dir_moves import LogDirMoves
 from broker.producer_ids import ProducerIds
 from broker.settings import BrokerSettings
 from broker.topics import TopicRegistry
@@ -55,6 +57,10 @@ class RoomsOnDisk:
         logs = LogManager(self.paths, settings.server, topics.config_for, self.clock)
         logs.load()
         await topics.open(logs, self.clock.now_ms())
+        self.cleaner = Cleaning(logs, settings, self.io, self.clock)
+        await self.cleaner.load()
+        topics.moves = LogDirMoves(logs, topics, self.cleaner, settings, self.io, self.clock)
+        await topics.moves.resume()
         producer_ids = ProducerIds(writer)
         features = Features(writer)
         agree(features, settings)
@@ -67,6 +73,7 @@ class RoomsOnDisk:
             clock=self.clock,
             logs=logs,
             topics=topics,
+            moves=topics.moves,
             producer_ids=producer_ids,
             features=features,
             coordinators=coordinators,
@@ -83,6 +90,7 @@ class RoomsOnDisk:
         """Stop as the server does."""
         await self.rooms.coordinators.close()
         await self.rooms.topics.close()
+        await self.rooms.moves.close()
         await self.writer.close()
         self.rooms.logs.close()
         self.io.close()

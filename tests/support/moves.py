@@ -1,0 +1,162 @@
+"""A broker with several log directories, and a partition that moves between them."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
+
+from config.topic import FOREVER
+from storage import files
+from storage.partition_metadata import PartitionMetadata
+from storage.topic_partition import TopicPartition
+from tests.support.ask import ask
+from tests.support.rooms import RoomsOnDisk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from broker.cleaning import Cleaning
+    from storage.log import Log
+    from storage.log_directory import LogDirectory
+    from storage.segment import LogSegment
+
+ORDERS = TopicPartition("orders", 0)
+DEADLINE_SECONDS = 30
+RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+STALLED = {RATE.replace(".", "_"): "1"}
+"""With a clock that stands still, no byte is copied."""
+
+
+class Directories(RoomsOnDisk):
+    """Some directories; the first partition lies in ``first``, and goes to ``other``."""
+
+    def __init__(self, root: Path, directories: int = 2, /, **settings: str) -> None:
+        super().__init__(root, directories=directories, **settings)
+
+    async def open(self) -> Self:
+        """Start everything in the order of the server."""
+        await super().open()
+        return self
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def first(self) -> LogDirectory:
+        """Return the directory where the first partition is made."""
+        return self.rooms.logs.directories[0]
+
+    @property
+    def other(self) -> LogDirectory:
+        """Return the second one."""
+        return self.rooms.logs.directories[1]
+
+    @property
+    def cleaning(self) -> Cleaning:
+        """Return the cleaner, whose threads do not run."""
+        return self.cleaner
+
+    def log(self) -> Log:
+        """Return the log of the partition."""
+        return self.rooms.logs.logs[ORDERS]
+
+    def path(self, name: str) -> Path:
+        """Return a folder in the second directory."""
+        return self.paths[1] / name
+
+    async def create(self, **overrides: str) -> Log:
+        """Create the topic with the partition, in ``first``."""
+        named = {name.replace("_", "."): value for name, value in overrides.items()}
+        await self.rooms.topics.create(ORDERS.topic, 1, named)
+        log = self.log()
+        assert log.directory is self.first
+        return log
+
+    async def ask(self, directory: LogDirectory) -> None:
+        """Have the partition go to a directory."""
+        await self.rooms.moves.alter(ORDERS, str(directory.path))
+
+    async def move(self, directory: LogDirectory | None = None) -> None:
+        """Have the partition go to a directory, ``other`` if none is given, and wait for it."""
+        await self.ask(directory or self.other)
+        await self.settle()
+
+    async def go_on(self) -> None:
+        """Take the throttle away and wait until no partition moves."""
+        await self.rooms.settings.alter(broker={RATE: str(FOREVER)})
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until no partition moves."""
+        await until(lambda: not len(self.rooms.moves))
+
+    async def describe(self) -> list[dict[TopicPartition, tuple[int, int, bool]]]:
+        """Return for each directory the sizes and lags that DescribeLogDirs tells."""
+        answer: Any = await ask(self, 35, DescribeLogDirsRequest(topics=None))
+        return [
+            {
+                TopicPartition(topic.name, each.partition_index): (
+                    each.partition_size,
+                    each.offset_lag,
+                    each.is_future_key,
+                )
+                for topic in result.topics
+                for each in topic.partitions
+            }
+            for result in answer.results
+        ]
+
+    def cleaner_checkpoint(self, directory: LogDirectory, offset: int) -> None:
+        """Have the cleaner have come to an offset of the partition."""
+        checkpoints = self.cleaning.manager._checkpoints
+        checkpoints.update(directory.path, {ORDERS: offset}, {ORDERS})
+
+    def place_copy(self, folder: Path, segments: Iterable[LogSegment]) -> None:
+        """Leave what a move that was interrupted has left after some segments."""
+        folder.mkdir()
+        PartitionMetadata(topic_id=self.log().topic_id).write(folder)
+        (folder / files.MOVED).touch()
+        for segment in segments:
+            for kind in files.SEGMENT_KINDS[:3]:
+                shutil.copy2(segment.path(kind), folder)
+
+
+def folders(directory: LogDirectory) -> list[str]:
+    """Return the names of the partition folders in a directory."""
+    return sorted(
+        each.name for each in directory.path.iterdir() if each.is_dir() and each.name[0] != "."
+    )
+
+
+def open_files(folder: Path) -> list[str]:
+    """Return the partition files below a folder that this process has open."""
+    names = []
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            names.append(str(each.readlink()))
+    return [name for name in names if name.startswith(f"{folder}/{ORDERS}")]
+
+
+def copies(root: Path) -> list[str]:
+    """Return the names of the copies in all directories."""
+    return [each.name for each in root.glob("*/*-future")]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds.
+
+    Raises:
+        TimeoutError: It does not come.
+    """
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while not holds():
+            await asyncio.sleep(0.001)
