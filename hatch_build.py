@@ -21,10 +21,13 @@ except ModuleNotFoundError:  # run as a script in an environment that only has C
 
 ROOT = Path(__file__).parent
 KERNELS = (
+    "broker/_coordinator_kernels.py",
     "broker/_dispatch_kernels.py",
     "broker/_sending_kernels.py",
     "protocol/_group_kernels.py",
     "broker/_turn_kernels.py",
+    "broker/groups/_commit_kernels.py",
+    "broker/groups/_member_kernels.py",
     "protocol/_request_kernels.py",
     "protocol/records/_column_kernels.py",
     "protocol/records/_journal_kernels.py",
@@ -36,6 +39,7 @@ KERNELS = (
     "storage/_read_kernels.py",
 )
 DEPENDS = (
+    "broker/_coordinator_kernels.pxd",
     "broker/_dispatch_kernels.pxd",
     "broker/_native_sending.pxd",
     "broker/_native_sending.h",
@@ -43,6 +47,8 @@ DEPENDS = (
     "broker/_native_transport.h",
     "broker/_sending_kernels.pxd",
     "broker/_turn_kernels.pxd",
+    "broker/groups/_commit_kernels.pxd",
+    "broker/groups/_member_kernels.pxd",
     "cleaner/_emit_kernels.pxd",
     "cleaner/_kernels.pxd",
     "cleaner/_native_map.pxd",

@@ -13,6 +13,7 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
+from broker.coordinator_kernels import Journal
 from broker.internal_topics import preset_for
 from protocol.coordinator.java_hash import partition_for
 from protocol.errors import (
@@ -22,24 +23,20 @@ from protocol.errors import (
     KafkaError,
     KafkaStorageError,
     NotCoordinator,
-    NotLeaderOrFollower,
     ProtocolError,
     TopicAlreadyExists,
-    UnknownServerError,
 )
-from protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
-from protocol.records.journal import NO_PRODUCER, encode_rows, read_entries
-from storage.append_values import Origin, ValidatedBatch
+from protocol.records.journal import read_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from broker.io import IoThreads
     from broker.settings import BrokerSettings
     from broker.topics import TopicRegistry
     from broker.waiting import Waiting
     from protocol.parts import FileSlice
-    from protocol.records.journal import Entry, Producer, Row
+    from protocol.records.journal import Entry
     from storage.clock import Clock
     from storage.log import Log
 
@@ -52,7 +49,7 @@ _FREEZE_ENTRIES = 8192  # they make fewer objects than the youngest generation m
 _PROGRESS_SECONDS = 5.0
 
 
-class CoordinatorLog:
+class CoordinatorLog(Journal):
     """The partitions of one internal topic (loop only).
 
     A partition is loading from the start until `load` has applied all that is in it; nothing may
@@ -69,15 +66,11 @@ class CoordinatorLog:
         waiting: Waiting,
         clock: Clock,
     ) -> None:
-        self.name = name
+        super().__init__(name, topics, waiting, clock)
         self.entries_loaded = 0
         self.load_seconds = 0.0
-        self.unflushed: set[Log] = set()  # what `flush` must wait for before anybody is answered
-        self._topics = topics
         self._settings = settings
         self._io = io
-        self._waiting = waiting
-        self._clock = clock
         self._count = 0
         self._loading: set[int] = set()
         self._failed: set[int] = set()
@@ -158,51 +151,6 @@ class CoordinatorLog:
         """Count the partitions anew: the topic was deleted."""
         self._count = 0
         self._failed.clear()
-
-    def append(self, partition: int, rows: Sequence[Row], producer: Producer = NO_PRODUCER) -> int:
-        """Write the records as one batch, into the page cache, and return the first's offset.
-
-        Raises:
-            CoordinatorNotAvailable: There is no such topic.
-            NotCoordinator: The disk does not take it.
-            UnknownServerError: The batch is larger than the topic takes.
-            InvalidProducerEpoch: A newer epoch of the producer has written.
-        """
-        target = self._topics.logs.get((self.name, partition))
-        if target is None:
-            raise CoordinatorNotAvailable(f"partition {partition} of {self.name} is not there")
-        now_ms = self._clock.now_ms()
-        batch = encode_rows(rows, now_ms, producer)
-        size = len(batch)
-        if size > target.config.max_message_bytes:
-            # Kafka's answer in place of MESSAGE_TOO_LARGE, which is no code of a group's API.
-            raise UnknownServerError(f"{size} bytes are more than {self.name} takes at once")
-        count = len(rows)
-        validated = ValidatedBatch(
-            memoryview(batch),
-            size,
-            count - 1,
-            count,
-            0 if producer.id < 0 else TRANSACTIONAL,
-            now_ms,
-            producer.id,
-            producer.epoch,
-            NO_SEQUENCE,
-            NO_TIMESTAMP,
-        )
-        return self.append_batch(target, validated)
-
-    def append_batch(self, target: Log, batch: ValidatedBatch) -> int:
-        """Append a batch and wake who reads the internal topic; see `append`."""
-        try:
-            result = target.append(batch, Origin.COORDINATOR)
-        except (KafkaStorageError, NotLeaderOrFollower) as error:
-            raise NotCoordinator(error.message) from error
-        if target.waiters:
-            self._waiting.wake(target)
-        if result.flush_due:
-            self.unflushed.add(target)
-        return result.base_offset
 
     async def flush(self) -> None:
         """Wait for the fsyncs that ``flush.messages`` of the topic asks for.

@@ -40,6 +40,9 @@ cdef Py_ssize_t _text_end(Octets data, Py_ssize_t position, Py_ssize_t end) noex
 @cython.locals(name=bytes, length=Py_ssize_t, is_name=bint, size=Py_ssize_t, data=Output, at=Py_ssize_t)
 cpdef encode_commit(int correlation_id, object topic, int partition, int error_code)
 
+@cython.locals(data=Output)
+cpdef encode_heartbeat(int correlation_id, int error_code)
+
 @cython.locals(group=bytes, name=bytes, output=Output, at=Py_ssize_t)
 cpdef offset_key(str group_id, str topic, int partition)
 

@@ -188,6 +188,19 @@ def encode_commit(correlation_id: int, topic: "TopicKey", partition: int, error_
     return sealed(frame)
 
 
+def encode_heartbeat(correlation_id: int, error_code: int) -> bytes:
+    """Return the frame of the answer to a Heartbeat of version 4."""
+    frame = blank(16)
+    data = inside(frame)
+    write_int32(data, 0, 12)
+    write_int32(data, 4, correlation_id)
+    data[8] = 0  # no tagged fields
+    write_int32(data, 9, 0)  # no throttling
+    write_int16(data, 13, error_code)
+    data[15] = 0  # no tagged fields
+    return sealed(frame)
+
+
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """Return the key of a committed offset's record, in version 1.
 

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from protocol._group_kernels import (
         COMPILED,
         encode_commit,
+        encode_heartbeat,
         find_commit,
         find_heartbeat,
         offset_key,
@@ -17,6 +18,7 @@ else:
     _groups = choose("protocol._group_kernels")
     COMPILED = _groups.COMPILED
     encode_commit = _groups.encode_commit
+    encode_heartbeat = _groups.encode_heartbeat
     find_commit = _groups.find_commit
     find_heartbeat = _groups.find_heartbeat
     offset_key = _groups.offset_key
@@ -25,6 +27,7 @@ else:
 __all__ = [
     "COMPILED",
     "encode_commit",
+    "encode_heartbeat",
     "find_commit",
     "find_heartbeat",
     "offset_key",

@@ -26,8 +26,8 @@ from kio.schema.errors import ErrorCode
 from broker.groups.classic_members import Member, answer_sync
 from broker.groups.classic_messages import JoinRequest, JoinResult, SyncResult
 from broker.groups.classic_state import ClassicState
+from broker.groups.member_kernels import Timer
 from broker.groups.states import GroupState
-from broker.groups.timers import Timer
 from protocol.coordinator.group_errors import (
     GroupMaxSizeReached,
     IllegalGeneration,
@@ -191,7 +191,7 @@ class ClassicGroup(ClassicState):
                 return
         self._release(old, ErrorCode.fenced_instance_id, old_id)
         new.timer = Timer(self._services.timers, partial(self._end_session, new))
-        self._start_session(new)
+        new.start_session()
         if not is_kept:
             self.members.park_join(new, reply)
             self._rebalance()
@@ -267,7 +267,7 @@ class ClassicGroup(ClassicState):
         for member in self.members:
             self._unsynced.add(member.member_id)
             self.members.answer_join(member, self._joined(member))
-            self._start_session(member)
+            member.start_session()
             member.is_new = False
         self._sync_timer.start(self.members.rebalance_timeout_ms)
 
@@ -307,7 +307,7 @@ class ClassicGroup(ClassicState):
         self._note_synced(member.member_id)
         if self.state is GroupState.STABLE:
             reply(self._synced(member))
-            self._start_session(member)
+            member.start_session()
             return
         member.sync_reply = reply
         if member.member_id == self.members.leader:
@@ -327,7 +327,7 @@ class ClassicGroup(ClassicState):
         for member in self.members:
             member.assignment = assignments[member.member_id]
             if answer_sync(member, self._synced(member)):
-                self._start_session(member)
+                member.start_session()
 
     def _synced(self, member: Member) -> SyncResult:
         return SyncResult(ErrorCode.none, self.protocol_type, self.protocol_name, member.assignment)
@@ -336,7 +336,7 @@ class ClassicGroup(ClassicState):
         for member in self.members:
             member.assignment = b""
             if answer_sync(member, SyncResult(error)):
-                self._start_session(member)
+                member.start_session()
 
     def _note_synced(self, member_id: str) -> None:
         self._unsynced.discard(member_id)
@@ -351,32 +351,6 @@ class ClassicGroup(ClassicState):
             self._rebalance()
 
     # Living and leaving
-
-    def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> None:
-        """Keep a member alive.
-
-        Raises:
-            UnknownMemberId: There is no such member.
-            FencedInstanceId: Another member has joined with the instance id.
-            IllegalGeneration: The member belongs to another generation.
-            RebalanceInProgress: It is alive and has to join.
-            CoordinatorNotAvailable: The group was deleted.
-        """
-        self._check_alive()
-        member = self.members.get(member_id, instance_id)
-        if generation != self.generation:
-            raise IllegalGeneration
-        self._start_session(member)
-        if self.state is GroupState.PREPARING:
-            raise RebalanceInProgress
-
-    def touch(self, member_id: str) -> None:
-        """Keep a member alive that has committed."""
-        member = self.members.by_id.get(member_id)
-        if member is not None and (
-            self.state is GroupState.STABLE or self.state is GroupState.PREPARING
-        ):
-            self._start_session(member)
 
     def leave(self, leaving: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
         """Let members go, named by member id and instance id, and return what became of each.
@@ -439,9 +413,6 @@ class ClassicGroup(ClassicState):
         self.members.answer_join(member, JoinResult(error, member_id))
         answer_sync(member, SyncResult(error))
 
-    def _start_session(self, member: Member) -> None:
-        member.timer.start(member.session_timeout_ms)
-
     # Starting and ending
 
     def restore(self, metadata: GroupMetadata) -> None:
@@ -486,7 +457,7 @@ class ClassicGroup(ClassicState):
     def resume(self) -> None:
         """Expect the members to be heard of from now on."""
         for member in self.members:
-            self._start_session(member)
+            member.start_session()
         if len(self.members) > self._services.settings().group_max_size:
             self._rebalance()
 

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.groups.classic_messages import JoinedMember, JoinResult
-from protocol.coordinator.group_errors import FencedInstanceId, UnknownMemberId
+from broker.groups.member_kernels import LivingMember, MemberTable
 from protocol.coordinator.group_records import MemberMetadata
 
 if TYPE_CHECKING:
@@ -19,10 +19,9 @@ if TYPE_CHECKING:
         SyncReply,
         SyncResult,
     )
-    from broker.groups.timers import Timer
 
 
-class Member:
+class Member(LivingMember):
     """One member. At most one answer is owed to its joins, and one to its syncs."""
 
     __slots__ = (
@@ -36,12 +35,11 @@ class Member:
         "protocol_type",
         "protocols",
         "rebalance_timeout_ms",
-        "session_timeout_ms",
         "sync_reply",
-        "timer",
     )
 
     def __init__(self, member_id: str, request: JoinRequest) -> None:
+        super().__init__(request.session_timeout_ms)
         self.member_id = member_id
         self.instance_id = request.instance_id
         self.client_id = request.client_id
@@ -49,12 +47,10 @@ class Member:
         self.protocol_type = request.protocol_type
         self.protocols: Protocols = request.protocols
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
-        self.session_timeout_ms = request.session_timeout_ms
         self.assignment = b""
         self.is_new = False  # its first join is not answered yet
         self.join_reply: JoinReply | None = None
         self.sync_reply: SyncReply | None = None
-        self.timer: Timer  # of its session; set by the group
 
     @property
     def protocol_names(self) -> set[str]:
@@ -79,7 +75,7 @@ class Member:
         )
 
 
-class Members:
+class Members(MemberTable):
     """The members by id, the first of them the leader until it goes or does not rejoin.
 
     ``joining_count`` is how many are owed the answer to a join; every change of a member's
@@ -87,8 +83,7 @@ class Members:
     """
 
     def __init__(self) -> None:
-        self.by_id: dict[str, Member] = {}
-        self.static: dict[str, str] = {}  # instance id -> member id
+        super().__init__()
         self.leader: str | None = None
         self.joining_count = 0
         self._supported: Counter[str] = Counter()  # protocol -> how many members have it
@@ -103,24 +98,6 @@ class Members:
     def rebalance_timeout_ms(self) -> int:
         """The longest that any member wants to be waited for."""
         return max((member.rebalance_timeout_ms for member in self.by_id.values()), default=0)
-
-    def get(self, member_id: str, instance_id: str | None) -> Member:
-        """Return the member that a request names.
-
-        Raises:
-            UnknownMemberId: Nobody has this id, or this instance id.
-            FencedInstanceId: Another member has this instance id.
-        """
-        if instance_id is not None:
-            current = self.static.get(instance_id)
-            if current is None:
-                raise UnknownMemberId
-            if current != member_id:
-                raise FencedInstanceId
-        member = self.by_id.get(member_id)
-        if member is None:
-            raise UnknownMemberId
-        return member
 
     def add(self, member: Member) -> None:
         """Take a member in."""

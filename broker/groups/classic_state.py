@@ -11,23 +11,21 @@ from struct import error as StructError  # noqa: N812  # a class, whatever its n
 from typing import TYPE_CHECKING
 
 from broker.groups.classic_members import Members
+from broker.groups.member_kernels import LivingGroup
 from broker.groups.states import GroupState
 from protocol.coordinator.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from protocol.coordinator.group_errors import (
     GroupIdNotFound,
-    IllegalGeneration,
     NonEmptyGroup,
-    RebalanceInProgress,
-    UnknownMemberId,
 )
 from protocol.coordinator.group_records import GroupMetadata, group_key, put_group
-from protocol.errors import CoordinatorNotAvailable, ProtocolError, UnknownServerError
+from protocol.errors import ProtocolError, UnknownServerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from broker.groups.classic_messages import JoinRequest
-    from broker.groups.timers import Timer, Timers
+    from broker.groups.member_kernels import Timer, Timers
     from config.coordinators import CoordinatorConfig
     from protocol.coordinator.group_records import CommittedOffset
     from protocol.records.journal import Row
@@ -44,7 +42,7 @@ class ClassicServices:
     write: Callable[[int, Sequence[Row]], object]
 
 
-class ClassicState:
+class ClassicState(LivingGroup):
     """The attributes of one group, for its transitions to set, and questions to them (loop only).
 
     ``pending`` are the ids that were given out and have not joined yet. The protocol type is empty
@@ -54,29 +52,26 @@ class ClassicState:
     __slots__ = (
         "_services",
         "_subscribed_topics",
-        "generation",
         "group_id",
-        "members",
         "partition",
         "pending",
         "previous_state",
         "protocol_name",
         "protocol_type",
-        "state",
         "state_timestamp",
     )
 
     type = "classic"
+    members: Members
 
     def __init__(self, group_id: str, partition: int, services: ClassicServices) -> None:
+        super().__init__(Members())
         self.group_id = group_id
         self.partition = partition
-        self.state = self.previous_state = GroupState.EMPTY
+        self.previous_state = GroupState.EMPTY
         self.state_timestamp = services.clock.now_ms()
-        self.generation = 0
         self.protocol_type = ""
         self.protocol_name: str | None = None
-        self.members = Members()
         self.pending: dict[str, Timer] = {}
         self._services = services
         self._subscribed_topics: frozenset[str] | None = frozenset()  # None: not known
@@ -113,37 +108,6 @@ class ClassicState:
         return request.protocol_type == self.protocol_type and self.members.support(
             request.protocols
         )
-
-    def check_commit(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        version: int,
-        *,
-        is_transactional: bool = False,
-    ) -> None:
-        """Refuse a commit of whoever is no member of this generation, and is not alone here.
-
-        Raises:
-            UnknownMemberId: There is no such member, or the group is managed and none is named.
-            FencedInstanceId: Another member has joined with the instance id.
-            IllegalGeneration: The member belongs to another generation.
-            RebalanceInProgress: The member has to learn its assignment first.
-            CoordinatorNotAvailable: The group was deleted.
-        """
-        del version  # it matters to consumer groups
-        self._check_alive()
-        if generation < 0 and self.state is GroupState.EMPTY:
-            return
-        if generation >= 0 or member_id or instance_id is not None:
-            self.members.get(member_id, instance_id)
-            if generation != self.generation:
-                raise IllegalGeneration
-        elif not is_transactional and self.state is not GroupState.EMPTY:
-            raise UnknownMemberId
-        if not is_transactional and self.state is GroupState.COMPLETING:
-            raise RebalanceInProgress
 
     def find_partition_check(self, member_id: str, generation: int) -> None:
         """Ask nothing more: a member of the generation may commit any partition."""
@@ -245,10 +209,6 @@ class ClassicState:
     def _transition(self, state: GroupState) -> None:
         self.previous_state, self.state = self.state, state
         self.state_timestamp = self._services.clock.now_ms()
-
-    def _check_alive(self) -> None:
-        if self.state is GroupState.DEAD:
-            raise CoordinatorNotAvailable
 
     def _read_subscriptions(self) -> frozenset[str] | None:
         """Return the topics that members subscribe to; None: what they say can not be read."""

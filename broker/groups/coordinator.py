@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 from broker.coordinator_log import CoordinatorLog
 from broker.groups.classic_group import ClassicGroup
 from broker.groups.classic_state import ClassicServices
+from broker.groups.commit_kernels import GroupTable
 from broker.groups.consumer_groups import ConsumerGroups
 from broker.groups.expiry import expire
+from broker.groups.member_kernels import Timers
 from broker.groups.offsets import Offsets
 from broker.groups.replay import Replay
-from broker.groups.timers import Timers
 from broker.internal_topics import OFFSETS_TOPIC
 from protocol.coordinator.group_errors import (
     GroupIdNotFound,
     IllegalGeneration,
-    InvalidGroupId,
     StaleMemberEpoch,
     UnknownMemberId,
 )
@@ -43,18 +43,18 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _FIRST_WITH_GROUP_ID_NOT_FOUND = 9
-_MOST_CHARACTERS = 8191  # what the int16 length of a key's field surely holds
 _TIMERS_AT_A_TIME = 500
 _TOMBSTONES_AT_A_TIME = 1000
 
 
-class GroupCoordinator:
+class GroupCoordinator(GroupTable):
     """Owner of groups, offsets and timers (loop only).
 
-    ``groups`` has every group with members or a record of its own; one that has only committed
-    offsets is made when somebody asks (`find`). A group lives in the partition of the journal that
-    its id hashes to; while that is being read the group is not to be asked for.
+    A group lives in the partition of the journal that its id hashes to; while that is being read
+    the group is not to be asked for.
     """
+
+    offsets: Offsets
 
     def __init__(
         self,
@@ -64,13 +64,9 @@ class GroupCoordinator:
         waiting: Waiting,
         clock: Clock,
     ) -> None:
-        self.topics = topics
-        self.settings = settings
-        self.clock = clock
-        self.log = CoordinatorLog(OFFSETS_TOPIC, topics, settings, io, waiting, clock)
-        self.groups: dict[str, Group] = {}
+        log = CoordinatorLog(OFFSETS_TOPIC, topics, settings, io, waiting, clock)
+        super().__init__(topics, settings, clock, log, Offsets(log.append))
         self.timers = Timers(clock)
-        self.offsets = Offsets(self.log.append)
         self.consumer = ConsumerGroups(self)
         self.replay = Replay(self)
         self.classic = ClassicServices(
@@ -118,20 +114,6 @@ class GroupCoordinator:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def check(self, group_id: str) -> None:
-        """Refuse to speak of a group whose state is not known.
-
-        Raises:
-            CoordinatorLoadInProgress: Its partition of the journal is being read.
-            NotCoordinator: It could not be read.
-            InvalidGroupId: No record can hold the name.
-        """
-        if len(group_id) > _MOST_CHARACTERS:
-            raise InvalidGroupId(f"a group id has at most {_MOST_CHARACTERS} characters")
-        if self.log.is_settled:
-            return
-        self.log.check(self.log.partition_for(group_id))
 
     def find(self, group_id: str) -> Group | None:
         """Return a group that is there, if only because of its committed offsets."""

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from config.coordinators import CoordinatorConfig
 
+MOST_CHARACTERS = 8191
+"""What the int16 length of a record's field surely holds, whatever the characters."""
+
 _FIRST_PAIR = "\U00010000"
-# What the int16 length of a record's field surely holds, whatever the characters.
-_MOST_CHARACTERS = 8191
 
 
 def is_too_long(metadata: str, limits: CoordinatorConfig) -> bool:
@@ -17,7 +18,7 @@ def is_too_long(metadata: str, limits: CoordinatorConfig) -> bool:
 
     There a character beyond the first 65536 is a pair of them.
     """
-    most = min(limits.offset_metadata_max_bytes, _MOST_CHARACTERS)
+    most = min(limits.offset_metadata_max_bytes, MOST_CHARACTERS)
     length = len(metadata)
     if length <= most and not metadata.isascii():
         length += sum(each >= _FIRST_PAIR for each in metadata)

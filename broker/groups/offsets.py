@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.groups.commit_kernels import OffsetTable
 from protocol.coordinator.group_records import put_offset, read_offset
 from protocol.group_kernels import offset_key
 from protocol.records.journal import NO_PRODUCER, EntryKind
@@ -21,53 +22,10 @@ if TYPE_CHECKING:
 
     NewOffset = tuple[str, int, CommittedOffset]
 
-_SHARDS = 64  # a dict grows at once: one of a million groups would hold everybody up for 50 ms
 _NOTHING: Mapping[str, dict[int, bytes]] = {}
 
 
-class GroupOffsets:
-    """The offsets of one group; ``pending`` are those of open transactions, by producer id.
-
-    A pending None is an offset that was committed besides its transaction, and later: that one
-    stays, whatever becomes of the transaction.
-    """
-
-    __slots__ = ("committed", "pending")
-
-    def __init__(self) -> None:
-        self.committed: dict[str, dict[int, bytes]] = {}
-        self.pending: dict[int, dict[tuple[str, int], bytes | None]] = {}
-
-    def put(self, topic: str, partition: int, stored: bytes) -> bool:
-        """Keep a committed offset, and tell whether there was none."""
-        for offsets in self.pending.values():
-            if (topic, partition) in offsets:
-                offsets[topic, partition] = None
-        partitions = self.committed.get(topic)
-        if partitions is None:
-            self.committed[topic] = {partition: stored}
-            return True
-        is_new = partition not in partitions
-        partitions[partition] = stored
-        return is_new
-
-    def remove(self, topic: str, partition: int) -> bool:
-        """Forget what was committed, pending or not, and tell whether something really was."""
-        for offsets in self.pending.values():
-            offsets.pop((topic, partition), None)
-        partitions = self.committed.get(topic)
-        if partitions is None or partitions.pop(partition, None) is None:
-            return False
-        if not partitions:
-            del self.committed[topic]
-        return True
-
-    def is_pending(self, topic: str, partition: int) -> bool:
-        """Tell whether an open transaction will commit an offset."""
-        return any((topic, partition) in offsets for offsets in self.pending.values())
-
-
-class Offsets:
+class Offsets(OffsetTable):
     """The offsets of all groups, whatever their kind (loop only).
 
     ``append(partition, rows, producer)`` writes them into the journal; only then are they true
@@ -75,12 +33,9 @@ class Offsets:
     """
 
     def __init__(self, append: Callable[[int, Sequence[Row], Producer], int]) -> None:
-        self.count = 0
-        self.commit_count = 0
+        super().__init__(append)
         self.expired_count = 0
         self.deleted_count = 0
-        self._append = append
-        self._shards: tuple[dict[str, GroupOffsets], ...] = tuple({} for _ in range(_SHARDS))
         self._open: dict[tuple[int, int], set[str]] = {}  # partition, producer id -> groups
 
     def __contains__(self, group_id: str) -> bool:
@@ -225,16 +180,3 @@ class Offsets:
     ) -> None:
         self._of(group_id).pending.setdefault(producer_id, {})[key] = stored
         self._open.setdefault((partition, producer_id), set()).add(group_id)
-
-    def _shard(self, group_id: str) -> dict[str, GroupOffsets]:
-        return self._shards[hash(group_id) % _SHARDS]
-
-    def _find(self, group_id: str) -> GroupOffsets | None:
-        return self._shard(group_id).get(group_id)
-
-    def _of(self, group_id: str) -> GroupOffsets:
-        shard = self._shard(group_id)
-        group = shard.get(group_id)
-        if group is None:
-            group = shard[group_id] = GroupOffsets()
-        return group

@@ -13,7 +13,7 @@ from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberRespons
 
 from protocol.coordinator.group_errors import InvalidGroupId, UnknownMemberId
 from protocol.errors import CoordinatorLoadInProgress, KafkaError
-from protocol.heartbeat import API_KEY, encode, parse
+from protocol.heartbeat import API_KEY, FIRST_FLEXIBLE, encode, parse
 from protocol.messages import NO_THROTTLE
 
 if TYPE_CHECKING:
@@ -34,8 +34,12 @@ def heartbeat(
     end: int,
 ) -> bytes:
     """Keep a member alive, or tell it to join again."""
-    group_id, generation, member_id, instance_id = parse(version, buffer, position, end)
     coordinator = connection.rooms.groups
+    if version >= FIRST_FLEXIBLE:
+        answer = coordinator.beat_one(correlation_id, buffer, position, end)
+        if answer is not None:
+            return answer
+    group_id, generation, member_id, instance_id = parse(version, buffer, position, end)
     error_code = 0
     try:
         if not group_id:

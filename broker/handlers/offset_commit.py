@@ -14,7 +14,6 @@ from broker.groups.offset_metadata import is_too_long
 from protocol.coordinator.group_errors import OffsetMetadataTooLarge
 from protocol.coordinator.group_records import NO_EXPIRY, CommittedOffset
 from protocol.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
-from protocol.group_kernels import encode_commit, find_commit
 from protocol.offset_commit import API_KEY, FIRST_FLEXIBLE, NO_RETENTION, encode, parse
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from protocol.offset_commit import OffsetCommitRequest
     from protocol.topic_key import TopicKey
 
-    Found = tuple[str, int, str, str | None, TopicKey, int, int, int, str | None]
     Results = list[tuple[TopicKey, list[tuple[int, int]]]]
 
 
@@ -41,28 +39,26 @@ def handle(
     end: int,
 ) -> Answer | Waiting:
     """Commit and answer; return a coroutine if the journal must be made or flushed first."""
-    journal = connection.rooms.groups.log
-    if version >= FIRST_FLEXIBLE and journal.is_created:
-        found = find_commit(buffer, position, end, version)
-        code = None if found is None else _commit_one(connection.rooms, version, found)
-        if found is not None and code is not None:
-            key, index = found[4], found[5]
-            if code or journal.unflushed:
-                return _finish(connection, version, correlation_id, [(key, [(index, code)])])
-            return encode_commit(correlation_id, key, index, code)
+    groups = connection.rooms.groups
+    if version >= FIRST_FLEXIBLE:
+        answer = groups.commit_one(version, correlation_id, buffer, position, end)
+        if answer is not None and not groups.log.unflushed:
+            return answer
+        if answer is not None:
+            request = parse(version, buffer, position, end)
+            return _flush(connection, version, correlation_id, _good(request))
     request = parse(version, buffer, position, end)
-    if not journal.is_created:
+    if not groups.log.is_created:
         return _commit_first(connection, version, correlation_id, request)
-    return _finish(connection, version, correlation_id, _commit(connection.rooms, version, request))
-
-
-def _finish(
-    connection: Connection, version: int, correlation_id: int, results: Results
-) -> Answer | Waiting:
-    """Answer, at once if nothing has to be on the disk first."""
-    if connection.rooms.groups.log.unflushed:
+    results = _commit(connection.rooms, version, request)
+    if groups.log.unflushed:
         return _flush(connection, version, correlation_id, results)
     return _answer(connection, version, correlation_id, results)
+
+
+def _good(request: OffsetCommitRequest) -> Results:
+    """Return that all was committed."""
+    return [(key, [(each.index, 0) for each in partitions]) for key, partitions in request.topics]
 
 
 async def _commit_first(
@@ -108,26 +104,6 @@ def _expiry(request: OffsetCommitRequest, now_ms: int) -> int:
     if request.retention_ms == NO_RETENTION:
         return NO_EXPIRY
     return min(now_ms + request.retention_ms, _LATEST_MS)
-
-
-def _commit_one(rooms: Rooms, version: int, found: Found) -> int | None:
-    """Commit one partition and return its code; None: there is something wrong besides the group.
-
-    What nearly every request asks for, without the lists that others need.
-    """
-    group_id, generation, member_id, instance_id, key, index, offset, leader_epoch, text = found
-    topics = rooms.topics
-    topic = topics.by_id.get(key) if isinstance(key, bytes) else topics.topics.get(key)
-    metadata = text or ""
-    if (
-        topic is None
-        or not 0 <= index < topic.partitions
-        or is_too_long(metadata, rooms.settings.server)
-    ):
-        return None
-    committed = CommittedOffset(offset, leader_epoch, metadata, rooms.clock.now_ms())
-    who = group_id, generation, member_id, instance_id
-    return _write(rooms.groups, version, who, [(topic.name, index, committed)])
 
 
 def _commit(rooms: Rooms, version: int, request: OffsetCommitRequest) -> Results:

@@ -4,7 +4,6 @@ Written is one plain batch for each operation; read is whatever lies there, comp
 and markers included.
 """
 
-from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple, cast
 
@@ -14,7 +13,7 @@ from protocol.records.batch import (
     NO_PRODUCER_ID,
     BatchHeader,
 )
-from protocol.records.journal_kernels import pack_rows, read_journal
+from protocol.records.journal_kernels import read_journal
 from protocol.records.record import iterate_records
 
 _COMPRESSED: Final = 1
@@ -54,11 +53,6 @@ class Producer(NamedTuple):
 
 
 NO_PRODUCER: Final = Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-
-
-def encode_rows(rows: Sequence[Row], now_ms: int, producer: Producer = NO_PRODUCER) -> bytearray:
-    """Return one batch of these records, transactional if there is a producer."""
-    return pack_rows(rows, now_ms, producer.id, producer.epoch)
 
 
 def read_entries(

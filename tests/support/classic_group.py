@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from broker.groups.classic_group import ClassicGroup
 from broker.groups.classic_messages import JoinRequest, JoinResult, SyncRequest, SyncResult
 from broker.groups.classic_state import ClassicServices
-from broker.groups.timers import Timers
+from broker.groups.member_kernels import Timers
 from config.server import ServerConfig
 from protocol.coordinator.group_records import GroupMetadata, read_group
 from protocol.errors import KafkaError

@@ -17,8 +17,8 @@ from broker.groups.consumer_group_heartbeat import (
 )
 from broker.groups.consumer_group_membership import fence
 from broker.groups.consumer_group_policy import Policy, World
+from broker.groups.member_kernels import Timers
 from broker.groups.regexes import Regexes
-from broker.groups.timers import Timers
 from protocol.coordinator.consumer_group_records import decode_key, decode_value
 from protocol.errors import KafkaError
 from tests.support.clock import FakeClock

@@ -13,7 +13,7 @@ from protocol.records import journal_kernels
 from protocol.records.batch import TRANSACTIONAL
 from protocol.records.build import ABORT, COMMIT, build_batch, build_marker
 from protocol.records.choosing import load_uncompiled
-from protocol.records.journal import Entry, EntryKind, Producer, encode_rows, read_entries
+from protocol.records.journal import NO_PRODUCER, Entry, EntryKind, Producer, Row, read_entries
 from protocol.records.record import Record, iterate_records
 
 PLAIN = load_uncompiled(journal_kernels.JOURNAL)
@@ -21,6 +21,11 @@ BOTH = pytest.mark.parametrize("kernel", [journal_kernels, PLAIN], ids=["chosen"
 NOW = 1_700_000_000_123
 
 rows = st.lists(st.tuples(st.binary(max_size=200), st.none() | st.binary(max_size=200)), min_size=1)
+
+
+def encode_rows(written: list[Row], now_ms: int, producer: Producer = NO_PRODUCER) -> bytearray:
+    """Return one batch of these records."""
+    return journal_kernels.pack_rows(written, now_ms, producer.id, producer.epoch)
 
 
 @BOTH

@@ -1,0 +1,15 @@
+# C types of _coordinator_kernels.py; the algorithm stands there alone.
+cimport cython
+from protocol.records._journal_kernels cimport pack_rows
+from protocol.records._native cimport row_of
+
+cdef object _ORIGIN
+
+cdef class Journal:
+    cdef public object name, _clock, _topics, _waiting
+    cdef public set unflushed
+
+    @cython.locals(now_ms="long long", producer_id="long long", producer_epoch="long long", batch=bytearray, size=Py_ssize_t, count=Py_ssize_t)
+    cpdef append(self, object partition, object rows, object producer=*)
+
+    cdef _append_batch(self, object target, object batch)

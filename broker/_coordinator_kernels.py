@@ -1,0 +1,106 @@
+"""A coordinator's write into its journal: compiled by Cython, or plain Python as it stands.
+
+The types of C stand in ``_coordinator_kernels.pxd``; import `broker.coordinator_kernels`, which
+chooses.
+"""
+
+from typing import TYPE_CHECKING
+
+from protocol.errors import (
+    CoordinatorNotAvailable,
+    KafkaStorageError,
+    NotCoordinator,
+    NotLeaderOrFollower,
+    UnknownServerError,
+)
+from protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
+from protocol.records.journal import NO_PRODUCER
+from storage.append_values import Origin, ValidatedBatch
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
+    from protocol.records import _portable as cython
+
+if not cython.compiled:
+    from protocol.records._portable import row_of
+    from protocol.records.journal_kernels import pack_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.topics import TopicRegistry
+    from broker.waiting import Waiting
+    from protocol.records.journal import Producer, Row
+    from storage.clock import Clock
+    from storage.log import Log
+
+COMPILED: bool = cython.compiled
+
+_ORIGIN = Origin.COORDINATOR
+
+
+class Journal:
+    """The partitions of one internal topic, as its coordinator writes into them (loop only).
+
+    ``unflushed`` is what must be on the disk before anybody is answered.
+    """
+
+    __slots__ = ("_clock", "_topics", "_waiting", "name", "unflushed")
+
+    def __init__(
+        self, name: str, topics: "TopicRegistry", waiting: "Waiting", clock: "Clock"
+    ) -> None:
+        self.name = name
+        self.unflushed: set[Log] = set()
+        self._topics = topics
+        self._waiting = waiting
+        self._clock = clock
+
+    def append(
+        self, partition: int, rows: "Sequence[Row]", producer: "Producer" = NO_PRODUCER
+    ) -> int:
+        """Write the records as one batch, into the page cache, and return the first's offset.
+
+        Raises:
+            CoordinatorNotAvailable: There is no such topic.
+            NotCoordinator: The disk does not take it.
+            UnknownServerError: The batch is larger than the topic takes.
+            InvalidProducerEpoch: A newer epoch of the producer has written.
+        """
+        target = self._topics.logs.get((self.name, partition))
+        if target is None:
+            raise CoordinatorNotAvailable(f"partition {partition} of {self.name} is not there")
+        now_ms = self._clock.now_ms()
+        producer_id, producer_epoch = producer
+        batch = pack_rows(rows, now_ms, producer_id, producer_epoch)
+        size = len(batch)
+        if size > target.config.max_message_bytes:
+            # Kafka's answer in place of MESSAGE_TOO_LARGE, which is no code of a group's API.
+            raise UnknownServerError(f"{size} bytes are more than {self.name} takes at once")
+        count = len(rows)
+        fields = (
+            memoryview(batch),
+            size,
+            count - 1,
+            count,
+            0 if producer_id < 0 else TRANSACTIONAL,
+            now_ms,
+            producer_id,
+            producer_epoch,
+            NO_SEQUENCE,
+            NO_TIMESTAMP,
+        )
+        return self._append_batch(target, row_of(ValidatedBatch, fields))
+
+    def _append_batch(self, target: "Log", batch: ValidatedBatch) -> int:
+        """Append a batch and wake who reads the internal topic; see `append`."""
+        try:
+            result = target.append(batch, _ORIGIN)
+        except (KafkaStorageError, NotLeaderOrFollower) as error:
+            raise NotCoordinator(error.message) from error
+        if target.waiters:
+            self._waiting.wake(target)
+        if result.flush_due:
+            self.unflushed.add(target)
+        return result.base_offset

@@ -1,0 +1,274 @@
+"""What heartbeats and commits move in a group: timers, members, who may commit.
+
+Compiled by Cython, or plain Python as it stands. The types of C stand in ``_member_kernels.pxd``;
+import `broker.groups.member_kernels`, which chooses.
+
+Timers of all groups are on one heap, moved without being touched there: a heartbeat moves its
+member's deadline, thousands of times a second, and nearly none of them is ever reached. So a later
+deadline is only noted, and looked at when the earlier one comes due.
+"""
+
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
+
+from broker.groups.states import GroupState
+from protocol.coordinator.group_errors import (
+    FencedInstanceId,
+    IllegalGeneration,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
+from protocol.errors import CoordinatorNotAvailable
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
+    from protocol.records import _portable as cython
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.groups.classic_members import Member
+    from storage.clock import Clock
+
+COMPILED: bool = cython.compiled
+
+_COMPLETING = GroupState.COMPLETING
+_DEAD = GroupState.DEAD
+_EMPTY = GroupState.EMPTY
+_PREPARING = GroupState.PREPARING
+_STABLE = GroupState.STABLE
+
+_LEAST_ENTRIES = 256
+_ENTRIES_PER_TIMER = 4
+_ROUNDING_MS = 0.001
+"""A sum of floats may come out below the deadline that was meant."""
+
+
+class Timer:
+    """One deadline and what happens then; durations and times in ms of the steady clock."""
+
+    __slots__ = ("_action", "_queued", "_timers", "deadline")
+
+    def __init__(self, timers: "Timers", action: "Callable[[], None]") -> None:
+        self.deadline: float | None = None
+        self._queued: float | None = None  # where its only valid entry on the heap stands
+        self._timers = timers
+        self._action = action
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the deadline is still to come."""
+        return self.deadline is not None
+
+    def start(self, after_ms: float) -> None:
+        """Have it fire after so long, and not at the time it was set to before."""
+        deadline = self._timers.now_ms() + after_ms
+        if self.deadline is None:
+            self._timers.running_count += 1
+        self.deadline = deadline
+        if self._queued is None or deadline < self._queued:
+            self._queued = deadline
+            self._timers.push(deadline, self)
+
+    def cancel(self) -> None:
+        """Have it not fire; safe to call again."""
+        if self.deadline is not None:
+            self._timers.running_count -= 1
+            self.deadline = None
+
+    def leave_heap(self, queued: float) -> bool:
+        """Tell whether the entry of that time is of no use any more, and forget it if so.
+
+        Only `Timers` calls it.
+        """
+        if queued == self._queued and self.deadline is not None:
+            return False
+        if queued == self._queued:
+            self._queued = None
+        return True
+
+    def come_due(self, queued: float, now_ms: float) -> None:
+        """Fire, or go back on the heap if the deadline has moved; ``queued`` is the entry's time.
+
+        Only `Timers` calls it.
+        """
+        if queued != self._queued:
+            return  # there is an earlier entry, or was
+        self._queued = None
+        if self.deadline is None:
+            return
+        if self.deadline > now_ms:
+            self._queued = self.deadline
+            self._timers.push(self.deadline, self)
+            return
+        self._timers.running_count -= 1
+        self.deadline = None
+        self._action()
+
+
+class Timers:
+    """The heap (loop only). Whoever drives it is told by ``on_earlier`` when to come sooner.
+
+    Timers that were cancelled stay on it until their time; when they are most of it, they go, and
+    with them the members that they were of.
+    """
+
+    __slots__ = ("_clock", "_heap", "_pushed", "on_earlier", "running_count")
+
+    def __init__(self, clock: "Clock") -> None:
+        self.on_earlier: Callable[[float], None] = _ignore
+        self.running_count = 0
+        self._clock = clock
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._pushed = 0
+
+    def now_ms(self) -> float:
+        """Return the steady clock's time."""
+        return self._clock.monotonic() * 1000
+
+    @property
+    def next_ms(self) -> float | None:
+        """When something may come due; None: never as it stands."""
+        return self._heap[0][0] if self._heap else None
+
+    def push(self, deadline: float, timer: Timer) -> None:
+        """Put an entry on the heap; for `Timer`."""
+        if len(self._heap) > _LEAST_ENTRIES + _ENTRIES_PER_TIMER * self.running_count:
+            self._heap = [each for each in self._heap if not each[2].leave_heap(each[0])]
+            heapify(self._heap)
+        self._pushed += 1  # a tie-breaker: timers have no order
+        entry = (deadline, self._pushed, timer)
+        heappush(self._heap, entry)
+        if self._heap[0] is entry:
+            self.on_earlier(deadline)
+
+    def run_due(self, most: int = 1 << 30) -> None:
+        """Fire what is due, ``most`` entries at a time."""
+        now_ms = self.now_ms() + _ROUNDING_MS
+        while self._heap and self._heap[0][0] <= now_ms and most:
+            queued, _, timer = heappop(self._heap)
+            timer.come_due(queued, now_ms)
+            most -= 1
+
+
+class LivingMember:
+    """One member as far as it has to be heard of; ``timer`` is that of its session."""
+
+    __slots__ = ("session_timeout_ms", "timer")
+
+    def __init__(self, session_timeout_ms: int) -> None:
+        self.session_timeout_ms = session_timeout_ms
+        self.timer: Timer  # set by the group
+
+    def start_session(self) -> None:
+        """Take note that it is alive."""
+        self.timer.start(self.session_timeout_ms)
+
+
+class MemberTable:
+    """Members by id, and which of them have an instance id."""
+
+    __slots__ = ("by_id", "static")
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, Member] = {}
+        self.static: dict[str, str] = {}  # instance id -> member id
+
+    def get(self, member_id: str, instance_id: str | None) -> "Member":
+        """Return the member that a request names.
+
+        Raises:
+            UnknownMemberId: Nobody has this id, or this instance id.
+            FencedInstanceId: Another member has this instance id.
+        """
+        if instance_id is not None:
+            current = self.static.get(instance_id)
+            if current is None:
+                raise UnknownMemberId
+            if current != member_id:
+                raise FencedInstanceId
+        member = self.by_id.get(member_id)
+        if member is None:
+            raise UnknownMemberId
+        return member
+
+
+class LivingGroup:
+    """A classic group as far as its members are heard of between two rebalances (loop only)."""
+
+    __slots__ = ("generation", "members", "state")
+
+    def __init__(self, members: MemberTable) -> None:
+        self.state = _EMPTY
+        self.generation = 0
+        self.members = members
+
+    def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> None:
+        """Keep a member alive.
+
+        Raises:
+            UnknownMemberId: There is no such member.
+            FencedInstanceId: Another member has joined with the instance id.
+            IllegalGeneration: The member belongs to another generation.
+            RebalanceInProgress: It is alive and has to join.
+            CoordinatorNotAvailable: The group was deleted.
+        """
+        self._check_alive()
+        member = self.members.get(member_id, instance_id)
+        if generation != self.generation:
+            raise IllegalGeneration
+        member.start_session()
+        if self.state is _PREPARING:
+            raise RebalanceInProgress
+
+    def touch(self, member_id: str) -> None:
+        """Keep a member alive that has committed."""
+        member = self.members.by_id.get(member_id)
+        if member is not None and (self.state is _STABLE or self.state is _PREPARING):
+            member.start_session()
+
+    def check_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        version: int,
+        *,
+        is_transactional: bool = False,
+    ) -> None:
+        """Refuse a commit of whoever is no member of this generation, and is not alone here.
+
+        Raises:
+            UnknownMemberId: There is no such member, or the group is managed and none is named.
+            FencedInstanceId: Another member has joined with the instance id.
+            IllegalGeneration: The member belongs to another generation.
+            RebalanceInProgress: The member has to learn its assignment first.
+            CoordinatorNotAvailable: The group was deleted.
+        """
+        del version  # it matters to consumer groups
+        self.judge_commit(member_id, instance_id, generation, is_transactional)
+
+    def judge_commit(
+        self, member_id: str, instance_id: str | None, generation: int, is_transactional: bool
+    ) -> None:
+        """Do what `check_commit` says."""
+        self._check_alive()
+        if generation < 0 and self.state is _EMPTY:
+            return
+        if generation >= 0 or member_id or instance_id is not None:
+            self.members.get(member_id, instance_id)
+            if generation != self.generation:
+                raise IllegalGeneration
+        elif not is_transactional and self.state is not _EMPTY:
+            raise UnknownMemberId
+        if not is_transactional and self.state is _COMPLETING:
+            raise RebalanceInProgress
+
+    def _check_alive(self) -> None:
+        if self.state is _DEAD:
+            raise CoordinatorNotAvailable
+
+
+def _ignore(_: float) -> None:
+    """Nobody drives yet."""

@@ -1,0 +1,32 @@
+"""Timers, and what is heard of members, compiled where it could be: import them from here."""
+
+from typing import TYPE_CHECKING
+
+from protocol.records.choosing import choose
+
+if TYPE_CHECKING:
+    from broker.groups._member_kernels import (
+        COMPILED,
+        LivingGroup,
+        LivingMember,
+        MemberTable,
+        Timer,
+        Timers,
+    )
+else:
+    _members = choose("broker.groups._member_kernels")
+    COMPILED = _members.COMPILED
+    LivingGroup = _members.LivingGroup
+    LivingMember = _members.LivingMember
+    MemberTable = _members.MemberTable
+    Timer = _members.Timer
+    Timers = _members.Timers
+
+__all__ = [
+    "COMPILED",
+    "LivingGroup",
+    "LivingMember",
+    "MemberTable",
+    "Timer",
+    "Timers",
+]
