@@ -65,8 +65,8 @@ def _explain_stopped(
 
     try:
         answer = StoppedBroker(layers).explain(meant_by(name), is_dry_run=is_dry_run)
-    except (LogDirError, LookupError) as error:
-        return _fail(f"{why}, and its folders say: {error.args[0]}")
+    except (LogDirError, LookupError, OSError) as error:
+        return _fail(f"{why}, and its folders say: {error}")
     sys.stderr.write(f"{why}; this is what its folders say\n")
     print_explanations(answer, as_json=as_json, in_detail=name is not None)
     return 0
@@ -136,8 +136,8 @@ def _history_of_stopped(layers: Layers, name: str | None, why: str, *, as_json: 
 
     try:
         events = StoppedBroker(layers).history(meant_by(name))
-    except (LogDirError, LookupError) as error:
-        return _fail(f"{why}, and its folders say: {error.args[0]}")
+    except (LogDirError, LookupError, OSError) as error:
+        return _fail(f"{why}, and its folders say: {error}")
     sys.stderr.write(f"{why}; this is what its folders say\n")
     _print_events(events, as_json=as_json)
     return 0

@@ -165,6 +165,10 @@ class Broker:
             await self._moves.resume()
         except LogDirError as error:
             raise StartError(str(error)) from error
+        except OSError as error:
+            raise StartError(
+                f"the log directories cannot be opened: {error}; check the file and the disk"
+            ) from error
         rooms.identity = Identity(
             cluster_id=self._logs.cluster_id,
             node_id=self._settings.server.node_id,

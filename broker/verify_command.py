@@ -31,13 +31,13 @@ def run_verify(layers: Layers, name: str | None) -> int:
         there = find_readable([Path(each).absolute() for each in layers.server().log_dirs])
         _refuse_live(there)
         _, folders = find_folders(there, meant_by(name))
-    except LogDirError as error:
-        return _fail(str(error))
+        checkpoints = CleanerCheckpoints(there)
+        recovery_points = {each: OffsetCheckpoint(each).read_or_empty() for each in there}
+        histories = {each: list(read_history(each)) for each in there}
     except LookupError:
         return _fail(f"no partition here is called {name}")
-    checkpoints = CleanerCheckpoints(there)
-    recovery_points = {each: OffsetCheckpoint(each).read_or_empty() for each in there}
-    histories = {each: list(read_history(each)) for each in there}
+    except (LogDirError, OSError) as error:
+        return _fail(str(error))
     found = 0
     faults = 0
     for topic_partition, path in folders.items():
@@ -89,7 +89,7 @@ def _events_of(
     """Return the events of a partition, but not those of a deleted topic of the same name."""
     try:
         metadata = PartitionMetadata.read(path)
-    except MalformedCheckpoint:
+    except (MalformedCheckpoint, OSError):
         metadata = None
     topic_id = None if metadata is None else str(metadata.topic_id)
     return [

@@ -40,13 +40,18 @@ class History:
         self._recent: deque[dict[str, Any]] = deque(maxlen=MOST_IN_MEMORY)
 
     def load(self, directories: Iterable[Path]) -> None:
-        """Read what there is, so that the newest events are at hand. Blocks."""
-        found = [
-            event
-            for directory in directories
-            for event in read_history(directory)
-            if event.get("event") == KIND
-        ]
+        """Read what there is, so that the newest events are at hand. Blocks.
+
+        A file that cannot be read stops nobody.
+        """
+        found: list[dict[str, Any]] = []
+        for directory in directories:
+            try:
+                found += (each for each in read_history(directory) if each.get("event") == KIND)
+            except OSError as error:
+                _logger.warning(
+                    "cleaner history cannot be read directory=%s error=%s", directory, error
+                )
         found.sort(key=lambda event: int(event["started_ms"]))
         self._recent.extend(found)
 

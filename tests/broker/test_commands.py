@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from broker.__main__ import main
+from cleaner.history import FILE_NAME
 from storage import files
 from tests.support.broker import SiltstoneProcess
 
@@ -50,6 +52,32 @@ def test_folder_that_cannot_be_read_is_named(
     ):
         assert main([command, *NOBODY, "--set", f"log.dirs={path}"]) == 1
         assert f"log directory {path} {sentence}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("explain", files.CLEANER_OFFSETS),
+        ("explain", FILE_NAME),
+        ("history", FILE_NAME),
+        ("verify", files.CLEANER_OFFSETS),
+        ("verify", FILE_NAME),
+        ("serve", files.CLEANER_OFFSETS),
+    ],
+)
+def test_file_that_cannot_be_read_is_named(command: str, name: str, tmp_path: Path) -> None:
+    """In a sentence; a folder in its place fails for every user."""
+    (tmp_path / name).mkdir()
+    broker = SiltstoneProcess(tmp_path)
+    broker.folder = tmp_path
+    broker.http = "127.0.0.1:0" if command == "serve" else "127.0.0.1:1"
+
+    done = subprocess.run(broker.command(command), capture_output=True, text=True, check=False)
+
+    said = done.stderr
+    assert done.returncode == 1
+    assert f"Is a directory: '{tmp_path / name}'" in said
+    assert "Traceback" not in said
 
 
 def test_missing_folder_among_others_is_new(

@@ -84,6 +84,19 @@ def test_what_is_no_event_is_passed_over(tmp_path: Path, line: bytes) -> None:
     assert numbers(tmp_path) == [each["started_ms"] for each in events.recent()] == [3]
 
 
+def test_file_that_cannot_be_read_stops_no_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said; a folder in its place fails for every user."""
+    (tmp_path / FILE_NAME).mkdir()
+
+    events = History()
+    events.load([tmp_path])
+
+    assert events.recent() == []
+    assert "cleaner history cannot be read" in caplog.text
+
+
 def test_start_reads_the_newest_of_all_directories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
