@@ -212,7 +212,6 @@ class CleanerThread:
 
     def _finish(self, work: GrabbedLog, result: PassResult, seconds: float) -> None:
         rooms = self._rooms
-        rooms.figures.note_pass(self.name, result, seconds)
         event = pass_event(
             self._span(work),
             result,
@@ -221,6 +220,7 @@ class CleanerThread:
             prediction=rooms.predictions.take(result),
         )
         self._record(work, event)
+        rooms.figures.note_pass(self.name, result, seconds)  # who sees it finds the event, too
         _logger.info(
             "cleaned partition=%s thread=%s from=%d to=%d bytes_in=%d bytes_out=%d "
             "records_in=%d records_out=%d map_percent=%.1f seconds=%.3f",
