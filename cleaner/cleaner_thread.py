@@ -202,10 +202,10 @@ class CleanerThread:
         """Return the thread's worker, a new one if the settings have changed."""
         settings = self.settings
         if self._worker is None or self._worker_settings != settings:
-            if self._worker is None:
-                ask_for_slice(LONG_NS)  # of this thread alone, too
-            else:
+            if self._worker is not None:
                 self._worker.close()
+            elif threading.current_thread() is self._thread:
+                ask_for_slice(LONG_NS)  # of this thread alone, too
             self._worker = self._rooms.make_worker(settings)
             self._worker_settings = settings
         return self._worker

@@ -8,7 +8,6 @@ is not in ``os``: ctypes calls it, and where its number is not known nothing hap
 """
 
 import os
-import platform
 from struct import Struct
 from typing import Final
 
@@ -26,7 +25,7 @@ def ask_for_slice(nanoseconds: int, thread_id: int = 0) -> bool:
 
     0 is the calling thread. One that an operator has given another policy keeps it.
     """
-    number = _SET_ATTRIBUTES.get(platform.machine())
+    number = _SET_ATTRIBUTES.get(os.uname().machine)
     if number is None or os.sched_getscheduler(thread_id) != os.SCHED_OTHER:
         return False
     import ctypes  # noqa: PLC0415  # 1 MiB and 5 ms that an idle broker never needs
