@@ -228,12 +228,15 @@ async def test_whole_segments_are_not_copied_again(tmp_path: Path) -> None:
         identities = [files.find_identity(disk / f"{base:020d}.log") for base in (0, 3)]
         damaged = disk / f"{6:020d}.log"
         damaged.write_bytes(b"not a copy")
+        stranger = disk / f"{4:020d}.log"
+        stranger.write_bytes(b"of a copy that Apache Kafka has begun")
     async with Directories(tmp_path) as home:
         await home.settle()
         moved = home.path("orders-0")
 
         assert [files.find_identity(moved / f"{base:020d}.log") for base in (0, 3)] == identities
         assert offsets_in(bytes_of(home.log(), 0)) == [0, 3, 6, 9]
+        assert not (moved / stranger.name).exists()
         check_log(home.log())
 
 
