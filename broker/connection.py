@@ -243,6 +243,7 @@ class Connection(Turn):
         return next_frame(kept, 0, len(tail), self._limit) - SIZE_PREFIX > LARGE
 
     def _refuse(self, error: ProtocolError) -> None:
-        """Close on bytes that are no Kafka request; one line says whose and why."""
+        """Close on bytes that are no Kafka request, once earlier answers have left; say whose."""
         log.warning("connection refused peer=%s %s", self.peer, error)
-        self.close()
+        self._tail = b""
+        self.drain()

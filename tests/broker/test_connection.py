@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.buffers import SHARED_BYTES
 from broker.connection import Connection
 from protocol.errors import ProtocolError
 from tests.support.connections import Line, frame
@@ -145,6 +146,22 @@ async def test_a_refused_request_closes_after_earlier_answers(open_line: Opener)
     await line.send(frame(b"good") + frame(b"bad") + frame(b"never"))
 
     assert await line.receive(100) == b"good"
+
+
+async def test_a_refusal_waits_for_earlier_answers(open_line: Opener) -> None:
+    """They are more than the socket takes at once: the client gets all of them before the end."""
+    answer = bytes(SHARED_BYTES - 1)
+
+    def dispatch(_connection: Connection, buffer: memoryview, start: int, end: int) -> Any:
+        if bytes(buffer[start:end]) == b"bad":
+            raise ProtocolError("no request")
+        return answer
+
+    line = open_line(dispatch)
+    await line.send(frame(b"good") + frame(b"bad"))
+
+    assert await line.receive(len(answer) + 1) == answer
+    assert line.connection.is_closed
 
 
 async def test_a_client_that_does_not_read_is_not_read_from(open_line: Opener) -> None:
