@@ -10,7 +10,7 @@ import pytest
 from protocol.coordinator.group_records import CommittedOffset
 from protocol.records.build import COMMIT, build_marker
 from protocol.records.journal import Producer
-from storage.append_values import ValidatedBatch
+from storage.append_values import Origin, ValidatedBatch
 from tests.support.rooms import RoomsOnDisk
 
 if TYPE_CHECKING:
@@ -46,8 +46,9 @@ async def test_the_offsets_decoder_reads_our_records(
     )
     marker = build_marker(0, 7, COMMIT, 0, producer_id=5, producer_epoch=0)
     log = home.rooms.topics.logs["__consumer_offsets", 0]
-    groups.log.append_batch(
-        log, ValidatedBatch(memoryview(marker), len(marker), 0, 1, 0x30, 7, 5, 0, -1, -1)
+    log.append(
+        ValidatedBatch(memoryview(marker), len(marker), 0, 1, 0x30, 7, 5, 0, -1, -1),
+        Origin.COORDINATOR,
     )
     groups.offsets.complete(0, 5, is_commit=True)
     assert groups.delete_offsets(groups.groups["g"], [("orders", 3)]) == 1
