@@ -23,7 +23,7 @@ from broker.transactions.transaction import (
     refuse_state,
 )
 from protocol.coordinator.transaction_records import NO_PRODUCER_ID
-from protocol.errors import ConcurrentTransactions, InvalidProducerIdMapping
+from protocol.errors import ConcurrentTransactions, InvalidProducerIdMapping, ProducerFenced
 
 _LAST_CLIENT_EPOCH: Final = MAX_EPOCH - 1
 
@@ -56,7 +56,7 @@ def end_transaction(
 
     Raises:
         InvalidProducerIdMapping: The id is unknown, or of another producer id.
-        ProducerFenced: The producer has another epoch.
+        ProducerFenced: The producer has another epoch, or would have to go on with the last one.
         ConcurrentTransactions: The same end is being carried out.
         InvalidTxnState: There is nothing to end, or it has ended the other way.
     """
@@ -68,6 +68,8 @@ def end_transaction(
         if transaction.state in PREPARED and transaction.is_commit == end.is_commit:
             raise ConcurrentTransactions
         if transaction.state in COMPLETED and transaction.is_commit == end.is_commit:
+            if transaction.producer_epoch > _LAST_CLIENT_EPOCH:  # which only fences
+                raise ProducerFenced(f"producer {end.producer_id} has no epoch left")
             return transaction
         raise refuse_state(transaction, end.wanted)
     check_producer(transaction, end.producer_id, end.producer_epoch)

@@ -220,6 +220,16 @@ def test_the_last_epoch_is_followed_by_a_new_producer_id() -> None:
         run_end(prepared, commit=True, version=2, epoch=last)
 
 
+def test_nobody_goes_on_with_the_last_epoch() -> None:
+    """It only fences: whose open transaction was timed out with it asks for a new producer id."""
+    last = MAX_EPOCH - 1
+    fenced = complete(fence(standing(S.ONGOING, last), version=0, now_ms=NOW), NOW + 1)
+
+    assert fenced.producer_epoch == MAX_EPOCH
+    with pytest.raises(ProducerFenced):
+        run_end(fenced, commit=False, version=2, epoch=last)
+
+
 @pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
 @pytest.mark.parametrize(
     ("expected", "epochs"),
