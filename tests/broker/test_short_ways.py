@@ -5,9 +5,11 @@ import shutil
 import uuid
 from collections import Counter
 from pathlib import Path
+from struct import pack
 from typing import Any
 
 import pytest
+from kio.schema.api_versions.v0.request import ApiVersionsRequest
 
 from broker import fetch_sessions
 from broker.groups import classic_group
@@ -21,10 +23,12 @@ from storage.append_values import Origin
 from storage.log import Log
 from storage.read_kernels import LogReader
 from tests.support.batches import TIMESTAMP, make_batch
+from tests.support.kio_messages import encode
 from tests.support.logs import validated
+from tests.support.produce_requests import request_entity
 from tests.support.random_requests import RandomRequests
 from tests.support.rooms import RoomsOnDisk
-from tests.support.talks import Stand, hold, repeat
+from tests.support.talks import Stand, Talk, hold, repeat
 
 REQUESTS = 500
 COMPARED = (
@@ -165,3 +169,19 @@ async def test_short_ways_answer_as_general_ones(
     assert again.errors == stand.errors
     assert files_below(second) == files_below(first)
     assert min(taken[name] for name in ("encode_single", "encode_single_fetch")) > 5
+
+
+async def test_a_talk_that_ends_with_what_has_no_answer_is_said_whole(tmp_path: Path) -> None:
+    """Nothing is asked into the middle of a Produce request with acks=0, however it is cut."""
+    produce = request_entity(9, 0, 1000, None, [("plain", [(0, bytes(make_batch(1)))])])
+    body = pack(">hhihx", 0, 9, 1, -1) + encode(produce)
+    frames = [pack(">ihhih", 10, 18, 0, 0, -1), pack(">i", len(body)) + body]
+    home = make_home(tmp_path)
+    async with Stand(home) as stand:
+        await home.rooms.topics.create("plain", 1, {})
+        client = stand.connect()
+        await client.send(frames[0])
+        talk = Talk([ApiVersionsRequest, type(produce)], frames, [await client.receive(), b""])
+        await repeat(stand, [talk] * 20, random.Random(0))
+
+        assert home.rooms.topics.find_log("plain", 0).log_end_offset == 20

@@ -166,22 +166,25 @@ async def repeat(stand: Stand, talks: list[Talk], chance: random.Random) -> None
         more = talk.frames[:1] if talk.was_closed else []  # that must not be served any more
         sending = asyncio.ensure_future(_send_cut(client, b"".join(talk.frames + more), chance))
         try:
-            await _expect(client, talk)
-            await sending
+            await _expect(client, talk, sending)
         finally:
             sending.cancel()
         client.close()
 
 
-async def _expect(client: Client, talk: Talk) -> None:
-    """Receive the answers that were given before, and nothing else."""
+async def _expect(client: Client, talk: Talk, sending: asyncio.Future[None]) -> None:
+    """Receive the answers that were given before, and nothing else.
+
+    Who is still there is asked behind all that was said: what has no answer may be on its way yet.
+    """
     for kind, frame, answer in zip(talk.kinds, talk.frames, talk.answers, strict=True):
         if answer:
             told = await client.receive()
             assert told == answer, f"{kind} {frame.hex()}"
     if talk.was_closed:
         assert await client.receive() == b""
-    else:
+    await sending
+    if not talk.was_closed:
         await client.send(_WHAT_IS_SERVED)
         assert await _answer(client) == (b"", False)
 
