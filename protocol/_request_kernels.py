@@ -212,7 +212,7 @@ def find_single_fetch(
         Topic, partition, leader epoch, offset, most bytes of the partition and of the answer,
         fewest bytes, isolation level, session id and epoch; None if the request has another number
         of topics or partitions than one, names a replica, the epoch fetched last, a rack, tagged
-        fields or what leaves a session, or has a fault.
+        fields or what leaves a session, wants fewer bytes than none, or has a fault.
     """
     region = no_region()
     acquire(buffer, region)
@@ -252,6 +252,8 @@ def _find_single_fetch(
     if end - at < 38 or data[at] != 2 or read_int32(data, at + 17) != -1:
         return None
     if data[at + 33] or data[at + 34] or data[at + 35] != 1 or data[at + 36] != 1 or data[at + 37]:
+        return None
+    if data[at + 29] > 127 or data[head + 8] > 127:  # the signs of the limits
         return None
     stop = name + size
     return (

@@ -19,6 +19,9 @@ from protocol.errors import (
     NotLeaderOrFollower,
     OffsetOutOfRange,
     UnknownLeaderEpoch,
+    UnknownServerError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
 )
 from protocol.fetch import (
     ANSWER_END,
@@ -37,11 +40,15 @@ if TYPE_CHECKING:
     from broker.connection import Connection
     from broker.context import Rooms
     from broker.fetch_sessions import FetchPlan, TopicKey
+    from protocol.parts import Parts
     from storage.log import Log
 
 _READ_COMMITTED = 1
 _FIRST_BY_ID = 13
 _FIRST_WITH_LEADER = 16
+_ISOLATION_LEVELS = frozenset({0, _READ_COMMITTED})
+# Of these Kafka writes a list of aborted transactions that is empty, of all others none.
+_NOT_HERE = frozenset({UnknownTopicOrPartition.code.value, UnknownTopicId.code.value})
 _LEADER_ERRORS = frozenset({FencedLeaderEpoch.code.value, NotLeaderOrFollower.code.value})
 
 
@@ -122,10 +129,26 @@ def _fetch_all(
     except KafkaError as error:
         return encode(version, correlation_id, error.code.value, 0, [])
     fetch.plan = plan
+    if request.isolation_level not in _ISOLATION_LEVELS and fetch.is_of_somebody:
+        return _refuse_all(connection, version, correlation_id, request)
     size, answer_now = fetch.read()
     if answer_now or size >= fetch.min_bytes or request.max_wait_ms <= 0 or not plan.partitions:
         return fetch.encode()
     return fetch.wait()
+
+
+def _refuse_all(
+    connection: Connection, version: int, correlation_id: int, request: FetchRequest
+) -> Parts:
+    """Answer an isolation level that does not exist; the partitions have the code until v12."""
+    code = UnknownServerError.code.value
+    connection.listener.dispatcher.stats.by_key[API_KEY].failed(code)
+    topics = [
+        (key, [PartitionFetched(each.partition, code, -1, -1, -1, [], b"") for each in partitions])
+        for key, partitions in request.topics
+        if version < _FIRST_BY_ID
+    ]
+    return encode(version, correlation_id, code, request.session_id, topics)
 
 
 class _Fetch:
@@ -157,6 +180,12 @@ class _Fetch:
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.fetched: list[tuple[TopicKey, PartitionFetched]] = []
 
+    @property
+    def is_of_somebody(self) -> bool:
+        """Return whether any of the partitions is here."""
+        get_log = self.rooms.topics.get_log
+        return any(get_log(key, wanted.partition) for key, wanted in self.plan.partitions)
+
     def read(self) -> tuple[int, bool]:
         """Read every partition; return bytes found and whether an answer may not wait.
 
@@ -175,11 +204,11 @@ class _Fetch:
                 result = self._refuse(key, wanted, error)
                 urgent = True
             else:
-                size = len(result.records)
-                total += size
-                remaining = remaining - size if remaining > size else 0
                 if result.diverging is not None:
                     urgent = True
+            size = len(result.records)
+            total += size
+            remaining = remaining - size if remaining > size else 0
             fetched.append((key, result))
         self.fetched = fetched
         return total, urgent
@@ -263,6 +292,8 @@ class _Fetch:
                 [] if committed else None,
                 b"",
             )
+        if limit < 0:
+            raise UnknownServerError(f"at most {limit} bytes can not be read; ask for 0 or more")
         log.bytes_out += read.slice.size
         return PartitionFetched(
             wanted.partition,
@@ -282,7 +313,14 @@ class _Fetch:
             log = self.rooms.topics.find_log(key, wanted.partition)
             leader = (self.rooms.identity.node_id, log.leader_epoch)
         return PartitionFetched(
-            wanted.partition, code, -1, -1, -1, None, b"", current_leader=leader
+            wanted.partition,
+            code,
+            -1,
+            -1,
+            -1,
+            [] if code in _NOT_HERE else None,
+            b"",
+            current_leader=leader,
         )
 
 

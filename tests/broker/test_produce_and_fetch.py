@@ -223,6 +223,59 @@ async def test_the_short_way_answers_as_the_general_one(
     assert [len(one.records) // size for one in short] == [6, 3, 1, 1, 2, 1, 1]
 
 
+@pytest.mark.parametrize("limit", ["max_bytes", "partition_max_bytes"])
+@pytest.mark.parametrize(("offset", "code"), [(0, -1), (3, 0)])
+async def test_fewer_bytes_than_none_can_not_be_read(
+    caller: Caller, limit: str, offset: int, code: int
+) -> None:
+    """UNKNOWN_SERVER_ERROR as of Kafka, unless there is nothing to read."""
+    await fill(caller, 3)
+    limits: dict[str, Any] = {limit: -1}
+
+    assert only(await caller.ask(fetch({("t", 0): offset}, **limits))).error_code == code
+
+
+async def test_a_negative_limit_is_of_the_first_partition_alone(caller: Caller) -> None:
+    """What is left for the next ones is none, of which the first batch is read all the same."""
+    await fill(caller, 1)
+    answer = await caller.ask(fetch({("c", 0): 0, ("t", 0): 0}, max_bytes=-1))
+    await fill(caller, 1, "c")
+    refused = await caller.ask(fetch({("c", 0): 0, ("t", 0): 0}, max_bytes=-1))
+
+    codes = [[each.error_code for each in partitions(one)] for one in (answer, refused)]
+    assert codes == [[0, 0], [-1, 0]]
+    assert [bool(partitions(one)[1].records) for one in (answer, refused)] == [True, True]
+
+
+@pytest.mark.parametrize("isolation", [2, -1])
+async def test_an_isolation_level_that_does_not_exist(caller: Caller, isolation: int) -> None:
+    """The whole request is refused, to versions by name in each partition, too."""
+    await fill(caller, 1)
+    answer = await caller.ask(fetch({("t", 0): 0}, isolation=isolation))
+    partition = only(answer)
+
+    assert (answer.error_code, partition.error_code, partition.high_watermark) == (-1, -1, -1)
+    assert (partition.aborted_transactions, partition.records) == ((), b"")
+
+
+async def test_faults_before_the_isolation_level_are_told_first(caller: Caller) -> None:
+    """A session that is not there, and partitions none of which is here."""
+    lost = await caller.ask(fetch({("t", 0): 0}, isolation=2, session=(5, 1)))
+    unknown = await caller.ask(fetch({("t", 9): 0}, isolation=2))
+
+    assert (lost.error_code, lost.responses) == (70, ())
+    assert (unknown.error_code, only(unknown).error_code) == (0, 3)
+
+
+async def test_who_is_not_here_has_aborted_no_transactions(caller: Caller) -> None:
+    """An empty list for an unknown partition, none for an offset out of range, as Kafka writes."""
+    unknown = only(await caller.ask(fetch({("t", 9): 0})))
+    outside = only(await caller.ask(fetch({("t", 0): 9})))
+
+    assert (unknown.error_code, unknown.aborted_transactions) == (3, ())
+    assert (outside.error_code, outside.aborted_transactions) == (1, None)
+
+
 async def test_unknown_partitions_have_their_code(caller: Caller) -> None:
     """In Produce and in Fetch, beside good ones."""
     batch = make_batch(1, timestamp=now())

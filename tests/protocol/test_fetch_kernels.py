@@ -55,7 +55,7 @@ def row(request: FetchRequest) -> Any:
     if len(request.topics) != 1 or len(request.topics[0][1]) != 1:
         return None
     ((key, (asked,)),) = request.topics
-    if asked.last_fetched_epoch != -1:
+    if asked.last_fetched_epoch != -1 or min(asked.max_bytes, request.max_bytes) < 0:
         return None
     return (
         key, asked.partition, asked.current_leader_epoch, asked.fetch_offset, asked.max_bytes,
@@ -68,15 +68,16 @@ def row(request: FetchRequest) -> Any:
 @settings(max_examples=60)
 @given(data=st.data())
 def test_a_single_request_is_found(kernel: Any, data: st.DataObject) -> None:
-    """One topic with one partition, as kio writes it, whatever its numbers are."""
+    """One topic with one partition, as kio writes it, whatever its numbers are, but the limits."""
     version = data.draw(st.sampled_from(FLEXIBLE))
     key = topic_key(version, data.draw(st.text("aé☃", min_size=1, max_size=40)))
     numbers = [data.draw(int32) for _ in range(4)]
+    limits = [data.draw(st.integers(0, (1 << 31) - 1)) for _ in range(2)]
     asked = FetchPartition(
-        numbers[0], numbers[1], data.draw(int64), -1, data.draw(int64), numbers[2]
+        numbers[0], numbers[1], data.draw(int64), -1, data.draw(int64), limits[0]
     )
     request = FetchRequest(
-        -1, 500, data.draw(int32), data.draw(int32), data.draw(st.integers(0, 1)), numbers[3],
+        -1, 500, numbers[2], limits[1], data.draw(st.integers(0, 1)), numbers[3],
         data.draw(int32), [(key, [asked])], [],
     )  # fmt: skip
     body = written(version, request)
@@ -97,6 +98,8 @@ def test_any_other_request_is_left_to_the_general_way(kernel: Any, version: int)
         {"topics": [(key, [asked])] * 2},
         {"topics": [(key, [asked, asked])]},
         {"topics": [(key, [asked._replace(last_fetched_epoch=0)])]},
+        {"topics": [(key, [asked._replace(max_bytes=-1)])]},
+        {"max_bytes": -1},
         {"forgotten": [(key, [1])]},
         {"rack_id": "r"},
         {"cluster_id": "c"},
