@@ -19,6 +19,7 @@ cdef class Route:
 cdef class Gate:
     cdef public dict _routes
     cdef public object stats
+    cdef public Py_ssize_t head
 
     @cython.locals(began=double, key=int, version=int, correlation_id=int, body=Py_ssize_t, route=Route)
     cpdef dispatch(self, object connection, object buffer, Py_ssize_t start, Py_ssize_t end)

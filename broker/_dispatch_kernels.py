@@ -102,12 +102,17 @@ class Route:
 
 
 class Gate:
-    """From a frame to who serves it; what follows is said by the class that builds on it."""
+    """From a frame to who serves it; what follows is said by the class that builds on it.
 
-    __slots__ = ("_routes", "stats")
+    ``head`` is where the request begins that is being served, behind its size: a raw handler that
+    needs more of the head than its numbers finds it there until it returns.
+    """
+
+    __slots__ = ("_routes", "head", "stats")
 
     def __init__(self, routes: "Mapping[int, Route]", stats: "RequestStats") -> None:
         self._routes = dict(routes)
+        self.head = 0
         self.stats = stats
 
     def dispatch(
@@ -122,6 +127,7 @@ class Gate:
             ProtocolError: These bytes are no request that we serve; the connection must close.
         """
         began = perf_counter()
+        self.head = start
         key, version, correlation_id, body = read_head(buffer, start, end)
         route = self._routes.get(key)
         if route is None or version < route.lowest or version > route.highest:
@@ -135,8 +141,12 @@ class Gate:
                 reply = self._handle(connection, route, version, buffer, start, end)
         except ProtocolError as error:
             self.stats.refused += 1
+            if body >= 0:  # it was not read for the client's id, which is told now
+                self._read_head(connection, route, version, buffer, start, end)
             raise self._explain(connection, route, version, error) from error
         except Exception as error:
+            if body >= 0:
+                self._read_head(connection, route, version, buffer, start, end)
             raise self._fault(connection, route, version, error) from error
         if reply is None or isinstance(reply, (bytes, list)):
             route.stats.observe(perf_counter() - began)

@@ -50,7 +50,9 @@ _ACKS = frozenset({-1, 0, 1})
 _ACKNOWLEDGED = frozenset({-1, 1})
 _WITHOUT_LOG_START = (CorruptMessage, KafkaStorageError, RecordListTooLarge, RecordTooLarge)
 _NEVER = (1 << 63) - 1  # of flush.messages
-_ADMIN_CLIENT = "__admin_client"
+# Size and client's id of a head, behind key, version and correlation id.
+_ADMIN_CLIENT = b"\0\x0e__admin_client"
+_CLIENT_POSITION = 8
 _TRANSACTIONAL = 0x10
 _CODEC_POSITION = ATTRIBUTES_POSITION + 1
 # A batch that can unfold to more is opened on a thread: the hop there and back costs less, and 2 KB
@@ -111,6 +113,8 @@ def _append_all(
     """Serve any request, partition by partition."""
     request = parse(version, buffer, position, end)
     produce = _Produce(connection, version, correlation_id, request)
+    client = connection.listener.dispatcher.head + _CLIENT_POSITION
+    produce.is_admin = buffer[client : client + len(_ADMIN_CLIENT)] == _ADMIN_CLIENT
     topics = connection.rooms.topics
     now_ms = connection.rooms.clock.now_ms()
     for key, partitions in request.topics:
@@ -153,6 +157,7 @@ class _Produce:
     __slots__ = (
         "connection",
         "correlation_id",
+        "is_admin",
         "produced",
         "request",
         "transaction",
@@ -167,6 +172,7 @@ class _Produce:
         self.version = version
         self.correlation_id = correlation_id
         self.request = request
+        self.is_admin = False
         self.produced: list[tuple[TopicKey, list[PartitionProduced]]] = []
         self.unflushed: list[Log] = []
         self.transaction: TransactionalProduce | None = None
@@ -177,7 +183,7 @@ class _Produce:
         if self.request.acks not in _ACKS:
             raise InvalidRequiredAcks
         topic = log.topic_partition.topic
-        if topic in INTERNAL_TOPICS and self.connection.client_id != _ADMIN_CLIENT:
+        if topic in INTERNAL_TOPICS and not self.is_admin:
             raise InvalidTopic(f"{topic} is internal; clients may not produce to it")
         return whole
 

@@ -276,6 +276,48 @@ async def test_who_is_not_here_has_aborted_no_transactions(caller: Caller) -> No
     assert (outside.error_code, outside.aborted_transactions) == (1, None)
 
 
+@pytest.mark.parametrize("version", [produce7, produce9])
+@pytest.mark.parametrize("rows", [1, 200_000], ids=["inline", "on-a-thread"])
+async def test_only_the_admin_client_produces_to_internal_topics(
+    broker: Running, version: Any, rows: int
+) -> None:
+    """By the name in that very request, whoever the connection said to be before."""
+    internal = "__consumer_offsets"
+    await broker.broker._topics.create(internal, 1, {"cleanup.policy": "compact"})
+    batch = make_batch([(b"k", b"v")] * rows, timestamp=now(), codec=1)
+    asked = metadata12.MetadataRequest(
+        topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False
+    )
+    caller = await broker.call()
+    codes = []
+    for before, client_id in [
+        (None, "__admin_client"),
+        ("__admin_client", "__admin-client"),
+        ("__admin_client", None),
+        ("other", "__admin_client"),
+    ]:
+        caller.client_id = before
+        await caller.ask(asked)
+        caller.client_id = client_id
+        answer = await caller.ask(produce({(internal, 0): batch}, version=version))
+        codes.append(only(answer).error_code)
+
+    assert codes == [0, 17, 17, 0]
+
+
+async def test_who_sent_what_is_no_request_is_logged(
+    broker: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A head that is read the short way names its client, too."""
+    caller = await broker.call()
+    caller.client_id = "somebody"
+    whole = caller.frame(produce({("t", 0): make_batch(1)}))[4:-20]
+    await caller.client.send(len(whole).to_bytes(4, "big") + whole)
+
+    assert await caller.client.is_closed()
+    assert "api=Produce version=9 client='somebody'" in caplog.text
+
+
 async def test_unknown_partitions_have_their_code(caller: Caller) -> None:
     """In Produce and in Fetch, beside good ones."""
     batch = make_batch(1, timestamp=now())
