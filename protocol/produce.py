@@ -24,6 +24,9 @@ from protocol.topic_key import (
 API_KEY: Final = 0
 FIRST_FLEXIBLE: Final = 9
 
+Topics = list[tuple[TopicKey, list[tuple[int, memoryview | None]]]]
+"""Topics with their partitions: index and records."""
+
 
 @dataclass(slots=True)  # not frozen: made once for each request
 class ProduceRequest:
@@ -32,7 +35,7 @@ class ProduceRequest:
     acks: int
     timeout_ms: int
     transactional_id: str | None
-    topics: list[tuple[TopicKey, list[tuple[int, memoryview | None]]]]
+    topics: Topics
 
 
 class PartitionProduced(NamedTuple):
@@ -66,7 +69,7 @@ def parse(version: int, buffer: memoryview, position: int, end: int) -> ProduceR
     start, position = position, behind(_ACKS_TIMEOUT.size, position, end)
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(buffer, start)
     count, position = encoding.count(buffer, position, end)
-    topics: list[tuple[TopicKey, list[tuple[int, memoryview | None]]]] = []
+    topics: Topics = []
     for _ in range(count):
         topic, position = read_topic_key(version, encoding, buffer, position, end)
         partitions, position = _parse_partitions(encoding, buffer, position, end)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.handlers.repeated_partitions import gather, is_each_once, last_of_each
 from protocol.errors import (
     CorruptMessage,
     InvalidRequiredAcks,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from broker.answers import Answer, Waiting
     from broker.connection import Connection
     from broker.transactions.producing import TransactionalProduce
+    from protocol.produce import Topics
     from protocol.topic_key import TopicKey
     from storage.append_values import ValidatedBatch
     from storage.log import Log
@@ -115,6 +117,9 @@ def _append_all(
     produce = _Produce(connection, version, correlation_id, request)
     client = connection.listener.dispatcher.head + _CLIENT_POSITION
     produce.is_admin = buffer[client : client + len(_ADMIN_CLIENT)] == _ADMIN_CLIENT
+    if not is_each_once(request.topics):
+        request.topics = gather(request.topics, version)
+        produce.is_gathered = True
     topics = connection.rooms.topics
     now_ms = connection.rooms.clock.now_ms()
     for key, partitions in request.topics:
@@ -158,6 +163,7 @@ class _Produce:
         "connection",
         "correlation_id",
         "is_admin",
+        "is_gathered",
         "produced",
         "request",
         "transaction",
@@ -173,6 +179,7 @@ class _Produce:
         self.correlation_id = correlation_id
         self.request = request
         self.is_admin = False
+        self.is_gathered = False
         self.produced: list[tuple[TopicKey, list[PartitionProduced]]] = []
         self.unflushed: list[Log] = []
         self.transaction: TransactionalProduce | None = None
@@ -233,7 +240,7 @@ class _Produce:
         The records are copied out of the receive buffer first, which others use meanwhile.
         """
         begun = len(self.produced) - 1
-        topics: list[tuple[TopicKey, list[tuple[int, memoryview | None]]]] = []
+        topics: Topics = []
         for number, (key, partitions) in enumerate(self.request.topics[begun:]):
             rest = partitions if number else partitions[place:]
             kept = [
@@ -258,6 +265,8 @@ class _Produce:
         Raises:
             ProtocolError: acks=0 and a partition failed: closing is the only signal there is.
         """
+        if self.is_gathered:
+            self.produced = [(key, last_of_each(results)) for key, results in self.produced]
         if self.request.acks == 0:
             for key, results in self.produced:
                 for result in results:
@@ -284,7 +293,7 @@ class _Produce:
 
     async def _append_slowly(
         self,
-        topics: list[tuple[TopicKey, list[tuple[int, memoryview | None]]]],
+        topics: Topics,
         now_ms: int,
     ) -> Answer:
         """Validate on threads, where codecs release the GIL, and append on the loop."""
