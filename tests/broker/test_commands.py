@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ from storage import files
 from tests.support.broker import SiltstoneProcess
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 NOBODY = ("--set", "http.listener=127.0.0.1:1")
@@ -103,12 +105,23 @@ def test_nobody_there(command: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     )
 
 
+@contextmanager
+def hang_up(handler: signal.Handlers) -> Iterator[None]:
+    """Have what is started do so with SIGHUP, whatever the tests were started with."""
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.timeout(120)
 def test_broker_that_has_the_folder_is_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Asked at the wrong port, commands tell the right one; a closed terminal is a clean stop."""
-    broker = SiltstoneProcess(tmp_path).start()
+    with hang_up(signal.SIG_DFL):
+        broker = SiltstoneProcess(tmp_path).start()
     settings = [*NOBODY, "--set", f"log.dirs={broker.folder}"]
     try:
         assert main(["clean", "orders", *settings]) == 1
@@ -128,12 +141,8 @@ def test_broker_that_has_the_folder_is_found(
 
 def test_hang_up_may_be_ignored(tmp_path: Path) -> None:
     """Whoever started the broker under nohup wants it to go on when the terminal goes."""
-    broker = SiltstoneProcess(tmp_path)
-    ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        broker.start()
-    finally:
-        signal.signal(signal.SIGHUP, ignored)
+    with hang_up(signal.SIG_IGN):
+        broker = SiltstoneProcess(tmp_path).start()
     try:
         broker.daemon.signal(signal.SIGHUP)
 
