@@ -26,7 +26,8 @@ cdef class Turn:
     cdef public Transport _channel
     cdef public Gate _gate
     cdef public bytes _tail
-    cdef public long long _limit
+    cdef public long long _limit, received
+    cdef public Py_ssize_t _held
     cdef public double last_active
     cdef public bint _expects_large, is_closed
 

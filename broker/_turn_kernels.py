@@ -118,6 +118,7 @@ class Turn:
         "_expects_large",
         "_frame",
         "_gate",
+        "_held",
         "_limit",
         "_loop",
         "_shared",
@@ -125,6 +126,7 @@ class Turn:
         "_task",
         "is_closed",
         "last_active",
+        "received",
     )
 
     def __init__(
@@ -137,12 +139,14 @@ class Turn:
     ) -> None:
         self.is_closed = False
         self.last_active = loop.time()
+        self.received = 0  # bytes in all
         self._loop = loop
         self._channel = channel
         self._gate = gate
         self._shared = shared
         self._limit = limit
         self._tail = b""
+        self._held = 0  # what of the tail and the frame is counted
         self._frame: LargeBuffer | None = None
         self._expects_large = False
         self._task: asyncio.Task[None] | None = None
@@ -162,6 +166,8 @@ class Turn:
                 self._receive()
         except ProtocolError as error:
             self._refuse(error)
+        if self._tail or self._held or self._frame is not None:
+            self._count()
 
     def _receive(self) -> None:
         """Receive into the shared buffer, behind what is left from last time."""
@@ -171,6 +177,7 @@ class Turn:
             self._shared[:kept] = tail
         received = self._channel.receive(self._shared, kept, len(self._shared))
         if received > 0:
+            self.received += received
             self._tail = b""
             self._serve(kept + received)
         elif received == 0:
@@ -204,7 +211,8 @@ class Turn:
             self._send_joined(answers)
             raise
         if isinstance(reply, list):
-            self._tail = bytes(shared[position:filled])
+            if position < filled:
+                self._keep(shared[position:filled], 0)
             self._send([*answers, *reply])
         else:
             if position < filled:
@@ -235,6 +243,10 @@ class Turn:
 
     def _keep(self, rest: memoryview, frame_size: int) -> None:
         """Keep what was received and not served; it begins a frame of ``frame_size`` bytes."""
+        raise NotImplementedError
+
+    def _count(self) -> None:
+        """Have what is kept counted."""
         raise NotImplementedError
 
     def _await(self, reply: "Waiting") -> None:

@@ -1,25 +1,56 @@
-"""Memory for what comes in: one receive buffer for the whole loop, and large frames under a cap.
+"""Memory for what comes in: one receive buffer for the whole loop, and what waits under a cap.
 
 Most frames are complete after one ``recv`` and never leave the shared buffer. A frame above
 ``LARGE`` bytes gets a buffer of its own: anonymous pages, which cost memory only as bytes arrive,
-so a client that announces 100 MiB and sends nothing costs nothing, and keeps nobody waiting. What
-has arrived counts against ``queued.max.request.bytes``; beyond that connections wait their turn.
+so a client that announces 100 MiB and sends nothing costs nothing, and keeps nobody waiting.
+
+All that has arrived and is not served counts against ``queued.max.request.bytes``, half of a small
+frame as well as a large one. Over the limit large frames wait their turn, and whoever holds memory
+that others wait for has to be quick: a client must send within ``WHOLE_SECONDS`` as much again as
+it holds. `judge` keeps that account once a second, so that who has been too slow for
+``GRACE_SECONDS`` is closed at the moment when somebody lacks room, and never while nobody does.
 """
 
 from __future__ import annotations
 
+import asyncio
 import mmap
-from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
 SHARED_BYTES = 256 * 1024
 LARGE = 128 * 1024
+GRACE_SECONDS: Final = 3.0
+"""How long a client may send nothing before it counts as slow."""
+WHOLE_SECONDS: Final = 30.0
+"""In this time a client must send as many bytes as it holds."""
+_OUR_TURN: Final = 0.1
+"""What a second counts in which the client waits for us: 30 of them are the grace."""
+_SPARED_BYTES = 4096  # closing who holds less makes no room
 _POOLED_BYTES = 2 * 1024 * 1024
 _POOL_LIMIT = 8
 _NO_LIMIT_BYTES = 512 * 1024 * 1024
+_SMALL_FRAMES_BYTES = 8 * 1024 * 1024
+_RESUMED_PER_TURN = 64
+
+
+class Client(Protocol):
+    """Who receives: a connection, as far as its memory goes."""
+
+    received: int
+    """How many bytes have come in all."""
+
+    @property
+    def is_its_turn(self) -> bool:
+        """Return whether the client has to send or to read, and not we to serve or make room."""
+
+    def resume(self) -> None:
+        """Try again: there may be room."""
+
+    def close(self, reason: str | None = None) -> None:
+        """Close at once; what is held is given back."""
 
 
 class LargeBuffer:
@@ -40,58 +71,161 @@ class LargeBuffer:
         return memory
 
 
+class _Holding:
+    """What one client holds, and for how many seconds it may go on sending nothing."""
+
+    __slots__ = ("seconds_left", "seen", "size")
+
+    def __init__(self, seen: int) -> None:
+        self.size = 0
+        self.seen = seen  # what had come in all when it was last judged
+        self.seconds_left = 0.9 * GRACE_SECONDS  # who was quick comes before who is new
+
+
 class Buffers:
     """The loop's receive memory (loop only).
 
     ``limit`` is ``queued.max.request.bytes``; a value below one means our own default of 512 MiB.
-    Over the limit only the frame that began first goes on receiving, so that there is always one
-    that gets done: at most it exceeds the limit.
+    Over the limit only the large frame that began first goes on receiving, so that there is always
+    one that gets done: at most it exceeds the limit. Small frames never wait. Their halves, and
+    requests behind one that waits, may exceed the limit by a quarter (or 8 MiB, if that is more);
+    beyond that the slowest clients are closed. Nobody is resumed or closed from within its own
+    call.
     """
 
     def __init__(self, limit: int = -1) -> None:
         self.shared = memoryview(bytearray(SHARED_BYTES))
         self.received_bytes = 0
         self._limit = limit if limit > 0 else _NO_LIMIT_BYTES
-        self._taken: dict[LargeBuffer, None] = {}  # in the order in which they were taken
+        self._highest = self._limit + max(self._limit // 4, _SMALL_FRAMES_BYTES)
+        self._loop = asyncio.get_running_loop()
+        self._is_resuming = False
+        self._holdings: dict[Client, _Holding] = {}
+        self._taken: dict[LargeBuffer, Client] = {}  # in the order in which they were taken
         self._free: list[mmap.mmap] = []
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: dict[Client, None] = {}
 
     @property
     def is_contended(self) -> bool:
         """Return whether a connection waits for others to finish their frames."""
         return bool(self._waiting)
 
-    def take(self, size: int, resume: Callable[[], None]) -> LargeBuffer | None:
-        """Return room for a frame of ``size`` bytes, or None; then ``resume`` is called later."""
-        if self.received_bytes >= self._limit:
-            self._waiting.append(resume)
+    def take(self, size: int, client: Client) -> LargeBuffer | None:
+        """Return room for a frame of ``size`` bytes, or None; then the client is resumed later."""
+        if self._taken and not self._has_room(client):
+            self._waiting[client] = None
             return None
         if size <= _POOLED_BYTES:
             memory = self._free.pop() if self._free else mmap.mmap(-1, _POOLED_BYTES)
         else:
             memory = mmap.mmap(-1, size)
         buffer = LargeBuffer(memory, size)
-        self._taken[buffer] = None
+        self._taken[buffer] = client
         return buffer
 
-    def may_receive(self, buffer: LargeBuffer, resume: Callable[[], None]) -> bool:
-        """Return whether a frame may receive more; if not, ``resume`` is called later."""
-        if self.received_bytes < self._limit or buffer is next(iter(self._taken)):
+    def may_receive(self, buffer: LargeBuffer, client: Client) -> bool:
+        """Return whether a frame may receive more; if not, the client is resumed later."""
+        if self._has_room(client) or buffer is next(iter(self._taken)):
             return True
-        self._waiting.append(resume)
+        self._waiting[client] = None
         return False
 
-    def note_received(self, buffer: LargeBuffer, size: int) -> None:
-        """Count bytes that have arrived in a buffer."""
-        buffer.received += size
-        self.received_bytes += size
+    def hold(self, client: Client, size: int) -> None:
+        """Count ``size`` bytes as what a client holds now, instead of what it held before."""
+        holding = self._holdings.get(client)
+        if holding is None:
+            if not size:
+                return
+            holding = self._holdings[client] = _Holding(client.received)
+        grown = size - holding.size
+        holding.size = size
+        self.received_bytes += grown
+        if not size:
+            del self._holdings[client]
+        if grown < 0:
+            self._wake()
+        elif self.received_bytes - self._first_bytes() > self._highest:
+            self._close(self._slowest(client), self._highest - self._highest // 16)
 
     def give(self, buffer: LargeBuffer) -> None:
         """Take the room of a served frame back and let those who wait try in turn."""
-        self.received_bytes -= buffer.received
         del self._taken[buffer]
         memory = buffer.detach()
         if buffer.size <= _POOLED_BYTES and len(self._free) < _POOL_LIMIT:
             self._free.append(memory)
-        for _ in range(len(self._waiting)):
-            self._waiting.popleft()()
+        self._wake()
+
+    def forget(self, client: Client) -> None:
+        """Drop a client that has closed; what a request still uses is held on."""
+        self._waiting.pop(client, None)
+
+    def judge(self, seconds: float) -> None:
+        """Note how fast clients were in the last ``seconds``; call it at a steady pace.
+
+        A loop that stood still for longer is no fault of theirs, so it counts no more either.
+        """
+        for client, holding in self._holdings.items():
+            arrived = client.received - holding.seen
+            holding.seen = client.received
+            left = holding.seconds_left - (seconds if client.is_its_turn else seconds * _OUR_TURN)
+            left += arrived * WHOLE_SECONDS / holding.size
+            holding.seconds_left = max(-GRACE_SECONDS, min(left, GRACE_SECONDS))
+        if self._waiting:
+            self._has_room(None)
+
+    def _has_room(self, client: Client | None) -> bool:
+        """Return whether the limit leaves room for ``client``.
+
+        If not, slow ones go until half of it is free, so that not every second client waits anew.
+        """
+        if self.received_bytes >= self._limit:
+            slow = (
+                other
+                for other in self._slowest(client)
+                if self._holdings[other].seconds_left <= 0
+                and self._holdings[other].size >= _SPARED_BYTES
+            )
+            self._close(slow, self._limit // 2)
+        return self.received_bytes < self._limit
+
+    def _slowest(self, client: Client | None) -> Iterator[Client]:
+        """Yield who holds memory, but for ``client``: the slowest first, then who began first."""
+        holdings = self._holdings
+        yield from sorted(
+            (other for other in holdings if other is not client),
+            key=lambda other: holdings[other].seconds_left,
+        )
+
+    def _close(self, clients: Iterator[Client], most: int) -> None:
+        """Close clients until at most ``most`` bytes are held."""
+        for client in clients:
+            if self.received_bytes <= most:
+                return
+            size = self._holdings[client].size
+            client.close(
+                f"{size} bytes of requests that are not whole or not served were held too long "
+                "while others waited for room; see queued.max.request.bytes"
+            )
+
+    def _first_bytes(self) -> int:
+        return next(iter(self._taken)).received if self._taken else 0
+
+    def _wake(self) -> None:
+        if self._waiting and not self._is_resuming:
+            self._is_resuming = True
+            self._loop.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        """Resume who waits: all if there is room, in slices, else who may exceed the limit."""
+        self._is_resuming = False
+        waiting = self._waiting
+        if self.received_bytes >= self._limit:
+            first = next(iter(self._taken.values()), None) or next(iter(waiting), None)
+            if first is not None and first in waiting:
+                del waiting[first]
+                first.resume()
+            return
+        for client in list(waiting)[:_RESUMED_PER_TURN]:
+            del waiting[client]
+            client.resume()
+        self._wake()

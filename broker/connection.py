@@ -34,7 +34,9 @@ class Connection(Turn):
 
     Exactly one of these holds at any time: reading (the loop watches the socket), serving (a
     coroutine owes an answer), draining (answers are queued), or waiting for memory. Received
-    bytes that cannot be served yet stand in ``_tail``, at most one receive buffer of them.
+    bytes that cannot be served yet stand in ``_tail``, at most one receive buffer of them. They
+    and those of a frame with a buffer of its own are counted by ``Buffers`` at the end of each
+    turn.
     """
 
     __slots__ = (
@@ -76,6 +78,15 @@ class Connection(Turn):
         """Return whether a large frame has begun and does not arrive, though we would receive."""
         return self._frame is not None and self._task is None and self._reading
 
+    @property
+    def is_its_turn(self) -> bool:
+        """Return whether the client has to send or to read, and not we to serve or make room."""
+        return self._task is None and (self._reading or bool(self._channel.unsent))
+
+    def resume(self) -> None:
+        """Go on: there may be room for the frame that waits for it."""
+        self._advance()
+
     def close(self, reason: str | None = None) -> None:
         """Close at once; ``reason`` is logged when it is a fault of the peer or of a file."""
         if self.is_closed:
@@ -85,11 +96,13 @@ class Connection(Turn):
             self._loop.remove_reader(self._channel.fileno)
             self._reading = False
         self._channel.close()
-        if self._task is not None:
-            self._task.cancel()
-        elif self._frame is not None:
-            self._release_frame()
         self._tail = b""
+        if self._task is None:
+            self._release_frame()
+        else:
+            self._task.cancel()
+        self._count()
+        self._buffers.forget(self)
         self.listener.forget(self)
         if reason is not None:
             log.info("connection closed peer=%s reason=%s", self.peer, reason)
@@ -128,6 +141,7 @@ class Connection(Turn):
             if received == 0:
                 self.close()
             return
+        self.received += received
         if received == SIZE_PREFIX:
             size = next_frame(prefix, 0, SIZE_PREFIX, self._limit) - SIZE_PREFIX
             if size > LARGE:
@@ -142,7 +156,7 @@ class Connection(Turn):
         self._receive()
 
     def _receive_large(self, frame: LargeBuffer) -> None:
-        if not self._buffers.may_receive(frame, self._advance):
+        if not self._buffers.may_receive(frame, self):
             self._mute()
             return
         received = self._channel.receive(frame.view, frame.received, frame.size)
@@ -150,7 +164,8 @@ class Connection(Turn):
             if received == 0:
                 self.close()
             return
-        self._buffers.note_received(frame, received)
+        self.received += received
+        frame.received += received
         if frame.received < frame.size:
             return
         reply = self._gate.dispatch(self, frame.view, 0, frame.size)
@@ -163,14 +178,14 @@ class Connection(Turn):
 
     def _begin_large(self, size: int, arrived: memoryview) -> LargeBuffer | None:
         """Move to a buffer of the frame's own; return None if there is no room yet."""
-        frame = self._buffers.take(size, self._advance)
+        frame = self._buffers.take(size, self)
         if frame is None:
             if self._reading:
                 self._loop.remove_reader(self._channel.fileno)
                 self._reading = False
             return None
         frame.view[: len(arrived)] = arrived
-        self._buffers.note_received(frame, len(arrived))
+        frame.received = len(arrived)
         self._frame = frame
         self._expects_large = True
         return frame
@@ -180,6 +195,16 @@ class Connection(Turn):
         if frame is not None:
             self._frame = None
             self._buffers.give(frame)
+            self._count()
+
+    def _count(self) -> None:
+        """Have what is kept counted."""
+        kept = len(self._tail)
+        if self._frame is not None:
+            kept += self._frame.received
+        if kept != self._held:
+            self._held = kept
+            self._buffers.hold(self, kept)
 
     def _keep(self, rest: memoryview, frame_size: int) -> None:
         """Keep what was received and not served; it begins a frame of ``frame_size`` bytes."""
@@ -213,6 +238,10 @@ class Connection(Turn):
 
     def _advance(self) -> None:
         """Go on when an answer has left or memory is free: kept bytes first, then the socket."""
+        self._serve_kept()
+        self._count()
+
+    def _serve_kept(self) -> None:
         if self.is_closed or self._task is not None or self._channel.unsent:
             return
         if self._closing:
@@ -246,4 +275,5 @@ class Connection(Turn):
         """Close on bytes that are no Kafka request, once earlier answers have left; say whose."""
         log.warning("connection refused peer=%s %s", self.peer, error)
         self._tail = b""
+        self._count()
         self.drain()

@@ -1,6 +1,6 @@
 """A listening socket and the connections that came in through it.
 
-Accepting, the limits (connections, idle time, stalled frames) and the end of all connections at
+Accepting, the limits (connections, idle time) and the end of all connections at
 shutdown live here; what is said on a connection is its own business.
 """
 
@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 64
-_STALLED_FRAME_SECONDS = 30.0
 _SYSTEM_DEFAULT = -1
 
 
@@ -131,20 +130,16 @@ class Listener:
         return task
 
     def close_idle(self) -> None:
-        """Close connections idle for ``connections.max.idle.ms``, and stalled large frames.
+        """Close connections idle for ``connections.max.idle.ms``, also within a large frame.
 
-        A connection that is owed an answer is never idle. A half-received large frame is closed
-        earlier when others wait for its memory.
+        A connection that is owed an answer is never idle. One that holds memory that others wait
+        for is closed earlier, by `Buffers`.
         """
         now = self._loop.time()
         limit_ms = self.rooms.settings.server.connections_max_idle_ms
         for connection in list(self.connections):
             idle = now - connection.last_active
-            if connection.is_stalled:
-                if self.buffers.is_contended and idle > _STALLED_FRAME_SECONDS:
-                    connection.close("a large request stopped arriving while others wait for room")
-                    continue
-            elif not connection.is_idle:
+            if not (connection.is_idle or connection.is_stalled):
                 continue
             if 0 <= limit_ms < idle * 1000:
                 connection.close()

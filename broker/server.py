@@ -60,6 +60,7 @@ log = logging.getLogger(__name__)
 
 _GC_THRESHOLDS = (50_000, 20, 100)
 _IDLE_SCAN_SECONDS = 5.0
+_JUDGE_SECONDS = 1.0
 _MIN_CLOSE_SECONDS = 1.0
 _JOURNAL_SECONDS = 0.5
 _FIRST_CLIENT_SECONDS = 0.2
@@ -191,6 +192,7 @@ class Broker:
         self._spawn(self._housekeeping.run(), "housekeeping", stop)
         self._spawn(self._pins.run(), "pins", stop)
         self._spawn(self._close_idle(), "idle connections", stop)
+        self._spawn(self._judge_clients(), "slow clients", stop)
         self._spawn(self._preload(), "preload", stop)
 
     async def stop(self) -> bool:
@@ -332,6 +334,12 @@ class Broker:
             await asyncio.sleep(_IDLE_SCAN_SECONDS)
             for listener in self._listeners:
                 listener.close_idle()
+
+    async def _judge_clients(self) -> None:
+        while True:
+            await asyncio.sleep(_JUDGE_SECONDS)
+            for listener in self._listeners[:1]:  # they share their buffers
+                listener.buffers.judge(_JUDGE_SECONDS)
 
     async def _preload(self) -> None:
         """Import what first requests need, one module at a time, now that clients are served.

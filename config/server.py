@@ -118,7 +118,9 @@ class ServerConfig(CoordinatorConfig):
     )
     queued_max_request_bytes: int = key(
         -1,
-        "How many bytes of requests may be in memory over all connections. -1: no limit.",
+        "How many bytes of requests that are not whole or not served may be in memory over all "
+        "connections. Over it large requests wait, and who sends too slowly meanwhile is closed. "
+        "-1: 512 MiB.",
         kind=Kind.LONG,
     )
     connections_max_idle_ms: int = key(

@@ -111,6 +111,30 @@ async def test_a_peer_that_leaves_while_it_waits_is_noticed(open_line: Opener) -
     assert line.forgotten == [line.connection]
 
 
+async def test_what_waits_is_counted(open_line: Opener) -> None:
+    """Half of a small frame, requests behind one that waits, and no byte once all is served."""
+    gate = asyncio.Event()
+
+    async def later() -> bytes:
+        await gate.wait()
+        return b"slow"
+
+    line = open_line(lambda c, b, s, e: later() if bytes(b[s:e]) == b"wait" else echo(c, b, s, e))
+    body = bytes(100_000)
+    await line.send(frame(b"1") + frame(body)[:70_004])
+    assert await line.receive(1) == b"1"
+    assert line.buffers.received_bytes == 70_004
+    await line.send(frame(body)[70_004:] + frame(b"wait") + frame(b"4"))
+    await line.started.wait()
+    assert await line.receive(100_000) == body
+    assert line.buffers.received_bytes == len(frame(b"4"))
+    gate.set()
+
+    assert await line.receive(5) == b"slow4"
+    assert line.buffers.received_bytes == 0
+    assert line.connection.received == 100_022
+
+
 async def test_no_answer_takes_no_place_in_the_stream(open_line: Opener) -> None:
     """acks=0: the next answer is that of the next request."""
     line = open_line(lambda c, b, s, e: None if bytes(b[s:e]) == b"quiet" else echo(c, b, s, e))

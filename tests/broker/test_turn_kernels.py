@@ -81,6 +81,9 @@ def scripted_turn(kernel: Any, channel: Any, events: list[Any]) -> Any:
             events.append(("keep", bytes(rest), frame_size))
             self._tail = bytes(rest)
 
+        def _count(self) -> None:
+            events.append(("count", len(self._tail)))
+
         def _await(self, reply: Any) -> None:
             events.append(("await", bytes(reply)))
 
@@ -165,7 +168,9 @@ def test_the_end_of_the_stream_closes(kernel: Any) -> None:
 )
 def test_everything_else_goes_the_general_way(kernel: Any, state: dict[str, Any]) -> None:
     """An answer that is owed or has not left, and a large frame: nothing is received here."""
-    assert turn(kernel, frame(b"hello"), **state) == (["go on"], b"", 7.5)
+    counted = [("count", 0)] if "_frame" in state else []
+
+    assert turn(kernel, frame(b"hello"), **state) == (["go on", *counted], b"", 7.5)
 
 
 @BOTH
@@ -177,6 +182,7 @@ def test_one_turn_serves_so_many_frames(kernel: Any) -> None:
         ("keep", frame(b"go") * 36, 6),
         ("bytes", b"go" * 64),
         ("soon", "_advance"),
+        ("count", len(tail)),
     ]
     assert tail == frame(b"go") * 36
 
@@ -187,9 +193,21 @@ def test_ranges_and_waiting_end_a_turn(kernel: Any) -> None:
     ranges = turn(kernel, frame(b"go") + frame(b"\2") + frame(b"on"))
     waits = turn(kernel, frame(b"go") + frame(b"\3") + frame(b"on"))
 
-    assert ranges[0][1:] == [("parts", [b"go", b"\2"]), ("soon", "_advance")]
-    assert ranges[1] == frame(b"on")
-    assert waits[0][1:] == [("keep", frame(b"on"), 0), ("bytes", b"go"), ("await", b"\3")]
+    kept = frame(b"on")
+
+    assert ranges[0][1:] == [
+        ("keep", kept, 0),
+        ("parts", [b"go", b"\2"]),
+        ("soon", "_advance"),
+        ("count", len(kept)),
+    ]
+    assert ranges[1] == kept
+    assert waits[0][1:] == [
+        ("keep", kept, 0),
+        ("bytes", b"go"),
+        ("await", b"\3"),
+        ("count", len(kept)),
+    ]
 
 
 @BOTH

@@ -6,7 +6,7 @@ import socket
 import struct
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -21,12 +21,26 @@ MIB = 1 << 20
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def many_descriptors() -> None:
+    """Let this process, and those it starts, have some thousand connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+
+
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SiltstoneProcess]:
     """A running broker."""
     broker = SiltstoneProcess(tmp_path_factory.mktemp("hostile"))
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    broker.start()
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def small_broker(tmp_path: Path) -> Iterator[SiltstoneProcess]:
+    """A running broker that keeps 32 MiB of requests."""
+    broker = SiltstoneProcess(tmp_path, {"queued.max.request.bytes": str(32 * MIB)})
     broker.start()
     yield broker
     broker.close()
@@ -78,6 +92,61 @@ async def test_announced_frames(broker: SiltstoneProcess, other: Traffic) -> Non
         assert await other.produce(bytes(900_000)) == 0
 
         assert broker.resident_bytes - before < 20 * MIB
+
+
+async def test_frames_that_trickle(small_broker: SiltstoneProcess, connect: Connect) -> None:
+    """Half-sent large requests, a byte a moment: others wait no longer than the grace."""
+    other = await connect(small_broker, "trickle")
+    await other.create()
+    assert await other.produce(bytes(900_000)) == 0
+    with ExitStack() as stack:
+        hoarders = connections(small_broker, 8, stack)
+        loop = asyncio.get_running_loop()
+        for each in hoarders:
+            each.setblocking(False)
+            begun = struct.pack(">ihhih", 20_000_000, 0, 9, 1, -1) + bytes(8 * MIB)
+            sending = asyncio.create_task(loop.sock_sendall(each, begun))
+            await asyncio.wait({sending}, timeout=0.2)  # the last ones find no room
+            sending.cancel()
+
+        async def trickle() -> None:
+            while True:
+                await asyncio.sleep(0.05)
+                for each in hoarders:
+                    with suppress(OSError):
+                        each.send(b"\0")
+
+        trickling = asyncio.create_task(trickle())
+        began = time.monotonic()
+        async with asyncio.timeout(60):
+            for _ in range(20):
+                assert await other.produce(bytes(900_000)) == 0
+        seconds = time.monotonic() - began
+        trickling.cancel()
+
+    assert seconds < 15
+    small_broker.daemon.wait_for("connection closed .*queued.max.request.bytes")
+
+
+async def test_halves_of_small_frames(small_broker: SiltstoneProcess, connect: Connect) -> None:
+    """Two thousand of 127 KiB cost the limit and a quarter; a whole request is served as before."""
+    other = await connect(small_broker, "halves")
+    await other.create()
+    for size in (200_000, 900_000):
+        assert await other.produce(bytes(size)) == 0
+    before = small_broker.resident_bytes
+    half = struct.pack(">ihhih", 127 * 1024, 0, 9, 1, -1) + bytes(126 * 1024)
+    with ExitStack() as stack:
+        most = 0
+        for number, each in enumerate(connections(small_broker, 2000, stack)):
+            each.sendall(half)
+            if number % 100 == 0:
+                assert await other.produce(b"a") == 0
+                most = max(most, small_broker.resident_bytes)
+        assert await other.produce(bytes(900_000)) == 0
+        most = max(most, small_broker.resident_bytes)
+
+    assert most - before < 40 * MIB + 25 * MIB
 
 
 async def test_frames_byte_by_byte(broker: SiltstoneProcess, other: Traffic) -> None:
