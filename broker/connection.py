@@ -100,7 +100,7 @@ class Connection(Turn):
         if self._task is None:
             self._release_frame()
         else:
-            self._task.cancel()
+            self._end_task(self._task)
         self._count()
         self._buffers.forget(self)
         self.listener.forget(self)
@@ -214,11 +214,17 @@ class Connection(Turn):
             self._tail = bytes(rest)
 
     def _await(self, reply: Waiting) -> None:
-        if self.is_closed:
-            reply.close()
-            self._release_frame()
-            return
         self._task = self.listener.start_task(self._finish(reply))
+        if self.is_closed:
+            self._end_task(self._task)
+
+    def _end_task(self, task: asyncio.Task[None]) -> None:
+        """Cancel what owes an answer, but not before it has begun.
+
+        A coroutine that never begins skips its ``finally``, and so does each that it would have
+        awaited. Calls are made in the order they were asked for: the task's first step comes first.
+        """
+        self._loop.call_soon(task.cancel)
 
     async def _finish(self, reply: Waiting) -> None:
         """Wait for a request that could not be answered at once, then go on with the next."""

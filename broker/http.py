@@ -199,6 +199,7 @@ class HttpServer:
         """Stop listening and end every connection."""
         if self._server is not None:
             self._server.close()
+        await asyncio.sleep(0)  # what never begins would not close its socket either
         for task in self._tasks:
             task.cancel()
         if self._tasks:

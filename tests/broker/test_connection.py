@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -109,6 +109,44 @@ async def test_a_peer_that_leaves_while_it_waits_is_noticed(open_line: Opener) -
 
     assert line.connection.is_closed
     assert line.forgotten == [line.connection]
+
+
+@pytest.mark.parametrize("size", [100, 200_000])
+@pytest.mark.parametrize("is_soon", [True, False])
+async def test_a_connection_cut_as_its_request_is_parked_gives_all_back(
+    open_line: Opener, size: int, is_soon: bool
+) -> None:
+    """The request has not begun to wait yet; it does, is cancelled, and ends as it should."""
+    events: list[str] = []
+
+    async def park() -> bytes:
+        events.append("begun")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            events.append("ended")
+        return b""
+
+    async def later(reply: Coroutine[Any, Any, bytes]) -> bytes:
+        return await reply
+
+    def dispatch(connection: Connection, *_: Any) -> Any:
+        if is_soon:
+            asyncio.get_running_loop().call_soon(connection.close)
+        else:
+            connection.close()
+        return later(park())
+
+    line = open_line(dispatch)
+    sender = asyncio.create_task(line.send(frame(bytes(size))))
+    await line.started.wait()
+    await asyncio.gather(*line.tasks, return_exceptions=True)
+    await asyncio.gather(sender, return_exceptions=True)
+
+    assert line.connection.is_closed
+    assert events == ["begun", "ended"]
+    assert line.buffers.received_bytes == 0
+    assert not line.buffers._taken
 
 
 async def test_what_waits_is_counted(open_line: Opener) -> None:
