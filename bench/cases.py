@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from bench.brokers import PEER, Broker, port_of
@@ -18,8 +18,10 @@ from bench.frames import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
+    from bench.comparison import Expected
     from bench.load import Load
 
 Result: TypeAlias = dict[str, float]
@@ -50,6 +52,10 @@ class LoadCase(Protocol):
     def name(self) -> str:
         """What the table calls it."""
 
+    @property
+    def expected(self) -> Mapping[str, Expected]:
+        """What is expected of us, by quantity."""
+
     def prepare(self, load: Load, broker: Broker, pace: Pace) -> None:
         """Make topics and data, and warm the broker up."""
 
@@ -70,6 +76,7 @@ class Produce:
     batch_bytes: int = 0
     record_bytes: int = 100
     acks: int = 1
+    expected: Mapping[str, Expected] = field(default_factory=dict)
 
     @property
     def topic(self) -> str:
@@ -129,6 +136,7 @@ class Fetch:
     max_bytes: int
     sink: str = "drop"
     topic: str = "bench-fetch"
+    expected: Mapping[str, Expected] = field(default_factory=dict)
 
     def prepare(self, load: Load, broker: Broker, pace: Pace) -> None:
         """Fill the topic once, then warm up by this very load."""

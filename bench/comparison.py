@@ -166,22 +166,28 @@ class Table:
             _cell(ours),
             _cell(theirs),
             "" if ratio is None else f"{ratio:.2f}",
-            self._verdict(case, quantity, ours, ratio),
+            verdict(
+                self._expected[case].get(quantity),
+                quantity,
+                None if ours is None else ours["median"],
+                ratio,
+            ),
         ]
 
-    def _verdict(self, case: str, quantity: str, ours: Line | None, ratio: float | None) -> str:
-        expected = self._expected[case].get(quantity)
-        if expected is None:
-            return ""
-        is_rising = quantity.endswith("/s")
-        text = f"{'≥' if is_rising else '≤'} {expected.number:g}"
-        found = ratio
-        if not expected.is_ratio:
-            found = None if ours is None else ours["median"]
-        if found is None:
-            return text
-        is_met = found >= expected.number if is_rising else found <= expected.number
-        return f"{text} {'met' if is_met else 'MISSED'}"
+
+def verdict(
+    expected: Expected | None, quantity: str, ours: float | None, ratio: float | None
+) -> str:
+    """Return what was expected of a quantity and whether it is met; rates are to be high."""
+    if expected is None:
+        return ""
+    is_rising = quantity.endswith("/s")
+    text = f"{'≥' if is_rising else '≤'} {expected.number:g}"
+    found = ratio if expected.is_ratio else ours
+    if found is None:
+        return text
+    is_met = found >= expected.number if is_rising else found <= expected.number
+    return f"{text} {'met' if is_met else 'MISSED'}"
 
 
 def _cell(line: Line | None) -> str:

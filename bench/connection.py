@@ -39,11 +39,13 @@ def response_class(key: int, version: int) -> Any:
     return load_response_schema(key, version)
 
 
-def frame(request: Any) -> bytes:
+def frame(request: Any, client: str | None = None) -> bytes:
     """Return the frame of a request."""
     kind = type(request)
-    head = struct.pack(">hhih", kind.__api_key__, kind.__version__, _CORRELATION_ID, -1)
-    whole = head + (b"\0" if kind.__flexible__ else b"") + _written(request)
+    name = b"" if client is None else client.encode()
+    length = -1 if client is None else len(name)
+    head = struct.pack(">hhih", kind.__api_key__, kind.__version__, _CORRELATION_ID, length)
+    whole = head + name + (b"\0" if kind.__flexible__ else b"") + _written(request)
     return len(whole).to_bytes(4, "big") + whole
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from bench.brokers import Broker, make_broker, port_of, resident_mib
@@ -11,8 +11,11 @@ from bench.cases import PARTITIONS, Result, wait_for_first
 from bench.frames import Frames, api_versions_frame, batch_of, fetch_frames, produce_frames
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
+    from bench.cases import Pace
+    from bench.comparison import Expected
     from bench.load import Load
 
 _SETTLE_SECONDS = 2.0
@@ -26,7 +29,11 @@ class FreshCase(Protocol):
     def name(self) -> str:
         """What the table calls it."""
 
-    def measure(self, load: Load, broker_name: str, folder: Path) -> Result:
+    @property
+    def expected(self) -> Mapping[str, Expected]:
+        """What is expected of us, by quantity."""
+
+    def measure(self, load: Load, broker_name: str, folder: Path, pace: Pace) -> Result:
         """Measure one round in an empty folder."""
 
 
@@ -36,8 +43,15 @@ class Start:
 
     name: str = "start, empty folder"
     idle_connections: int = 1000
+    expected: Mapping[str, Expected] = field(default_factory=dict)
 
-    def measure(self, load: Load, broker_name: str, folder: Path) -> Result:
+    def measure(
+        self,
+        load: Load,
+        broker_name: str,
+        folder: Path,
+        pace: Pace,  # noqa: ARG002
+    ) -> Result:
         """Measure one start."""
         broker = make_broker(broker_name, folder)
         broker.prepare()
@@ -79,8 +93,15 @@ class ManyPartitions:
     partitions: int
     bytes_each: int
     topic: str = "many"
+    expected: Mapping[str, Expected] = field(default_factory=dict)
 
-    def measure(self, load: Load, broker_name: str, folder: Path) -> Result:
+    def measure(
+        self,
+        load: Load,
+        broker_name: str,
+        folder: Path,
+        pace: Pace,  # noqa: ARG002
+    ) -> Result:
         """Measure one broker's life."""
         settings = {"num.partitions": str(self.partitions)}
         broker = make_broker(broker_name, folder, settings)

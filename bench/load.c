@@ -1,6 +1,6 @@
 // A load generator small enough to cost little beside a broker on the same two cores.
 //
-//   load produce|fetch|idle|first|floor|sendfile NAME=VALUE...
+//   load produce|fetch|idle|first|floor|sendfile|play|answers NAME=VALUE...
 //
 // produce   closed loop (connections x inflight), or open loop when rate > 0; count ends it early;
 //           own=1: each connection sends one frame again and again, else all of them in turn
@@ -16,10 +16,12 @@
 // a request, records_at of the record bytes' length in an answer. One thread, epoll, latencies
 // from the moment a request is due to its last byte. The result is one line of JSON.
 //
-// load.h has what the modes share, floor.h the servers; all is one program of one thread.
+// load.h has what the modes share, floor.h the servers, play.h the scripts of clients (play, answers);
+// all is one program of one thread.
 
 #include "load.h"
 #include "floor.h"
+#include "play.h"
 
 // Sends what is issued, straight from the frames: connection c sends frame (c + k) % count as its
 // k-th, or its own frame if it has one.
@@ -283,7 +285,7 @@ static void run_idle(void) {
 }
 
 int main(int count, char **words) {
-    if (count < 2) fail("usage: load produce|fetch|idle|first|floor|sendfile NAME=VALUE...");
+    if (count < 2) fail("usage: load produce|fetch|idle|first|floor|sendfile|play|answers NAME=VALUE...");
     arguments = count - 2;
     argument = words + 2;
     const char *mode = words[1];
@@ -293,6 +295,8 @@ int main(int count, char **words) {
     else if (!strcmp(mode, "first")) run_first();
     else if (!strcmp(mode, "floor")) run_floor();
     else if (!strcmp(mode, "sendfile")) run_sendfile();
-    else fail("%s is none of produce, fetch, idle, first, floor, sendfile", mode);
+    else if (!strcmp(mode, "play")) run_play();
+    else if (!strcmp(mode, "answers")) run_answers();
+    else fail("%s is none of produce, fetch, idle, first, floor, sendfile, play, answers", mode);
     return 0;
 }

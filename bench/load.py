@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _FOLDER = Path(__file__).parent
 _ROOT = _FOLDER.parent
-_SOURCES = ("load.c", "load.h", "floor.h")
+_FOR_EVER = 1e6
+_SOURCES = ("load.c", "load.h", "floor.h", "play.h")
 
 
 def cache_folder() -> Path:
@@ -71,6 +72,22 @@ class Load:
             )
             try:
                 yield process, _first_line(process.stdout)
+            finally:
+                process.kill()
+                process.communicate()
+
+    @contextlib.contextmanager
+    def playing(self, frames: Frames, **options: object) -> Iterator[None]:
+        """Play scripts in the background until the end of the block."""
+        options = {"warmup": 0, "seconds": _FOR_EVER, **options}
+        with self._command("play", frames, options) as command:
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+            try:
+                yield
+                if process.poll() is not None:
+                    raise RuntimeError(
+                        "the load in the background ended before its time; see above"
+                    )
             finally:
                 process.kill()
                 process.communicate()

@@ -17,11 +17,15 @@ from typing import TYPE_CHECKING
 
 from bench.brokers import OURS, PEER, make_broker, resident_mib
 from bench.cases import Fetch, Pace, Produce, Result
+from bench.clients.cases import asking_cases, many_partition_cases
+from bench.clients.everything import Everything
+from bench.clients.mixes import mix_cases
+from bench.comparison import Expected, verdict
 from bench.fresh import ManyPartitions, Start
 from bench.load import Load, cache_folder
 from bench.machine import ballast, facts
 from bench.stored import store
-from bench.tools import AssignedConsumer, PerfTool
+from bench.tools import AssignedConsumer, ConsumerPerfTool, PerfTool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
     from bench.fresh import FreshCase
 
 FLOOR = "floor"
-LOADS: tuple[Produce | Fetch | PerfTool | AssignedConsumer, ...] = (
+LOADS: tuple[LoadCase, ...] = (
     Produce(name="produce 100 B, 1x1", connections=1, inflight=1),
     Produce(name="produce 100 B, 8x1", connections=8, inflight=1),
     Produce(name="produce 100 B, 8x8", connections=8, inflight=8),
@@ -59,12 +63,38 @@ LOADS: tuple[Produce | Fetch | PerfTool | AssignedConsumer, ...] = (
     PerfTool(name="perf tool 1 KiB", record_bytes=1024),
     PerfTool(name="perf tool 1 KiB, lz4", record_bytes=1024, codec="lz4"),
     AssignedConsumer(name="librdkafka consumer 100 B", record_bytes=100),
+    PerfTool(
+        name="perf tool 100 B, 12 partitions",
+        record_bytes=100,
+        topic="bench-twelve",
+        partitions=12,
+        expected={"records/s": Expected(1.1), "CPU us/record": Expected(0.35)},
+    ),
+    PerfTool(
+        name="perf tool 1 KiB, 12 partitions",
+        record_bytes=1024,
+        topic="bench-twelve",
+        partitions=12,
+        expected={"records/s": Expected(1.05), "CPU us/record": Expected(0.6)},
+    ),
+    ConsumerPerfTool(
+        name="consumer perf tool 100 B, 12 partitions",
+        record_bytes=100,
+        topic="bench-twelve-consumed",
+        partitions=12,
+        expected={"records/s": Expected(1.1), "CPU us/record": Expected(0.35)},
+    ),
+    *many_partition_cases(),
+    *mix_cases(),
+    *asking_cases(),
 )
-FRESH: tuple[Start | ManyPartitions, ...] = (
+FRESH: tuple[FreshCase, ...] = (
     Start(),
     ManyPartitions(name="1,000 partitions", partitions=1000, bytes_each=2_000_000),
     ManyPartitions(name="5,000 partitions", partitions=5000, bytes_each=20_000),
+    Everything(),
 )
+CASES: tuple[LoadCase | FreshCase, ...] = (*LOADS, *FRESH)
 FIRST = (
     "produce 100 B, 8x1",
     "produce 100 B, 8x8",
@@ -81,7 +111,7 @@ def main(words: Sequence[str]) -> int:
     options = _parse(words)
     wanted = [
         case.name
-        for case in (*LOADS, *FRESH)
+        for case in CASES
         if (options.all or options.case or case.name in FIRST)
         and (not options.case or any(word in case.name for word in options.case))
     ]
@@ -98,7 +128,9 @@ def main(words: Sequence[str]) -> int:
                 samples |= _measure_loads(load, loads, names, pace, options.rounds, Path(folder))
         for case in FRESH:
             if case.name in wanted:
-                samples[case.name] = _measure_fresh(load, case, names, options.rounds, Path(folder))
+                samples[case.name] = _measure_fresh(
+                    load, case, names, pace, options.rounds, Path(folder)
+                )
     table = _table(samples, names)
     print(table)
     output = Path(options.json) if options.json else cache_folder() / "bench" / "last.jsonl"
@@ -173,14 +205,19 @@ def _measure_loads(
 
 
 def _measure_fresh(
-    load: Load, case: FreshCase, names: Sequence[str], rounds: int, folder: Path
+    load: Load,
+    case: FreshCase,
+    names: Sequence[str],
+    pace: Pace,
+    rounds: int,
+    folder: Path,
 ) -> Samples:
     found: Samples = {name: [] for name in names}
     for number in range(rounds):
         for name in names:
             _say(f"{case.name}: round {number + 1} of {rounds}, {name}")
             with tempfile.TemporaryDirectory(dir=folder) as fresh:
-                found[name].append(case.measure(load, name, Path(fresh)))
+                found[name].append(case.measure(load, name, Path(fresh), pace))
     return found
 
 
@@ -197,20 +234,25 @@ def _say(what: str) -> None:
 
 def _table(samples: dict[str, Samples], names: Sequence[str]) -> str:
     with_ratio = len(names) > 1
-    heads = ["case", "quantity", *names, *(["ratio"] if with_ratio else []), FLOOR]
+    ratio_head = ["ratio"] if with_ratio else []
+    heads = ["case", "quantity", *names, *ratio_head, FLOOR, "expected"]
+    aims = {case.name: case.expected for case in CASES}
     rows = [heads]
     for case, found in samples.items():
         for quantity in found[names[0]][0]:
             medians = {name: _median(found[name], quantity) for name in found}
             row = [case, quantity, *(_number(medians.get(name)) for name in names)]
+            ratio = _ratio(medians[names[0]], medians[names[1]]) if with_ratio else None
             if with_ratio:
-                row.append(_number(_ratio(medians[names[0]], medians[names[1]])))
-            rows.append([*row, _number(medians.get(FLOOR))])
+                row.append(_number(ratio))
+            aim = aims.get(case, {}).get(quantity)
+            judged = verdict(aim, quantity, medians.get(OURS), ratio)
+            rows.append([*row, _number(medians.get(FLOOR)), judged])
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
     printed = []
     for number, row in enumerate(rows):
         cells = [
-            cell.ljust(width) if column < 2 else cell.rjust(width)
+            cell.ljust(width) if column in {0, 1, len(heads) - 1} else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         printed.append("| " + " | ".join(cells) + " |")

@@ -11,16 +11,20 @@ import re
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.brokers import Broker, port_of
-from bench.cases import PARTITIONS, Pace, Result, make_topic
+from bench.cases import PARTITIONS, Pace, Result, make_topic, wait_for_first
 from bench.frames import batch_of, produce_frames
+from tests.support.clients.confluent import Confluent
 from tests.support.kafka import KafkaJars, KafkaTools
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bench.comparison import Expected
     from bench.load import Load
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -36,10 +40,13 @@ class PerfTool:
     record_bytes: int
     codec: str = "none"
     topic: str = "bench-tool"
+    partitions: int = PARTITIONS
+    megabytes: int = 300
+    expected: Mapping[str, Expected] = field(default_factory=dict)
 
     def prepare(self, load: Load, broker: Broker, pace: Pace) -> None:  # noqa: ARG002
         """Make the topic; the tool's own first seconds warm the broker up."""
-        make_topic(load, broker, self.topic)
+        make_topic_of(load, broker, self.topic, self.partitions)
         self._run(broker, self._count // 5)
 
     def measure(self, load: Load, broker: Broker, pace: Pace) -> Result:  # noqa: ARG002
@@ -52,7 +59,7 @@ class PerfTool:
 
     @property
     def _count(self) -> int:
-        return 300_000_000 // self.record_bytes // 1000 * 1000
+        return self.megabytes * 1_000_000 // self.record_bytes // 1000 * 1000
 
     def _run(self, broker: Broker, count: int) -> Result:
         before = cpu_seconds(broker)
@@ -82,6 +89,7 @@ class AssignedConsumer:
     record_bytes: int
     topic: str = "bench-consumed"
     batches: int = 4000
+    expected: Mapping[str, Expected] = field(default_factory=dict)
 
     def prepare(self, load: Load, broker: Broker, pace: Pace) -> None:
         """Fill the topic and read it once."""
@@ -124,6 +132,71 @@ class AssignedConsumer:
 
     def _batch(self) -> bytes:
         return batch_of(64 << 10, self.record_bytes, int(time.time() * 1000))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerPerfTool:
+    """``ConsumerPerformance`` in a new group each time, over a topic that is filled once."""
+
+    name: str
+    record_bytes: int
+    partitions: int
+    topic: str
+    batches: int = 6000
+    expected: Mapping[str, Expected] = field(default_factory=dict)
+
+    def prepare(self, load: Load, broker: Broker, pace: Pace) -> None:  # noqa: ARG002
+        """Fill the topic, then run the tool once: its first seconds warm the broker up."""
+        if make_topic_of(load, broker, self.topic, self.partitions):
+            load.run(
+                "produce",
+                produce_frames(self.topic, range(self.partitions), self._batch(), 1),
+                port=port_of(broker),
+                connections=self.partitions,
+                warmup=0,
+                seconds=300,
+                count=self.batches,
+            )
+        self._run(broker)
+
+    def measure(self, load: Load, broker: Broker, pace: Pace) -> Result:  # noqa: ARG002
+        """Run the tool once."""
+        return self._run(broker)
+
+    def measure_floor(self, load: Load, pace: Pace, folder: Path) -> Result:  # noqa: ARG002
+        """Nothing: the tool is its own limit."""
+        return {}
+
+    def _run(self, broker: Broker) -> Result:
+        count = self.batches * int.from_bytes(self._batch()[57:61], "big")
+        before = cpu_seconds(broker)
+        said = KafkaTools(KafkaJars.find()).run(
+            "ConsumerPerformance",
+            *("--bootstrap-server", broker.bootstrap, "--topic", self.topic, "--hide-header"),
+            *("--num-records", str(count), "--group", f"bench-{time.time_ns()}"),
+            timeout=120,
+        )
+        figures = [cell.strip() for cell in said.splitlines()[-1].split(",")]
+        if len(figures) != 10 or int(figures[4]) < count:
+            raise RuntimeError(f"the perf tool has not read {count} records: {said}")
+        return {
+            "records/s": float(figures[5]),
+            "records/s once joined": float(figures[9]),
+            "CPU us/record": (cpu_seconds(broker) - before) * 1e6 / count,
+        }
+
+    def _batch(self) -> bytes:
+        return batch_of(64 << 10, self.record_bytes, int(time.time() * 1000))
+
+
+def make_topic_of(load: Load, broker: Broker, topic: str, partitions: int) -> bool:
+    """Make a topic; one of another size than the broker makes by itself is asked for."""
+    if partitions != PARTITIONS and topic not in broker.topics:
+        Confluent(broker.bootstrap).create(topic, partitions, {})
+        wait_for_first(load, broker, time.monotonic_ns(), topic, range(partitions))
+        broker.topics.add(topic)
+        return True
+    return make_topic(load, broker, topic)
 
 
 def cpu_seconds(broker: Broker) -> float:

@@ -13,9 +13,10 @@ import org.apache.kafka.streams.processor.StateRestoreListener;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Counts words exactly once: lines of one topic in, each word with its count out to another.
+ * Counts words: lines of one topic in, each word with its count out to another.
  *
- * Arguments: bootstrap servers, application id, state folder, topic in, topic out. It says on its
+ * Arguments: bootstrap servers, application id, state folder, topic in, topic out and, unless it is
+ * to count exactly once, another processing guarantee. It says on its
  * standard output when it runs and how many records it restored, and closes on SIGTERM.
  */
 public final class WordCount {
@@ -24,7 +25,9 @@ public final class WordCount {
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, arguments[0]);
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, arguments[1]);
         settings.put(StreamsConfig.STATE_DIR_CONFIG, arguments[2]);
-        settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
+        settings.put(
+            StreamsConfig.PROCESSING_GUARANTEE_CONFIG,
+            arguments.length > 5 ? arguments[5] : StreamsConfig.EXACTLY_ONCE_V2);
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
