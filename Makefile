@@ -4,6 +4,7 @@
 #   make test         every test; what this machine lacks is listed at the end
 #   make check        format, lint and types
 #   make bench        the hot paths in figures
+#   make bench-record stock clients' frames, recorded anew for the bench to play
 #   make bench-clean  the cleaner in figures; beside Apache Kafka's: make bench-clean ARGS=--peer
 #   make demo         a git history, compacted before your eyes: make demo REPO=~/project
 #   make demo-pipeline  the same history as Parquet and Iceberg tables, on Spark
@@ -43,7 +44,7 @@ ifeq ($(CI),true)
 export KERNELS ?= require
 endif
 
-.PHONY: help run setup test test-spark-all check bench bench-clean demo demo-pipeline crash fuzz model differential compat docs image-check jars spark-jre stream-kills lock clean
+.PHONY: help run setup test test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz model differential compat docs image-check jars spark-jre stream-kills lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -78,6 +79,9 @@ check: setup
 
 bench: setup
 	@$(BIN)/python -m bench $(ARGS)
+
+bench-record: setup
+	@$(BIN)/python -m bench.clients $(ARGS)
 
 bench-clean: setup
 	@$(BIN)/python -m bench.clean $(ARGS)

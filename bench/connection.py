@@ -110,13 +110,15 @@ class Connection:
         """Send a request and wait for its answer."""
         return read_answer(type(request), self.exchange(frame(request)))
 
-    def ask_until(self, request: Any, is_good: Callable[[Any], bool]) -> Any:
+    def ask_until(
+        self, request: Any, is_good: Callable[[Any], bool], seconds: float = SECONDS
+    ) -> Any:
         """Ask again and again until the answer is good: a coordinator takes a while to be there.
 
         Raises:
-            TimeoutError: It has not been good for a minute.
+            TimeoutError: It has not been good for so long.
         """
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + seconds
         while not is_good(answer := self.ask(request)):
             if time.monotonic() > end:
                 raise TimeoutError(f"no good answer to {request}: {answer}")

@@ -67,7 +67,7 @@ class Place:
                     producer.produce(topic, value, key=str(number % 997).encode())
                     number += 1
                 producer.poll(0)
-            producer.flush(10)
+            producer.flush(60)
 
         thread = threading.Thread(target=feed, name="feeder", daemon=True)
         thread.start()
@@ -134,7 +134,7 @@ def _librdkafka(place: Place) -> None:
             number += 1
         producer.poll(0)
         consumer.consume(1000, timeout=0.01)
-    producer.flush(10)
+    producer.flush(60)
     consumer.close()
 
 

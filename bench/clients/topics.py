@@ -28,6 +28,8 @@ LATEST: Final = -1
 # Many partitions are written to: so that not one of them is written to for long, little is kept.
 _CONFIGS: Final = {"segment.bytes": str(4 << 20), "retention.bytes": str(8 << 20)}
 _TOPICS_A_REQUEST: Final = 100
+_MAKING_SECONDS: Final = 600.0
+"""Apache Kafka makes thousands of partitions in minutes on a busy machine."""
 
 
 def make_topics(connection: Connection, topics: Mapping[str, int]) -> None:
@@ -60,7 +62,9 @@ def make_topics(connection: Connection, topics: Mapping[str, int]) -> None:
             if each.error_code not in {ErrorCode.none, ErrorCode.topic_already_exists}:
                 raise RuntimeError(f"{each.name} was not made: {each.error_code.name}")
         wanted = {name: range(topics[name]) for name in some}
-        connection.ask_until(list_offsets(wanted), lambda answer: find_refusal(answer) is None)
+        connection.ask_until(
+            list_offsets(wanted), lambda answer: find_refusal(answer) is None, _MAKING_SECONDS
+        )
 
 
 def topic_ids(connection: Connection, names: Iterable[str]) -> dict[str, UUID]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from typing import TYPE_CHECKING
 
@@ -57,13 +58,14 @@ def test_cases_have_names_of_their_own() -> None:
 
 @pytest.mark.timeout(180)
 def test_every_kind_of_request_is_served(broker: Broker) -> None:
-    """A rehearsal takes any refusal for a failure; each kind is asked four times."""
+    """A rehearsal takes any refusal for a failure."""
     connection = Connection(port_of(broker))
+    cases = [dataclasses.replace(case, connections=1) for case in asking_cases()]
 
-    scripts = {case.name: case.scripts(broker, connection) for case in asking_cases()}
+    scripts = [case.scripts(broker, connection) for case in cases]
 
     connection.close()
-    assert all(len(each) == 4 for each in scripts.values())
+    assert all(script.steps[0].checks or script.steps[0].answer_size for (script,) in scripts)
 
 
 @pytest.mark.parametrize("inflight", [1, 5])
