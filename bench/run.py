@@ -28,7 +28,7 @@ from bench.stored import store
 from bench.tools import AssignedConsumer, ConsumerPerfTool, PerfTool
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from bench.brokers import Broker
     from bench.cases import LoadCase
@@ -38,7 +38,12 @@ FLOOR = "floor"
 LOADS: tuple[LoadCase, ...] = (
     Produce(name="produce 100 B, 1x1", connections=1, inflight=1),
     Produce(name="produce 100 B, 8x1", connections=8, inflight=1),
-    Produce(name="produce 100 B, 8x8", connections=8, inflight=8),
+    Produce(
+        name="produce 100 B, 8x8",
+        connections=8,
+        inflight=8,
+        expected={"requests/s": Expected(4.5)},
+    ),
     Produce(name="produce 100 B, 50x1", connections=50, inflight=1),
     Produce(
         name="produce 64 KiB, 4x1",
@@ -54,7 +59,12 @@ LOADS: tuple[LoadCase, ...] = (
         batch_bytes=1 << 20,
         record_bytes=1000,
     ),
-    Fetch(name="fetch 1 MiB, 4, dropped", connections=4, max_bytes=1 << 20),
+    Fetch(
+        name="fetch 1 MiB, 4, dropped",
+        connections=4,
+        max_bytes=1 << 20,
+        expected={"GB/s": Expected(1.1), "CPU s/GB": Expected(1)},
+    ),
     Fetch(name="fetch 1 MiB, 4, copied", connections=4, max_bytes=1 << 20, sink="copy"),
     Fetch(name="fetch 64 KiB, 4, dropped", connections=4, max_bytes=64 << 10),
     Fetch(name="fetch 1 MiB, 50, dropped", connections=50, max_bytes=1 << 20),
@@ -121,18 +131,6 @@ def main(words: Sequence[str]) -> int:
     pace = Pace(measure=options.seconds, warm_ours=1.0, warm_peer=options.warm)
     load = Load()
     samples: dict[str, Samples] = {}
-    with tempfile.TemporaryDirectory(prefix="siltstone-bench-", dir=options.folder) as folder:
-        loads = [case for case in LOADS if case.name in wanted]
-        if loads:
-            with ballast(options.ballast):
-                samples |= _measure_loads(load, loads, names, pace, options.rounds, Path(folder))
-        for case in FRESH:
-            if case.name in wanted:
-                samples[case.name] = _measure_fresh(
-                    load, case, names, pace, options.rounds, Path(folder)
-                )
-    table = _table(samples, names)
-    print(table)
     output = Path(options.json) if options.json else cache_folder() / "bench" / "last.jsonl"
     output.parent.mkdir(parents=True, exist_ok=True)
     about = {
@@ -141,10 +139,30 @@ def main(words: Sequence[str]) -> int:
         "peer_warm_seconds": options.warm,
         **facts(),
     }
-    lines = _lines(samples, about)
-    output.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    if options.out:
-        store(Path(options.out), "core", table, lines, about)
+
+    def keep() -> None:
+        """Write what is known so far: a run that is cut short has the cases before."""
+        lines = _lines(samples, about)
+        output.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        if options.out:
+            store(Path(options.out), "core", _table(samples, names), lines, about)
+
+    with tempfile.TemporaryDirectory(prefix="siltstone-bench-", dir=options.folder) as folder:
+        loads = [case for case in LOADS if case.name in wanted]
+        if loads:
+            with ballast(options.ballast):
+                for name, found in _measure_loads(
+                    load, loads, names, pace, options.rounds, Path(folder)
+                ):
+                    samples[name] = found
+                    keep()
+        for case in FRESH:
+            if case.name in wanted:
+                samples[case.name] = _measure_fresh(
+                    load, case, names, pace, options.rounds, Path(folder)
+                )
+                keep()
+    print(_table(samples, names))
     print(f"\n{about['machine']}, {about['date']}, commit {about['commit']}; lines in {output}")
     return 0
 
@@ -176,9 +194,8 @@ def _measure_loads(
     pace: Pace,
     rounds: int,
     folder: Path,
-) -> dict[str, Samples]:
+) -> Iterator[tuple[str, Samples]]:
     """Start every broker once, then alternate between them within each case; weigh them last."""
-    samples: dict[str, Samples] = {}
     with ExitStack() as stack:
         brokers: list[Broker] = []
         for name in names:
@@ -197,11 +214,9 @@ def _measure_loads(
                     _say(f"{case.name}: round {number + 1} of {rounds}, {broker.name}")
                     found[broker.name].append(case.measure(load, broker, pace))
             found[FLOOR].append(case.measure_floor(load, pace, folder))
-            samples[case.name] = found
-        samples["after all of this"] = {
-            broker.name: [{"resident MiB": resident_mib(broker)}] for broker in brokers
-        }
-    return samples
+            yield case.name, found
+        weighed = {broker.name: [{"resident MiB": resident_mib(broker)}] for broker in brokers}
+        yield "after all of this", weighed
 
 
 def _measure_fresh(
