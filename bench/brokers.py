@@ -34,6 +34,9 @@ STOCK = (
     "-XX:MaxGCPauseMillis=20",
     "-XX:InitiatingHeapOccupancyPercent=35",
 )
+START_SECONDS = 180
+"""Apache Kafka takes a minute on a machine that many share."""
+
 OURS = "siltstone"
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("broker", "cleaner", "config", "protocol", "storage")

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.brokers import OURS, PEER, make_broker, resident_mib
+from bench.brokers import OURS, PEER, START_SECONDS, make_broker, resident_mib
 from bench.cases import Fetch, Pace, Produce, Result
 from bench.clients.cases import asking_cases, many_partition_cases
 from bench.clients.everything import Everything
@@ -202,7 +202,7 @@ def _measure_loads(
             broker = make_broker(name, folder / name)
             stack.callback(_close, broker)
             _say(f"starting {name}")
-            broker.start()
+            broker.start(START_SECONDS)
             brokers.append(broker)
         for case in cases:
             found: Samples = {name: [] for name in (*names, FLOOR)}

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.brokers import OURS, PEER, make_broker, port_of
+from bench.brokers import OURS, PEER, START_SECONDS, make_broker, port_of
 from bench.clients.applications import APPLICATIONS, HELPER, Place
 from bench.clients.recorder import Recorder
 from bench.clients.recording import make_recording, summarize, write
@@ -46,7 +46,7 @@ def record(name: str, broker_name: str, out: Path) -> None:
         settings = {"advertised.listeners": f"PLAINTEXT://{recorder.bootstrap}"}
         broker = make_broker(broker_name, Path(folder) / "broker", settings)
         try:
-            broker.start()
+            broker.start(START_SECONDS)
             recorder.upstream = ("127.0.0.1", port_of(broker))
             connection = Connection(port_of(broker))
             await_coordinator(connection, [f"mix-{name}"])  # a broker that runs has one
@@ -64,7 +64,7 @@ def record(name: str, broker_name: str, out: Path) -> None:
     mixes = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     mixes[name] = {"recorded on": broker_name, **summarize(recording)}
     text = json.dumps(dict(sorted(mixes.items())), indent=1)
-    text = _SPREAD.sub(lambda found: " ".join(found[0].split()), text)
+    text = _SPREAD.sub(lambda found: f"[{' '.join(found[0][1:-1].split())}]", text)
     path.write_text(text + "\n", encoding="utf-8")
 
 

@@ -28,6 +28,7 @@ _SECONDS: Final = 4.0
 _RECORDS_A_SECOND: Final = 4000
 _VALUE: Final = bytes(range(32, 126)) + b"......"
 _STRINGS: Final = "org.apache.kafka.connect.storage.StringConverter"
+_TOOL_SECONDS: Final = 180
 _LINES: Final = 2000
 _APPENDS: Final = 40
 
@@ -87,6 +88,7 @@ def _java_producer(place: Place, partitions: int) -> None:
         *("--topic", topic, "--num-records", str(int(_RECORDS_A_SECOND * _SECONDS))),
         *("--throughput", str(_RECORDS_A_SECOND), "--payload-file", str(payload)),
         *("--producer-props", f"bootstrap.servers={place.bootstrap}"),
+        timeout=_TOOL_SECONDS,
     )
 
 
@@ -96,7 +98,7 @@ def _java_keyed_producer(place: Place, partitions: int) -> None:
         *("--bootstrap-server", place.bootstrap, "--topic", place.make_topic(partitions)),
         *("--max-messages", str(int(_RECORDS_A_SECOND * _SECONDS))),
         *("--throughput", str(_RECORDS_A_SECOND), "--repeating-keys", "997"),
-        timeout=120,
+        timeout=_TOOL_SECONDS,
     )
 
 
@@ -109,6 +111,7 @@ def _java_consumer(place: Place, partitions: int) -> None:
             *("--num-records", str(int(_RECORDS_A_SECOND * _SECONDS)), "--group", topic),
             *("--command-property", "auto.commit.interval.ms=500"),
             *("--command-property", "heartbeat.interval.ms=1000"),
+            timeout=_TOOL_SECONDS,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from bench.brokers import PEER, make_broker, port_of
+from bench.brokers import PEER, START_SECONDS, make_broker, port_of
 from bench.clients import messages
 from bench.clients.messages import message
 from bench.clients.playing import run_scripts
@@ -56,7 +56,7 @@ class Everything:
         """Measure one broker's growth."""
         broker = make_broker(broker_name, folder)
         try:
-            broker.start()
+            broker.start(START_SECONDS)
             found: Result = {}
             for size in self.sizes:
                 result = self._measure(load, broker, size, pace)

@@ -15,6 +15,7 @@ the fetch session, gets a producer id. What is different from the recording:
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 import struct
 import time
@@ -32,6 +33,7 @@ from bench.clients.playing import Playing
 from bench.clients.recording import (
     begins_session,
     busy_from,
+    is_data,
     most_in_flight,
     read,
     read_request,
@@ -128,6 +130,7 @@ class Stage:
 
     def __init__(self, recording: Recording, connection: Connection) -> None:
         self.connection = connection
+        self.recorded = recording.requests
         self.requests = [each for each in recording.requests if each.data and each.api in BY_KEY]
         self.names = {topic.topic_id: name for name, topic in recording.topics.items()}
         known = {
@@ -164,7 +167,14 @@ class Stage:
     def cycle(self) -> list[Request]:
         """Return the requests that are played again and again."""
         start = busy_from(self.requests)
-        return [each for each in self.requests if each.at >= start and not _is_once(each)][:_STEPS]
+        lasting = [each for each in self.requests if each.at >= start and not _is_once(each)]
+        data = [each for each in lasting if is_data(each)]
+        others = [each for each in lasting if not is_data(each)]
+        if data:  # of the others, too, as many as of what there is very much of
+            seen = sum(is_data(each) and each.at >= start for each in self.recorded)
+            others = others[:: max(1, round(seen / len(data)))]
+        chosen = sorted([*data, *others], key=lambda each: each.at)
+        return chosen[:: math.ceil(len(chosen) / _STEPS)]
 
     def _shares(self) -> dict[str, int]:
         """Return how much a Fetch mostly got of a partition, by topic."""

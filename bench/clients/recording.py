@@ -12,6 +12,7 @@ import dataclasses
 import itertools
 import json
 import lzma
+import math
 import statistics
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 _DATA: Final = frozenset({PRODUCE, FETCH})
 _NO_ID: Final = UUID(int=0)
 _MOST_KEPT: Final = 240
-"""Produce and Fetch of an application whose bytes are kept, from where all its clients are busy."""
+"""Produce and Fetch whose bytes are kept, of those after all clients of an application began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,16 +139,23 @@ def begins_session(request: Any) -> bool:
     return getattr(request, "session_epoch", -1) == 0
 
 
+def is_data(request: Request) -> bool:
+    """Tell whether it is one of the very many."""
+    return request.api in _DATA
+
+
 def _without_many(requests: Sequence[Request]) -> Iterable[Request]:
-    """Drop the bytes of what is before the busy time, if it is not needed, and of what is more."""
-    start, left = busy_from(requests), _MOST_KEPT
+    """Drop the bytes of Produce and Fetch but for some in equal steps, and of those that begin."""
+    start = busy_from(requests)
+    step = math.ceil(sum(is_data(each) and each.at >= start for each in requests) / _MOST_KEPT)
+    number = 0
     for each in requests:
-        if each.api not in _DATA:
+        if not is_data(each):
             yield each
-        elif each.at >= start and left:
-            left -= 1
-            yield each
-        elif each.api == FETCH and begins_session(read_request(each.data)):
+            continue
+        is_kept = each.at >= start and number % step == 0
+        number += each.at >= start
+        if is_kept or (each.api == FETCH and begins_session(read_request(each.data))):
             yield each
         else:
             yield dataclasses.replace(each, data=b"")

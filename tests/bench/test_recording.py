@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -132,3 +132,36 @@ def test_a_summary_says_how_each_api_was_asked() -> None:
     assert summary["topics"] == {"t": 3}
     assert (client["connections"], client["in flight"]) == (2, 2)
     assert (asked["count"], asked["gap us"], asked["partitions"]) == (2, [100, 100, 100], [1, 2, 3])
+
+
+def test_of_very_many_requests_some_are_kept_in_equal_steps() -> None:
+    """The bytes of a long recording are few; the fetch that begins a session is among them."""
+    answered = answer_frame(
+        response_class(messages.FETCH, 18)(
+            throttle_time=timedelta(0), error_code=ErrorCode.none, session_id=1, responses=()
+        )
+    )
+    exchanges = [
+        Exchange(1, number, frame(_fetch(number), "app"), number + 1, answered)
+        for number in range(1000)
+    ]
+
+    requests = make_recording("app", exchanges, "help").requests
+
+    assert [each.at for each in requests if each.data] == list(range(0, 1000, 5))
+    assert read_request(requests[0].data).session_epoch == 0
+    assert {each.size for each in requests} == {len(frame(_fetch(0), "app"))}
+
+
+def _fetch(epoch: int) -> Any:
+    return message(
+        messages.FETCH,
+        max_wait=timedelta(0),
+        min_bytes=1,
+        isolation_level=0,
+        session_id=1,
+        session_epoch=epoch,
+        topics=(),
+        forgotten_topics_data=(),
+        rack_id="",
+    )
