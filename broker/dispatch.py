@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # These take the frame itself and write the answer: no entity stands between records, or the
-# smallest and most frequent messages, and the socket.
-_RAW = frozenset({0, 1, 8, 9, 11, 12, 14, 26, 68})
+# smallest and most frequent messages, and the socket; nor between a password and its end.
+_RAW = frozenset({0, 1, 8, 9, 11, 12, 14, 17, 26, 36, 68})
 # Of these the client's id is part of what is asked: their heads are never read the short way.
 _NAMED = frozenset({11, 68})
 _NEVER = 1 << 15

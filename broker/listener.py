@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 64
+_LOGIN_LINE_SECONDS = 1.0
 _SYSTEM_DEFAULT = -1
 
 
@@ -49,6 +51,7 @@ class Listener:
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._drained = asyncio.Event()
+        self._login_noted = -math.inf
 
     def bind(self, host: str, port: int) -> None:
         """Bind every address of ``host`` (none: all) and listen; see ``start``.
@@ -128,6 +131,20 @@ class Listener:
         self._tasks.add(task)
         task.add_done_callback(self._on_task_done)
         return task
+
+    def note_login(self, connection: Connection) -> None:
+        """Say that a client wanted to log in, which nobody can; at most one line a second."""
+        now = self._loop.time()
+        if now < self._login_noted + _LOGIN_LINE_SECONDS:
+            return
+        self._login_noted = now
+        log.warning(
+            "login refused listener=%s peer=%s client=%r reason=there is no SASL here; set "
+            "security.protocol=PLAINTEXT in the client",
+            self.name,
+            connection.peer,
+            connection.client_id,
+        )
 
     def close_idle(self) -> None:
         """Close connections idle for ``connections.max.idle.ms``, also within a large frame.

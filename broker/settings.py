@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from config.errors import ConfigError
 from config.groups import check_group, effective_group
+from config.protection import check_stored
 from protocol.errors import InvalidConfig, InvalidRequest, KafkaStorageError
 
 if TYPE_CHECKING:
@@ -172,10 +173,12 @@ class BrokerSettings:
 
 
 def _try_cluster(layers: Layers, values: Mapping[str, str]) -> object:
+    check_stored(values)
     return layers.with_dynamic(cluster=values)
 
 
 def _try_broker(layers: Layers, values: Mapping[str, str]) -> object:
+    check_stored(values)
     return layers.with_dynamic(broker=values)
 
 

@@ -9,6 +9,7 @@ from textwrap import wrap
 
 from config.keys import Kind, Setting
 from config.known import Known, known_settings
+from config.protection import find_promise
 from config.sources import RESERVED
 from config.table import BROKER, SERVER, SYNONYMS, TOPIC
 from config.values import text_of
@@ -43,8 +44,16 @@ _VARIABLES = (
 
 _KEPT = """\
 Known to Apache Kafka 4.3.1, or before 4.0, accepted, and without effect here: they are about
-clusters, plug-ins or features that do not exist here, or not yet. SASL and TLS settings are kept,
-and so is `listener.name.NAME.…` with any of them, but a listener that needs them is refused.
+clusters, plug-ins or features that do not exist here, or not yet. So is `listener.name.NAME.…` with
+any of them.
+"""
+
+_REFUSED = """\
+They promise protection that is not there, and whoever sets one relies on it: the broker does not
+start, and `siltstone check` says what to do instead. The same goes for `listener.name.NAME.…` with
+one of them or with `max.connections`, and for a change while the broker runs. Kafka's default and
+an empty value promise nothing and are taken; but `sasl.enabled.mechanisms` promises whatever it
+names, and `allow.everyone.if.no.acl.found` unless it is true.
 """
 
 _SAMPLE = """\
@@ -71,9 +80,30 @@ def configuration_page() -> str:
         "## Kept without meaning\n",
         _KEPT,
         f"Topics: {_listed(known_settings('topic').values(), TOPIC)}.\n",
-        f"Broker: {_listed(known_settings('broker').values(), BROKER)}.\n",
+        f"Broker: {_listed(known_settings('broker').values(), {*BROKER, *_promising()})}.\n",
+        "## Refused\n",
+        _REFUSED,
+        *(_refused(words, names) for words, names in _by_promise().items()),
     ]
     return "\n".join(parts)
+
+
+def _promising() -> dict[str, str]:
+    """Return what each setting promises that is not obeyed."""
+    promises = {name: find_promise(name) for name in known_settings("broker") if name not in BROKER}
+    return {name: each.words for name, each in promises.items() if each is not None}
+
+
+def _by_promise() -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for name, words in _promising().items():
+        names.setdefault(words, []).append(name)
+    return names
+
+
+def _refused(words: str, names: Iterable[str]) -> str:
+    listed = ", ".join(f"`{name}`" for name in names)
+    return "\n".join(wrap(f"They promise {words}: {listed}.", 100)) + "\n"
 
 
 def _section(setting: Setting) -> str:

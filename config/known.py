@@ -2,7 +2,8 @@
 
 The table holds facts: level, name, type, default (null is none), whether Kafka alters it while it
 runs (cluster: also as the default of all brokers; broker: for one broker only), and status
-(current; internal: no documented setting; removed: was one before 4.0). What `config.table`
+(current, those of Kafka's own authorizer too; internal: no documented setting; removed: was one
+before 4.0). What `config.table`
 declares is obeyed and wins over a row here. The file is read when a name first asks for it.
 """
 
@@ -64,13 +65,20 @@ def known_broker(name: str) -> Known | None:
         return settings[name]
     if name.startswith(_PLUGIN_PREFIXES):
         return Known(name, Kind.UNKNOWN, None, "-", "current")
-    if not name.startswith(_LISTENER_PREFIX):
-        return None
+    base = settings.get(without_listener(name))
+    return None if base is None else base._replace(name=name, default=None)
+
+
+def without_listener(name: str) -> str:
+    """Return the setting that `listener.name.NAME.X` or `listener.name.NAME.MECHANISM.X` gives.
+
+    Any other name is returned as it is.
+    """
     listener, _, rest = name.removeprefix(_LISTENER_PREFIX).partition(".")
-    base = settings.get(rest) or settings.get(rest.partition(".")[2])
-    if base is None or not listener:
-        return None
-    return base._replace(name=name, default=None)
+    if not name.startswith(_LISTENER_PREFIX) or not listener:
+        return name
+    settings = known_settings("broker")
+    return next((each for each in (rest, rest.partition(".")[2]) if each in settings), name)
 
 
 def broker_synonym(topic_setting: str) -> str | None:

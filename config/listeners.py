@@ -9,6 +9,12 @@ from collections.abc import Container, Iterable, Mapping
 from functools import cache
 from typing import NamedTuple
 
+BEHIND = (
+    "listen only on loopback or on a network where everybody may do everything, or put a proxy "
+    "that asks who is there in front"
+)
+"""What helps where clients should be asked who they are, or be kept out."""
+
 _ENDPOINT = re.compile(r"([^:/]+)://\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _WILDCARDS = ("0.0.0.0", "::", "::0", "0:0:0:0:0:0:0:0")  # noqa: S104 - refused, not bound
@@ -67,6 +73,8 @@ def parse_listeners(
         if name in listeners:
             raise ValueError(f"names the listener {name} twice; give each a name of its own")
         if name not in protocols and name not in unmapped:
+            if any(word in name for word in ("SSL", "TLS", "SASL")):
+                raise ValueError(_unserved(name, "no protocol"))
             raise ValueError(
                 f"names the listener {name}, which listener.security.protocol.map does not have; "
                 f"add {name}:PLAINTEXT to it"
@@ -84,14 +92,18 @@ def check_bindable(listeners: Iterable[Listener]) -> None:
     taken: list[Listener] = []
     for listener in listeners:
         if listener.protocol != "PLAINTEXT":
-            raise ValueError(
-                f"has the listener {listener.name} with the protocol {listener.protocol}, but only "
-                "PLAINTEXT is served so far; map it to PLAINTEXT or remove it"
-            )
+            raise ValueError(_unserved(listener.name, f"the protocol {listener.protocol}"))
         for other in taken:
             if listener.port == other.port != 0 and _overlap(listener.host, other.host):
                 raise ValueError(f"has {other} and {listener} on one port; give each its own")
         taken.append(listener)
+
+
+def _unserved(name: str, protocol: str) -> str:
+    return (
+        f"has the listener {name} with {protocol}, but only PLAINTEXT is served: there is neither "
+        f"TLS nor SASL; remove it, and {BEHIND}"
+    )
 
 
 def _overlap(one: str, other: str) -> bool:

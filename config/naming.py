@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from config.known import Known, known_broker, known_settings, known_topic
+from config.protection import broken_promise
 from config.table import BROKER, TOPIC
 from config.values import parse
 
@@ -47,6 +48,10 @@ def _keep(known: Known, text: str, place: str, faults: list[str], warnings: list
         parse(known.kind, text)
     except ValueError as error:
         faults.append(f"{place}{known.name} is {text or 'empty'}; it must be {error}")
+        return
+    broken = broken_promise(known, text)
+    if broken is not None:
+        faults.append(place + broken)
         return
     gone = "was a setting of Apache Kafka before 4.0" if known.status == "removed" else ""
     warnings.append(

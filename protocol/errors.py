@@ -151,6 +151,12 @@ class InvalidTimestamp(KafkaError):
     code = ErrorCode.invalid_timestamp
 
 
+class IllegalSaslState(KafkaError):
+    """Nobody logs in to this broker; set security.protocol=PLAINTEXT in the client."""
+
+    code = ErrorCode.illegal_sasl_state
+
+
 class UnsupportedVersion(KafkaError):
     """The broker does not serve this version of the request."""
 

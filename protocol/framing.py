@@ -21,7 +21,10 @@ def describe_bad_size(size: int, prefix: bytes, limit: int) -> str:
     """Say what is wrong with a size, and who usually sends these four bytes instead of one."""
     other = _OTHER_PROTOCOLS.get(prefix)
     if prefix.startswith(b"\x16\x03"):
-        other = "a TLS handshake on a listener without TLS"
+        return (
+            "the first bytes are a TLS handshake, and there is no TLS here; set "
+            "security.protocol=PLAINTEXT in the client"
+        )
     if other is not None:
         return f"the first bytes are {other}, not a Kafka request"
     if size <= 0:

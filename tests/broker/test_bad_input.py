@@ -2,10 +2,16 @@
 
 import logging
 import struct
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
+from kio.schema.sasl_authenticate.v0 import request as authenticate_0
+from kio.schema.sasl_authenticate.v1 import request as authenticate_1
+from kio.schema.sasl_authenticate.v2 import request as authenticate_2
 
 from tests.support.running import Running, running
 
@@ -54,6 +60,60 @@ async def test_bad_bytes_close_one_connection(
     assert len(lines) == 1
     assert "peer=127.0.0.1:" in lines[0]
     assert await good.ask(API_VERSIONS_0) == before
+
+
+async def test_a_tls_handshake_is_told_what_to_do(
+    broker: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The line says what the client has to change."""
+    client = await broker.connect()
+    await client.send(BAD["a TLS handshake"])
+    assert await client.is_closed()
+
+    assert "a TLS handshake, and there is no TLS here; set security.protocol=PLAINTEXT" in (
+        caplog.text
+    )
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_a_sasl_handshake_is_refused_as_kafka_does(
+    broker: Running, version: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """ILLEGAL_SASL_STATE and no mechanism; a line names the peer and what to do."""
+    client = await broker.connect()
+    answer = await client.ask(struct.pack(">hhihh", 17, version, 7, -1, 5) + b"PLAIN")
+
+    assert answer == struct.pack(">ihi", 7, 34, 0)
+    (line,) = [each for each in caplog.messages if each.startswith("login refused")]
+    assert "peer=127.0.0.1:" in line
+    assert "set security.protocol=PLAINTEXT in the client" in line
+
+
+@pytest.mark.parametrize("schema", [authenticate_0, authenticate_1, authenticate_2])
+async def test_a_password_is_refused_and_not_logged(
+    broker: Running, schema: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SaslAuthenticate gets the same code; what it brings stays unread."""
+    caller = await broker.call()
+    answer = await caller.ask(schema.SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret"))
+
+    assert answer.error_code is ErrorCode.illegal_sasl_state
+    assert "security.protocol=PLAINTEXT" in answer.error_message
+    assert "login refused" in caplog.text
+    assert "secret" not in caplog.text
+    assert "alice" not in caplog.text
+
+
+async def test_many_logins_are_few_lines(broker: Running, caplog: pytest.LogCaptureFixture) -> None:
+    """A client that tries again and again cannot fill the log: a line a second at most."""
+    began = time.monotonic()
+    client = await broker.connect()
+    for _ in range(200):
+        await client.ask(struct.pack(">hhihh", 17, 1, 7, -1, 5) + b"PLAIN")
+    seconds = time.monotonic() - began
+
+    lines = [each for each in caplog.messages if each.startswith("login refused")]
+    assert 1 <= len(lines) <= 1 + seconds
 
 
 async def test_requests_before_the_bad_one_are_answered(broker: Running) -> None:

@@ -84,6 +84,26 @@ async def test_stored_values_that_are_no_longer_valid_do_not_stop_a_start(
     await again.close()
 
 
+async def test_stored_promises_that_are_not_kept_do_not_stop_a_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody could take them back from a broker that does not run; each is left out with a line."""
+    home = await RoomsOnDisk(tmp_path).open()
+
+    def promise(state: CatalogState) -> None:
+        state.cluster_configs = {"max.connections.per.ip": "5", "background.threads": "5"}
+
+    await home.writer.commit(promise)
+    home.crash()
+    again = await RoomsOnDisk(tmp_path).open()
+
+    cluster = again.rooms.settings.layers.cluster
+    assert "max.connections.per.ip" not in cluster
+    assert cluster["background.threads"] == "5"
+    assert "left out: max.connections.per.ip promises a limit" in caplog.text
+    await again.close()
+
+
 async def test_equal_topics_share_their_settings(home: RoomsOnDisk) -> None:
     """Thousands of topics alike cost one value."""
     settings = home.rooms.settings

@@ -11,7 +11,7 @@ from config.describe import (
 )
 from config.keys import Kind
 from config.known import known_settings
-from config.layers import Layers, Source
+from config.layers import Given, Layers, Source
 from config.load import load
 
 
@@ -151,7 +151,7 @@ def test_another_name_describes_the_same_value() -> None:
 def test_secrets_are_not_shown() -> None:
     """Passwords, and what may be one, have no value in row or synonym."""
     names = ["ssl.key.password", "listener.name.lan.plain.sasl.jaas.config", "rsm.config.token"]
-    layers = load(None, {}, [f"{name}=secret" for name in names])
+    layers = Layers(static={name: Given("secret", "--set") for name in names})
 
     for name in names:
         row = broker_row(name, layers)

@@ -3,6 +3,7 @@
 import pytest
 
 from config import listeners as module
+from config.checks import start_faults
 from config.listeners import Listener, check_bindable, parse_host_port
 from config.server import ServerConfig
 
@@ -119,6 +120,29 @@ def test_security_is_refused_in_a_sentence() -> None:
 
     with pytest.raises(ValueError, match="SECURE with the protocol SASL_SSL, but only PLAINTEXT"):
         check_bindable([listener])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ServerConfig(listeners=("SSL://:9093",)),
+        ServerConfig(
+            listeners=("EXTERNAL://:9093",),
+            listener_security_protocol_map="EXTERNAL:SASL_PLAINTEXT",
+        ),
+        ServerConfig(
+            listeners=("SASL_SSL://:9093",), listener_security_protocol_map="PLAINTEXT:PLAINTEXT"
+        ),
+    ],
+)
+def test_security_is_never_to_be_given_up(settings: ServerConfig) -> None:
+    """Who asks for TLS or SASL is told what protects instead, never to map it to PLAINTEXT."""
+    ((_, fault),) = start_faults(settings)
+
+    assert "only PLAINTEXT is served: there is neither TLS nor SASL" in fault
+    assert "listen only on loopback" in fault
+    assert ":PLAINTEXT" not in fault
+    assert "map it" not in fault
 
 
 def test_two_listeners_need_two_ports() -> None:

@@ -166,9 +166,9 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_settings_of_kafka_without_meaning_are_kept() -> None:
     """What Kafka knows, or knew, is kept with one warning each and checked for its type."""
-    sets = ["num.replica.fetchers=3", "zookeeper.connect=zk:2181", "ssl.key.password=secret"]
+    sets = ["num.replica.fetchers=3", "zookeeper.connect=zk:2181", "rsm.config.key=secret"]
 
-    layers = load(None, {}, [*sets, "listener.name.lan.plain.sasl.jaas.config=secret"])
+    layers = load(None, {}, [*sets, "listener.name.lan.background.threads=5"])
 
     assert layers.value("num.replica.fetchers") == "3"
     assert layers.warnings[0] == (

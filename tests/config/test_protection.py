@@ -1,0 +1,168 @@
+"""Settings that promise protection: none of them is passed over."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from config.errors import ConfigError
+from config.known import known_settings
+from config.layers import Layers
+from config.load import load
+from config.protection import check_stored, find_promise
+from config.table import BROKER
+
+ABOUT_PROTECTION = re.compile(
+    r"ssl|tls|sasl|auth|acl|principal|password|secret|token|quota|security|policy\.class|super"
+    r"|max\.conn|creation\.rate|per\.ip|credential|kerberos|jaas|early\.start"
+)
+PROMISE_NOTHING = {
+    # how quotas are measured, with none to measure
+    "quota.window.num",
+    "quota.window.size.seconds",
+    "controller.quota.window.num",
+    "controller.quota.window.size.seconds",
+    # between brokers, and of one broker there are no replicas to slow down
+    "alter.log.dirs.replication.quota.window.num",
+    "alter.log.dirs.replication.quota.window.size.seconds",
+    "replication.quota.window.num",
+    "replication.quota.window.size.seconds",
+    "remote.log.manager.copy.quota.window.num",
+    "remote.log.manager.copy.quota.window.size.seconds",
+    "remote.log.manager.fetch.quota.window.num",
+    "remote.log.manager.fetch.quota.window.size.seconds",
+}
+OTHER_VALUES = {
+    "BOOLEAN": "true",
+    "INT": "7",
+    "LONG": "7",
+    "SHORT": "7",
+    "DOUBLE": "0.7",
+}
+PROMISING = sorted(
+    name
+    for name in known_settings("broker")
+    if ABOUT_PROTECTION.search(name)
+    and name not in BROKER
+    and name not in PROMISE_NOTHING
+    and not name.startswith("zookeeper.")  # there is none to protect
+)
+
+
+def other_value(name: str) -> str:
+    """Return a value of a setting that is not Kafka's default."""
+    if name == "allow.everyone.if.no.acl.found":
+        return "false"
+    return OTHER_VALUES.get(known_settings("broker")[name].kind.name, "SCRAM-SHA-512")
+
+
+def faults_of(setting: str) -> tuple[str, ...]:
+    """Return the faults of a start with NAME=VALUE."""
+    with pytest.raises(ConfigError) as caught:
+        load(None, {}, [setting])
+    return caught.value.faults
+
+
+@pytest.mark.parametrize("name", PROMISING)
+def test_a_promise_of_protection_stops_the_start(name: str) -> None:
+    """Every setting about who may do what is refused in one sentence that says what to do."""
+    (fault,) = faults_of(f"{name}={other_value(name)}")
+
+    assert fault.startswith(f"--set: {name} promises ")
+    assert "; remove it, and " in fault
+    assert "SCRAM" not in fault
+
+
+@pytest.mark.parametrize("name", PROMISING)
+def test_a_promise_in_the_environment_stops_the_start(name: str) -> None:
+    """A variable is no way around."""
+    variable = f"SILTSTONE_{name.replace('.', '_').upper()}"
+
+    with pytest.raises(ConfigError) as caught:
+        load(None, {variable: other_value(name)}, [])
+
+    assert caught.value.faults[0].startswith(f"{variable}: {name} promises ")
+
+
+@pytest.mark.parametrize("name", PROMISING)
+def test_a_promise_for_one_listener_stops_the_start(name: str) -> None:
+    """With the prefix of a listener, and of a mechanism, it promises the same."""
+    for prefix in ("listener.name.lan.", "listener.name.lan.plain."):
+        (fault,) = faults_of(f"{prefix}{name}={other_value(name)}")
+
+        assert fault.startswith(f"--set: {prefix}{name} promises ")
+
+
+def test_a_limit_of_one_listener_is_no_limit_of_all() -> None:
+    """max.connections is obeyed for all listeners together, not for one."""
+    (fault,) = faults_of("listener.name.lan.max.connections=5")
+
+    assert "set max.connections" in fault
+    assert load(None, {}, ["max.connections=5"]).server().max_connections == 5
+
+
+def test_a_promise_in_a_file_has_its_line(tmp_path: Path) -> None:
+    """Each of several is named with its place."""
+    file = tmp_path / "server.yaml"
+    file.write_text("ssl.client.auth: required\nsuper.users: User:admin\n")
+
+    with pytest.raises(ConfigError) as caught:
+        load(file, {}, [])
+
+    first, second = caught.value.faults
+    assert first.startswith(f"{file} line 1: ssl.client.auth promises TLS")
+    assert second.startswith(f"{file} line 2: super.users promises access for some only")
+    assert "no ACLs" in second
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "ssl.client.auth=none",
+        "ssl.client.auth=NONE",
+        "ssl.endpoint.identification.algorithm=",
+        "ssl.enabled.protocols=TLSv1.2, TLSv1.3",
+        "listener.name.lan.ssl.client.auth=none",
+        "authorizer.class.name=",
+        "allow.everyone.if.no.acl.found=true",
+        "security.inter.broker.protocol=PLAINTEXT",
+        "max.connections.per.ip=2147483647",
+        "quota.producer.default=9223372036854775807",
+        "connections.max.reauth.ms=0",
+        "sasl.enabled.mechanisms=",
+    ],
+)
+def test_a_value_that_promises_nothing_passes(setting: str) -> None:
+    """Kafka's defaults, and what is empty, are taken with a warning as other settings are."""
+    (warning,) = load(None, {}, [setting]).warnings
+
+    assert "has no meaning here" in warning
+
+
+@pytest.mark.parametrize(
+    "setting", ["sasl.enabled.mechanisms=GSSAPI", "allow.everyone.if.no.acl.found=false"]
+)
+def test_some_defaults_promise_something(setting: str) -> None:
+    """Kafka's default does when somebody writes it down."""
+    (fault,) = faults_of(setting)
+
+    assert " promises " in fault
+
+
+def test_what_is_obeyed_promises_nothing_more() -> None:
+    """No setting that the broker obeys is refused."""
+    assert [name for name in BROKER if find_promise(name) is not None] == []
+
+
+def test_a_promise_is_not_taken_while_the_broker_runs() -> None:
+    """kafka-configs is told what a start is told."""
+    with pytest.raises(ConfigError, match="a limit to connections that is not kept"):
+        Layers().check_dynamic({"max.connections.per.ip": "5"}, cluster=True)
+
+
+def test_stored_promises_are_refused() -> None:
+    """What was stored before it was known as a promise is found at the next start."""
+    check_stored({"max.connections": "5", "background.threads": "5"})
+
+    with pytest.raises(ConfigError, match=r"^max\.connections\.per\.ip promises"):
+        check_stored({"max.connections.per.ip": "5"})
