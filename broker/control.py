@@ -7,11 +7,11 @@ otherwise. A later command adds a row to ``ControlChannel.routes``.
 
 from __future__ import annotations
 
-import hmac
 import logging
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from broker.control_token import brings_token
 from broker.http import Route, json_answer, text
 from protocol.errors import KafkaError
 
@@ -72,10 +72,7 @@ class ControlChannel:
         """Return the page as one that asks for the token first."""
 
         async def guarded(request: HttpRequest) -> HttpResponse:
-            scheme, _, given = request.headers.get(b"authorization", b"").partition(b" ")
-            if scheme.lower() != b"bearer" or not hmac.compare_digest(
-                given.strip(), self._token.encode()
-            ):
+            if not brings_token(request.headers, self._token):
                 logger.warning(
                     "refused a control request without the token path=%s peer=%s",
                     request.path,

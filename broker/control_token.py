@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from storage import files
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 TOKEN_FILE = files.CONTROL_TOKEN
@@ -46,6 +47,14 @@ def read_token(directory: Path) -> str:
         OSError: there is none, or it belongs to another user.
     """
     return (directory / TOKEN_FILE).read_text(encoding="ascii").strip()
+
+
+def brings_token(headers: Mapping[bytes, bytes], token: str) -> bool:
+    """Return whether the headers of a request, in lower case, bring the token."""
+    import hmac  # noqa: PLC0415 - a start needs it not
+
+    scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+    return scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), token.encode())
 
 
 def note_address(directory: Path, host: str, port: int) -> None:

@@ -4,6 +4,10 @@ Strategy: asyncio streams carry bytes, h11 (``broker.http_connection``) knows th
 of routes knows the pages. Nothing runs in threads; a long answer is an asynchronous iterator of
 pieces of about a millisecond each, so that a scrape never holds up a produce request. h11 and the
 pages are imported by the first connection or by ``preload``, not before the broker is ready.
+
+Against strangers: where all places are taken, the client that has kept us waiting longest makes
+room; a request names a host that is ours, so that no web page of another site reads ours by DNS
+rebinding; a long body is only read for who has the control token.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import json
 import logging
 from dataclasses import dataclass, field
 from importlib import import_module
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,16 +43,40 @@ _MODULES = (
 class HttpLimits:
     """What one client may cost: sizes in bytes, times in seconds.
 
-    ``idle_seconds`` is longer than the usual scrape interval, so that a scraper keeps its
-    connection; ``request_seconds`` counts from the first byte of a request to its last.
+    A client has ``head_seconds`` to begin its first request, and as long for the head of each;
+    then the body has ``request_seconds``. ``idle_seconds``, between requests, is longer than the
+    usual scrape interval, so that a scraper keeps its connection.
     """
 
     head_bytes: int = 16 * 1024
     body_bytes: int = 1024 * 1024
+    stranger_body_bytes: int = 4 * 1024
+    read_bytes: int = 16 * 1024
+    head_seconds: float = 5.0
     request_seconds: float = 10.0
     send_seconds: float = 10.0
     idle_seconds: float = 120.0
     connections: int = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """Whose requests are served: those for a host of ours, and any that brings the token."""
+
+    hosts: frozenset[str] = frozenset()
+    """Names in lower case; addresses and ``localhost`` need not be named. ``*`` is any name."""
+    is_trusted: Callable[[Mapping[bytes, bytes]], bool] = lambda _headers: False
+    """Whether these headers bring the control token."""
+
+
+@dataclass(slots=True)
+class Patience:
+    """Since when a client keeps us waiting: for a whole request, or to take an answer.
+
+    None while it waits for us.
+    """
+
+    since: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,13 +173,19 @@ class Routes:
 class HttpServer:
     """Listens, counts connections and ends them all on ``close``.
 
-    Loop only. Every connection is a task in ``_tasks``; ``close`` cancels what is left of them.
+    Loop only. Every connection is a task in ``_clients``; ``close`` cancels what is left of them.
     """
 
-    def __init__(self, routes: Iterable[Route], limits: HttpLimits | None = None) -> None:
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        limits: HttpLimits | None = None,
+        admission: Admission | None = None,
+    ) -> None:
         self._routes = Routes(routes)
         self._limits = limits or HttpLimits()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._admission = admission or Admission()
+        self._clients: dict[asyncio.Task[None], Patience] = {}
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> list[tuple[str, int]]:
@@ -159,13 +194,15 @@ class HttpServer:
         Raises:
             OSError: the address is taken or is none of this machine.
         """
-        self._server = await asyncio.start_server(self._connected, host or None, port)
+        self._server = await asyncio.start_server(
+            self._connected, host or None, port, limit=self._limits.read_bytes
+        )
         return [sock.getsockname()[:2] for sock in self._server.sockets]
 
     @property
     def connections(self) -> int:
         """How many clients are connected."""
-        return len(self._tasks)
+        return len(self._clients)
 
     def preload(self) -> Iterator[None]:
         """Import one module a step, so that no first request pays for it, and make the pages."""
@@ -175,32 +212,56 @@ class HttpServer:
         self._routes.preload()
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._tasks) >= self._limits.connections:
+        if len(self._clients) >= self._limits.connections and not self._make_room():
             writer.write(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
             writer.close()
             return
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        loop = asyncio.get_running_loop()
+        patience = Patience(loop.time())
+        task = loop.create_task(self._serve(reader, writer, patience))
+        self._clients[task] = patience
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        def ended(task: asyncio.Task[None]) -> None:
+            # Also of a task that was cancelled before it began. What is left is dropped: a peer
+            # that does not take it must not keep its place here.
+            del self._clients[task]
+            writer.transport.abort()
+
+        task.add_done_callback(ended)
+
+    def _make_room(self) -> bool:
+        """End the client that has kept us waiting longest; return whether there was one."""
+        waiting = [
+            (each.since, task) for task, each in self._clients.items() if each.since is not None
+        ]
+        if not waiting:
+            return False
+        _, oldest = min(waiting, key=itemgetter(0))
+        self._clients[oldest].since = None  # it is on its way out, and makes room once
+        oldest.cancel()
+        return True
+
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: Patience
+    ) -> None:
         from broker.http_connection import HttpConnection  # noqa: PLC0415 - 11 ms, see above
 
+        connection = HttpConnection(
+            reader, writer, self._routes.answer, self._limits, self._admission, patience
+        )
         try:
-            await HttpConnection(reader, writer, self._routes.answer, self._limits).run()
+            await connection.run()
+            await connection.end()
         except (OSError, TimeoutError) as error:
             logger.debug("an HTTP client went away reason=%r", error)
         except Exception:
             logger.exception("an HTTP connection failed")
-        finally:
-            writer.close()
 
     async def close(self) -> None:
         """Stop listening and end every connection."""
         if self._server is not None:
             self._server.close()
-        await asyncio.sleep(0)  # what never begins would not close its socket either
-        for task in self._tasks:
+        for task in self._clients:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        if self._clients:
+            await asyncio.wait(list(self._clients))

@@ -22,7 +22,7 @@ from broker.buffers import Buffers
 from broker.catalog_writer import CatalogWriter
 from broker.cleaning import Cleaning
 from broker.context import Identity, Rooms
-from broker.control_token import ensure_token, note_address
+from broker.control_token import brings_token, ensure_token, note_address
 from broker.coordinators import Coordinators
 from broker.dispatch import Dispatcher
 from broker.eligible_leaders import agree
@@ -30,7 +30,7 @@ from broker.features import Features
 from broker.fetch_sessions import FetchSessions
 from broker.health import LoopWatch
 from broker.housekeeping import Housekeeping
-from broker.http import HttpServer
+from broker.http import Admission, HttpServer
 from broker.io import IoThreads
 from broker.listener import Listener
 from broker.log_dir_moves import LogDirMoves
@@ -248,7 +248,11 @@ class Broker:
             token = ensure_token(self._directories[0])
         except OSError as error:
             raise StartError(f"cannot write the control token: {error}") from error
-        self._http = HttpServer(self._routes(rooms, token))
+        admission = Admission(
+            hosts=self._settings.server.http_hosts,
+            is_trusted=lambda headers: brings_token(headers, token),
+        )
+        self._http = HttpServer(self._routes(rooms, token), admission=admission)
         try:
             addresses = await self._http.start(host, port)
         except OSError as error:

@@ -5,6 +5,7 @@ values are `ServerConfig.topic_defaults`. Kafka's classes: ServerConfigs, Server
 SocketServerConfigs, CleanerConfig.
 """
 
+import socket
 from dataclasses import dataclass, field
 
 from config.coordinators import CoordinatorConfig
@@ -50,6 +51,14 @@ class ServerConfig(CoordinatorConfig):
         "127.0.0.1:9464",
         "Where /metrics, /healthz, /readyz and the control channel are served, as host:port.",
         check=NOT_EMPTY,
+        ours=True,
+    )
+    http_allowed_hosts: tuple[str, ...] = key(
+        (),
+        "Names by which HTTP clients may ask for this broker, besides its addresses, localhost, "
+        "the machine's own name and the hosts in listeners, advertised.listeners and "
+        "http.listener. Another name is refused, so that no web page reads ours by DNS rebinding; "
+        "who sends the control token need not be asked. * allows any.",
         ours=True,
     )
     graceful_shutdown_timeout_ms: int = key(
@@ -274,3 +283,15 @@ class ServerConfig(CoordinatorConfig):
             ValueError: it is not host:port.
         """
         return parse_host_port(self.http_listener)
+
+    @property
+    def http_hosts(self) -> frozenset[str]:
+        """The names by which HTTP clients may ask for this broker, in lower case.
+
+        Raises:
+            ValueError: one of the listeners is malformed.
+        """
+        listeners = (*self.bound_listeners, *self.advertised)
+        hosts = {*self.http_allowed_hosts, self.http_address[0], socket.gethostname()}
+        hosts.update(listener.host for listener in listeners)
+        return frozenset(host.lower().removesuffix(".") for host in hosts if host)

@@ -1,10 +1,14 @@
 """Listeners: what is bound and what clients are told."""
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from config import listeners as module
 from config.checks import start_faults
 from config.listeners import Listener, check_bindable, parse_host_port
+from config.load import load
 from config.server import ServerConfig
 
 
@@ -172,3 +176,28 @@ def test_http_addresses() -> None:
     assert parse_host_port(":9464") == ("", 9464)
     with pytest.raises(ValueError, match="write host:port"):
         parse_host_port("9464")
+
+
+def test_names_that_http_clients_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the listeners say, this machine's name, and whatever is allowed beside."""
+    monkeypatch.setattr("socket.gethostname", lambda: "Box")
+    server = ServerConfig(
+        listeners=("PLAINTEXT://kafka:9092",),
+        advertised_listeners=("PLAINTEXT://Kafka.Example:19092",),
+        http_listener="monitor:9464",
+        http_allowed_hosts=("metrics.example.",),
+    )
+
+    assert server.http_hosts == {"box", "kafka", "kafka.example", "monitor", "metrics.example"}
+
+
+def test_the_compose_files_prometheus_may_scrape() -> None:
+    """The name in docker/prometheus.yml is one that the broker of docker/compose.yaml goes by."""
+    docker = Path(__file__).parents[2] / "docker"
+    compose = yaml.safe_load((docker / "compose.yaml").read_text("utf-8"))
+    scraping = yaml.safe_load((docker / "prometheus.yml").read_text("utf-8"))
+    (target,) = scraping["scrape_configs"][0]["static_configs"][0]["targets"]
+
+    layers = load(None, compose["services"]["siltstone"]["environment"], [])
+
+    assert target.partition(":")[0] in layers.server().http_hosts

@@ -28,7 +28,7 @@ async def ask(
 ) -> Answer:
     """Send one request and return the only answer."""
     head = (
-        f"{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        f"{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         f"Content-Length: {len(body)}\r\n{headers}\r\n"
     )
     return parse(await exchange(port, head.encode() + body))
