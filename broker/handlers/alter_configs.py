@@ -184,8 +184,10 @@ class _Change:
             if operation not in {Operation.SET, Operation.DELETE}:
                 raise InvalidRequest(f"a level can be set or deleted; {name} is no list")
         for validate_only in (True, self.validate_only):  # all of them or none
-            for name, _, value in changes:
-                loggers.set_level(name, value, validate_only=validate_only)
+            for name, operation, value in changes:
+                # kafka-configs sends an empty value along with DELETE, and it does not count.
+                level = None if operation is Operation.DELETE else value
+                loggers.set_level(name, level, validate_only=validate_only)
 
 
 def _by_name(rows: Sequence[ConfigRow]) -> Mapping[str, ConfigRow]:

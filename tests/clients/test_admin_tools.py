@@ -33,7 +33,7 @@ SERVED = {
     "ConsumerGroupDescribe": (0, 1), "AddPartitionsToTxn": (0, 5), "AddOffsetsToTxn": (0, 4),
     "EndTxn": (0, 5), "WriteTxnMarkers": (1, 2), "TxnOffsetCommit": (0, 5),
     "UpdateFeatures": (0, 2), "DescribeProducers": (0, 0), "DescribeTransactions": (0, 0),
-    "ListTransactions": (0, 2),
+    "ListTransactions": (0, 2), "SaslHandshake": (0, 1), "SaslAuthenticate": (0, 2),
 }  # fmt: skip
 
 
@@ -126,6 +126,26 @@ def test_configs_tool_changes_the_broker(broker: Broker, kafka_tools: KafkaTools
         f"{{DYNAMIC_BROKER_CONFIG:{name}=5000, DEFAULT_CONFIG:{name}=60000}}"
     ) in changed
     assert f"{name}=5000" not in removed
+
+
+def test_configs_tool_changes_a_logger(broker: Broker, kafka_tools: KafkaTools) -> None:
+    """A logger gets a level of its own and gives it back to the one above."""
+    entity = (
+        "--bootstrap-server", broker.bootstrap,
+        "--entity-type", "broker-loggers", "--entity-name", "1",
+    )  # fmt: skip
+    before = kafka_tools.run(CONFIGS, "--describe", *entity)
+    found = re.search(r"^  ([\w.]+\.[\w.]+)=(?!TRACE|root)", before, re.MULTILINE)
+    assert found is not None
+    name = found[1]
+
+    kafka_tools.run(CONFIGS, "--alter", *entity, "--add-config", f"{name}=TRACE")
+    changed = kafka_tools.run(CONFIGS, "--describe", *entity)
+    kafka_tools.run(CONFIGS, "--alter", *entity, "--delete-config", name)
+    removed = kafka_tools.run(CONFIGS, "--describe", *entity)
+
+    assert f"  {name}=TRACE " in changed
+    assert f"  {name}=TRACE " not in removed
 
 
 def test_offsets_tool_knows_start_end_and_times(

@@ -200,6 +200,19 @@ async def test_dynamic_values_of_brokers_survive_a_restart(tmp_path: Path) -> No
     await again.close()
 
 
+@pytest.mark.parametrize("value", [None, "", "DEBUG"])
+async def test_the_level_of_a_logger_is_deleted_whatever_comes_along(
+    home: RoomsOnDisk, value: str | None
+) -> None:
+    """kafka-configs --delete-config sends an empty value; Kafka reads none of it."""
+    logger = logging.getLogger("tests.altered")
+    await _change(home, (LOGGER, "1", [("tests.altered", SET, "ERROR")]))
+    [answer] = await _change(home, (LOGGER, "1", [("tests.altered", DELETE, value)]))
+
+    assert answer.error_code is ErrorCode.none
+    assert logger.level == logging.NOTSET
+
+
 async def test_levels_of_loggers_change(home: RoomsOnDisk) -> None:
     """All of a request or none: a bad one leaves the good one beside it alone."""
     logger = logging.getLogger("tests.altered")
