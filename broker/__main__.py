@@ -18,12 +18,16 @@ from typing import TYPE_CHECKING, Any
 from broker.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from config.layers import Layers
 
 _LONGEST_SECONDS = 1e9  # some thirty years: sockets take no infinity
 _WIDTH = 78  # of help that goes to no terminal
+_LOG_OPTIONS = {
+    "format": (("console", "json"), "console"),
+    "level": (("debug", "info", "warning", "error"), "info"),
+}
 _PACKAGES = ("config", "protocol", "storage", "cleaner")
 
 
@@ -52,11 +56,19 @@ def _parser() -> argparse.ArgumentParser:
 
     serve = commands.add_parser("serve", help="run the broker in the foreground until SIGTERM")
     _add_settings(serve)
-    serve.add_argument("--log-format", choices=("console", "json"), default="console")
-    serve.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    for name, (choices, default) in _LOG_OPTIONS.items():
+        option = f"--log-{name}"
+        serve.add_argument(
+            option,
+            choices=choices,
+            default=os.environ.get(_log_variable(name), "").lower() or default,
+            help=f"default: the environment's {_log_variable(name)}, else {default}",
+        )
     serve.set_defaults(run=_serve)
 
-    show = commands.add_parser("config", help="print every effective setting and its source")
+    show = commands.add_parser(
+        "config", help="print every effective setting and its source, dynamic ones too"
+    )
     _add_settings(show)
     show.set_defaults(run=_config)
 
@@ -190,12 +202,27 @@ def _load(options: argparse.Namespace) -> Layers | None:
     from config.load import load
 
     path = None if options.config is None else Path(options.config)
+    layers = None
+    faults = list(_log_faults())
     try:
-        return load(path, os.environ, options.sets)
+        layers = load(path, os.environ, options.sets)
     except ConfigError as error:
-        for fault in error.faults:
-            print(fault, file=sys.stderr)
-        return None
+        faults += error.faults
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    return None if faults else layers
+
+
+def _log_variable(name: str) -> str:
+    return f"SILTSTONE_LOG_{name.upper()}"
+
+
+def _log_faults() -> Iterator[str]:
+    for name, (choices, _) in _LOG_OPTIONS.items():
+        variable = _log_variable(name)
+        text = os.environ.get(variable, "")
+        if text and text.lower() not in choices:
+            yield f"{variable} is {text}; it must be one of {', '.join(choices)}"
 
 
 def _serve(options: argparse.Namespace) -> int:
@@ -219,11 +246,20 @@ def _config(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
+    from broker.stored_settings import with_stored
     from config.show import show
+    from storage.catalog import Catalog
+    from storage.log_directory import LogDirError
 
-    for line in show(layers):
+    catalog = Catalog([Path(name) for name in layers.server().log_dirs])
+    fault = None
+    try:
+        catalog.load()
+    except LogDirError as error:
+        fault = f"what was changed while the broker ran is not shown: {error}"
+    for line in show(with_stored(layers, catalog.state)):
         print(line)
-    return 0
+    return 0 if fault is None else _fail(fault)
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -9,9 +9,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from broker.stored_settings import keep_valid, with_stored
 from config.errors import ConfigError
 from config.groups import check_group, effective_group
-from config.protection import check_stored
 from protocol.errors import InvalidConfig, InvalidRequest, KafkaStorageError
 
 if TYPE_CHECKING:
@@ -38,11 +38,7 @@ class BrokerSettings:
         self._catalog = catalog
         self._callbacks: list[Callable[[], Awaitable[None]]] = []
         self._topic_configs: dict[frozenset[tuple[str, str]], TopicConfig] = {}
-        state = catalog.state
-        cluster = _keep_valid(state.cluster_configs, lambda values: _try_cluster(layers, values))
-        layers = layers.with_dynamic(cluster=cluster)
-        broker = _keep_valid(state.broker_configs, lambda values: _try_broker(layers, values))
-        self.layers = layers.with_dynamic(broker=broker)
+        self.layers = with_stored(layers, catalog.state)
 
     @property
     def server(self) -> ServerConfig:
@@ -61,7 +57,7 @@ class BrokerSettings:
         key = frozenset(overrides.items())
         config = self._topic_configs.get(key)
         if config is None:
-            valid = _keep_valid(overrides, self.layers.topic)
+            valid = keep_valid(overrides, self.layers.topic)
             config = self._topic_configs[key] = self.layers.topic(valid)
         return config
 
@@ -170,33 +166,3 @@ class BrokerSettings:
     async def _tell(self) -> None:
         for callback in self._callbacks:
             await callback()
-
-
-def _try_cluster(layers: Layers, values: Mapping[str, str]) -> object:
-    check_stored(values)
-    return layers.with_dynamic(cluster=values)
-
-
-def _try_broker(layers: Layers, values: Mapping[str, str]) -> object:
-    check_stored(values)
-    return layers.with_dynamic(broker=values)
-
-
-def _keep_valid(
-    values: Mapping[str, str], check: Callable[[Mapping[str, str]], object]
-) -> dict[str, str]:
-    """Return the stored values that can still be taken: the others must not stop a start."""
-    try:
-        check(values)
-    except ConfigError:
-        return {name: value for name, value in values.items() if _is_valid({name: value}, check)}
-    return dict(values)
-
-
-def _is_valid(value: Mapping[str, str], check: Callable[[Mapping[str, str]], object]) -> bool:
-    try:
-        check(value)
-    except ConfigError as error:
-        log.error("stored setting is left out: %s", error)  # noqa: TRY400  # a value, not a fault
-        return False
-    return True

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.control_cleaner import prediction_answer
 from broker.explaining import find_what_is_off
+from broker.stored_settings import with_stored
 from cleaner import selection
 from cleaner.checkpoints import CleanerCheckpoints
 from cleaner.errors import CorruptSegment
@@ -72,9 +73,7 @@ class StoppedBroker:
         catalog.load()
         self._topics = catalog.state.topics
         self._last: dict[TopicPartition, Pass] = {}
-        self._layers = layers.with_dynamic(
-            cluster=catalog.state.cluster_configs, broker=catalog.state.broker_configs
-        )
+        self._layers = with_stored(layers, catalog.state)
 
     def explain(self, meant: Iterable[Which], *, is_dry_run: bool) -> dict[str, Any]:
         """Return what a running broker would answer. Blocks.

@@ -12,6 +12,8 @@ import pytest
 from broker.__main__ import main
 from cleaner.history import FILE_NAME
 from storage import files
+from storage.catalog import FILE_NAME as CATALOG
+from storage.catalog import Catalog, CatalogState
 from tests.support.broker import SiltstoneProcess
 
 if TYPE_CHECKING:
@@ -26,6 +28,89 @@ def test_empty_variable_names_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SILTSTONE_CONFIG", "")
 
     assert main(["check"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("environ", "options", "expected"),
+    [
+        ({}, [], ("console", "info")),
+        ({"SILTSTONE_LOG_FORMAT": "", "SILTSTONE_LOG_LEVEL": ""}, [], ("console", "info")),
+        (
+            {"SILTSTONE_LOG_FORMAT": "json", "SILTSTONE_LOG_LEVEL": "WARNING"},
+            [],
+            ("json", "warning"),
+        ),
+        ({"SILTSTONE_LOG_LEVEL": "debug"}, ["--log-level", "error"], ("console", "error")),
+    ],
+)
+def test_the_log_looks_as_the_environment_says(
+    environ: dict[str, str],
+    options: list[str],
+    expected: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SILTSTONE_LOG_FORMAT and SILTSTONE_LOG_LEVEL count where no option does."""
+    seen = []
+    monkeypatch.setattr("broker.logs.configure", lambda *given: seen.append(given))
+    monkeypatch.setattr("broker.run.run", lambda _layers: 0)
+    monkeypatch.delenv("SILTSTONE_LOG_FORMAT", raising=False)
+    monkeypatch.delenv("SILTSTONE_LOG_LEVEL", raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+
+    assert main(["serve", *options]) == 0
+    assert seen == [expected]
+
+
+@pytest.mark.parametrize(("command", "code"), [("serve", 2), ("check", 1)])
+def test_a_level_that_is_none_is_a_fault(
+    command: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Named beside the other faults."""
+    monkeypatch.setenv("SILTSTONE_LOG_LEVEL", "loud")
+    monkeypatch.setenv("SILTSTONE_LOG_FORMAT", "xml")
+
+    assert main([command, "--set", "num.partitions=0"]) == code
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        "SILTSTONE_LOG_FORMAT is xml; it must be one of console, json",
+        "SILTSTONE_LOG_LEVEL is loud; it must be one of debug, info, warning, error",
+        "--set: num.partitions is 0; it must be at least 1",
+    ]
+
+
+def test_dynamic_values_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What kafka-configs changed counts before the file, whether the broker runs or not."""
+    catalog = Catalog([tmp_path])
+    catalog.write(
+        CatalogState(
+            cluster_configs={"log.retention.ms": "5000", "max.connections": "none"},
+            broker_configs={"log.segment.bytes": "4000000"},
+        )
+    )
+    given = ["--set", f"log.dirs={tmp_path}", "--set", "log.segment.bytes=2000000"]
+
+    assert main(["config", *given]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "log.segment.bytes = 4000000  (dynamic for this broker)" in lines
+    assert "log.retention.ms = 5000  (dynamic for all brokers)" in lines
+    assert "max.connections = 2147483647  (default)" in lines
+    assert "stored setting is left out: dynamic for all brokers: max.connections" in caplog.text
+
+
+def test_values_that_cannot_be_read_are_said_to_be_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All others are shown, and the exit code says that something is missing."""
+    (tmp_path / CATALOG).write_text("no catalogue")
+
+    assert main(["config", "--set", f"log.dirs={tmp_path}"]) == 1
+    out, err = capsys.readouterr()
+    assert "num.partitions = 1  (default)" in out
+    assert "what was changed while the broker ran is not shown" in err
+    assert str(tmp_path / CATALOG) in err
 
 
 @pytest.mark.parametrize("text", ["-1", "0", "nan", "inf", "soon"])
