@@ -173,7 +173,8 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         default=os.environ.get("SILTSTONE_CONFIG") or None,
-        help="server.yaml (default: the environment's SILTSTONE_CONFIG, else no file)",
+        help="server.yaml, or server.properties as Kafka has it (default: the environment's "
+        "SILTSTONE_CONFIG, else no file)",
     )
     parser.add_argument(
         "--set",

@@ -26,7 +26,8 @@ looked for in this order, and the first one found counts:
 2. changed while the broker runs, for this broker, then for all brokers;
 3. `--set NAME=VALUE` on the command line, the last one if repeated;
 4. the environment: `SILTSTONE_LOG_SEGMENT_BYTES` is `log.segment.bytes`;
-5. the file named by `--config`: YAML, one `NAME: VALUE` on a line, lists as `[a, b]` or `a,b`;
+5. the file named by `--config`: YAML, one `NAME: VALUE` on a line, lists as `[a, b]` or `a,b`; a
+   file whose name ends in `.properties` is read as Apache Kafka reads its own;
 6. the default.
 
 Where several names give one value, as `log.retention.ms`, `log.retention.minutes` and

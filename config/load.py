@@ -4,6 +4,7 @@ Nothing stops at the first fault: what is wrong in any of the three is reported 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from config.checks import contradictions, start_faults
@@ -39,15 +40,31 @@ def load(path: Path | None, environ: Mapping[str, str], sets: Sequence[str]) -> 
     }
     faults += _disagreeing_ids(given)
     warnings += _shadowed(given)
-    layers = Layers(static=_other_names(given) | given, warnings=tuple(warnings))
+    layers = Layers(static=_other_names(given) | given)
+    warnings += _left_out(layers)
     if faulty.isdisjoint(_CHECKED_TOGETHER):
         faults += _start_faults(layers)
     if faults:
         raise ConfigError(faults)
-    return layers
+    return replace(layers, warnings=tuple(warnings))
+
+
+def _left_out(layers: Layers) -> Iterable[str]:
+    """Yield that controllers' listeners are not opened: a configuration of Kafka's has one."""
+    names = layers.server().controllers_listeners
+    if names:
+        where = layers.where("listeners")
+        yield (
+            f"{where}: {', '.join(names)} in listeners is not opened: it is a controller's, and "
+            "one node needs none"
+        )
 
 
 def _file_entries(path: Path, faults: list[str]) -> list[Entry]:
+    if path.suffix == ".properties":
+        from config.properties import properties_entries  # noqa: PLC0415 - as below
+
+        return properties_entries(path, faults)
     from config.file import file_entries  # noqa: PLC0415 - brings YAML, which few starts need
 
     return file_entries(path, faults)

@@ -254,26 +254,37 @@ class ServerConfig(CoordinatorConfig):
         Raises:
             ValueError: an entry is malformed or has no security protocol.
         """
-        protocols = protocol_map(self.listener_security_protocol_map)
-        controllers = {name.upper() for name in self.controller_listener_names}
-        return tuple(
-            listener
-            for listener in parse_listeners(self.listeners, protocols, controllers)
-            if listener.name not in controllers
-        )
+        return self._of_clients(self.listeners)
 
     @property
     def advertised(self) -> tuple[Listener, ...]:
         """What clients of each bound listener connect to, in the same order.
 
-        Port 0 stands for the port that was bound.
+        Controllers' are left out there, too. Port 0 stands for the port that was bound.
 
         Raises:
             ValueError: an entry is malformed, not bound, or an address that no client can reach.
         """
+        return advertise(self.bound_listeners, self._of_clients(self.advertised_listeners or ()))
+
+    @property
+    def controllers_listeners(self) -> tuple[str, ...]:
+        """The names among the listeners that a controller of Kafka would open."""
+        controllers = self._controllers()
+        named = (text.partition(":")[0].upper() for text in self.listeners)
+        return tuple(name for name in named if name in controllers)
+
+    def _of_clients(self, texts: tuple[str, ...]) -> tuple[Listener, ...]:
+        controllers = self._controllers()
         protocols = protocol_map(self.listener_security_protocol_map)
-        given = parse_listeners(self.advertised_listeners or (), protocols)
-        return advertise(self.bound_listeners, given)
+        return tuple(
+            listener
+            for listener in parse_listeners(texts, protocols, controllers)
+            if listener.name not in controllers
+        )
+
+    def _controllers(self) -> set[str]:
+        return {name.upper() for name in self.controller_listener_names}
 
     @property
     def http_address(self) -> tuple[str, int]:

@@ -1,0 +1,68 @@
+r"""Settings from a file as Apache Kafka has them: java.util.Properties, every fault with its line.
+
+NAME=VALUE, NAME: VALUE or NAME VALUE on a line; # and ! begin a comment, a backslash at the end of
+a line goes on with the next. Letters beyond ASCII are Latin-1, or \uXXXX.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from config.sources import Entry
+
+_BLANKS = " \t\f"
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_MEANINGS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_PAIR = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+
+
+def properties_entries(path: Path, faults: list[str]) -> list[Entry]:
+    """Return the settings of a file in the order they stand there. Reads the disk."""
+    try:
+        text = path.read_bytes().decode("latin-1")
+    except OSError as error:
+        faults.append(f"{path} cannot be read: {error.strerror}; name another file by --config")
+        return []
+    entries: dict[str, Entry] = {}
+    lines: dict[str, int] = {}
+    for number, line in _logical_lines(text):
+        name, value = _pair(line)
+        if name in lines:
+            faults.append(
+                f"{path} line {number}: {name} is already on line {lines[name]}; remove one of them"
+            )
+            continue
+        lines[name] = number
+        entries[name] = Entry(name, value, f"{path} line {number}")
+    return list(entries.values())
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines that say something, put together, each with the number of its first."""
+    begun, first = "", 0
+    for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):
+        part = line.lstrip(_BLANKS)
+        if not begun and (not part or part[0] in "#!"):
+            continue
+        first = first if begun else number
+        slashes = len(part) - len(part.rstrip("\\"))
+        if slashes % 2:
+            begun += part[:-1]
+            continue
+        yield first, begun + part
+        begun = ""
+    if begun:
+        yield first, begun
+
+
+def _pair(line: str) -> tuple[str, str]:
+    match = _PAIR.fullmatch(line)
+    name, value = ("", "") if match is None else match.groups()
+    return _unescaped(name), _unescaped(value)
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(
+        lambda found: chr(int(found[1], 16)) if found[1] else _MEANINGS.get(found[2], found[2]),
+        text,
+    )
