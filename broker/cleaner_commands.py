@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.2
 DRY_RUN_SECONDS = 3600.0
 _UNFINISHED = {"requested", "in-progress", "aborting"}
+_PREVENTED = {"policy-not-compact", "cleaner-off", "directory-offline", "paused", "failed"}
+"""Rules by which a partition has no pass that may need one."""
 
 
 def find(channel: Channel, name: str | None) -> tuple[Which, dict[str, Any]]:
@@ -93,7 +95,9 @@ def run_clean(layers: Layers, name: str, *, is_forced: bool, waits: bool, second
         asked = json.loads(channel.post("/v1/clean", which, "force=1" if is_forced else "").body)
         count = len(asked["requested"])
         if not waits:
-            sys.stdout.write(f"asked for a pass over {count} partitions\n")
+            sys.stdout.write(f"asked for a pass over {_partitions(count)}")
+            clean = asked["nothing_to_clean"]
+            sys.stdout.write(f"; {_partitions(clean)} had nothing to clean\n" if clean else "\n")
             return 0
         left = _wait(channel, which, seconds)
         events = list(_events(channel, which, asked["now_ms"]))
@@ -102,10 +106,10 @@ def run_clean(layers: Layers, name: str, *, is_forced: bool, waits: bool, second
     except Refusal as error:
         return _fail(str(error))
     done = {(event["topic"], event["partition"]): event for event in events}
-    failed = False
+    failed = not done
     for facts in left["partitions"]:
         event = done.get((facts["topic"], facts["partition"]))
-        failed = failed or facts["rule"] in _UNFINISHED
+        failed = failed or facts["rule"] in _UNFINISHED | _PREVENTED
         if event is not None:
             failed = failed or event["outcome"] != "cleaned"
             sys.stdout.write(f"{explain_text.event_line(event)}\n")
@@ -172,6 +176,10 @@ def _add_predictions(answer: dict[str, Any], predictions: list[dict[str, Any]]) 
         prediction = found.get((facts["topic"], facts["partition"]))
         if prediction is not None:
             facts["prediction"] = prediction
+
+
+def _partitions(count: int) -> str:
+    return f"{count} partition{'' if count == 1 else 's'}"
 
 
 def _fail(sentence: str) -> int:

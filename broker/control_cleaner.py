@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from broker.http import HttpRequest
     from broker.io import IoThreads
     from broker.topic import Topic
+    from cleaner.selection import CleanableLog
     from cleaner.stats import Prediction
     from storage.clock import Clock
     from storage.log import Log
@@ -99,10 +100,7 @@ class CleanerPages:
     async def _predict(self, log: Log, *, is_forced: bool) -> dict[str, Any]:
         topic, partition = log.topic_partition
         head: dict[str, Any] = {"topic": topic, "partition": partition}
-        snapshot = self._cleaning.manager.snapshot(log)
-        if is_forced:
-            snapshot = selection.without_min_lag(snapshot)
-        cleanable = selection.find_cleanable(snapshot, self._clock.now_ms())
+        cleanable = self._find_cleanable(log, is_forced=is_forced)
         if not cleanable.is_worth_a_pass:
             return {**head, "fault": "there is nothing to clean now"}
         began = self._clock.monotonic()
@@ -115,6 +113,18 @@ class CleanerPages:
         seconds = self._clock.monotonic() - began
         return head | prediction_answer(prediction, seconds)
 
+    def _find_cleanable(self, log: Log, *, is_forced: bool) -> CleanableLog:
+        snapshot = self._cleaning.manager.snapshot(log)
+        if is_forced:
+            snapshot = selection.without_min_lag(snapshot)
+        return selection.find_cleanable(snapshot, self._clock.now_ms())
+
+    def _has_work(self, log: Log, *, is_forced: bool) -> bool:
+        try:
+            return self._find_cleanable(log, is_forced=is_forced).is_worth_a_pass
+        except (CorruptSegment, OSError):
+            return True  # a pass will say what is wrong
+
     async def _clean(self, question: Question) -> HttpResponse:
         found = self._explainer.select(question.topic, question.partition)
         if question.topic is None or found is None:
@@ -123,17 +133,32 @@ class CleanerPages:
         compacted = [log for log in logs if log.config.is_compacted]
         if not compacted:
             return text(409, f"topic {question.topic} does not have compact in its cleanup.policy")
+        off = self._explainer.find_what_is_off()
+        if off is not None:
+            return text(409, f"nothing is cleaned while {off}; change it and start the broker anew")
+        is_forced = question.is_forced
+        dirty = [log for log in compacted if self._has_work(log, is_forced=is_forced)]
+        if not dirty:
+            return text(409, self._why_nothing(question, found))
         answer = {
             "now_ms": self._clock.now_ms(),
-            "requested": [log.topic_partition._asdict() for log in compacted],
+            "requested": [log.topic_partition._asdict() for log in dirty],
+            "nothing_to_clean": len(compacted) - len(dirty),
         }
-        for log in compacted:
+        for log in dirty:
             await self._io.run(
                 self._cleaning.request,
                 log.topic_partition,
-                is_forced=question.is_forced,
+                is_forced=is_forced,
             )
         return json_answer(answer, 202)
+
+    def _why_nothing(self, question: Question, found: list[tuple[Topic, int]]) -> str:
+        sentence = f"there is nothing to clean in {_name(question)} now"
+        if len(found) == 1:
+            (facts,) = self._explainer.explain(found)
+            return f"{sentence}: {facts['because']}"
+        return f"{sentence}; ask siltstone explain {question.topic} why"
 
     async def _history(self, question: Question) -> HttpResponse:
         events = [
@@ -202,5 +227,8 @@ def prediction_answer(prediction: Prediction, seconds: float) -> dict[str, Any]:
 def _unknown(question: Question) -> HttpResponse:
     if question.topic is None:
         return text(400, "name a topic: ?topic=NAME, and &partition=NUMBER if only one is meant")
-    which = "" if question.partition is None else f"-{question.partition}"
-    return text(404, f"there is no {question.topic}{which} here")
+    return text(404, f"there is no {_name(question)} here")
+
+
+def _name(question: Question) -> str:
+    return f"{question.topic}{'' if question.partition is None else f'-{question.partition}'}"

@@ -45,9 +45,13 @@ class Explainer:
         indexes = range(found.partitions) if partition is None else (partition,)
         return [(found, index) for index in indexes]
 
+    def find_what_is_off(self) -> SettingUsed | None:
+        """Return the setting that switches the cleaner off, None if it is on."""
+        return find_what_is_off(self._settings.layers)
+
     def explain(self, partitions: Iterable[tuple[Topic, int]]) -> Iterator[dict[str, Any]]:
         """Yield the explanations as JSON values; topics that go meanwhile are left out."""
-        off = find_what_is_off(self._settings.layers)
+        off = self.find_what_is_off()
         progress = dict(self._progress())
         for topic, index in partitions:
             log = topic.logs[index]

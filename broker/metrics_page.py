@@ -52,7 +52,7 @@ second; else 503 and the reason |
 `?topic=` and `&partition=` if they are given |
 | `POST /v1/dry-run` | what a pass would do now, which it reads the logs for; asks for the token |
 | `POST /v1/clean` | has a topic compacted next, with `&force=1` against \
-min.compaction.lag.ms; asks for the token |
+min.compaction.lag.ms; 409 where there is nothing to clean; asks for the token |
 | `GET /v1/cleaner-history` | the cleaner's last passes with their receipts, a line of JSON \
 each; those that ended since `&since_ms=` |
 | `GET /v1/topics` | every topic and how many partitions it has, as JSON |

@@ -132,6 +132,26 @@ def test_story_of_a_topic(typed: Typed) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("wait", [[], ["--wait"]])
+def test_nothing_to_clean_is_no_success(typed: Typed, wait: list[str]) -> None:
+    """No pass is asked for, the words say so, and a script can tell."""
+    topic = f"fresh{len(wait)}"
+    typed.client.create(topic, 2, {"cleanup.policy": "compact"})
+
+    assert typed.run("clean", topic, *wait) == (
+        1,
+        "",
+        f"siltstone: there is nothing to clean in {topic} now; ask siltstone explain {topic} why\n",
+    )
+    assert typed.run("clean", f"{topic}-1", *wait) == (
+        1,
+        "",
+        f"siltstone: there is nothing to clean in {topic}-1 now: there is nothing in it\n",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
 def test_commands_say_what_is_wrong(typed: Typed, tmp_path: Path) -> None:
     """An unknown topic, a topic that is not compacted, nobody there."""
     assert typed.run("explain", "nope")[::2] == (1, "siltstone: there is no nope here\n")

@@ -342,6 +342,37 @@ async def test_clean_asks_for_a_pass(home: Home) -> None:
     assert await history(home, "?topic=others") == []
 
 
+async def test_clean_asks_for_nothing_where_there_is_nothing_to_clean(home: Home) -> None:
+    """The answer says why, and no pass is asked for; of several partitions it counts the others."""
+    await home.create("orders", 2)
+    empty = await home.ask("POST", "/v1/clean?topic=orders&partition=1")
+    both = await home.ask("POST", "/v1/clean?topic=orders")
+    home.fill(home.log(), 2)
+    some = await home.json("POST", "/v1/clean?topic=orders")
+
+    assert (empty.status, both.status) == (409, 409)
+    said = await body(empty)
+    assert said == b"there is nothing to clean in orders-1 now: there is nothing in it\n"
+    said = await body(both)
+    assert said == b"there is nothing to clean in orders now; ask siltstone explain orders why\n"
+    assert some["requested"] == [{"topic": "orders", "partition": 0}]
+    assert some["nothing_to_clean"] == 1
+    assert home.cleaning.manager.is_requested(ORDERS)
+    assert not home.cleaning.manager.is_requested(TopicPartition("orders", 1))
+
+
+async def test_clean_is_refused_while_the_cleaner_is_off(home: Home) -> None:
+    """Nobody would ever do it."""
+    await home.create()
+    home.fill(home.log(), 2)
+    await home.rooms.settings.alter(cluster={"log.cleaner.threads": "0"})
+
+    answer = await home.ask("POST", "/v1/clean?topic=orders")
+
+    assert answer.status == 409
+    assert b"nothing is cleaned while log.cleaner.threads=0" in await body(answer)
+
+
 async def test_scrape_amid_recovery_forgets_no_pass(tmp_path: Path) -> None:
     """Whoever asks for the cleaner before the logs are open has it made without them."""
     home = await Home(tmp_path).open()
