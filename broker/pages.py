@@ -6,6 +6,7 @@ twelfth of what it would import.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broker.control import ControlChannel, Status
@@ -14,15 +15,17 @@ from broker.control_pins import PinPages
 from broker.explaining import Explainer
 from broker.exposition import Scrapes
 from broker.health import DiskCheck, Health
-from broker.http import Route
+from broker.http import Route, text
 from broker.metric_sources import FlushCounts, ListenerCounts, MetricSources, SessionCounts
+from broker.readiness import LOADING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from broker.cleaning import Cleaning
     from broker.context import Rooms
     from broker.health import LoopWatch
+    from broker.http import HttpRequest, HttpResponse
     from broker.listener import Listener
     from broker.pins import PinRoom
     from broker.readiness import Readiness
@@ -71,9 +74,29 @@ class Pages:
         yield from control.routes()
         explainer = Explainer(self._cleaning, rooms.topics, rooms.settings, clock)
         cleaner_pages = CleanerPages(self._cleaning, explainer, io, clock)
-        yield from cleaner_pages.routes(control.guarded)
         pin_pages = PinPages(self._pins, rooms.topics, io, lambda: logs.cluster_id)
-        yield from pin_pages.routes(control.guarded)
+        about_topics = (
+            *cleaner_pages.routes(control.guarded),
+            *pin_pages.routes(control.guarded),
+        )
+        for route in about_topics:
+            yield replace(route, handle=self._once_started(route.handle))
+
+    def _once_started(
+        self, handle: Callable[[HttpRequest], Awaitable[HttpResponse]]
+    ) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:
+        """Return a page that knows the topics, and says so before they are known."""
+
+        async def page(request: HttpRequest) -> HttpResponse:
+            if self._readiness.is_starting:
+                return text(
+                    503,
+                    f"the broker is still starting: {LOADING}; ask again when /readyz is ready",
+                    ("Retry-After", "1"),
+                )
+            return await handle(request)
+
+        return page
 
     def _status(self) -> Status:
         rooms = self._rooms

@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 PROBE_SECONDS = 5.0
 PROBE_CACHE_SECONDS = 1.0
+LOADING = "the logs are still being opened"
 
 
 class ProbeFailed(Exception):  # noqa: N818 - it is a verdict
@@ -43,6 +44,11 @@ class Readiness:
         self._is_stopping = False
         self._probing: asyncio.Task[str | None] | None = None
         self._probed_at = 0.0
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether the logs are still being opened, so that topics are there and not known yet."""
+        return self._round_trip is None
 
     def open(self, round_trip: Callable[[], Awaitable[None]]) -> None:
         """Say that recovery is over and the listener accepts; from now on probe with this."""
@@ -72,7 +78,7 @@ class Readiness:
         if self._is_stopping:
             return "the broker is stopping"
         if self._round_trip is None:
-            return "the logs are still being opened"
+            return LOADING
         dead = self.find_dead_threads()
         if dead:
             return f"background thread {', '.join(dead)} died; see the log and restart the broker"
