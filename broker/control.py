@@ -41,7 +41,7 @@ class Status:
     partitions: int
     connections: int
     log_dirs: dict[str, str]
-    """Each log directory: ``online``, or why it is offline."""
+    """Each log directory: ``online``, or why it takes no writes and what to do."""
 
 
 class ControlChannel:

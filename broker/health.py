@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from broker.http import HttpRequest, HttpResponse
     from broker.io import IoThreads
     from storage.clock import Clock
+    from storage.log_directory import LogDirectory
 
 TICK_SECONDS = 0.1
 DISK_SECONDS = 5.0
 DISK_CACHE_SECONDS = 5.0
 HEALTH_FILE = ".siltstone-health"
+_MEANWHILE = "until then produce requests are refused, and fetches go on"
 _TICKS_REMEMBERED = 600
 
 
@@ -68,9 +70,16 @@ class DiskCheck:
     """
 
     def __init__(
-        self, directory: Path, io: IoThreads, clock: Clock, limit_seconds: float = DISK_SECONDS
+        self,
+        path: Path,
+        io: IoThreads,
+        clock: Clock,
+        limit_seconds: float = DISK_SECONDS,
+        *,
+        directory: LogDirectory | None = None,
     ) -> None:
-        self.directory = directory
+        self.path = path
+        self._directory = directory
         self._io = io
         self._clock = clock
         self._limit_seconds = limit_seconds
@@ -87,24 +96,28 @@ class DiskCheck:
         """
         if self._try is None or self._is_stale(self._try):
             self._began = self._clock.monotonic()
-            self._try = asyncio.ensure_future(self._io.run(write_and_sync, self.directory))
+            self._try = asyncio.ensure_future(self._io.run(write_and_sync, self.path))
         done, _ = await asyncio.wait({self._try}, timeout=self._limit_seconds)
         if not done:
             return (
-                f"{self.directory} did not take a few bytes within {self._limit_seconds:g} s; "
+                f"{self.path} did not take a few bytes within {self._limit_seconds:g} s; "
                 "look at the disk below it"
             )
         if self._try.cancelled():
-            return f"{self.directory} was not tried: the broker is stopping"
+            return f"{self.path} was not tried: the broker is stopping"
         error = self._try.exception()
         self.remark = None
         if error is None:
+            # A few bytes may still fit where no record does, and a failure lasts until a restart.
+            trouble = None if self._directory is None else self._directory.trouble
+            if trouble is not None:
+                self.remark = f"log directory {self.path} {trouble}; {_MEANWHILE}"
             return None
-        sentence = f"{self.directory} cannot be written: {error}"
         remedy = remedy_for(error) if isinstance(error, OSError) else None
+        sentence = f"log directory {self.path} cannot be written: {error}"
         if remedy is None:
-            return sentence
-        self.remark = f"{sentence}; {remedy}"
+            return f"{sentence}; check the disk and restart the broker"
+        self.remark = f"{sentence}; {remedy}; {_MEANWHILE}"
         return None
 
     def _is_stale(self, last: asyncio.Future[None]) -> bool:
@@ -140,8 +153,9 @@ class Health:
             return text(503, "\n".join(faults))
         worst_ms = self._loop_watch.worst_recent * 1000
         remarks = [disk.remark for disk in self._disks if disk.remark is not None]
+        count = len(self._disks)
         sentence = (
-            f"healthy: {len(self._disks) - len(remarks)} log directories write, "
+            f"alive: {count - len(remarks)} of {count} log directories take writes, "
             f"the event loop was at most {worst_ms:.1f} ms late in the last minute"
         )
         return text(200, "\n".join([sentence, *remarks]))

@@ -65,7 +65,8 @@ class Pages:
         rooms = self._rooms
         logs, io, clock = rooms.logs, rooms.io, rooms.clock
         health = Health(
-            self._loop_watch, [DiskCheck(each.path, io, clock) for each in logs.directories]
+            self._loop_watch,
+            [DiskCheck(each.path, io, clock, directory=each) for each in logs.directories],
         )
         yield Route("GET", "/metrics", Scrapes(self._sources(), clock).answer)
         yield Route("GET", "/healthz", health.answer)
@@ -111,7 +112,7 @@ class Pages:
             partitions=len(rooms.logs.logs),
             connections=sum(len(listener.connections) for listener in self._listeners),
             log_dirs={
-                str(directory.path): directory.failure or "online"
+                str(directory.path): directory.trouble or "online"
                 for directory in rooms.logs.directories
             },
         )

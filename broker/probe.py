@@ -12,10 +12,13 @@ import os
 import struct
 from typing import TYPE_CHECKING
 
+from kio.schema.errors import ErrorCode
+
 from broker.loopback import reachable
 from broker.probe_frames import fetch_request, produce_request, read_fetched, read_produced
 from broker.readiness import PROBE_SECONDS, ProbeFailed
 from config.topic import TopicConfig
+from protocol.errors import KafkaStorageError
 from protocol.names import random_id
 from protocol.records.batch import CRC_POSITION
 from protocol.records.build import build_batch
@@ -105,15 +108,23 @@ class Probe:
         try:
             writer.write(produce_request(self.name, batch, int(PROBE_SECONDS * 1000)))
             produced = read_produced(await _read_frame(reader), self.name)
-            _check(produced.error_code, "appended")
+            self._check(produced.error_code, "appended")
             writer.write(fetch_request(self.name, produced.base_offset))
             fetched = read_fetched(await _read_frame(reader), self.name)
-            _check(fetched.error_code, "fetched")
+            self._check(fetched.error_code, "fetched")
         except (struct.error, IndexError) as error:
             raise ProbeFailed(f"the answer is cut short: {error}") from error
         finally:
             writer.close()
         return produced.base_offset, fetched.records
+
+    def _check(self, error_code: int, done: str) -> None:
+        if error_code == KafkaStorageError.code and self._directory.trouble is not None:
+            raise ProbeFailed(f"log directory {self._directory.path} {self._directory.trouble}")
+        if error_code:
+            raise ProbeFailed(
+                f"the record could not be {done}: {_name(error_code)}; see the broker's log"
+            )
 
     def _create(self) -> Log:
         """Make an empty log, whatever an earlier run left. Blocks."""
@@ -128,9 +139,11 @@ class Probe:
         return Log(create_partition(folder, random_id(), self._clock.now_ms()), self._services)
 
 
-def _check(error_code: int, done: str) -> None:
-    if error_code:
-        raise ProbeFailed(f"the record could not be {done}: Kafka error code {error_code}")
+def _name(error_code: int) -> str:
+    try:
+        return ErrorCode(error_code).name.upper()
+    except ValueError:
+        return f"error {error_code}"
 
 
 async def _read_frame(reader: asyncio.StreamReader) -> bytes:

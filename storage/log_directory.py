@@ -57,6 +57,7 @@ class LogDirectory:
         "_calm_checks",
         "_identity",
         "_lock",
+        "_remedy",
         "_reported",
         "_state",
         "directory_id",
@@ -74,6 +75,7 @@ class LogDirectory:
         self.must_rewrite = False  # likewise: whether an fsync failed during the last run
         self.refusal: str | None = None  # why writes are refused, for now or for good; any thread
         self.failure: str | None = None  # why they are refused until the next start; written once
+        self._remedy = ""  # what helps against the last refusal; any thread
         self._lock = DirectoryLock(path)
         self._identity: tuple[int, int] | None = None  # device and inode
         self._state = threading.Lock()  # held for a few instructions
@@ -93,6 +95,8 @@ class LogDirectory:
             self._calm_checks = 0
             if remedy is None:
                 self.failure = self.refusal
+            else:
+                self._remedy = remedy
             self._announced = True
         if is_news and remedy is not None:
             _logger.error(
@@ -114,11 +118,17 @@ class LogDirectory:
 
     def refuse(self) -> KafkaStorageError:
         """Return the refusal that every write to this directory gets."""
+        return KafkaStorageError(
+            f"log directory {self.path} {self.trouble or 'takes no writes now'}"
+        )
+
+    @property
+    def trouble(self) -> str | None:
+        """What keeps writes out and what to do about it, after the path; None if nothing does."""
+        refusal, remedy = self.refusal, self._remedy
         if self.failure is not None:
-            return KafkaStorageError(
-                f"log directory {self.path} is offline ({self.failure}): check the disk and restart"
-            )
-        return KafkaStorageError(f"log directory {self.path} takes no writes now ({self.refusal})")
+            return f"is offline for writes ({self.failure}): check the disk and restart the broker"
+        return None if refusal is None else f"takes no writes now ({refusal}): {remedy}"
 
     def report_once(self, sentence: str) -> None:
         """Log a sentence on something unreadable, the first time only."""

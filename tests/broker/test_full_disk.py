@@ -5,18 +5,21 @@ import errno
 import itertools
 import json
 import logging
+import re
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from broker import housekeeping
+from broker import health, housekeeping, readiness
+from broker.control_token import read_address
 from broker.readiness import ProbeFailed
 from protocol.errors import KafkaStorageError
 from storage.catalog import FILE_NAME
 from tests.support import faults
 from tests.support.faults import Disk
+from tests.support.http_client import ask
 from tests.support.rooms import RoomsOnDisk
 from tests.support.running import Running, running
 from tests.support.traffic import STORAGE_ERROR, Traffic
@@ -65,6 +68,64 @@ async def test_produce_resumes_by_itself(
             await asyncio.sleep(0.01)
 
     assert await traffic.values() == [b"a", b"b"]
+
+
+async def page(folder: Path, path: str) -> tuple[int, str]:
+    """Return status and body of a page of the broker that has this folder."""
+    address = read_address(folder)
+    assert address is not None
+    answer = await ask(int(address.rpartition(":")[2]), path)
+    return answer.status, answer.body.decode()
+
+
+async def test_every_page_says_what_is_full_and_what_to_do(
+    traffic: Traffic, disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which directory, what happened, what helps; and again that all is well when it is."""
+    monkeypatch.setattr(readiness, "PROBE_CACHE_SECONDS", 0.0)
+    monkeypatch.setattr(health, "DISK_CACHE_SECONDS", 0.0)
+    folder = tmp_path / "data"
+    disk.fill()
+    assert await traffic.produce(b"refused") == STORAGE_ERROR
+    ready, alive, status = [
+        await page(folder, path) for path in ("/readyz", "/healthz", "/v1/status")
+    ]
+    disk.mend()
+    async with asyncio.timeout(5):
+        while (await page(folder, "/readyz"))[0] != 200:
+            await asyncio.sleep(0.01)
+    later = json.loads((await page(folder, "/v1/status"))[1])
+
+    trouble = (
+        r"takes no writes now \(\[Errno 28\] No space left on device.*\): make room on the disk"
+    )
+    reason = f"not ready: a record did not make its round trip: log directory {folder} {trouble}\n"
+    assert ready[0] == 503
+    assert re.fullmatch(reason, ready[1]), ready[1]
+    assert alive[0] == 200
+    assert "0 of 1 log directories take writes" in alive[1]
+    assert f"log directory {folder} " in alive[1]
+    assert "No space left on device" in alive[1]
+    assert "make room on the disk; until then produce requests are refused" in alive[1]
+    assert re.fullmatch(trouble, json.loads(status[1])["log_dirs"][str(folder)])
+    assert later["log_dirs"] == {str(folder): "online"}
+
+
+async def test_a_directory_that_is_offline_says_so(
+    broker: Running, disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its disk takes bytes again, and the broker believes it only after a restart."""
+    monkeypatch.setattr(readiness, "PROBE_CACHE_SECONDS", 0.0)
+    traffic = Traffic(await broker.call(), "safe")
+    disk.fail("fsync", path="safe-0", times=1)
+    assert await traffic.produce(b"b") == STORAGE_ERROR
+    folder = tmp_path / "data"
+
+    trouble = r"is offline for writes \(.*\): check the disk and restart the broker"
+    status = json.loads((await page(folder, "/v1/status"))[1])
+    assert re.fullmatch(trouble, status["log_dirs"][str(folder)])
+    assert re.search(rf"log directory {folder} {trouble}", (await page(folder, "/healthz"))[1])
+    assert re.search(rf"log directory {folder} {trouble}", (await page(folder, "/readyz"))[1])
 
 
 async def test_failed_fsync(broker: Running, disk: Disk) -> None:

@@ -114,8 +114,12 @@ async def test_full_disk_is_told_and_no_fault(
 
     assert response.status == 200
     assert isinstance(response.body, bytes)
-    assert "healthy: 0 log directories write" in response.body.decode()
-    assert "No space left on device; make room on the disk" in response.body.decode()
+    said, why = response.body.decode().splitlines()
+    assert said.startswith("alive: 0 of 1 log directories take writes, the event loop")
+    assert why == (
+        f"log directory {tmp_path} cannot be written: [Errno 28] No space left on device; make "
+        "room on the disk; until then produce requests are refused, and fetches go on"
+    )
 
 
 async def test_disk_that_hangs_costs_one_thread(

@@ -68,11 +68,11 @@ async def test_log_is_made_anew_when_it_has_grown(
 
 
 async def test_log_that_refuses_fails_the_trip(broker: Broker, probe: Probe) -> None:
-    """A refused append is named by its error code."""
+    """A refused append is named by Kafka's name of its error."""
     log = broker._topics.logs[probe.name, 0]
     log.abandon(log.path)
 
-    with pytest.raises(ProbeFailed, match="could not be appended: Kafka error code 6"):
+    with pytest.raises(ProbeFailed, match="could not be appended: NOT_LEADER_OR_FOLLOWER"):
         await probe.round_trip()
 
 
