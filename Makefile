@@ -30,7 +30,7 @@ SHELL := bash
 PYTHON ?= python3
 BIN := .venv/bin
 CODE := broker protocol storage cleaner config pipeline pyspark_siltstone
-KERNELS_IN := $(filter %.py %.pxd %.h,$(wildcard $(foreach folder,$(CODE) protocol/records,$(folder)/_[a-z]*)))
+KERNELS_IN := $(shell find $(CODE) -type f '(' -name '_[a-z]*.py' -o -name '_[a-z]*.pxd' -o -name '_[a-z]*.h' ')')
 ARGS ?=
 
 INSTALLER := $(if $(shell command -v uv),uv,pip)

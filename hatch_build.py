@@ -20,54 +20,31 @@ except ModuleNotFoundError:  # run as a script in an environment that only has C
     BuildHookInterface = object  # type: ignore[assignment,misc]
 
 ROOT = Path(__file__).parent
-KERNELS = (
-    "broker/_coordinator_kernels.py",
-    "broker/_dispatch_kernels.py",
-    "broker/_sending_kernels.py",
-    "protocol/_group_kernels.py",
-    "broker/_turn_kernels.py",
-    "broker/groups/_commit_kernels.py",
-    "broker/groups/_member_kernels.py",
-    "protocol/_request_kernels.py",
-    "protocol/records/_column_kernels.py",
-    "protocol/records/_journal_kernels.py",
-    "protocol/records/_kernels.py",
-    "protocol/records/_segment_kernels.py",
-    "cleaner/_emit_kernels.py",
-    "cleaner/_kernels.py",
-    "storage/_append_kernels.py",
-    "storage/_read_kernels.py",
-)
-DEPENDS = (
-    "broker/_coordinator_kernels.pxd",
-    "broker/_dispatch_kernels.pxd",
-    "broker/_native_sending.pxd",
-    "broker/_native_sending.h",
-    "broker/_native_transport.pxd",
-    "broker/_native_transport.h",
-    "broker/_sending_kernels.pxd",
-    "broker/_turn_kernels.pxd",
-    "broker/groups/_commit_kernels.pxd",
-    "broker/groups/_member_kernels.pxd",
-    "cleaner/_emit_kernels.pxd",
-    "cleaner/_kernels.pxd",
-    "cleaner/_native_map.pxd",
-    "cleaner/_native_map.h",
-    "protocol/_group_kernels.pxd",
-    "protocol/_request_kernels.pxd",
-    "protocol/records/_column_kernels.pxd",
-    "protocol/records/_journal_kernels.pxd",
-    "protocol/records/_kernels.pxd",
-    "protocol/records/_native_columns.pxd",
-    "protocol/records/_native_columns.h",
-    "protocol/records/_segment_kernels.pxd",
-    "protocol/records/_varints.pxd",
-    "protocol/records/_native.pxd",
-    "protocol/records/_native.h",
-    "storage/_append_kernels.pxd",
-    "storage/_read_kernels.pxd",
-)
-HEADERS = ("protocol/records", "cleaner", "broker")
+PACKAGES = ("broker", "protocol", "cleaner", "storage")
+
+
+def find_kernels(root: Path) -> tuple[str, ...]:
+    """Return the modules to compile: each `_NAME.py` with its types beside it in `_NAME.pxd`."""
+    return tuple(
+        path.removesuffix(".pxd") + ".py"
+        for path in find_declarations(root)
+        if path.endswith(".pxd") and (root / path).with_suffix(".py").is_file()
+    )
+
+
+def find_declarations(root: Path) -> tuple[str, ...]:
+    """Return the files that kernels include, `_NAME.pxd` and `_NAME.h`, in all packages."""
+    return tuple(
+        path.relative_to(root).as_posix()
+        for package in PACKAGES
+        for path in sorted((root / package).rglob("_*"))
+        if path.suffix in {".pxd", ".h"}
+    )
+
+
+KERNELS = find_kernels(ROOT)
+DEPENDS = find_declarations(ROOT)
+HEADERS = tuple(dict.fromkeys(str(Path(path).parent) for path in DEPENDS if path.endswith(".h")))
 DIRECTIVES = {
     "annotation_typing": False,  # the types of C stand in the .pxd
     "boundscheck": False,

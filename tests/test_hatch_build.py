@@ -1,5 +1,7 @@
 """The build of the kernels: what each value of KERNELS does."""
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -52,3 +54,36 @@ def test_every_kernel_has_its_types_beside_it() -> None:
         assert (hatch_build.ROOT / kernel).with_suffix(".pxd").is_file()
     for path in hatch_build.DEPENDS:
         assert (hatch_build.ROOT / path).is_file()
+
+
+def test_kernels_are_found_where_they_are(tmp_path: Path) -> None:
+    """A kernel in a new folder, however deep, needs no entry in a list."""
+    folder = tmp_path / "broker/deep/down"
+    folder.mkdir(parents=True)
+    for name in ("_kernel.py", "_kernel.pxd", "_native.pxd", "_native.h", "_portable.py", "x.py"):
+        (folder / name).touch()
+
+    assert hatch_build.find_kernels(tmp_path) == ("broker/deep/down/_kernel.py",)
+    assert set(hatch_build.find_declarations(tmp_path)) == {
+        "broker/deep/down/_kernel.pxd",
+        "broker/deep/down/_native.h",
+        "broker/deep/down/_native.pxd",
+    }
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_compiles_anew_after_a_change_of_any_kernel() -> None:
+    """Else an edit there would be tested with the old binary."""
+    done = subprocess.run(
+        ["make", "--print-data-base", "--question", "help"],
+        cwd=hatch_build.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    (line,) = [each for each in done.stdout.splitlines() if each.startswith("KERNELS_IN := ")]
+    inputs = set(line.split()[2:])
+
+    assert len(hatch_build.KERNELS) >= 16
+    assert "broker/groups/_member_kernels.py" in hatch_build.KERNELS
+    assert {*hatch_build.KERNELS, *hatch_build.DEPENDS} <= inputs
