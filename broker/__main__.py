@@ -358,7 +358,7 @@ def _find_stranger() -> str | None:
         if origin is None or Path(origin).resolve().parent.parent != home:
             return (
                 f"the package {name} comes from {origin or 'nowhere'}, not from {home}; install "
-                "siltstone in an environment of its own, for example: uv tool install siltstone"
+                "siltstone in an environment of its own, in a clone of it by: uv tool install ."
             )
     return None
 

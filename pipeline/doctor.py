@@ -22,7 +22,7 @@ LEAST_SPARK: Final = (4, 2)
 BELOW_SPARK: Final = (4, 4)
 LEAST_ARROW: Final = (18,)
 COMFORTABLE_BYTES: Final = 2 << 30
-EXTRA: Final = "pip install 'siltstone[spark]'"
+EXTRA: Final = "in a clone of siltstone: pip install '.[spark]'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

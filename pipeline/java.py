@@ -20,7 +20,7 @@ LEAST: Final = 17
 TRIED: Final = (17, 21)
 HOW: Final = (
     "install one (Debian: apt-get install openjdk-17-jre-headless), or the one that comes as a "
-    "wheel: pip install 'siltstone[spark-jre]'"
+    "wheel, in a clone of siltstone: pip install '.[spark-jre]'"
 )
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _SECONDS: Final = 60

@@ -48,8 +48,8 @@ def open_session(
         from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra: it may be missing
     except ModuleNotFoundError as error:
         raise SourceUnavailable(
-            "PySpark is not installed here; install siltstone with its extra: pip install "
-            "'siltstone[spark]'"
+            "PySpark is not installed here; install siltstone with its extra, in a clone of it "
+            "by: pip install '.[spark]'"
         ) from error
     settings = {**DEFAULTS, **(conf or {})}
     files = [check_jar(Path(jar)) for jar in jars]

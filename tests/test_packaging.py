@@ -44,6 +44,18 @@ def test_the_broker_says_the_version_of_the_package() -> None:
     assert project["version"] == VERSION
 
 
+def test_nobody_is_told_to_install_a_package_that_is_not_ours() -> None:
+    """The name in the index belongs to nobody here: hints and pages install a clone."""
+    told = re.compile(r"(pipx?|uv tool) install\s+['\"]*siltstone\b")
+    listed = subprocess.run(
+        ["git", "ls-files", "*.py", "*.md"], cwd=ROOT, capture_output=True, check=True, text=True
+    )
+    files = [name for name in listed.stdout.split() if not name.startswith("tests/")]
+    texts = {name: (ROOT / name).read_text("utf-8") for name in files}
+
+    assert {name: found[0] for name, text in texts.items() if (found := told.search(text))} == {}
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel and the source archive of this tree, less what git ignores."""
