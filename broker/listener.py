@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from broker.connection import Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Sequence
 
     from broker.buffers import Buffers
     from broker.context import Rooms
@@ -37,8 +37,17 @@ class Listener:
     stands in ``_tasks`` until it ends, and one that fails is logged, never lost.
     """
 
-    def __init__(self, name: str, rooms: Rooms, buffers: Buffers, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self,
+        name: str,
+        rooms: Rooms,
+        buffers: Buffers,
+        dispatcher: Dispatcher,
+        listeners: Sequence[Listener] | None = None,
+    ) -> None:
         self.name = name
+        # Whose connections count together against max.connections.
+        self._listeners = (self,) if listeners is None else listeners
         self.rooms = rooms
         self.buffers = buffers
         self.dispatcher = dispatcher
@@ -177,7 +186,8 @@ class Listener:
                 self._pause_accepting()
                 return
             peer = f"{address[0]}:{address[1]}"
-            if len(self.connections) >= self.rooms.settings.server.max_connections:
+            count = sum(len(listener.connections) for listener in self._listeners)
+            if count >= self.rooms.settings.server.max_connections:
                 log.warning("connection refused peer=%s reason=max.connections is reached", peer)
                 sock.close()
                 continue

@@ -231,7 +231,7 @@ class Broker:
         server = self._settings.server
         buffers = Buffers(server.queued_max_request_bytes)
         for bound, told in zip(server.bound_listeners, server.advertised, strict=True):
-            listener = Listener(bound.name, rooms, buffers, self._dispatcher)
+            listener = Listener(bound.name, rooms, buffers, self._dispatcher, self._listeners)
             self._listeners.append(listener)
             try:
                 listener.bind(bound.host, bound.port)

@@ -4,8 +4,9 @@ The first changes single settings (KIP-339), the second replaces all that a reso
 A change is in force when it is answered, and kept by the catalogue.
 
 Differs from Kafka: settings of client metrics, and of share and streams groups, are refused, since
-nothing obeys them; broker settings that Kafka does not know are refused; a resource that is there
-twice in AlterConfigs is refused where Kafka never answers.
+nothing obeys them; broker settings that Kafka does not know are refused, and those that promise
+protection which is not there; a resource that is there twice in AlterConfigs is refused where Kafka
+never answers.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """What a listener gives its connections."""
 
+import asyncio
 import socket
 import struct
 from pathlib import Path
 
 import pytest
 
-from tests.support.running import running
+from tests.support.running import Client, running
 
 _API_VERSIONS = struct.pack(">hhih", 18, 0, 1, -1)
 
@@ -32,3 +33,29 @@ async def test_connections_get_the_buffers_of_the_settings(
     assert granted[30_000] == 60_000
     assert granted[102_400] == 204_800
     assert granted[-1] not in {60_000, 204_800}
+
+
+async def test_connections_of_all_listeners_count_together(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """max.connections is a limit of the broker: two listeners do not have twice as many."""
+    sets = (
+        "max.connections=3",
+        "listeners=ONE://127.0.0.1:0,TWO://127.0.0.1:0",
+        "listener.security.protocol.map=ONE:PLAINTEXT,TWO:PLAINTEXT",
+    )
+    async with running(tmp_path, *sets) as started:
+        one, two = started.broker._listeners
+        clients = []
+        for listener in (one, two, two):
+            client = Client(*await asyncio.open_connection("127.0.0.1", listener.port))
+            await client.ask(_API_VERSIONS)
+            clients.append(client)
+        for listener in (one, two):
+            more = Client(*await asyncio.open_connection("127.0.0.1", listener.port))
+            assert await more.is_closed()
+            clients.append(more)
+        for client in clients:
+            await client.close()
+
+    assert sum("reason=max.connections is reached" in line for line in caplog.messages) == 2
