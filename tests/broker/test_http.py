@@ -1,6 +1,7 @@
 """The HTTP port: pages, plain refusals, limits of size and time, keep-alive."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -273,6 +274,25 @@ async def test_silent_clients_make_room(sent: bytes) -> None:
         assert await clients[0].is_closed()
         assert not clients[1].reader.at_eof()
         assert not clients[2].reader.at_eof()
+
+
+async def test_clients_that_come_at_once_make_room_too() -> None:
+    """More than there are places, before any of them is served: none stays open beyond those."""
+    async with patient() as (_, port):
+        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(50)]
+        assert (await ask(port, "/hello")).status == 200
+        still_open = 0
+        for client in clients:
+            client.setblocking(False)
+            try:
+                client.recv(1)
+            except BlockingIOError:
+                still_open += 1
+            except ConnectionResetError:
+                pass
+            client.close()
+
+        assert still_open <= 3
 
 
 async def test_who_is_owed_an_answer_keeps_its_place() -> None:
