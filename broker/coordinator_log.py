@@ -47,6 +47,7 @@ _SLICE_ENTRIES = 512
 _SLICE_SECONDS = 0.002
 _FREEZE_ENTRIES = 8192  # they make fewer objects than the youngest generation may have
 _PROGRESS_SECONDS = 5.0
+_SKIPPED_LINES = 10  # of one partition; whoever can write one such record can write a million
 
 
 class CoordinatorLog(Journal):
@@ -69,11 +70,13 @@ class CoordinatorLog(Journal):
         super().__init__(name, topics, waiting, clock)
         self.entries_loaded = 0
         self.load_seconds = 0.0
+        self.skipped = 0
         self._settings = settings
         self._io = io
         self._count = 0
         self._loading: set[int] = set()
         self._failed: set[int] = set()
+        self._skipped_before = 0
         self._slice_ends = 0.0
         self._creation: asyncio.Task[None] | None = None
 
@@ -208,6 +211,7 @@ class CoordinatorLog(Journal):
                 )
             for _ in loaded(partition) or ():
                 await self._pause()
+            self._say_how_many_were_skipped(partition)
             gc.freeze()
             self._loading.discard(partition)
             now = self._clock.monotonic()
@@ -229,6 +233,29 @@ class CoordinatorLog(Journal):
             self.load_seconds,
         )
 
+    def skip(self, partition: int, offset: int, reason: object) -> None:
+        """Say that what begins at an offset of the journal can not be read and is left out."""
+        self.skipped += 1
+        if self.skipped - self._skipped_before <= _SKIPPED_LINES:
+            log.warning(
+                "record can not be read and is skipped partition=%s-%d offset=%d reason=%s",
+                self.name,
+                partition,
+                offset,
+                reason,
+            )
+
+    def _say_how_many_were_skipped(self, partition: int) -> None:
+        more = self.skipped - self._skipped_before - _SKIPPED_LINES
+        self._skipped_before = self.skipped
+        if more > 0:
+            log.warning(
+                "more records can not be read and are skipped partition=%s-%d records=%d",
+                self.name,
+                partition,
+                more,
+            )
+
     async def _load_partition(
         self,
         target: Log,
@@ -244,15 +271,11 @@ class CoordinatorLog(Journal):
             chunk = memoryview(await self._io.run(_read, read.slice))
             position = 0
             while position < len(chunk):
-                entries, end, damaged = read_entries(
+                entries, end, left_out = read_entries(
                     chunk, position, _SLICE_ENTRIES, has_offsets=has_offsets
                 )
-                if damaged is not None:
-                    log.error(
-                        "batch left out, it is damaged partition=%s offset=%d",
-                        target.topic_partition,
-                        damaged,
-                    )
+                if left_out is not None:
+                    self.skip(partition, *left_out)
                 if end == position:
                     raise CorruptMessage(f"a batch near offset {offset} is cut short")
                 position = end

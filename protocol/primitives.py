@@ -11,6 +11,7 @@ from struct import Struct
 from typing import Final, Protocol, TypeAlias
 
 from protocol.errors import ProtocolError
+from protocol.java_text import AS_JAVA
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -119,7 +120,7 @@ def skip_tags(buffer: Buffer, position: int, end: int) -> int:
 
 
 def read_text(buffer: Buffer, position: int, stop: int, end: int) -> str:
-    """Return the UTF-8 text from ``position`` to ``stop``; U+FFFD where it is none, as Kafka does.
+    """Return the UTF-8 text from ``position`` to ``stop``; what is none is read as Kafka does.
 
     Raises:
         ProtocolError: it goes past ``end``.
@@ -128,7 +129,7 @@ def read_text(buffer: Buffer, position: int, stop: int, end: int) -> str:
         raise ProtocolError(
             f"a string of {stop - position} bytes at {position} in a frame that ends at {end}"
         )
-    return str(buffer[position:stop], "utf-8", "replace")
+    return str(buffer[position:stop], "utf-8", AS_JAVA)
 
 
 def read_bytes(encoding: Encoding, buffer: Buffer, position: int, end: int) -> tuple[bytes, int]:

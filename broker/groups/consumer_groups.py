@@ -227,15 +227,15 @@ class ConsumerGroups:
     # Reading the journal back
 
     def replay(self, partition: int, entry: Entry) -> None:
-        """Take a record; of a type that is not known here it is skipped, as if newer."""
-        try:
-            key = decode_key(entry.key)
-            if key is None:
-                return
-            value = None if entry.value is None else decode_value(key.type, entry.value)
-        except ProtocolError as error:
-            log.warning("record skipped offset=%d reason=%s", entry.offset, error)
-            return
+        """Take a record.
+
+        Raises:
+            ProtocolError: It can not be read, or a newer Kafka has written it.
+        """
+        key = decode_key(entry.key)
+        if key is None:
+            raise ProtocolError(f"a key of type {int.from_bytes(entry.key[:2])} is not known")
+        value = None if entry.value is None else decode_value(key.type, entry.value)
         groups = self._loading.setdefault(partition, {})
         group = groups.get(key.group_id)
         if value is None and (group is None or key.type is RecordType.METADATA):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from protocol.coordinator.group_records import (
@@ -20,20 +19,19 @@ if TYPE_CHECKING:
 
     from broker.groups.coordinator import GroupCoordinator
 
-log = logging.getLogger(__name__)
-
 
 class Replay:
     """Takes entries in their order, and makes classic groups when a partition was read.
 
     Only the last record of a group counts, so it is read at the end. Records of other types go to
-    ``others``; what those do not know is skipped, since a newer Kafka may have written it.
+    ``others``. A record that can not be read, or that a newer Kafka has written, is skipped.
     """
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self.others = coordinator.consumer
         self._coordinator = coordinator
-        self._groups: dict[int, dict[str, bytes]] = {}  # partition -> group id -> last value
+        # partition -> group id -> last value and its offset
+        self._groups: dict[int, dict[str, tuple[int, bytes]]] = {}
 
     def apply(self, partition: int, entries: list[Entry]) -> None:
         """Take some entries of a partition."""
@@ -50,9 +48,11 @@ class Replay:
                 try:
                     self._apply_other(partition, groups, Entry._make(entry))
                 except ProtocolError as error:
-                    log.warning("record skipped offset=%d reason=%s", entry[0], error)
+                    self._coordinator.log.skip(partition, entry[0], error)
 
-    def _apply_other(self, partition: int, groups: dict[str, bytes], entry: Entry) -> None:
+    def _apply_other(
+        self, partition: int, groups: dict[str, tuple[int, bytes]], entry: Entry
+    ) -> None:
         match read_key(entry.key):
             case OffsetKey() as key:  # with a value of a form that the kernel does not know
                 if entry.value is not None:
@@ -64,18 +64,18 @@ class Replay:
                 if entry.value is None:
                     groups.pop(group_id, None)
                 else:
-                    groups[group_id] = entry.value
+                    groups[group_id] = entry.offset, entry.value
             case _:
                 self.others.replay(partition, entry)
 
     def finish(self, partition: int) -> Iterator[None]:
         """Make the groups of a partition that was read to its end, one at each step."""
         coordinator = self._coordinator
-        for group_id, value in self._groups.pop(partition, {}).items():
+        for group_id, (offset, value) in self._groups.pop(partition, {}).items():
             try:
                 metadata = read_group(value)
             except ProtocolError as error:
-                log.warning("group skipped group=%s reason=%s", group_id, error)
+                coordinator.log.skip(partition, offset, error)
                 continue
             group = coordinator.add_classic(group_id)
             group.restore(metadata)

@@ -112,20 +112,14 @@ class TransactionStates:
             self.active.discard(transactional_id)
 
     def _apply(self, partition: int, entries: list[Entry]) -> None:
-        """Take what the journal says; what is no transaction is skipped with a line."""
+        """Take what the journal says; what can not be read is skipped."""
         for entry in entries:
             if entry.kind != EntryKind.PLAIN:
                 continue
             try:
                 self._take(entry)
             except (ProtocolError, ValueError) as error:
-                log.warning(
-                    "record can not be read and is skipped partition=%s-%d offset=%d reason=%s",
-                    self.journal.name,
-                    partition,
-                    entry.offset,
-                    error,
-                )
+                self.journal.skip(partition, entry.offset, error)
 
     def _take(self, entry: Entry) -> None:
         transactional_id = decode_key(entry.key)

@@ -82,9 +82,12 @@ class Transaction(NamedTuple):
         """Return what a record says.
 
         Raises:
-            ValueError: There is no such state.
+            ValueError: There is no such state, or it cannot be left.
         """
-        return cls(*value[:5], TransactionState(value.status), *value[6:])
+        state = TransactionState(value.status)
+        if state is TransactionState.ONGOING and value.producer_epoch >= MAX_EPOCH:
+            raise ValueError(f"no transaction is open in epoch {MAX_EPOCH}, which only fences")
+        return cls(*value[:5], state, *value[6:])
 
     @property
     def logged(self) -> TransactionLogValue:
@@ -124,7 +127,7 @@ def check_producer(transaction: Transaction | None, producer_id: int, epoch: int
         raise InvalidProducerIdMapping(
             f"the transactional id belongs to producer {transaction.producer_id}, not {producer_id}"
         )
-    if transaction.producer_epoch != epoch:
+    if transaction.producer_epoch != epoch or epoch >= MAX_EPOCH:  # the last one only fences
         raise ProducerFenced(
             f"epoch {epoch} of producer {producer_id} is not its current one, "
             f"{transaction.producer_epoch}"

@@ -150,7 +150,7 @@ def decode_key(key: Buffer) -> ConsumerGroupKey | None:
     """Return what a key is about; None if it is of another type.
 
     Raises:
-        ProtocolError: it is cut short or not UTF-8.
+        ProtocolError: it is cut short, or a name is too long.
     """
     reader = FieldReader(key, CLASSIC)
     try:
@@ -206,12 +206,12 @@ def decode_value(kind: RecordType, value: Buffer) -> Value:
 
 
 def _decode_group(reader: FieldReader) -> GroupMetadata:
-    epoch = reader.number(_INT32)
+    epoch = reader.epoch()
     return GroupMetadata(epoch, reader.tagged_number(0, _INT64))
 
 
 def _decode_target(reader: FieldReader) -> TargetMetadata:
-    epoch = reader.number(_INT32)
+    epoch = reader.epoch()
     return TargetMetadata(epoch, reader.tagged_number(0, _INT64))
 
 
@@ -301,7 +301,7 @@ def _encode_owned(owned: OwnedPartitions) -> bytes:
 
 
 def _decode_current(reader: FieldReader) -> CurrentAssignment:
-    epoch, previous = reader.number(_INT32), reader.number(_INT32)
+    epoch, previous = reader.epoch(), reader.epoch()
     state = reader.number(_INT8)
 
     def decode_owned(topic: FieldReader) -> tuple[UUID, dict[int, int]]:

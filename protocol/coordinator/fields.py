@@ -10,7 +10,14 @@ from protocol.primitives import COMPACT, Buffer, Encoding, behind, put_varint
 
 T = TypeVar("T")
 
+MOST_TEXT_BYTES: Final = 0x7FFF
+"""What an int16 length can say, and the most that Kafka reads in either encoding."""
+
+MOST_EPOCH: Final = 1 << 30
+"""No group comes that far by itself, and whoever starts there has as many left."""
+
 _UUID_BYTES: Final = 16
+_INT32 = Struct(">i")
 
 
 class FieldReader:
@@ -36,6 +43,13 @@ class FieldReader:
         self._position = stop
         return value
 
+    def epoch(self) -> int:
+        """Read the epoch of a group or a member, which can be raised for a long time to come."""
+        value = self.number(_INT32)
+        if value > MOST_EPOCH:
+            raise ProtocolError(f"an epoch of {value} before {self._position}")
+        return value
+
     def numbers(self, form: Struct) -> list[int]:
         """Read an array of numbers; null is none."""
         count = self._count()
@@ -45,14 +59,14 @@ class FieldReader:
     def string(self) -> str:
         """Read a string that cannot be null."""
         text, self._position = self._encoding.string(self._buffer, self._position, self._end)
-        return text
+        return check_text(text)
 
     def nullable_string(self) -> str | None:
         """Read a string or null."""
         text, self._position = self._encoding.nullable_string(
             self._buffer, self._position, self._end
         )
-        return text
+        return None if text is None else check_text(text)
 
     def data(self) -> bytes:
         """Read bytes that cannot be null, as a copy."""
@@ -93,6 +107,19 @@ class FieldReader:
     def _count(self) -> int:
         count, self._position = self._encoding.count(self._buffer, self._position, self._end, -1)
         return max(count, 0)
+
+
+def check_text(text: str) -> str:
+    """Return a text that can be written again; what was not UTF-8 may have become longer.
+
+    Raises:
+        ProtocolError: No record can hold it.
+    """
+    if len(text) * 4 > MOST_TEXT_BYTES:
+        size = len(text.encode())
+        if size > MOST_TEXT_BYTES:
+            raise ProtocolError(f"a text of {size} bytes is longer than {MOST_TEXT_BYTES}")
+    return text
 
 
 def put_array(entries: Iterable[bytes]) -> bytes:

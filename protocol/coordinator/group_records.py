@@ -206,7 +206,7 @@ def read_group(value: bytes) -> GroupMetadata:
 
     return GroupMetadata(
         protocol_type=fields.string(),
-        generation=fields.number(_INT32),
+        generation=fields.epoch(),
         protocol=fields.nullable_string(),
         leader=fields.nullable_string(),
         state_timestamp=fields.number(_INT64) if version >= 2 else -1,

@@ -10,6 +10,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
+from protocol.coordinator.fields import FieldReader, check_text
 from protocol.errors import ProtocolError
 from protocol.primitives import CLASSIC, COMPACT, Buffer, Encoding, behind, put_varint
 
@@ -25,6 +26,7 @@ _INT64 = Struct(">q")
 _HEAD = Struct(">hqhib")  # version, producer id, epoch, time-out, status
 _TIMES = Struct(">qq")  # last update, start
 _PREVIOUS_ID, _NEXT_ID, _CLIENT_VERSION = 0, 1, 2
+_TAGGED: Final = {_PREVIOUS_ID: _INT64, _NEXT_ID: _INT64, _CLIENT_VERSION: _INT16}
 
 
 class TransactionLogValue(NamedTuple):
@@ -51,12 +53,10 @@ def decode_key(key: Buffer) -> str | None:
     """Return the transactional id that a key names; None for a key of another kind.
 
     Raises:
-        ProtocolError: It is cut short or not UTF-8.
+        ProtocolError: It is cut short, or the id is too long.
     """
-    position = behind(_INT16.size, 0, len(key))
-    if _INT16.unpack_from(key)[0] != _KEY_VERSION:
-        return None
-    return CLASSIC.string(key, position, len(key))[0]
+    reader = FieldReader(key, CLASSIC)
+    return reader.string() if reader.number(_INT16) == _KEY_VERSION else None
 
 
 def encode_value(value: TransactionLogValue, version: int = NEWEST) -> bytes:
@@ -91,7 +91,9 @@ def decode_value(value: Buffer) -> TransactionLogValue:
     updated_ms, started_ms = _TIMES.unpack_from(value, behind(_TIMES.size, position, end) - 16)
     spans, _ = encoding.tags(value, position + _TIMES.size, end)
     numbers = {
-        tag: int.from_bytes(value[first:last], signed=True) for tag, (first, last) in spans.items()
+        tag: FieldReader(value, encoding, *spans[tag]).number(form)
+        for tag, form in _TAGGED.items()
+        if tag in spans
     }
     return TransactionLogValue(
         producer_id=producer_id,
@@ -135,6 +137,7 @@ def _read_partitions(
     topics, position = encoding.count(value, position, end, -1)
     for _ in range(topics):
         topic, position = encoding.string(value, position, end)
+        check_text(topic)
         indexes, position = encoding.count(value, position, end)
         behind(indexes * _INT32.size, position, end)
         for _ in range(indexes):

@@ -102,12 +102,10 @@ def read_journal(
     """Return the entries of whole batches from `position` on, where it ended, and why.
 
     It ends after the batch in which `most` entries were reached, or before one that is not wholly
-    there (0), that is compressed (1), that is damaged (2) or that is no batch at all (3). Entries
-    are those of `journal.Entry`. With `has_offsets` the key of a committed offset, if it and its
-    value can be read, is the tuple of group, topic and partition instead of bytes.
-
-    Raises:
-        UnicodeDecodeError: A name is not UTF-8.
+    there (0), that is compressed (1), that is damaged (2), that is no batch at all (3) or behind
+    whose last entry there is a record that can not be told from the next (4). Entries are those of
+    `journal.Entry`. With `has_offsets` the key of a committed offset, if it and its value can be
+    read, is the tuple of group, topic and partition instead of bytes.
     """
     entries: list[tuple[Any, ...]] = []
     region = no_region()
@@ -142,7 +140,7 @@ def read_journal(
                 count -= 1
                 number, at = _read_number(data, at, end)
                 if at < 0 or number < 1 or number > end - at:
-                    status = 3
+                    status = 4
                     break
                 stop = at + number
                 _, at = _read_number(data, at + 1, stop)
@@ -152,12 +150,12 @@ def read_journal(
                     key_size, at = _read_number(data, at, stop)
                 key = at
                 if at < 0 or key_size > stop - at:
-                    status = 3
+                    status = 4
                     break
                 value_size, at = _read_number(data, at + max(key_size, 0), stop)
                 value = at
                 if at < 0 or value_size > stop - at:
-                    status = 3
+                    status = 4
                     break
                 at = stop
                 offset = base_offset + delta
@@ -168,19 +166,24 @@ def read_journal(
                     continue
                 kind = 1 if attributes & 16 else 0
                 read = None if value_size < 0 else octets_of(data, value, value + value_size)
-                if has_offsets and _is_offset(data, key, key_size, value, value_size):
+                is_taken_apart = has_offsets and _is_offset(data, key, key_size, value, value_size)
+                if is_taken_apart:
                     first = read_int16(data, key + 2)
                     second = read_int16(data, key + 4 + first)
-                    if first != group_size or not _is_same(data, group_at, key + 4, first):
-                        group_at = key + 4
-                        group_size = first
-                        group = text_of(data, group_at, group_at + first)
-                    if second != topic_size or not _is_same(
-                        data, topic_at, key + 6 + first, second
-                    ):
-                        topic_at = key + 6 + first
-                        topic_size = second
-                        topic = text_of(data, topic_at, topic_at + second)
+                    try:
+                        if first != group_size or not _is_same(data, group_at, key + 4, first):
+                            group = text_of(data, key + 4, key + 4 + first)
+                            group_at = key + 4
+                            group_size = first
+                        if second != topic_size or not _is_same(
+                            data, topic_at, key + 6 + first, second
+                        ):
+                            topic = text_of(data, key + 6 + first, key + 6 + first + second)
+                            topic_at = key + 6 + first
+                            topic_size = second
+                    except UnicodeDecodeError:
+                        is_taken_apart = False  # a name is not UTF-8
+                if is_taken_apart:
                     name = (group, topic, read_int32(data, key + 6 + first + second))
                     entries.append((offset, kind, name, read, producer_id, producer_epoch))
                 else:
@@ -210,7 +213,8 @@ def _is_offset(data: memoryview, key: int, key_size: int, value: int, value_size
         return False
     head = 16 if version == 3 else 12
     tail = 16 if version == 1 else 8
-    return read_int16(data, value + head - 2) == value_size - head - tail
+    metadata = value_size - head - tail
+    return metadata >= 0 and read_int16(data, value + head - 2) == metadata
 
 
 def _is_same(data: memoryview, one: int, other: int, size: int) -> bool:

@@ -7,7 +7,7 @@ and markers included.
 from enum import IntEnum
 from typing import Final, NamedTuple, cast
 
-from protocol.errors import CorruptMessage
+from protocol.errors import CorruptMessage, KafkaError
 from protocol.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -19,6 +19,7 @@ from protocol.records.record import iterate_records
 _COMPRESSED: Final = 1
 _DAMAGED: Final = 2
 _NO_BATCH: Final = 3
+_UNREADABLE: Final = 4
 
 Row = tuple[bytes, bytes | None]
 """A record to be written: key and value, None for a tombstone."""
@@ -45,6 +46,13 @@ class Entry(NamedTuple):
     producer_epoch: int
 
 
+class LeftOut(NamedTuple):
+    """A batch, by its base offset, of which not all could be read, and why."""
+
+    offset: int
+    reason: str
+
+
 class Producer(NamedTuple):
     """On whose behalf a transactional batch is written."""
 
@@ -57,17 +65,16 @@ NO_PRODUCER: Final = Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 def read_entries(
     buffer: memoryview, position: int, most: int, *, has_offsets: bool = False
-) -> tuple[list[Entry], int, int | None]:
+) -> tuple[list[Entry], int, LeftOut | None]:
     """Return the entries of whole batches from ``position`` on, and the position behind them.
 
     It ends after the batch in which ``most`` was reached, or before one that is cut short. A batch
-    whose checksum does not hold is left out; the last value is its base offset, else None. With
-    ``has_offsets`` entries are plain tuples, and the key of a committed offset is the tuple of
-    group, topic and partition.
+    whose checksum does not hold, or whose records can not be read, is left out; it is the last
+    value. With ``has_offsets`` entries are plain tuples, and the key of a committed offset is the
+    tuple of group, topic and partition.
 
     Raises:
-        CorruptMessage: The bytes are no batch.
-        InvalidRecord: A record can not be read.
+        CorruptMessage: The bytes are no batch, and nobody knows where the next one begins.
     """
     read, position, status = read_journal(buffer, position, most, has_offsets)
     entries = cast("list[Entry]", read) if has_offsets else [Entry._make(each) for each in read]
@@ -78,8 +85,13 @@ def read_entries(
         raise CorruptMessage(f"the batch at offset {header.base_offset} can not be read")
     end = position + header.size
     if status == _DAMAGED:
-        return entries, end, header.base_offset
-    entries += _entries_of(header, buffer[position:end])
+        return entries, end, LeftOut(header.base_offset, "the checksum does not hold")
+    if status == _UNREADABLE:
+        return entries, end, LeftOut(header.base_offset, "a record in it can not be read")
+    try:
+        entries += _entries_of(header, buffer[position:end])
+    except KafkaError as error:
+        return entries, end, LeftOut(header.base_offset, str(error))
     return entries, end, None
 
 

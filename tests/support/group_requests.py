@@ -163,3 +163,25 @@ def delete_offsets(group: str, *named: tuple[str, int]) -> Any:
             topic(name=name, partitions=(row(partition_index=index),)) for name, index in named
         ),
     )
+
+
+def consumer_beat(group: str, member_id: str, epoch: int, **said: Any) -> Any:
+    """Return a ConsumerGroupHeartbeat of version 1; a member that joins reads "orders"."""
+    values: dict[str, Any] = {
+        "group_id": group,
+        "member_id": member_id,
+        "member_epoch": epoch,
+        "instance_id": None,
+        "rack_id": None,
+        "rebalance_timeout": _milliseconds(-1 if epoch else 9000),
+        "subscribed_topic_names": None if epoch else ("orders",),
+        "subscribed_topic_regex": None,
+        "server_assignor": None,
+        "topic_partitions": None if epoch else (),
+    }
+    return _class(68, 1)(**values | said)
+
+
+def describe_consumer(group: str) -> Any:
+    """Return a ConsumerGroupDescribe of version 1."""
+    return _class(69, 1)(group_ids=(group,), include_authorized_operations=False)

@@ -22,6 +22,7 @@ from protocol.coordinator.consumer_group_records import (
     encode_key,
     encode_value,
 )
+from protocol.coordinator.fields import MOST_EPOCH
 from protocol.errors import ProtocolError
 
 TOPIC = UUID(int=0x0102030405060708090A0B0C0D0E0F10)
@@ -44,6 +45,7 @@ _ENDING_WITH_FIELDS = {
 }
 
 int32 = st.integers(-(1 << 31), (1 << 31) - 1)
+epochs = st.integers(-(1 << 31), MOST_EPOCH)
 int64 = st.integers(-(1 << 63), (1 << 63) - 1)
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 maybe = st.none() | texts
@@ -53,7 +55,7 @@ owned = st.dictionaries(
     ids, st.dictionaries(st.integers(0, 99), st.integers(-2, 99), max_size=5), max_size=3
 )
 values = st.one_of(
-    st.builds(GroupMetadata, int32, int64).map(lambda value: (RecordType.METADATA, value)),
+    st.builds(GroupMetadata, epochs, int64).map(lambda value: (RecordType.METADATA, value)),
     st.builds(
         MemberMetadata,
         instance_id=maybe,
@@ -71,9 +73,9 @@ values = st.one_of(
             st.lists(st.tuples(texts, st.binary(max_size=9)), max_size=3).map(tuple),
         ),
     ).map(lambda value: (RecordType.MEMBER_METADATA, value)),
-    st.builds(TargetMetadata, int32, int64).map(lambda value: (RecordType.TARGET_METADATA, value)),
+    st.builds(TargetMetadata, epochs, int64).map(lambda value: (RecordType.TARGET_METADATA, value)),
     partitions.map(lambda value: (RecordType.TARGET_MEMBER, value)),
-    st.builds(CurrentAssignment, int32, int32, st.integers(-128, 127), owned, owned).map(
+    st.builds(CurrentAssignment, epochs, epochs, st.integers(-128, 127), owned, owned).map(
         lambda value: (RecordType.CURRENT_ASSIGNMENT, value)
     ),
     st.builds(ResolvedRegex, st.frozensets(texts), int64, int64).map(

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.coordinator.fields import MOST_EPOCH
 from protocol.coordinator.group_records import (
     CommittedOffset,
     GroupKey,
@@ -22,6 +23,7 @@ from protocol.errors import ProtocolError
 from protocol.group_kernels import offset_key
 
 int32 = st.integers(-(1 << 31), (1 << 31) - 1)
+epochs = st.integers(-(1 << 31), MOST_EPOCH)
 int64 = st.integers(-(1 << 63), (1 << 63) - 1)
 names = st.text(max_size=40)
 members = st.builds(
@@ -103,7 +105,7 @@ def test_what_is_no_offset_is_refused(value: bytes) -> None:
     st.builds(
         GroupMetadata,
         protocol_type=names,
-        generation=int32,
+        generation=epochs,
         protocol=st.none() | names,
         leader=st.none() | names,
         state_timestamp=int64,

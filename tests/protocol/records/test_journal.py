@@ -11,9 +11,17 @@ from protocol.errors import CorruptMessage
 from protocol.group_kernels import offset_key
 from protocol.records import journal_kernels
 from protocol.records.batch import TRANSACTIONAL
-from protocol.records.build import ABORT, COMMIT, build_batch, build_marker
+from protocol.records.build import ABORT, COMMIT, build_batch, build_marker, frame_batch
 from protocol.records.choosing import load_uncompiled
-from protocol.records.journal import NO_PRODUCER, Entry, EntryKind, Producer, Row, read_entries
+from protocol.records.journal import (
+    NO_PRODUCER,
+    Entry,
+    EntryKind,
+    LeftOut,
+    Producer,
+    Row,
+    read_entries,
+)
 from protocol.records.record import Record, iterate_records
 
 PLAIN = load_uncompiled(journal_kernels.JOURNAL)
@@ -112,6 +120,9 @@ def test_every_kind_of_entry(kernel: Any) -> None:
         (offset_key("g", "t", 3), b"\0\4" + bytes(30)),  # a version that Python reads
         (offset_key("g", "t", 3), put_offset(CommittedOffset(1, 1, "abc", 1))[:-1]),
         (offset_key("g", "t", 3), b""),
+        (offset_key("g", "t", 3), b"\0\3" + bytes(12) + b"\xff\xfe" + bytes(6)),
+        (offset_key("g", "t", 3), b"\0\3" + bytes(12) + b"\xff\xff" + bytes(7)),
+        (b"\0\1\0\1\xff\0\1t" + bytes(4), put_offset(CommittedOffset(1, 1, "abc", 1))),
         (offset_key("g", "t", 3) + b"x", put_offset(CommittedOffset(1, 1, "abc", 1))),
         (b"\0\1\xff\xff" + bytes(10), put_offset(CommittedOffset(1, 1, "abc", 1))),
         (b"\0\1\x7f\xff" + bytes(10), put_offset(CommittedOffset(1, 1, "abc", 1))),
@@ -161,7 +172,19 @@ def test_a_damaged_batch_is_left_out() -> None:
     rest, _, none = read_entries(data, position, 100)
 
     assert [entry.key for entry in (*first, *rest)] == [b"0", b"2"]
-    assert (damaged, none) == (0, None)
+    assert (damaged, none) == (LeftOut(0, "the checksum does not hold"), None)
+
+
+def test_a_record_that_can_not_be_told_from_the_next_ends_its_batch() -> None:
+    """What was read of the batch counts, and so does what comes behind it."""
+    good = encode_rows([(b"0", b"value")], NOW)
+    junk = frame_batch(bytes(good[61:]) + b"\x7fjunk", 2, base_offset=5)
+    data = memoryview(junk + good)
+    first, position, left_out = read_entries(data, 0, 100)
+    rest, _, none = read_entries(data, position, 100)
+
+    assert [entry.key for entry in (*first, *rest)] == [b"0", b"0"]
+    assert (left_out, none) == (LeftOut(5, "a record in it can not be read"), None)
 
 
 def test_what_is_no_batch_is_refused() -> None:
