@@ -97,8 +97,8 @@ class CoordinatorLog(Journal):
 
     @property
     def is_settled(self) -> bool:
-        """Whether every partition was read, and none in vain."""
-        return not self._loading and not self._failed
+        """Whether there are partitions, and every one was read, and none in vain."""
+        return not self._loading and not self._failed and self.is_created
 
     @property
     def loading_count(self) -> int:
@@ -118,8 +118,11 @@ class CoordinatorLog(Journal):
 
         Raises:
             CoordinatorLoadInProgress: It is being read.
-            NotCoordinator: It could not be read; the log says why.
+            NotCoordinator: It could not be read; the log says why. Or there is no such topic yet:
+                it is made for whoever looks for a coordinator, as in Kafka.
         """
+        if not self.is_created:
+            raise NotCoordinator
         if partition in self._loading:
             raise CoordinatorLoadInProgress
         if partition in self._failed:

@@ -92,7 +92,7 @@ class Housekeeping:
                 "producer expiry",
                 self.remove_expired_producers,
                 lambda: server().producer_id_expiration_check_interval_ms,
-                initial_ms,
+                server().producer_id_expiration_check_interval_ms,
             ),
             ("flush.ms", self.flush_old, lambda: self._flush_pause_ms, 0),
             ("deletions", self.run_deletions, lambda: DELETION_SECONDS * 1000, 0),

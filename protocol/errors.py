@@ -18,6 +18,8 @@ class ProtocolError(Exception):
 class KafkaError(Exception):
     """A refusal that a client sees: ``code`` on the wire, ``message`` for its log.
 
+    ``own_message`` is None where there is no more to say than what the code means; Kafka sends no
+    text then where an answer has room for one.
     ``record_errors`` names the records of a refused batch: (index in the batch, what is wrong);
     ``counted_as`` says which of Kafka's meters counts it, if one does.
     """
@@ -31,6 +33,7 @@ class KafkaError(Exception):
         record_errors: tuple[tuple[int, str], ...] = (),
         counted_as: str = "",
     ) -> None:
+        self.own_message = message
         self.message = message or self.__doc__ or self.code.name
         self.record_errors = record_errors
         self.counted_as = counted_as

@@ -58,7 +58,7 @@ def _describe(context: RequestContext, group_id: str, operations: int) -> Descri
         groups.check(group_id)
         machine = groups.consumer.get(group_id).machine
     except KafkaError as error:
-        return _refuse(group_id, error.code, error.message)
+        return _refuse(group_id, error.code, error.own_message)
     assignors = context.rooms.settings.server.group_consumer_assignors
     return DescribedGroup(
         error_code=ErrorCode.none,

@@ -21,9 +21,6 @@ from protocol.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from protocol.names import uuid_text
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
     from broker.connection import Connection
     from broker.context import Rooms
     from protocol.consumer_heartbeat import ConsumerHeartbeat
@@ -38,29 +35,9 @@ def handle(
     buffer: memoryview,
     position: int,
     end: int,
-) -> bytes | Coroutine[Any, Any, bytes]:
+) -> bytes:
     """Keep a member alive, take it in or let it go, and tell it what it is to read."""
     request = parse(version, buffer, position, end)
-    if connection.rooms.groups.log.is_created:
-        return _handle(connection, version, correlation_id, request)
-    return _handle_first(connection, version, correlation_id, request)
-
-
-async def _handle_first(
-    connection: Connection, version: int, correlation_id: int, request: ConsumerHeartbeat
-) -> bytes:
-    """Make the journal: this is the first group ever."""
-    try:
-        check_enabled(connection.rooms)
-        await connection.rooms.groups.log.ensure_created()
-    except KafkaError as error:
-        return _refuse(connection, correlation_id, error)
-    return _handle(connection, version, correlation_id, request)
-
-
-def _handle(
-    connection: Connection, version: int, correlation_id: int, request: ConsumerHeartbeat
-) -> bytes:
     groups = connection.rooms.groups
     try:
         check_enabled(connection.rooms)
@@ -75,14 +52,14 @@ def _handle(
 
 
 def check_enabled(rooms: Rooms) -> None:
-    """Refuse the protocol where it is switched off.
+    """Refuse the protocol where it is switched off, without a word as Kafka does.
 
     Raises:
         UnsupportedVersion: So it is.
     """
     protocols = rooms.settings.server.group_coordinator_rebalance_protocols
     if "consumer" not in protocols or not rooms.features.level("group.version"):
-        raise UnsupportedVersion("The consumer group protocol is not enabled.")
+        raise UnsupportedVersion
 
 
 def _read(connection: Connection, version: int, request: ConsumerHeartbeat) -> HeartbeatRequest:
@@ -115,4 +92,4 @@ def _read(connection: Connection, version: int, request: ConsumerHeartbeat) -> H
 def _refuse(connection: Connection, correlation_id: int, error: KafkaError) -> bytes:
     code = error.code.value
     connection.listener.dispatcher.stats.by_key[API_KEY].failed(code)
-    return encode_error(correlation_id, code, error.message)
+    return encode_error(correlation_id, code, error.own_message)

@@ -37,8 +37,10 @@ def find(
     if request.key_type not in {_GROUP, _TRANSACTION}:
         error = InvalidRequest(f"coordinators of type {request.key_type} are not served")
         return _refuse(request, error)
-    journal = context.rooms.groups.log
-    if request.key_type == _GROUP and not journal.is_created:
+    rooms = context.rooms
+    is_group = request.key_type == _GROUP
+    journal = rooms.groups.log if is_group else rooms.transactions.journal
+    if not journal.is_created:
         return _find_when_created(context, request, journal)
     return _find(context, request)
 

@@ -47,25 +47,10 @@ def join(
 ) -> Answer | Waiting:
     """Take a member into its group; answer when the group has gathered."""
     request = join_group.parse(version, buffer, position, end)
-    if not connection.rooms.groups.log.is_created:
-        return _join_first(connection, version, correlation_id, request)
     parked = _begin_join(connection, version, request)
     if parked.result is not None:
         return _joined(connection, version, correlation_id, parked.result)
     return _join_later(connection, version, correlation_id, parked)
-
-
-async def _join_first(
-    connection: Connection, version: int, correlation_id: int, request: JoinGroupRequest
-) -> Answer:
-    """Make the journal: this is the first group ever."""
-    try:
-        await connection.rooms.groups.log.ensure_created()
-    except KafkaError as error:
-        refusal = JoinResult(error.code, request.member_id)
-        return _joined(connection, version, correlation_id, refusal)
-    parked = _begin_join(connection, version, request)
-    return await _join_later(connection, version, correlation_id, parked)
 
 
 async def _join_later(

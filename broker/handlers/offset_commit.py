@@ -38,7 +38,7 @@ def handle(
     position: int,
     end: int,
 ) -> Answer | Waiting:
-    """Commit and answer; return a coroutine if the journal must be made or flushed first."""
+    """Commit and answer; return a coroutine if the journal must be flushed first."""
     groups = connection.rooms.groups
     if version >= FIRST_FLEXIBLE:
         answer = groups.commit_one(version, correlation_id, buffer, position, end)
@@ -48,8 +48,6 @@ def handle(
             request = parse(version, buffer, position, end)
             return _flush(connection, version, correlation_id, _good(request))
     request = parse(version, buffer, position, end)
-    if not groups.log.is_created:
-        return _commit_first(connection, version, correlation_id, request)
     results = _commit(connection.rooms, version, request)
     if groups.log.unflushed:
         return _flush(connection, version, correlation_id, results)
@@ -59,22 +57,6 @@ def handle(
 def _good(request: OffsetCommitRequest) -> Results:
     """Return that all was committed."""
     return [(key, [(each.index, 0) for each in partitions]) for key, partitions in request.topics]
-
-
-async def _commit_first(
-    connection: Connection, version: int, correlation_id: int, request: OffsetCommitRequest
-) -> Answer:
-    """Make the journal: this is the first group ever."""
-    try:
-        await connection.rooms.groups.log.ensure_created()
-    except KafkaError as error:
-        code = error.code.value
-        refused: Results = [
-            (key, [(each.index, code) for each in partitions]) for key, partitions in request.topics
-        ]
-        return _answer(connection, version, correlation_id, refused)
-    results = _commit(connection.rooms, version, request)
-    return await _flush(connection, version, correlation_id, results)
 
 
 async def _flush(

@@ -71,9 +71,8 @@ def _fetch(
     lookup = _Lookup(rooms, group_id, require_stable=require_stable)
     if wanted.topics is None:
         return GroupCommitted(group_id, lookup.find_all(version))
-    return GroupCommitted(
-        group_id, [(key, lookup.find(key, indexes)) for key, indexes in wanted.topics]
-    )
+    topics = sorted(wanted.topics, key=lookup.is_unknown)  # those come last, as in Kafka
+    return GroupCommitted(group_id, [(key, lookup.find(key, indexes)) for key, indexes in topics])
 
 
 def _refuse(version: int, wanted: FetchGroup, code: int) -> GroupCommitted:
@@ -97,6 +96,11 @@ class _Lookup:
         self._group_id = group_id
         self._committed = rooms.groups.offsets.topics(group_id)
         self._has_pending = require_stable and rooms.groups.offsets.has_pending(group_id)
+
+    def is_unknown(self, wanted: tuple[TopicKey, list[int]]) -> bool:
+        """Tell whether a topic is asked for by an id that no topic has."""
+        key = wanted[0]
+        return isinstance(key, bytes) and key not in self._rooms.topics.by_id
 
     def find(self, key: TopicKey, indexes: list[int]) -> list[PartitionCommitted]:
         """Return the offsets of these partitions."""

@@ -85,26 +85,6 @@ def commit(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
     """Write offsets that count once their transaction is committed."""
-    if not context.rooms.groups.log.is_created:
-        return _commit_first(context, request)
-    return _commit(context, request)
-
-
-async def _commit_first(
-    context: RequestContext, request: TxnOffsetCommitRequest
-) -> TxnOffsetCommitResponse:
-    """Make the journal of groups: nobody has needed it yet."""
-    try:
-        await context.rooms.groups.log.ensure_created()
-    except KafkaError as error:
-        return _respond(request, {}, _code_of(error, context.version))
-    answer = _commit(context, request)
-    return answer if isinstance(answer, TxnOffsetCommitResponse) else await answer
-
-
-def _commit(
-    context: RequestContext, request: TxnOffsetCommitRequest
-) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
     codes, offsets = _sort(context, request)
 
     def respond(error: KafkaError | None = None) -> TxnOffsetCommitResponse:
@@ -114,6 +94,8 @@ def _commit(
     try:
         if not request.group_id:
             raise InvalidGroupId
+        if not context.rooms.groups.log.is_created:
+            raise CoordinatorNotAvailable
         _write(context, request, offsets)
     except KafkaError as error:
         return respond(error)

@@ -129,7 +129,6 @@ class TransactionCoordinator:
                 f"a time-out of {timeout_ms} ms is not from 1 to {longest_ms}, "
                 "which is transaction.max.timeout.ms"
             )
-        await self.journal.ensure_created()
         before = self._states.find(transactional_id)
         new_producer_id = -1
         if before is None or initialising.takes_new_id(before, expected):
@@ -307,19 +306,25 @@ class TransactionCoordinator:
         await self._states.load(self._complete)
 
     async def run(self) -> None:
-        """Look after time-outs and expiry until cancelled."""
-        clock = self._clock
-        removed_at = clock.monotonic()
+        """Look after time-outs and expiry, each at its own interval, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._abort_often(), name="transaction time-outs")
+            tasks.create_task(self._remove_often(), name="transactional ids' expiry")
+
+    async def _abort_often(self) -> None:
         while True:
             server = self._settings.server
-            abort_ms = server.transaction_abort_timed_out_transaction_cleanup_interval_ms
-            remove_ms = server.transaction_remove_expired_transaction_cleanup_interval_ms
-            await asyncio.sleep(min(abort_ms, remove_ms) / 1000)
+            interval_ms = server.transaction_abort_timed_out_transaction_cleanup_interval_ms
+            await asyncio.sleep(interval_ms / 1000)
             await self.settle()
             await self.abort_timed_out()
-            if clock.monotonic() - removed_at >= remove_ms / 1000:
-                removed_at = clock.monotonic()
-                await self.remove_expired()
+
+    async def _remove_often(self) -> None:
+        while True:
+            server = self._settings.server
+            interval_ms = server.transaction_remove_expired_transaction_cleanup_interval_ms
+            await asyncio.sleep(interval_ms / 1000)
+            await self.remove_expired()
 
     async def close(self) -> None:
         """Wait for the markers that are being written."""

@@ -14,6 +14,7 @@ from kio.schema.offset_commit.v8 import request as old_commit
 from kio.schema.offset_commit.v9 import request as commit
 from kio.schema.offset_fetch.v9 import request as fetch
 
+from tests.support.group_requests import find
 from tests.support.running import Caller, running
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ async def members(tmp_path: Path) -> AsyncIterator[Members]:
     """Member "m" in epoch 3 with partition 0, after "n" has come, which waits for partition 1."""
     async with running(tmp_path, *SETTINGS) as started:
         made = Members(await started.call())
+        await made.caller.ask(find("g"))
         created = await made.caller.ask(
             create.CreateTopicsRequest(
                 topics=(

@@ -25,6 +25,7 @@ async def home(tmp_path: Path) -> AsyncIterator[Running]:
     """A broker with the topic orders, of two partitions."""
     async with running(tmp_path / "data", *QUICK) as started:
         await started.broker._topics.create("orders", 2, {})
+        await (await started.call()).ask(ask.find("g"))
         yield started
 
 
@@ -279,6 +280,7 @@ async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     async with running(folder, *QUICK) as first:
         await first.broker._topics.create("orders", 2, {})
         caller = await first.call()
+        await caller.ask(ask.find("g"))
         member_id, generation = await enter(caller, "g")
         await caller.ask(ask.commit("g", ORDERS, member=(member_id, generation, None)))
         await caller.ask(ask.commit("simple", {("orders", 1): 9}, metadata="s"))
@@ -319,6 +321,7 @@ async def test_a_stop_answers_who_waits(tmp_path: Path) -> None:
     """A parked join does not hold up the end of the broker."""
     async with running(tmp_path / "data", "group.initial.rebalance.delay.ms=60000") as home:
         caller = await home.call()
+        await caller.ask(ask.find("g"))
         first = await caller.ask(ask.join("g"))
         request = ask.join("g", first.member_id)
         await caller.client.send(caller.frame(request))
@@ -346,14 +349,17 @@ async def test_offsets_of_a_deleted_topic_are_forgotten(home: Running) -> None:
 
 
 async def test_without_its_topic_there_are_no_groups(home: Running) -> None:
-    """Somebody deletes __consumer_offsets: the next group begins anew."""
+    """Somebody deletes __consumer_offsets: whoever looks for the coordinator begins anew."""
     caller = await home.call()
     await caller.ask(ask.commit("g", ORDERS))
     topics = home.broker._topics
     await topics.delete(topics.topics["__consumer_offsets"])
     assert (await caller.ask(ask.list_groups())).groups == ()
+    lost = await caller.ask(ask.commit("h", ORDERS))
+    await caller.ask(ask.find("h"))
     answer = await caller.ask(ask.commit("h", ORDERS))
 
+    assert codes(lost) == ["not_coordinator"]
     assert codes(answer) == ["none"]
     assert "__consumer_offsets" in topics.topics
 
@@ -364,6 +370,7 @@ async def test_what_has_expired_goes(tmp_path: Path) -> None:
         await home.broker._topics.create("orders", 2, {})
         groups = home.broker._coordinators.groups
         caller = await home.call()
+        await caller.ask(ask.find("g"))
         await caller.ask(ask.commit("soon", ORDERS, version=4, retention_ms=0))
         await caller.ask(ask.commit("later", ORDERS))
         list(expire(groups))

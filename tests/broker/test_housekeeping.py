@@ -139,6 +139,26 @@ def test_silent_producers_are_forgotten(
     assert not log.producers.producers
 
 
+async def test_producers_are_looked_for_at_their_own_interval(
+    logs: LogManager, clock: FakeClock
+) -> None:
+    """The first time, too: log.initial.task.delay.ms is not for them, as in Kafka."""
+    server = ServerConfig(
+        log_initial_task_delay_ms=3_600_000, producer_id_expiration_check_interval_ms=1
+    )
+    log = _create(logs, TopicConfig())
+    log.append(validated(make_batch(producer_id=7, producer_epoch=0, base_sequence=0)))
+    clock.advance(server.producer_id_expiration_ms)
+    running = asyncio.create_task(Housekeeping(logs, lambda: server, clock).run())
+
+    async with asyncio.timeout(10):
+        while log.producers.producers:
+            await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
 def test_an_offline_log_does_not_stop_the_others(
     logs: LogManager, housekeeping: Housekeeping, clock: FakeClock
 ) -> None:

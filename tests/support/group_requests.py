@@ -44,6 +44,11 @@ def join(
     )
 
 
+def find(key: str, key_type: int = 0) -> Any:
+    """Return a FindCoordinator of version 4: of a group, or of a transactional id (1)."""
+    return _class(10, 4)(key_type=key_type, coordinator_keys=(key,))
+
+
 def old_join(group: str, *, session_ms: int = 10_000) -> Any:
     """Return a JoinGroup of version 0."""
     protocol = _class(11, 0, "JoinGroupRequestProtocol")

@@ -35,6 +35,7 @@ async def open_home(root: Path) -> RoomsOnDisk:
     if "orders" not in home.rooms.topics.topics:
         await home.rooms.topics.create("orders", 3, {})
         await home.rooms.groups.log.ensure_created()
+        await home.rooms.transactions.journal.ensure_created()
     return home
 
 

@@ -41,6 +41,7 @@ class Line:
 
 async def beat(home: RoomsOnDisk, version: int = 1, **said: Any) -> Any:
     """Send a heartbeat; without more, the first one of member "m" of group "g"."""
+    await home.rooms.groups.log.ensure_created()
     values: dict[str, Any] = {
         "group_id": "g",
         "member_id": "m",

@@ -1,5 +1,6 @@
 """The coordinator on real logs: what is written, what readers of committed records see."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -494,3 +495,24 @@ async def test_the_journal_is_where_kafka_puts_it(home: RoomsOnDisk) -> None:
     assert topic.config.compression_type == "uncompressed"
     assert home.rooms.transactions.journal.partition_for("copy") == 3_059_573 % 2
     assert OFFSETS_TOPIC in home.rooms.topics.topics
+
+
+async def test_ids_expire_at_their_own_interval(tmp_path: Path) -> None:
+    """However seldom time-outs are looked for."""
+    home = await RoomsOnDisk(
+        tmp_path,
+        transaction_state_log_num_partitions="1",
+        transaction_abort_timed_out_transaction_cleanup_interval_ms="3600000",
+        transaction_remove_expired_transaction_cleanup_interval_ms="1",
+    ).open()
+    await home.rooms.transactions.journal.ensure_created()
+    await init(home)
+    home.clock.advance(8 * DAY_MS)
+    running = asyncio.create_task(home.rooms.transactions.run())
+
+    async with asyncio.timeout(10):
+        while len(home.rooms.transactions):
+            await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await home.close()
