@@ -81,6 +81,12 @@ class ConsumerGroupConfig(TransactionConfig):
         "The most that consumer.assignment.interval.ms of a group may be.",
         check=at_least(0),
     )
+    group_consumer_regex_refresh_interval_ms: int = key(
+        600_000,
+        "How often the regular expressions of a consumer group are matched against the topics "
+        "anew, if no topic has come meanwhile.",
+        check=at_least(10_000),
+    )
     group_consumer_max_size: int = key(
         _INTEGER_MAX, "The most members of a consumer group.", check=at_least(1)
     )

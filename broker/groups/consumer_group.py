@@ -46,8 +46,9 @@ class ConsumerGroup:
 
     Invariants: a partition has at most one owner, the member that has it assigned or has yet to
     revoke it; epochs of the group, of its target and of each member only rise, but for a member
-    that leaves or joins anew. ``topics_seen``, the version of the topics that the group was last
-    held against, is not in the log: after a start they are looked at with the first heartbeat.
+    that leaves or joins anew. ``topics_seen`` and ``topics_matched``, the versions of the topics
+    that the group and its expressions were last held against, are not from the log: after a start
+    topics are looked at with the first heartbeat.
     """
 
     __slots__ = (
@@ -63,6 +64,7 @@ class ConsumerGroup:
         "target_epoch",
         "target_timestamp_ms",
         "targets",
+        "topics_matched",
         "topics_seen",
     )
 
@@ -82,6 +84,7 @@ class ConsumerGroup:
         self.regexes: dict[str, ResolvedRegex] = {}
         self.has_legacy_metadata = False
         self.topics_seen = -1
+        self.topics_matched = -1
 
     @property
     def state(self) -> str:

@@ -168,7 +168,7 @@ class HostedConsumerGroup:
         replaced = self.machine.find_static(request.instance_id)
         if replaced is not None and may_replace_last(self.machine, replaced, world.policy):
             return self._join_last(request, member_id)
-        return self._groups.run(
+        return self._groups.run_and_match(
             self, lambda changes: classic.join(changes, request, member_id, world)
         )
 

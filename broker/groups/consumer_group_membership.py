@@ -15,7 +15,6 @@ from broker.groups.consumer_group_target import (
     bump_epoch,
     follow_epoch,
     follow_topics,
-    resolve,
 )
 from protocol.coordinator.consumer_group_records import RecordType
 from protocol.coordinator.group_errors import (
@@ -119,24 +118,26 @@ def update(
 def subscribe(changes: Changes, member: Member, metadata: MemberMetadata, world: World) -> bool:
     """Keep what a member says of itself; return whether it subscribes to something else now.
 
+    The epoch rises for what is known of the topics: for a new expression when it has been matched.
+
     Raises:
         InvalidRegularExpression: It subscribes to something that is no expression.
     """
     group = changes.group
+    regex = metadata.subscribed_topic_regex or ""
+    regex_changed = regex != member.regex
+    if regex_changed and regex and not group.count_subscribers(regex):
+        world.regexes.check(regex)
     if metadata != member.metadata or member.id not in group.members:
         changes.put(RecordType.MEMBER_METADATA, member.id, metadata)
-    regex = metadata.subscribed_topic_regex or ""
-    if regex != member.regex:
+    if regex_changed:
         _drop_regex(changes, member.regex, world)
-        if regex and regex not in group.regexes:
-            changes.put(RecordType.REGULAR_EXPRESSION, regex, resolve(regex, world))
     names_changed = metadata.subscribed_topic_names != member.metadata.subscribed_topic_names
-    subscription_changed = names_changed or regex != member.regex
-    if subscription_changed:
+    if names_changed or (regex_changed and (not regex or regex in group.regexes)):
         bump_epoch(changes, world)
     else:
         follow_topics(changes, world)
-    return subscription_changed
+    return names_changed or regex_changed
 
 
 def advance(

@@ -18,6 +18,7 @@ class Policy:
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5000
     assignment_interval_ms: int = 1000
+    regex_refresh_interval_ms: int = 600_000
     max_size: int = (1 << 31) - 1
     classic_max_size: int = (1 << 31) - 1
     assignors: tuple[str, ...] = ("uniform", "range")

@@ -16,7 +16,6 @@ from broker.groups.topic_image import hash_topics
 from protocol.coordinator.consumer_group_records import (
     GroupMetadata,
     RecordType,
-    ResolvedRegex,
     TargetMetadata,
 )
 
@@ -32,23 +31,14 @@ def follow_topics(changes: Changes, world: World) -> None:
     group = changes.group
     if group.topics_seen == world.image.version:
         return
-    resolved = {regex: resolve(regex, world) for regex in group.regexes}
-    moved = {
-        regex: value
-        for regex, value in resolved.items()
-        if value.topics != group.regexes[regex].topics
-    }
-    for regex, value in moved.items():
-        changes.put(RecordType.REGULAR_EXPRESSION, regex, value)
-    if moved or _hash(group, world.image) != group.metadata_hash:
+    if not is_hash_current(group, world.image):
         bump_epoch(changes, world)
     group.topics_seen = world.image.version
 
 
-def resolve(regex: str, world: World) -> ResolvedRegex:
-    """Return the topics that an expression matches now."""
-    matched = world.regexes.match(regex, world.image)
-    return ResolvedRegex(matched, world.image.version, world.now_ms)
+def is_hash_current(group: ConsumerGroup, image: TopicImage) -> bool:
+    """Tell whether the topics that members subscribe to are what the epoch was bumped for."""
+    return _hash(group, image) == group.metadata_hash
 
 
 def bump_epoch(changes: Changes, world: World) -> None:

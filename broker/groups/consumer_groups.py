@@ -6,6 +6,7 @@ they change, groups come, go and change their protocol, and missed deadlines end
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,6 +28,7 @@ from broker.groups.consumer_group_migration import (
 )
 from broker.groups.consumer_group_policy import World
 from broker.groups.group_policies import GroupPolicies
+from broker.groups.regex_refresh import find_stale, last_resolved_ms, take_matches
 from broker.groups.regexes import Regexes
 from broker.groups.registry_image import RegistryImage
 from protocol.coordinator.consumer_group_records import RecordType, decode_key, decode_value
@@ -60,6 +62,7 @@ class ConsumerGroups:
         self.policies = GroupPolicies(coordinator.settings)
         self.image = RegistryImage(coordinator.topics)
         self._regexes = Regexes()
+        self._matching: set[str] = set()  # groups whose expressions are being matched
         self._loading: dict[int, dict[str, ConsumerGroup]] = {}
 
     def get(self, group_id: str) -> HostedConsumerGroup:
@@ -74,6 +77,11 @@ class ConsumerGroups:
         if not isinstance(group, HostedConsumerGroup):
             raise GroupIdNotFound(f"Group {group_id} is not a consumer group.")
         return group
+
+    @property
+    def matching_count(self) -> int:
+        """How many groups have expressions that are being matched."""
+        return len(self._matching)
 
     def world(self, group: HostedConsumerGroup) -> World:
         """Return what there is around a group right now."""
@@ -101,6 +109,17 @@ class ConsumerGroups:
             raise
         return result
 
+    def run_and_match(self, group: HostedConsumerGroup, transition: Callable[[Changes], T]) -> T:
+        """Run what a member says, and match the group's expressions later if it is time to.
+
+        Raises:
+            KafkaError: See `run`.
+        """
+        last_ms = last_resolved_ms(group.machine)
+        result = self.run(group, transition)
+        self._match_later(group, last_ms)
+        return result
+
     def heartbeat(self, group_id: str, request: HeartbeatRequest) -> HeartbeatResult:
         """Keep a member alive, take it in, or let it go.
 
@@ -117,7 +136,7 @@ class ConsumerGroups:
             group = self.get(group_id)
         world = self.world(group)
         if not request.is_leaving:
-            return self.run(group, lambda changes: heartbeat(changes, request, world))
+            return self.run_and_match(group, lambda changes: heartbeat(changes, request, world))
         member = get_member(group.machine, request.member_id, request.instance_id)
         if request.member_epoch == LEAVE_EPOCH and may_downgrade(
             group.machine, (member,), world.policy
@@ -197,6 +216,7 @@ class ConsumerGroups:
             group.close()
             raise
         self.coordinator.groups[group_id] = group
+        self._match_later(group, None)
         self._start_sessions(group, except_for=result.member_id)
         if isinstance(old, ClassicGroup):
             old.close(ErrorCode.rebalance_in_progress)
@@ -223,6 +243,40 @@ class ConsumerGroups:
             if classic is None and member.state is MemberState.UNREVOKED_PARTITIONS:
                 rebalance_ms = member.metadata.rebalance_timeout_ms
                 group.deadlines.start(member.id, Deadline.REBALANCE, rebalance_ms)
+
+    # Expressions
+
+    def _match_later(self, group: HostedConsumerGroup, last_ms: int | None) -> None:
+        """Have the group's expressions matched if need be, unless they are at this moment."""
+        if group.group_id in self._matching:
+            return
+        regexes = find_stale(group.machine, last_ms, self.world(group))
+        if regexes:
+            self._matching.add(group.group_id)
+            self.coordinator.start_task(self._match(group.group_id, regexes), "expressions")
+
+    async def _match(self, group_id: str, regexes: Collection[str]) -> None:
+        """Match expressions, letting others run, and write what they have matched."""
+        try:
+            version = self.image.version
+            matches = {}
+            for regex in regexes:
+                steps = self._regexes.match(regex, self.image)
+                while True:
+                    await asyncio.sleep(0)
+                    try:
+                        next(steps)
+                    except StopIteration as stop:
+                        matches[regex] = stop.value
+                        break
+            group = self.coordinator.groups.get(group_id)
+            if isinstance(group, HostedConsumerGroup):
+                world = self.world(group)
+                self.run(group, lambda changes: take_matches(changes, matches, version, world))
+        except KafkaError as error:
+            log.warning("expressions not matched group=%s reason=%s", group_id, error)
+        finally:
+            self._matching.discard(group_id)
 
     # Reading the journal back
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.coordinator_log import CoordinatorLog
 from broker.groups.classic_group import ClassicGroup
@@ -29,7 +29,7 @@ from protocol.coordinator.group_errors import (
 from protocol.errors import KafkaError, NotCoordinator
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Sequence
 
     from broker.groups.group import Group
     from broker.io import IoThreads
@@ -245,9 +245,13 @@ class GroupCoordinator(GroupTable):
         ]
         if doomed:
             work = self._forget_offsets(topic.name, doomed)
-            task = asyncio.get_running_loop().create_task(work, name="offsets of a deleted topic")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self.start_task(work, "offsets of a deleted topic")
+
+    def start_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Do something a moment later, unless the broker stops before."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _forget_offsets(self, topic: str, doomed: list[tuple[str, dict[int, bytes]]]) -> None:
         """Delete the offsets that are still what they were when the topic was deleted."""

@@ -36,6 +36,7 @@ class GroupPolicies:
             session_timeout_ms=own.consumer_session_timeout_ms,
             heartbeat_interval_ms=own.consumer_heartbeat_interval_ms,
             assignment_interval_ms=own.consumer_assignment_interval_ms,
+            regex_refresh_interval_ms=server.group_consumer_regex_refresh_interval_ms,
             max_size=server.group_consumer_max_size,
             classic_max_size=server.group_max_size,
             assignors=server.group_consumer_assignors,

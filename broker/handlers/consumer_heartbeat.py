@@ -4,9 +4,7 @@ v1 member ids of the client's making and regular expressions. It takes the frame
 Heartbeat does, since each member sends one every few seconds. It needs group.version 1 and
 "consumer" among group.coordinator.rebalance.protocols.
 
-Differs from Kafka: a regular expression is resolved by the heartbeat that brings it, and anew by
-the first heartbeat after a topic has come or gone, not at most every ten seconds; the hash of
-subscribed topics in the group's record is another one.
+Differs from Kafka: the hash of subscribed topics in the group's record is another one.
 """
 
 from __future__ import annotations

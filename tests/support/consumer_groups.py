@@ -18,13 +18,14 @@ from broker.groups.consumer_group_heartbeat import (
 from broker.groups.consumer_group_membership import fence
 from broker.groups.consumer_group_policy import Policy, World
 from broker.groups.member_kernels import Timers
+from broker.groups.regex_refresh import find_stale, last_resolved_ms, take_matches
 from broker.groups.regexes import Regexes
 from protocol.coordinator.consumer_group_records import decode_key, decode_value
 from protocol.errors import KafkaError
 from tests.support.clock import FakeClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, KeysView, Mapping
+    from collections.abc import Callable, Generator, KeysView, Mapping
     from collections.abc import Set as AbstractSet
 
     from protocol.coordinator.consumer_group_records import OwnedPartitions
@@ -81,8 +82,21 @@ class Topics:
         return next((each for each in self._by_name.values() if each.id == topic_id), None)
 
 
+def at_once(steps: Generator[None, None, T]) -> T:
+    """Return what a generator returns, without a pause."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+
 class GroupInHand:
-    """One group, driven as the coordinator does, with a journal instead of a log."""
+    """One group, driven as the coordinator does, with a journal instead of a log.
+
+    ``stale`` are the expressions that a heartbeat has asked to be matched: `match` does it.
+    """
 
     def __init__(self, topics: Topics | None = None, **policy: object) -> None:
         self.topics = Topics(a=3) if topics is None else topics
@@ -94,6 +108,7 @@ class GroupInHand:
         self.group = ConsumerGroup("g", 0)
         self.journal: list[tuple[bytes, bytes | None]] = []
         self.fenced: list[tuple[str, Deadline]] = []
+        self.stale: frozenset[str] = frozenset()
 
     @property
     def world(self) -> World:
@@ -126,8 +141,20 @@ class GroupInHand:
             client_host="/127.0.0.1",
             **said,  # type: ignore[arg-type]
         )
+        last_ms = last_resolved_ms(self.group)
         act = leave if request.is_leaving else heartbeat
-        return self.write(lambda changes: act(changes, request, self.world))
+        result = self.write(lambda changes: act(changes, request, self.world))
+        if not request.is_leaving:
+            self.stale = self.stale or find_stale(self.group, last_ms, self.world)
+        return result
+
+    def match(self) -> None:
+        """Match the expressions that are to be matched."""
+        stale, self.stale = self.stale, frozenset()
+        if stale:
+            found = {regex: at_once(self.regexes.match(regex, self.topics)) for regex in stale}
+            version = self.topics.version
+            self.write(lambda changes: take_matches(changes, found, version, self.world))
 
     def join(self, member_id: str, *names: str, **said: object) -> HeartbeatResult:
         """Have a member join that subscribes to topics, to "a" if none is named."""

@@ -372,25 +372,108 @@ def test_the_assignor_that_most_ask_for_is_taken() -> None:
 
 
 def test_an_expression_subscribes_to_what_it_matches() -> None:
-    """The whole name has to match; topics that come later are found, and those that go, gone."""
+    """The whole name has to match; that is found out after the heartbeat, and the next has it."""
     hand = GroupInHand(Topics(a1=1, a2=1, ba1=1))
     first = hand.join("m", subscribed_topic_names=None, subscribed_topic_regex="a.*")
-    assert plain(first.assignment) == {hand.topics.id("a1"): {0}, hand.topics.id("a2"): {0}}
+    assert (first.member_epoch, plain(first.assignment), hand.group.epoch) == (1, {}, 1)
+
+    hand.match()
+    assert (hand.group.epoch, hand.group.target_epoch) == (2, 1)
+    second = hand.beat("m", 1)
+
+    assert second.member_epoch == 2
+    assert plain(second.assignment) == {hand.topics.id("a1"): {0}, hand.topics.id("a2"): {0}}
+    assert hand.reload().regexes == hand.group.regexes
+
+
+def test_new_topics_are_matched_ten_seconds_after_the_last_time() -> None:
+    """As in Apache Kafka; topics that go are gone at once, and need not be matched."""
+    hand = GroupInHand(Topics(a1=1, a2=1))
+    hand.join("m", subscribed_topic_names=None, subscribed_topic_regex="a.*")
+    hand.match()
+    hand.beat("m", 1)
 
     hand.topics.put("a3", 1)
+    hand.advance(10)
+    hand.beat("m", 2)
+    assert hand.stale == frozenset()
+    hand.advance(0.001)
+    hand.beat("m", 2)
+    assert hand.stale == {"a.*"}
+    hand.match()
     later = plain(hand.beat("m", 2).assignment) or {}
+    hand.topics.drop("a1")
+    hand.advance(11)
+    hand.beat("m", 3)
 
-    assert later.keys() == {hand.topics.id(name) for name in ("a1", "a2", "a3")}
-    assert hand.reload().regexes == hand.group.regexes
+    assert later.keys() == {hand.topics.id(name) for name in ("a2", "a3")} | later.keys()
+    assert len(later) == 3
+    assert hand.stale == frozenset()
+    assert hand.group.epoch == 4
+
+
+def test_expressions_are_matched_anew_after_their_interval() -> None:
+    """Whatever has come; what they matched is written with its time, and no epoch rises."""
+    hand = GroupInHand(Topics(a=1))
+    hand.join("m", subscribed_topic_names=None, subscribed_topic_regex="a")
+    hand.match()
+    for _ in range(16):
+        hand.advance(40)
+        before = hand.beat("m", hand.group.members["m"].epoch).member_epoch
+    assert hand.stale == {"a"}
+    hand.match()
+
+    assert hand.group.epoch == before
+    assert hand.group.regexes["a"].timestamp_ms == hand.clock.now_ms()
+
+
+def test_one_more_with_a_known_expression_raises_the_epoch_at_once() -> None:
+    """What it matches is known; an expression that is not matched yet waits for that."""
+    hand = GroupInHand(Topics(a=2))
+    hand.join("m", subscribed_topic_names=None, subscribed_topic_regex="a")
+    hand.join("n", subscribed_topic_names=None, subscribed_topic_regex="a")
+    assert hand.group.epoch == 1
+    hand.match()
+    assert hand.group.epoch == 2
+
+    hand.join("o", subscribed_topic_names=None, subscribed_topic_regex="a")
+
+    assert hand.group.epoch == 3
+
+
+def test_an_expression_that_matches_nothing_changes_nothing() -> None:
+    """Its record is there, so that it is not matched again and again."""
+    hand = GroupInHand(Topics(a=2))
+    hand.join("m", subscribed_topic_names=None, subscribed_topic_regex="z")
+    hand.match()
+    hand.beat("m", 1)
+
+    assert (hand.group.epoch, hand.stale) == (1, frozenset())
+    assert hand.reload().regexes == hand.group.regexes != {}
+
+
+def test_an_expression_that_was_given_up_while_it_was_matched_is_not_kept() -> None:
+    """Nor does the epoch rise for it."""
+    hand = GroupInHand(Topics(a=1, b=1))
+    hand.join("m", "b", subscribed_topic_regex="a")
+    hand.beat("m", 2, subscribed_topic_regex="")
+    epoch = hand.group.epoch
+    hand.match()
+
+    assert hand.group.regexes == {}
+    assert hand.group.epoch == epoch
 
 
 def test_names_and_an_expression_add_up() -> None:
     """A member may have both."""
     hand = GroupInHand(Topics(a=1, b=1, c=1))
 
-    answer = hand.join("m", "c", subscribed_topic_regex="[ab]")
+    first = hand.join("m", "c", subscribed_topic_regex="[ab]")
+    hand.match()
+    second = hand.beat("m", 2)
 
-    assert count(plain(answer.assignment) or {}) == 3
+    assert [each.member_epoch for each in (first, second)] == [2, 3]
+    assert [count(plain(each.assignment) or {}) for each in (first, second)] == [1, 3]
 
 
 def test_an_expression_that_nobody_has_is_forgotten() -> None:
@@ -398,8 +481,13 @@ def test_an_expression_that_nobody_has_is_forgotten() -> None:
     hand = GroupInHand(Topics(a=1, b=1))
     hand.join("m", subscribed_topic_names=None, subscribed_topic_regex="a")
     hand.join("n", subscribed_topic_names=None, subscribed_topic_regex="b")
+    hand.match()
+    hand.advance(11)
+    hand.beat("n", 1)
+    hand.match()
+    assert hand.group.regexes.keys() == {"a", "b"}
 
-    hand.beat("m", 2, subscribed_topic_regex="b")
+    hand.beat("m", 1, subscribed_topic_regex="b")
     assert hand.group.regexes.keys() == {"b"}
     hand.beat("m", -1)
     hand.beat("n", -1)
@@ -425,9 +513,11 @@ def test_an_expression_cannot_stall_the_broker() -> None:
     """RE2 has no backtracking: what takes others ages is done at once."""
     hand = GroupInHand(Topics(**{"a" * 200: 1}))
 
-    answer = hand.join("m", subscribed_topic_names=None, subscribed_topic_regex="(a*)*b")
+    hand.join("m", subscribed_topic_names=None, subscribed_topic_regex="(a*)*b")
+    hand.match()
 
-    assert plain(answer.assignment) == {}
+    assert plain(hand.beat("m", 1).assignment) is None
+    assert hand.group.regexes["(a*)*b"].topics == set()
 
 
 def test_the_record_of_older_brokers_gets_its_tombstone() -> None:

@@ -146,6 +146,11 @@ class Lives(RuleBasedStateMachine):
             else:
                 client.hear(answer)
 
+    @rule()
+    def match(self) -> None:
+        """Expressions are matched that a heartbeat has asked for, if one has."""
+        self.hand.match()
+
     @rule(name=st.sampled_from("abc"), partitions=st.integers(1, 6))
     def grow(self, name: str, partitions: int) -> None:
         """A topic is made, or gets more partitions."""
@@ -227,9 +232,12 @@ class Lives(RuleBasedStateMachine):
         self.hand.advance(61)
         for client in self.clients.values():
             client.reset()
+        self.hand.match()
+        self.hand.advance(11)
         for _ in range(12):
             for client in self.clients.values():
                 self.send(client)
+                self.hand.match()
         group = self.hand.group
         assert set(group.members) == set(self.clients)
         assert group.state == ("Stable" if self.clients else "Empty")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -163,6 +164,7 @@ async def test_a_group_is_there_after_a_restart(broker: Broker) -> None:
     broker.join("m")
     broker.join("s", instance_id="i", subscribed_topic_names=(), subscribed_topic_regex="a.*")
     before = broker.group.machine
+    await matched(broker, "a.*")
 
     await broker.reopen()
 
@@ -175,9 +177,44 @@ async def test_a_group_is_there_after_a_restart(broker: Broker) -> None:
     assert broker.group.is_empty
 
 
+async def matched(broker: Broker, *regexes: str) -> None:
+    """Wait until these expressions have been matched, and no others."""
+    async with asyncio.timeout(10):
+        while broker.group.machine.regexes.keys() != set(regexes):
+            await asyncio.sleep(0)
+
+
+async def test_expressions_are_matched_a_moment_after_the_heartbeat(broker: Broker) -> None:
+    """The answer does not wait for it; the next heartbeat has what was found (epochs 1, 2)."""
+    first = broker.join("m", subscribed_topic_names=None, subscribed_topic_regex="a.*")
+    await matched(broker, "a.*")
+    second = broker.beat("m", 1)
+
+    assert (first.member_epoch, first.assignment) == (1, {})
+    assert second.member_epoch == 2
+    assert broker.partitions_of("m") == {0, 1, 2, 3}
+
+
+async def test_matches_that_cannot_be_written_are_found_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the next heartbeat, when the journal takes them."""
+    with monkeypatch.context() as patch:
+        broker.join("m", subscribed_topic_names=None, subscribed_topic_regex="a.*")
+        broker.fail(patch)
+        while broker.coordinator.consumer.matching_count:
+            await asyncio.sleep(0)
+    assert (broker.group.machine.regexes, broker.group.machine.epoch) == ({}, 1)
+    broker.beat("m", 1)
+    await matched(broker, "a.*")
+
+    assert broker.group.machine.epoch == 2
+
+
 async def test_a_deleted_group_does_not_come_back(broker: Broker) -> None:
     """Tombstones of everything that it ever wrote."""
     broker.join("m", subscribed_topic_regex="b")
+    await matched(broker, "b")
     broker.beat("m", -1)
     broker.coordinator.delete(broker.group)
 
