@@ -34,6 +34,9 @@ NEWEST: Final[Mapping[int, int]] = MappingProxyType(
         25: 4,  # AddOffsetsToTxn
         27: 2,  # WriteTxnMarkers
         28: 5,  # TxnOffsetCommit
+        29: 3,  # DescribeAcls
+        30: 3,  # CreateAcls
+        31: 3,  # DeleteAcls
         32: 4,  # DescribeConfigs
         33: 2,  # AlterConfigs
         34: 2,  # AlterReplicaLogDirs
@@ -45,6 +48,10 @@ NEWEST: Final[Mapping[int, int]] = MappingProxyType(
         45: 1,  # AlterPartitionReassignments
         46: 0,  # ListPartitionReassignments
         47: 0,  # OffsetDelete
+        48: 1,  # DescribeClientQuotas
+        49: 1,  # AlterClientQuotas
+        50: 0,  # DescribeUserScramCredentials
+        51: 0,  # AlterUserScramCredentials
         55: 2,  # DescribeQuorum
         57: 2,  # UpdateFeatures
         60: 2,  # DescribeCluster

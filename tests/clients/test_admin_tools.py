@@ -34,6 +34,9 @@ SERVED = {
     "EndTxn": (0, 5), "WriteTxnMarkers": (1, 2), "TxnOffsetCommit": (0, 5),
     "UpdateFeatures": (0, 2), "DescribeProducers": (0, 0), "DescribeTransactions": (0, 0),
     "ListTransactions": (0, 2), "SaslHandshake": (0, 1), "SaslAuthenticate": (0, 2),
+    "DescribeAcls": (1, 3), "CreateAcls": (1, 3), "DeleteAcls": (1, 3),
+    "DescribeClientQuotas": (0, 1), "AlterClientQuotas": (0, 1),
+    "DescribeUserScramCredentials": (0, 0), "AlterUserScramCredentials": (0, 0),
 }  # fmt: skip
 
 
@@ -228,3 +231,25 @@ def test_api_versions_tool_finds_kafkas_ranges(broker: Broker, kafka_tools: Kafk
     assert {name: ranges.get(name) for name in SERVED} == SERVED
     if isinstance(broker, SiltstoneProcess):
         assert ranges.keys() == SERVED.keys()
+
+
+def test_nobody_has_a_quota_or_credentials(broker: Broker, kafka_tools: KafkaTools) -> None:
+    """kafka-configs finds nothing to describe of users, clients and addresses."""
+    at = ("--bootstrap-server", broker.bootstrap)
+    said = [
+        kafka_tools.run(CONFIGS, *at, "--describe", "--entity-type", kind)
+        for kind in ("users", "clients", "ips")
+    ]
+    said.append(
+        kafka_tools.run(CONFIGS, *at, "--describe", "--entity-type", "users", "--entity-name", "u")
+    )
+
+    assert "".join(said).strip() == ""
+
+
+def test_there_is_no_authorizer_to_ask_for_acls(broker: Broker, kafka_tools: KafkaTools) -> None:
+    """kafka-acls says so."""
+    done = kafka_tools.try_run("AclCommand", "--bootstrap-server", broker.bootstrap, "--list")
+
+    assert "No Authorizer is configured on the broker" in done.stdout + done.stderr
+    assert "UnsupportedVersion" not in done.stdout + done.stderr

@@ -24,7 +24,7 @@ from protocol.request_reader import request_reader
 from protocol.schemas import lower_response
 from tests.support.kio_messages import encode, encode_with_unknown_tags, example, smallest
 
-LOWEST = {2: 1, 19: 2, 20: 1, 23: 2, 27: 1, 32: 1, 34: 1, 35: 1}
+LOWEST = {2: 1, 19: 2, 20: 1, 23: 2, 27: 1, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1}
 """What Apache Kafka 4.3.1 serves at least, where that is not version 0."""
 
 VERSIONS = [
