@@ -44,6 +44,8 @@ class FrameProducer:
         self._partition = partition
         self._epoch = -1
         self._act: Callable[[bytes], None] = self._produced
+        find = request_class(10, 4)(key_type=1, coordinator_keys=(transactional_id,))
+        self.connection.ask_until(find, lambda answer: not answer.coordinators[0].error_code)
         init = request_class(22, 5)(transactional_id=transactional_id, transaction_timeout=_TIMEOUT)
         begun = self.connection.ask_until(init, lambda answer: answer.error_code is ErrorCode.none)
         self._make_frames(begun.producer_id)
