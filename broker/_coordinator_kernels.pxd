@@ -6,7 +6,7 @@ from protocol.records._native cimport row_of
 cdef object _ORIGIN
 
 cdef class Journal:
-    cdef public object name, _clock, _topics, _waiting
+    cdef public object name, _clock, _topics
     cdef public set unflushed
 
     @cython.locals(now_ms="long long", producer_id="long long", producer_epoch="long long", batch=bytearray, size=Py_ssize_t, count=Py_ssize_t)

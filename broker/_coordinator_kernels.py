@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from broker.topics import TopicRegistry
-    from broker.waiting import Waiting
     from protocol.records.journal import Producer, Row
     from storage.clock import Clock
     from storage.log import Log
@@ -46,15 +45,12 @@ class Journal:
     ``unflushed`` is what must be on the disk before anybody is answered.
     """
 
-    __slots__ = ("_clock", "_topics", "_waiting", "name", "unflushed")
+    __slots__ = ("_clock", "_topics", "name", "unflushed")
 
-    def __init__(
-        self, name: str, topics: "TopicRegistry", waiting: "Waiting", clock: "Clock"
-    ) -> None:
+    def __init__(self, name: str, topics: "TopicRegistry", clock: "Clock") -> None:
         self.name = name
         self.unflushed: set[Log] = set()
         self._topics = topics
-        self._waiting = waiting
         self._clock = clock
 
     def append(
@@ -94,13 +90,11 @@ class Journal:
         return self._append_batch(target, row_of(ValidatedBatch, fields))
 
     def _append_batch(self, target: "Log", batch: ValidatedBatch) -> int:
-        """Append a batch and wake who reads the internal topic; see `append`."""
+        """Append a batch; see `append`."""
         try:
             result = target.append(batch, _ORIGIN)
         except (KafkaStorageError, NotLeaderOrFollower) as error:
             raise NotCoordinator(error.message) from error
-        if target.waiters:
-            self._waiting.wake(target)
         if result.flush_due:
             self.unflushed.add(target)
         return result.base_offset

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from broker.io import IoThreads
     from broker.settings import BrokerSettings
     from broker.topics import TopicRegistry
-    from broker.waiting import Waiting
     from protocol.parts import FileSlice
     from protocol.records.journal import Entry
     from storage.clock import Clock
@@ -64,10 +63,9 @@ class CoordinatorLog(Journal):
         topics: TopicRegistry,
         settings: BrokerSettings,
         io: IoThreads,
-        waiting: Waiting,
         clock: Clock,
     ) -> None:
-        super().__init__(name, topics, waiting, clock)
+        super().__init__(name, topics, clock)
         self.entries_loaded = 0
         self.load_seconds = 0.0
         self.skipped = 0

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from broker.settings import BrokerSettings
     from broker.topics import TopicRegistry
     from broker.transactions.coordinator import TransactionCoordinator
-    from broker.waiting import Waiting
     from storage.clock import Clock
 
 _MODULES = (
@@ -48,7 +47,6 @@ class Coordinators:
         topics: TopicRegistry,
         settings: BrokerSettings,
         io: IoThreads,
-        waiting: Waiting,
         clock: Clock,
         producer_ids: ProducerIds,
         features: Features,
@@ -56,7 +54,6 @@ class Coordinators:
         self._topics = topics
         self._settings = settings
         self._io = io
-        self._waiting = waiting
         self._clock = clock
         self._producer_ids = producer_ids
         self._features = features
@@ -104,11 +101,11 @@ class Coordinators:
         from broker.transactions.coordinator import TransactionCoordinator  # noqa: PLC0415
         from broker.transactions.markers import MarkerWriter  # noqa: PLC0415
 
-        shared = (self._topics, self._settings, self._io, self._waiting, self._clock)
+        shared = (self._topics, self._settings, self._io, self._clock)
         groups = GroupCoordinator(*shared)
         transactions = TransactionCoordinator(
             CoordinatorLog(TRANSACTIONS_TOPIC, *shared),
-            MarkerWriter(self._topics, groups.offsets, self._io, self._waiting, self._clock),
+            MarkerWriter(self._topics, groups.offsets, self._io, self._clock),
             self._producer_ids,
             self._settings,
             self._features,

@@ -1,16 +1,22 @@
 """Incremental fetch sessions (KIP-227): what a client fetches, remembered between its requests.
 
-A session lists the partitions in the order they are read; one that returned data goes to the end,
+A session has its partitions in the order they are read; one that returned data goes to the end,
 so that no partition starves behind a busy one. An incremental answer names only partitions with
 news. Sessions belong to no connection and do not outlive the process (Kafka's FetchSessionCache).
+
+Kafka walks all partitions of a session at each request. Here a partition that is read to its end
+is left alone until its log says that something has changed (`broker.waiting`), so a request costs
+what has changed since the last one, not what the session watches.
 """
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from operator import attrgetter
+from typing import TYPE_CHECKING, TypeAlias, cast
 
+from broker.waiting import READ_COMMITTED, Watch, WatchGroup
 from protocol.errors import (
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
@@ -18,9 +24,10 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from protocol.fetch import FetchPartition, FetchRequest, PartitionFetched
+    from storage.log import Log
 
 TopicKey: TypeAlias = str | bytes
 """A topic as the request names it: by name below version 13, by its 16 id bytes from there on."""
@@ -31,14 +38,19 @@ INITIAL_EPOCH = 0
 _MAX_INT32 = 2**31 - 1
 
 
-@dataclass(slots=True)
-class SessionPartition:
-    """One partition of a session: what the client asked last and what it was told last."""
+class SessionPartition(Watch):
+    """One partition of a session: what the client asked last and what it was told last.
 
-    key: TopicKey
-    wanted: FetchPartition
-    high_watermark: int = -1
-    log_start_offset: int = -1
+    ``turn`` is its place in the order of reading.
+    """
+
+    __slots__ = ("high_watermark", "log_start_offset", "turn")
+
+    def __init__(self, group: WatchGroup, key: TopicKey, wanted: FetchPartition, turn: int) -> None:
+        super().__init__(group, key, wanted)
+        self.turn = turn
+        self.high_watermark = -1
+        self.log_start_offset = -1
 
     def has_news(self, fetched: PartitionFetched) -> bool:
         """Tell whether the client must hear of ``fetched``, and remember what it hears."""
@@ -54,6 +66,23 @@ class SessionPartition:
         self.log_start_offset = fetched.log_start_offset
         return news
 
+    def is_read_up(self, fetched: PartitionFetched, isolation_level: int) -> bool:
+        """Tell whether every read from now on finds what ``fetched`` says until the log changes.
+
+        A client that names the epoch of its last record is not taken at that: the log forgets old
+        epochs in its own time.
+        """
+        if len(fetched.records) or fetched.error_code or fetched.diverging is not None:
+            return False
+        if isolation_level == READ_COMMITTED:
+            upto = fetched.last_stable_offset
+        else:
+            upto = fetched.high_watermark
+        return self.wanted.fetch_offset >= upto and self.wanted.last_fetched_epoch < 0
+
+
+_turn_of = attrgetter("turn")
+
 
 @dataclass(slots=True)
 class FetchSession:
@@ -63,55 +92,150 @@ class FetchSession:
     by_id: bool
     created: float
     last_used: float
+    isolation_level: int
     epoch: int = 1
     partitions: dict[tuple[TopicKey, int], SessionPartition] = field(default_factory=dict)
+    group: WatchGroup = field(default_factory=WatchGroup)
+    is_closed: bool = False
+    _turns: int = 0
 
     def update(self, request: FetchRequest) -> None:
         """Add, change and forget partitions as an incremental request says."""
-        partitions = self.partitions
         for key, wanted_list in request.topics:
             for wanted in wanted_list:
-                known = partitions.get((key, wanted.partition))
-                if known is None:
-                    partitions[key, wanted.partition] = SessionPartition(key, wanted)
-                else:
-                    known.wanted = wanted
+                self.want(key, wanted)
         for key, indexes in request.forgotten:
             for index in indexes:
-                partitions.pop((key, index), None)
+                known = self.partitions.pop((key, index), None)
+                if known is not None:
+                    known.leave()
+                    self.group.changed.discard(known)
+        if request.isolation_level != self.isolation_level or request.replica_id >= 0:
+            # What was read up in one way may not be in another.
+            self.isolation_level = request.isolation_level
+            self.group.changed.update(self.partitions.values())
+
+    def want(self, key: TopicKey, wanted: FetchPartition) -> SessionPartition:
+        """Take what is asked of a partition; a new one is read last."""
+        place = key, wanted.partition
+        known = self.partitions.get(place)
+        if known is None:
+            known = SessionPartition(self.group, key, wanted, self._next_turn())
+            self.partitions[place] = known
+        else:
+            known.wanted = wanted
+        self.group.changed.add(known)
+        return known
+
+    def changed(self) -> list[SessionPartition]:
+        """Return what an incremental request must read, in the order of reading.
+
+        Of a closed session nobody says what has changed: the request that still waits reads all.
+        """
+        if self.is_closed:
+            return sorted(self.partitions.values(), key=_turn_of)
+        changed = cast("set[SessionPartition]", self.group.changed)
+        return sorted(changed, key=_turn_of) if changed else []
 
     def select_news(
-        self, fetched: list[tuple[TopicKey, PartitionFetched]]
+        self,
+        read: Iterable[SessionPartition],
+        fetched: list[tuple[TopicKey, PartitionFetched]],
+        get_log: Callable[[TopicKey, int], Log | None],
     ) -> list[tuple[TopicKey, PartitionFetched]]:
         """Return what an incremental answer names; partitions with data go to the end."""
         told = []
-        for key, result in fetched:
-            place = key, result.index
-            known = self.partitions.get(place)
-            if known is None or not known.has_news(result):
-                continue
-            told.append((key, result))
-            if len(result.records) > 0:
-                self.partitions[place] = self.partitions.pop(place)
+        for partition, named in zip(read, fetched, strict=True):
+            _, result = named
+            if partition.has_news(result):
+                told.append(named)
+                if len(result.records) > 0:
+                    partition.turn = self._next_turn()
+            self.settle(partition, result, get_log)
         return told
+
+    def settle(
+        self,
+        partition: SessionPartition,
+        fetched: PartitionFetched,
+        get_log: Callable[[TopicKey, int], Log | None],
+    ) -> None:
+        """Leave a partition to its log if there is nothing to be read of it for now."""
+        if not partition.is_read_up(fetched, self.isolation_level):
+            return
+        changed = self.group.changed
+        changed.discard(partition)
+        partition.available = 0
+        log = get_log(partition.key, partition.wanted.partition)
+        if log is None or self.is_closed:
+            return
+        partition.stand_on(log)
+        if log.log_start_offset != partition.log_start_offset:
+            changed.add(partition)  # a cleaner thread has moved it before we stood there
+
+    def is_at(self, epoch: int) -> bool:
+        """Tell whether the request that has brought the session to ``epoch`` is the newest."""
+        return self.epoch == epoch and not self.is_closed
+
+    def close(self) -> None:
+        """Let the logs know nothing of the session; a fetch that waits goes on and is the last."""
+        self.is_closed = True
+        for partition in self.partitions.values():
+            partition.leave()
+        self.group.changed.clear()
+        self.group.release()
+
+    def _next_turn(self) -> int:
+        self._turns += 1
+        return self._turns
 
 
 @dataclass(slots=True, kw_only=True)
 class FetchPlan:
-    """What one request fetches: (topic, partition) in reading order, and for which session."""
+    """What one request fetches: (topic, partition) in reading order, and for which session.
+
+    ``read`` are the same partitions as the session has them, and ``epoch`` is that session's after
+    the request.
+    """
 
     partitions: list[tuple[TopicKey, FetchPartition]]
     session: FetchSession | None = None
+    epoch: int = 0
+    read: list[SessionPartition] = field(default_factory=list)
     wants_session: bool = False
     by_id: bool = False
+    isolation_level: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether nothing is asked for, now or by the session."""
+        return not self.partitions and self.session is None
+
+    @property
+    def all_partitions(self) -> list[tuple[TopicKey, FetchPartition]]:
+        """Return all that the request stands for, whether it has to be read or not."""
+        if self.session is None:
+            return self.partitions
+        return [(each.key, each.wanted) for each in self.session.partitions.values()]
 
 
 class FetchSessions:
-    """The cache of sessions, at most ``max.incremental.fetch.session.cache.slots`` (loop only)."""
+    """The cache of sessions, at most ``max.incremental.fetch.session.cache.slots`` (loop only).
 
-    def __init__(self, slot_count: Callable[[], int], monotonic: Callable[[], float]) -> None:
+    ``moved_starts`` is what `storage.log_services.LogServices` says.
+    """
+
+    def __init__(
+        self,
+        slot_count: Callable[[], int],
+        monotonic: Callable[[], float],
+        get_log: Callable[[TopicKey, int], Log | None],
+        moved_starts: set[Log],
+    ) -> None:
         self._slot_count = slot_count
         self._monotonic = monotonic
+        self._get_log = get_log
+        self._moved_starts = moved_starts
         # In order of last use, the longest unused first.
         self._sessions: dict[int, FetchSession] = {}
         self.evicted_count = 0
@@ -133,13 +257,16 @@ class FetchSessions:
             FetchSessionTopicIdError: Names and ids are mixed in one session.
         """
         if request.session_epoch in {FINAL_EPOCH, INITIAL_EPOCH}:
-            self._sessions.pop(request.session_id, None)
+            before = self._sessions.get(request.session_id)
+            if before is not None:
+                self._close(before)
             return FetchPlan(
                 partitions=[
                     (key, wanted) for key, wanted_list in request.topics for wanted in wanted_list
                 ],
                 wants_session=request.session_epoch == INITIAL_EPOCH,
                 by_id=by_id,
+                isolation_level=request.isolation_level,
             )
         session = self._sessions.get(request.session_id)
         if session is None:
@@ -150,58 +277,102 @@ class FetchSessions:
             raise FetchSessionTopicIdError
         session.update(request)
         if not session.partitions:
-            del self._sessions[session.session_id]
+            self._close(session)
             return FetchPlan(partitions=[])
         session.epoch = session.epoch % _MAX_INT32 + 1
         session.last_used = self._monotonic()
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
-        return FetchPlan(
-            partitions=[(known.key, known.wanted) for known in session.partitions.values()],
-            session=session,
-            by_id=by_id,
-        )
+        session.group.release()  # a request that this one has overtaken
+        return self._plan_changed(session)
+
+    def plan_again(self, plan: FetchPlan) -> FetchPlan:
+        """Decide what to read for a request that has waited.
+
+        Raises:
+            InvalidFetchSessionEpoch: Another request of the session has come meanwhile.
+        """
+        if plan.session is None:
+            return plan
+        if plan.session.epoch != plan.epoch:
+            raise InvalidFetchSessionEpoch
+        return self._plan_changed(plan.session)
 
     def conclude(
         self, plan: FetchPlan, fetched: list[tuple[TopicKey, PartitionFetched]]
     ) -> tuple[int, list[tuple[TopicKey, PartitionFetched]]]:
-        """Return the session id to answer, 0 for none, and what to name in the answer."""
-        if plan.session is not None:
-            return plan.session.session_id, plan.session.select_news(fetched)
+        """Return the session id to answer, 0 for none, and what to name in the answer.
+
+        Nothing may have happened since ``fetched`` was read.
+        """
+        session = plan.session
+        if session is not None:
+            return session.session_id, session.select_news(plan.read, fetched, self._get_log)
         if not plan.wants_session or not plan.partitions:
             return 0, fetched
-        session = self._create(len(plan.partitions), by_id=plan.by_id)
+        session = self._create(plan)
         if session is None:
             return 0, fetched
-        for (key, wanted), (_, result) in zip(plan.partitions, fetched, strict=True):
-            known = SessionPartition(key, wanted)
-            known.has_news(result)
-            session.partitions[key, wanted.partition] = known
+        read = [session.want(key, wanted) for key, wanted in plan.partitions]
+        for partition, (_, result) in zip(read, fetched, strict=True):
+            partition.has_news(result)
+            session.settle(partition, result, self._get_log)
         return session.session_id, fetched
 
-    def _create(self, size: int, *, by_id: bool) -> FetchSession | None:
+    def _plan_changed(self, session: FetchSession) -> FetchPlan:
+        moved = self._moved_starts
+        while moved:
+            moved.pop().tell_watchers()
+        read = session.changed()
+        return FetchPlan(
+            partitions=[(each.key, each.wanted) for each in read],
+            session=session,
+            epoch=session.epoch,
+            read=read,
+        )
+
+    def _close(self, session: FetchSession) -> None:
+        del self._sessions[session.session_id]
+        session.close()
+
+    def _create(self, plan: FetchPlan) -> FetchSession | None:
         """Make a session, in place of an old or smaller one if all slots are taken."""
         now = self._monotonic()
         if len(self._sessions) >= self._slot_count():
-            victim = self._find_victim(size, now)
+            victim = self._find_victim(len(plan.partitions), now)
             if victim is None:
                 return None
-            del self._sessions[victim.session_id]
+            self._close(victim)
             self.evicted_count += 1
         session_id = random.randint(1, _MAX_INT32)  # noqa: S311  # a name, not a secret
         while session_id in self._sessions:
             session_id = random.randint(1, _MAX_INT32)  # noqa: S311  # likewise
-        session = FetchSession(session_id, by_id, created=now, last_used=now)
+        session = FetchSession(
+            session_id,
+            plan.by_id,
+            created=now,
+            last_used=now,
+            isolation_level=plan.isolation_level,
+        )
         self._sessions[session_id] = session
         return session
 
     def _find_victim(self, size: int, now: float) -> FetchSession | None:
-        """Return the session to evict for one of ``size`` partitions, or None."""
+        """Return the session to evict for one of ``size`` partitions, or None.
+
+        The longest unused, if that is long enough, else the smallest of those that are still used
+        at that age, if it is smaller.
+        """
         if not self._sessions:
             return None
         oldest = next(iter(self._sessions.values()))
         if now - oldest.last_used > EVICTION_SECONDS:
             return oldest
-        smallest = min(self._sessions.values(), key=lambda session: len(session.partitions))
-        if len(smallest.partitions) < size and now - smallest.created > EVICTION_SECONDS:
+        old = [
+            session
+            for session in self._sessions.values()
+            if session.last_used - session.created > EVICTION_SECONDS
+        ]
+        smallest = min(old, key=lambda session: len(session.partitions), default=None)
+        if smallest is not None and len(smallest.partitions) < size:
             return smallest
         return None

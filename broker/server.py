@@ -92,7 +92,7 @@ class Broker:
         self._writer = CatalogWriter(self._catalog, self._io)
         self._settings = BrokerSettings(layers, self._writer)
         self._waiting = Waiting()
-        self._topics = TopicRegistry(self._writer, self._settings, self._io, self._waiting)
+        self._topics = TopicRegistry(self._writer, self._settings, self._io)
         server = self._settings.server
         self._logs = LogManager(self._directories, server, self._topics.config_for, clock)
         self._producer_ids = ProducerIds(self._writer)
@@ -102,7 +102,6 @@ class Broker:
             self._topics,
             self._settings,
             self._io,
-            self._waiting,
             clock,
             self._producer_ids,
             self._features,
@@ -110,6 +109,8 @@ class Broker:
         self._sessions = FetchSessions(
             lambda: self._settings.server.max_incremental_fetch_session_cache_slots,
             clock.monotonic,
+            self._topics.get_log,
+            self._logs.moved_starts,
         )
         self._requests = RequestStats((api.key, api.name) for api in APIS)
         self._dispatcher = Dispatcher(self._requests)

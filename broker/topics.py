@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from broker.io import IoThreads
     from broker.log_dir_moves import LogDirMoves
     from broker.settings import BrokerSettings
-    from broker.waiting import Waiting
     from config.topic import TopicConfig
     from protocol.topic_key import TopicKey
     from storage.catalog import CatalogState
@@ -59,9 +58,7 @@ class TopicRegistry:
     whoever wants it meanwhile waits. Work that was begun is ended although its client goes away.
     """
 
-    def __init__(
-        self, catalog: CatalogWriter, settings: BrokerSettings, io: IoThreads, waiting: Waiting
-    ) -> None:
+    def __init__(self, catalog: CatalogWriter, settings: BrokerSettings, io: IoThreads) -> None:
         self.logs: dict[tuple[str, int], Log] = {}
         self.topics: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
@@ -69,7 +66,6 @@ class TopicRegistry:
         self._catalog = catalog
         self._settings = settings
         self._io = io
-        self._waiting = waiting
         self._manager: LogManager
         self.cleaning: Cleaning | None = None  # set by the server, before `open`
         self.moves: LogDirMoves | None = None  # likewise
@@ -311,7 +307,7 @@ class TopicRegistry:
         for index, each in enumerate(topic.logs):
             if each is not None:
                 del self.logs[topic.name, index]
-                self._waiting.release(each)
+                each.dismiss_watchers()
 
     def _extend(self, topic: Topic, added: Iterable[int]) -> None:
         logs = self._manager.logs

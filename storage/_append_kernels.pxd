@@ -64,6 +64,7 @@ cdef class SegmentEnd:
 
 cdef class GrowingLog:
     cdef public object _services, config, directory, lock, producers
+    cdef public dict watchers
     cdef public tuple _view
     cdef public PlainRules rules
     cdef public long long _unwritten, batches_in, bytes_in, leader_epoch, log_end_offset, log_start_offset, records_in, recovery_point, size

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from storage.producer_state import ProducerStateManager
     from storage.recovery import LoadedPartition
     from storage.segment import LogSegment
+    from storage.watcher import Watcher
 
 COMPILED: bool = cython.compiled
 
@@ -324,6 +325,7 @@ class GrowingLog:
         "recovery_point",
         "rules",
         "size",
+        "watchers",
     )
 
     def __init__(self, loaded: "LoadedPartition", services: "LogServices") -> None:
@@ -345,13 +347,14 @@ class GrowingLog:
         self.records_in = 0
         self.batches_in = 0
         self._closed = False
+        self.watchers: dict[Watcher, None] = {}  # loop only; see there
 
     def append(self, batch: ValidatedBatch, origin: Origin = Origin.CLIENT) -> AppendResult:
         """Stamp a validated batch with its offsets and write it, as far as the page cache.
 
         The order is Kafka's: roll, producer check, write, end offset, producer state. If the
         write fails the segment is cut back, the directory refuses writes for as long as
-        `LogDirectory` says, and the log is as it was.
+        `LogDirectory` says, and the log is as it was. Who watches the log is told at the end.
 
         Raises:
             OutOfOrderSequence: Or another refusal of `ProducerStateManager.check`.
@@ -360,9 +363,12 @@ class GrowingLog:
         lock = self.lock
         lock.acquire()
         try:
-            return self._append(batch, origin)
+            result = self._append(batch, origin)
         finally:
             lock.release()
+        if self.watchers:
+            self.tell_watchers()
+        return result
 
     def _append(self, batch: ValidatedBatch, origin: Origin) -> AppendResult:
         """Append; the caller holds the lock."""
@@ -433,6 +439,10 @@ class GrowingLog:
             number_of(batch, PRODUCER_EPOCH), number_of(batch, BASE_SEQUENCE)
         )
         return producer if follows else None
+
+    def tell_watchers(self) -> None:
+        """Tell everybody who watches that the log has changed."""
+        raise NotImplementedError
 
     def _refusal(self) -> "KafkaError":
         """Return why nothing can be appended."""

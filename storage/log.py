@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from protocol.errors import OffsetOutOfRange, PolicyViolation
 from protocol.records.batch import CONTROL
@@ -53,14 +53,12 @@ class Log(MovableLog):
         "__weakref__",
         "bytes_out",
         "last_flush_ms",
-        "waiters",
     )
 
     def __init__(self, loaded: "LoadedPartition", services: "LogServices") -> None:
         super().__init__(loaded, services)
         self.last_flush_ms = services.clock.now_ms()
         self.bytes_out = 0  # whoever sends a read adds to it
-        self.waiters: list[Any] = []  # loop only, owned by broker.waiting
 
     def _check_producer(self, batch: "ValidatedBatch", origin: Origin) -> AppendResult | None:
         """Return the answer to a batch that was sent again; refuse one that may not be written."""
@@ -99,6 +97,17 @@ class Log(MovableLog):
         except OSError as error:
             # The marker is in the log already: only recovery can make the index complete.
             raise self.directory.fail(error, for_good=True) from error
+
+    def tell_watchers(self) -> None:
+        """Tell everybody who watches that the log has changed. For the event loop."""
+        for each in tuple(self.watchers):
+            each.log_changed()
+
+    def dismiss_watchers(self) -> None:
+        """Tell everybody who watches that the log is gone, or cut. For the event loop."""
+        for each in tuple(self.watchers):
+            each.log_gone()
+        self._services.moved_starts.discard(self)
 
     def roll(self) -> None:
         """Start a new segment at the log end offset, unless the active one is empty."""
@@ -243,8 +252,13 @@ class Log(MovableLog):
         return gone
 
     def _start_at(self, offset: int) -> None:
-        """Raise the log start offset; the caller holds the lock."""
+        """Raise the log start offset; the caller holds the lock.
+
+        A cleaner thread may be who does it, so the event loop tells who watches, when it looks.
+        """
         self.log_start_offset = offset
+        if self.watchers:
+            self._services.moved_starts.add(self)
         self.recovery_point = max(self.recovery_point, offset)
 
         def trim() -> None:

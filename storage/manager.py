@@ -69,6 +69,11 @@ class LogManager:
         self._loaded = False
         self._directories_checked = True  # false while the background has it to do
 
+    @property
+    def moved_starts(self) -> set[Log]:
+        """Return the logs whose start offset has moved while somebody watched them."""
+        return self._services.moved_starts
+
     def open(self) -> None:
         """Lock the directories and read whose they are; quick. Blocks.
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from broker.settings import BrokerSettings
     from broker.topic import Topic
     from broker.topics import TopicRegistry
-    from broker.waiting import Waiting
     from protocol.records.journal import Row
     from storage.clock import Clock
 
@@ -61,10 +60,9 @@ class GroupCoordinator(GroupTable):
         topics: TopicRegistry,
         settings: BrokerSettings,
         io: IoThreads,
-        waiting: Waiting,
         clock: Clock,
     ) -> None:
-        log = CoordinatorLog(OFFSETS_TOPIC, topics, settings, io, waiting, clock)
+        log = CoordinatorLog(OFFSETS_TOPIC, topics, settings, io, clock)
         super().__init__(topics, settings, clock, log, Offsets(log.append))
         self.timers = Timers(clock)
         self.consumer = ConsumerGroups(self)

@@ -13,8 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.fetch_sessions import FINAL_EPOCH
+from broker.waiting import READ_COMMITTED, Watch, WatchGroup
 from protocol.errors import (
     FencedLeaderEpoch,
+    InvalidFetchSessionEpoch,
     KafkaError,
     NotLeaderOrFollower,
     OffsetOutOfRange,
@@ -43,10 +45,9 @@ if TYPE_CHECKING:
     from protocol.parts import Parts
     from storage.log import Log
 
-_READ_COMMITTED = 1
 _FIRST_BY_ID = 13
 _FIRST_WITH_LEADER = 16
-_ISOLATION_LEVELS = frozenset({0, _READ_COMMITTED})
+_ISOLATION_LEVELS = frozenset({0, READ_COMMITTED})
 # Of these Kafka writes a list of aborted transactions that is empty, of all others none.
 _NOT_HERE = frozenset({UnknownTopicOrPartition.code.value, UnknownTopicId.code.value})
 _LEADER_ERRORS = frozenset({FencedLeaderEpoch.code.value, NotLeaderOrFollower.code.value})
@@ -93,7 +94,7 @@ def _fetch_single(  # noqa: PLR0911  # one return for each thing that is not as 
         return None
     high_watermark = log.high_watermark
     stable_offset = log.last_stable_offset
-    is_committed = isolation == _READ_COMMITTED
+    is_committed = isolation == READ_COMMITTED
     most = min(most, rooms.settings.server.fetch_max_bytes)
     try:
         read = log.read(offset, min(limit, most), stable_offset if is_committed else high_watermark)
@@ -122,17 +123,15 @@ def _fetch_all(
 ) -> Answer | Waiting:
     """Serve any request, partition by partition."""
     request = parse(version, buffer, position, end)
-    rooms = connection.rooms
-    fetch = _Fetch(connection, version, correlation_id, request)
     try:
-        plan = rooms.sessions.plan(request, by_id=version >= _FIRST_BY_ID)
+        plan = connection.rooms.sessions.plan(request, by_id=version >= _FIRST_BY_ID)
     except KafkaError as error:
         return encode(version, correlation_id, error.code.value, 0, [])
-    fetch.plan = plan
+    fetch = _Fetch(connection, version, correlation_id, request, plan)
     if request.isolation_level not in _ISOLATION_LEVELS and fetch.is_of_somebody:
         return _refuse_all(connection, version, correlation_id, request)
     size, answer_now = fetch.read()
-    if answer_now or size >= fetch.min_bytes or request.max_wait_ms <= 0 or not plan.partitions:
+    if answer_now or size >= fetch.min_bytes or request.max_wait_ms <= 0 or plan.is_empty:
         return fetch.encode()
     return fetch.wait()
 
@@ -166,16 +165,20 @@ class _Fetch:
         "version",
     )
 
-    plan: FetchPlan
-
     def __init__(
-        self, connection: Connection, version: int, correlation_id: int, request: FetchRequest
+        self,
+        connection: Connection,
+        version: int,
+        correlation_id: int,
+        request: FetchRequest,
+        plan: FetchPlan,
     ) -> None:
         self.connection = connection
         self.rooms: Rooms = connection.rooms
         self.version = version
         self.correlation_id = correlation_id
         self.request = request
+        self.plan = plan
         self.max_bytes = min(request.max_bytes, self.rooms.settings.server.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.fetched: list[tuple[TopicKey, PartitionFetched]] = []
@@ -184,10 +187,10 @@ class _Fetch:
     def is_of_somebody(self) -> bool:
         """Return whether any of the partitions is here."""
         get_log = self.rooms.topics.get_log
-        return any(get_log(key, wanted.partition) for key, wanted in self.plan.partitions)
+        return any(get_log(key, wanted.partition) for key, wanted in self.plan.all_partitions)
 
     def read(self) -> tuple[int, bool]:
-        """Read every partition; return bytes found and whether an answer may not wait.
+        """Read what the plan says; return bytes found and whether an answer may not wait.
 
         The first partition with data gives at least one batch, whatever the limits say, so that a
         consumer always makes progress (KIP-74).
@@ -215,11 +218,29 @@ class _Fetch:
 
     async def wait(self) -> Answer:
         """Park until ``min_bytes`` are there or ``max_wait_ms`` has passed, then read again."""
-        # All of them were found a moment ago: who asks for an unknown one is answered at once.
-        find_log = self.rooms.topics.find_log
-        logs = {find_log(key, wanted.partition): wanted for key, wanted in self.plan.partitions}
-        seconds = self.request.max_wait_ms / 1000
-        await self.rooms.waiting.wait(logs, lambda: self._is_enough(logs), seconds)
+        rooms, session = self.rooms, self.plan.session
+        # Without a session nobody watches but this request; what is named twice is one partition.
+        group = WatchGroup() if session is None else session.group
+        if session is None:
+            named = {(key, wanted.partition): (key, wanted) for key, wanted in self.plan.partitions}
+            group.changed.update(Watch(group, key, wanted) for key, wanted in named.values())
+        try:
+            if session is None or session.is_at(self.plan.epoch):
+                await rooms.waiting.wait(
+                    group,
+                    rooms.topics.get_log,
+                    min_bytes=self.min_bytes,
+                    isolation_level=self.request.isolation_level,
+                    seconds=self.request.max_wait_ms / 1000,
+                )
+        finally:
+            if session is None:
+                group.leave()
+        try:
+            self.plan = rooms.sessions.plan_again(self.plan)
+        except InvalidFetchSessionEpoch as error:
+            session_id = 0 if session is None else session.session_id
+            return encode(self.version, self.correlation_id, error.code.value, session_id, [])
         self.read()
         return self.encode()
 
@@ -239,20 +260,6 @@ class _Fetch:
             host, port = self.rooms.advertised[self.connection.listener.name]
             node = (self.rooms.identity.node_id, host, port)
         return encode(self.version, self.correlation_id, 0, session_id, topics, node=node)
-
-    def _is_enough(self, logs: dict[Log, FetchPartition]) -> bool:
-        committed = self.request.isolation_level == _READ_COMMITTED
-        total = 0
-        for log, wanted in logs.items():
-            upto = log.last_stable_offset if committed else log.high_watermark
-            try:
-                size = log.available_bytes(wanted.fetch_offset, upto)
-            except KafkaError:
-                return True  # the fetch says so; whoever appended has nothing to do with it
-            total += min(size, wanted.max_bytes)
-            if total >= self.min_bytes:
-                return True
-        return False
 
     def _read_partition(
         self, key: TopicKey, wanted: FetchPartition, limit: int, *, at_least_one: bool
@@ -279,7 +286,7 @@ class _Fetch:
                     b"",
                     diverging,
                 )
-        committed = self.request.isolation_level == _READ_COMMITTED
+        committed = self.request.isolation_level == READ_COMMITTED
         upto = stable_offset if committed else high_watermark
         read = log.read(offset, limit, upto, at_least_one=at_least_one)
         if read is None:

@@ -96,8 +96,6 @@ def handle(
     except KafkaError as error:
         refused = _refuse(connection, index, error, log)
         return encode(version, correlation_id, [(key, [refused])])
-    if log.waiters:
-        rooms.waiting.wake(log)
     base_offset, _last_offset, log_append_time_ms, log_start_offset, _duplicate, _due = result
     return encode_single(
         correlation_id, key, index, base_offset, log_append_time_ms, log_start_offset
@@ -205,7 +203,7 @@ class _Produce:
         return self.append(log, index, batch)
 
     def append(self, log: Log, index: int, batch: ValidatedBatch) -> PartitionProduced:
-        """Append and wake who waits for it."""
+        """Append, for the transaction of the request if the batch is of one."""
         transaction = self._admit(log, batch) if batch.attributes & _TRANSACTIONAL else None
         try:
             if transaction is not None:
@@ -215,8 +213,6 @@ class _Produce:
             return _refuse(self.connection, index, error, log)
         if result.flush_due and log not in self.unflushed:
             self.unflushed.append(log)
-        if log.waiters:
-            self.connection.rooms.waiting.wake(log)
         return PartitionProduced(
             index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
         )

@@ -52,7 +52,7 @@ def _delete(
         if is_internal(topic):
             raise InvalidTopic
         low_watermark = log.delete_records(wanted.offset)
-        rooms.waiting.release(log)
+        log.dismiss_watchers()
     except KafkaError as error:
         code = error.code
     return DeleteRecordsPartitionResult(

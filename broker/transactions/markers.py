@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from broker.groups.offsets import Offsets
     from broker.io import IoThreads
     from broker.topics import TopicRegistry
-    from broker.waiting import Waiting
     from storage.clock import Clock
     from storage.log import Log
 
@@ -48,7 +47,7 @@ class Outcome(NamedTuple):
 
 
 class MarkerWriter:
-    """Appends markers and wakes who waits for committed records (loop only).
+    """Appends markers (loop only).
 
     ``offsets`` is told of each marker in a partition of ``__consumer_offsets``, since offsets that
     groups have committed in the transaction count from then on, or never.
@@ -59,14 +58,12 @@ class MarkerWriter:
         topics: TopicRegistry,
         offsets: Offsets,
         io: IoThreads,
-        waiting: Waiting,
         clock: Clock,
     ) -> None:
         self.unflushed: set[Log] = set()  # what `flush` must wait for before anybody is answered
         self._topics = topics
         self._offsets = offsets
         self._io = io
-        self._waiting = waiting
         self._clock = clock
 
     def write_all(self, outcome: Outcome, partitions: Iterable[tuple[str, int]]) -> None:
@@ -131,8 +128,6 @@ class MarkerWriter:
             self._offsets.complete(partition, outcome.producer_id, is_commit=outcome.is_commit)
         if result.flush_due:
             self.unflushed.add(target)
-        if target.waiters:
-            self._waiting.wake(target)
 
     async def flush(self) -> None:
         """Wait for the fsyncs that ``flush.messages`` of the topics asks for.

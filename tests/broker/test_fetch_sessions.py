@@ -1,10 +1,15 @@
-"""Incremental fetch sessions by KIP-227: epochs, news, fairness, eviction."""
+"""Incremental fetch sessions by KIP-227: epochs, news, fairness, eviction, what is left in logs."""
 
+import gc
+import sys
+from collections import defaultdict
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from broker.fetch_sessions import FetchPlan, FetchSessions, TopicKey
+from broker.fetch_sessions import FetchPlan, FetchSessions, SessionPartition, TopicKey
+from broker.waiting import READ_COMMITTED, WatchGroup
 from protocol.errors import (
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
@@ -13,12 +18,53 @@ from protocol.errors import (
 from protocol.fetch import FetchPartition, FetchRequest, PartitionFetched
 from tests.support.clock import FakeClock
 
+if TYPE_CHECKING:
+    from storage.log import Log
+    from storage.watcher import Watcher
+
+
+class WatchedLog:
+    """A log as far as sessions are concerned: who stands on it, and where it starts."""
+
+    def __init__(self) -> None:
+        self.watchers: dict[Watcher, None] = {}
+        self.log_start_offset = 0
+
+    def tell_watchers(self) -> None:
+        """Change in a way that nobody looks at here."""
+        for each in tuple(self.watchers):
+            each.log_changed()
+
+
+class Logs:
+    """The logs of all partitions that are asked for, and the ones whose start has moved."""
+
+    def __init__(self) -> None:
+        self.made: dict[tuple[TopicKey, int], WatchedLog] = defaultdict(WatchedLog)
+        self.moved: set[Any] = set()
+
+    def get(self, key: TopicKey, index: int) -> "Log":
+        """Return a log; every one is there."""
+        return cast("Log", self.made[key, index])
+
+    def change(self, *indexes: int) -> None:
+        """Have something happen in partitions of topic t."""
+        for index in indexes:
+            self.made["t", index].tell_watchers()
+
+    @property
+    def watcher_count(self) -> int:
+        """How many stand on all logs together."""
+        return sum(len(log.watchers) for log in self.made.values())
+
 
 def ask(
     session_id: int,
     epoch: int,
     wanted: dict[tuple[TopicKey, int], int] | None = None,
     forgotten: list[tuple[TopicKey, list[int]]] | None = None,
+    *,
+    isolation_level: int = 0,
 ) -> FetchRequest:
     """Build a request for partitions at offsets."""
     return FetchRequest(
@@ -26,7 +72,7 @@ def ask(
         max_wait_ms=0,
         min_bytes=0,
         max_bytes=1 << 20,
-        isolation_level=0,
+        isolation_level=isolation_level,
         session_id=session_id,
         session_epoch=epoch,
         topics=[
@@ -56,9 +102,15 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def sessions(clock: FakeClock) -> FetchSessions:
+def logs() -> Logs:
+    """The logs."""
+    return Logs()
+
+
+@pytest.fixture
+def sessions(clock: FakeClock, logs: Logs) -> FetchSessions:
     """A cache with room for two."""
-    return FetchSessions(lambda: 2, clock.monotonic)
+    return FetchSessions(lambda: 2, clock.monotonic, logs.get, logs.moved)
 
 
 def begin(sessions: FetchSessions, *indexes: int) -> int:
@@ -77,9 +129,10 @@ def test_a_full_fetch_without_session_stays_without(sessions: FetchSessions) -> 
     assert len(sessions) == 0
 
 
-def test_an_incremental_answer_names_only_news(sessions: FetchSessions) -> None:
+def test_an_incremental_answer_names_only_news(sessions: FetchSessions, logs: Logs) -> None:
     """Data, a moved watermark and errors are news; the same again is not."""
     session_id = begin(sessions, 0, 1, 2, 3)
+    logs.change(0, 1, 2, 3)
     plan = sessions.plan(ask(session_id, 1), by_id=False)
     fetched: list[tuple[TopicKey, PartitionFetched]] = [
         ("t", got(0)),
@@ -93,27 +146,32 @@ def test_an_incremental_answer_names_only_news(sessions: FetchSessions) -> None:
     assert [result.index for _, result in named] == [1, 2, 3]
 
 
-def test_recovery_from_an_error_is_news(sessions: FetchSessions) -> None:
+def test_recovery_from_an_error_is_news(sessions: FetchSessions, logs: Logs) -> None:
     """After an error the watermark counts as unknown, so the healthy answer is told."""
     session_id = begin(sessions, 0)
+    logs.change(0)
     for epoch, result, expected in ((1, got(0, error=3), 1), (2, got(0), 1), (3, got(0), 0)):
+        if epoch == 3:
+            logs.change(0)
         plan = sessions.plan(ask(session_id, epoch), by_id=False)
         _, named = sessions.conclude(plan, [("t", result)])
 
         assert len(named) == expected
 
 
-def test_a_partition_with_data_goes_to_the_end(sessions: FetchSessions) -> None:
+def test_a_partition_with_data_goes_to_the_end(sessions: FetchSessions, logs: Logs) -> None:
     """So that the others have their turn in the next request."""
     session_id = begin(sessions, 0, 1, 2)
+    logs.change(2, 1, 0)
     plan = sessions.plan(ask(session_id, 1), by_id=False)
     sessions.conclude(plan, [("t", got(0, data=b"x")), ("t", got(1)), ("t", got(2))])
+    logs.change(2, 1)
 
     assert places(sessions.plan(ask(session_id, 2), by_id=False)) == [("t", 1), ("t", 2), ("t", 0)]
 
 
 def test_partitions_are_added_changed_and_forgotten(sessions: FetchSessions) -> None:
-    """An incremental request changes the session; it reads all of it."""
+    """An incremental request changes the session, and reads what it has changed."""
     session_id = begin(sessions, 0, 1)
     request = ask(session_id, 1, {("t", 0): 9, ("u", 5): 3}, [("t", [1])])
     plan = sessions.plan(request, by_id=False)
@@ -159,7 +217,7 @@ def test_the_epoch_wraps_to_one(sessions: FetchSessions) -> None:
     sessions._sessions[session_id].epoch = 2**31 - 1
     sessions.plan(ask(session_id, 2**31 - 1), by_id=False)
 
-    assert places(sessions.plan(ask(session_id, 1), by_id=False)) == [("t", 0)]
+    assert sessions.plan(ask(session_id, 1), by_id=False).epoch == 2
 
 
 def test_closing_removes_the_session(sessions: FetchSessions) -> None:
@@ -184,3 +242,152 @@ def test_a_full_cache_evicts_only_old_or_smaller_sessions(
     assert sessions.evicted_count == 1
     with pytest.raises(FetchSessionIdNotFound):
         sessions.plan(ask(first, 1), by_id=False)
+
+
+def test_the_smallest_of_the_old_sessions_makes_room(
+    sessions: FetchSessions, clock: FakeClock
+) -> None:
+    """A larger one takes its place; that a still smaller one is new does not keep it."""
+    old = begin(sessions, 0, 1)
+    clock.advance(60_000)
+    begin(sessions, 0)
+    clock.advance(61_000)
+    sessions.plan(ask(old, 1), by_id=False)
+
+    assert begin(sessions, 0, 1) == 0
+    assert begin(sessions, 0, 1, 2)
+    with pytest.raises(FetchSessionIdNotFound):
+        sessions.plan(ask(old, 2), by_id=False)
+
+
+@pytest.mark.parametrize("is_data", [True, False], ids=["data", "error"])
+def test_what_is_not_read_up_is_read_again(sessions: FetchSessions, *, is_data: bool) -> None:
+    """Data that the client has not taken, and errors, need no change of the log."""
+    session_id = begin(sessions, 0, 1)
+    for epoch in (1, 2, 3):
+        plan = sessions.plan(
+            ask(session_id, epoch, {("t", 1): 0} if epoch == 1 else {}), by_id=False
+        )
+        assert places(plan) == [("t", 1)]
+        result = got(1, data=b"x", end=1) if is_data else got(1, error=1)
+        sessions.conclude(plan, [("t", result)])
+
+
+def test_what_the_limits_kept_back_is_read_again(sessions: FetchSessions) -> None:
+    """No records, but the position is below the end."""
+    session_id = begin(sessions, 0)
+    for epoch in (1, 2):
+        plan = sessions.plan(
+            ask(session_id, epoch, {("t", 0): 4} if epoch == 1 else {}), by_id=False
+        )
+        assert places(plan) == [("t", 0)]
+        sessions.conclude(plan, [("t", got(0, end=5))])
+
+
+def test_another_isolation_level_reads_all(sessions: FetchSessions) -> None:
+    """What is read up to the last stable offset may have records above it."""
+    session_id = begin(sessions, 0, 1)
+    levels = [0, READ_COMMITTED, READ_COMMITTED, 0]
+    asked = []
+    for epoch, level in enumerate(levels, 1):
+        plan = sessions.plan(ask(session_id, epoch, isolation_level=level), by_id=False)
+        sessions.conclude(plan, [("t", got(index)) for _, index in places(plan)])
+        asked.append(len(plan.partitions))
+
+    assert asked == [0, 2, 0, 2]
+
+
+def test_who_names_the_epoch_of_its_last_record_is_always_read() -> None:
+    """The log forgets old epochs later than it moves its start."""
+    for epoch, is_read_up in ((-1, True), (0, False)):
+        wanted = FetchPartition(0, -1, 5, epoch, -1, 1 << 20)
+        partition = SessionPartition(WatchGroup(), "t", wanted, 0)
+
+        assert partition.is_read_up(got(0, end=5), 0) is is_read_up
+
+
+def test_a_start_that_moved_on_another_thread_is_read(sessions: FetchSessions, logs: Logs) -> None:
+    """A cleaner thread leaves its log in the set; a request takes it out, for all sessions."""
+    first, second = begin(sessions, 0), begin(sessions, 0)
+    logs.moved.add(logs.made["t", 0])
+    plans = [sessions.plan(ask(each, 1), by_id=False) for each in (first, second)]
+
+    assert [places(plan) for plan in plans] == [[("t", 0)]] * 2
+    assert not logs.moved
+
+
+def test_a_start_that_moves_while_it_is_read_is_read_again(
+    sessions: FetchSessions, logs: Logs
+) -> None:
+    """Nobody stood on the log when the cleaner thread moved it."""
+    plan = sessions.plan(ask(0, 0, {("t", 0): 5}), by_id=False)
+    logs.made["t", 0].log_start_offset = 3
+    session_id, _ = sessions.conclude(plan, [("t", got(0, end=5))])
+
+    assert places(sessions.plan(ask(session_id, 1), by_id=False)) == [("t", 0)]
+
+
+def test_a_change_is_noted_once(sessions: FetchSessions, logs: Logs) -> None:
+    """Until its client asks again a session hears no more of a log, however much is appended."""
+    session_id = begin(sessions, 0, 1)
+    logs.change(0)
+    assert [len(log.watchers) for log in logs.made.values()] == [0, 1]
+    plan = sessions.plan(ask(session_id, 1), by_id=False)
+    sessions.conclude(plan, [("t", got(0, end=0))])
+
+    assert [len(log.watchers) for log in logs.made.values()] == [1, 1]
+
+
+@pytest.mark.parametrize("end", ["closed", "replaced", "emptied", "evicted"])
+def test_who_ends_leaves_nothing_in_the_logs(
+    sessions: FetchSessions, logs: Logs, clock: FakeClock, end: str
+) -> None:
+    """However a session ends: no watcher, and no room that a thousand of them once took."""
+    everything = range(100)
+    gc.collect()
+    gc.disable()
+    try:
+        session_id = begin(sessions, *everything)
+        logs.change(*range(50))
+        if end == "closed":
+            sessions.plan(ask(session_id, -1), by_id=False)
+        elif end == "replaced":
+            sessions.plan(ask(session_id, 0), by_id=False)
+        elif end == "emptied":
+            sessions.plan(ask(session_id, 1, {}, [("t", list(everything))]), by_id=False)
+        else:
+            begin(sessions, 200)
+            clock.advance(121_000)
+            begin(sessions, 201)
+            assert [logs.made["t", index].watchers.keys() for index in (200, 201)] != [set()] * 2
+        left = [each for each in gc.get_objects() if isinstance(each, SessionPartition)]
+    finally:
+        gc.enable()
+
+    assert len(left) == logs.watcher_count == (2 if end == "evicted" else 0)
+
+
+def test_a_log_that_many_have_left_keeps_no_room_for_them(logs: Logs, clock: FakeClock) -> None:
+    """A thousand sessions of one partition come and go."""
+    sessions = FetchSessions(lambda: 1000, clock.monotonic, logs.get, logs.moved)
+    ids = [begin(sessions, 0) for _ in range(1000)]
+    watchers = logs.made["t", 0].watchers
+    assert len(watchers) == 1000
+    for each in ids:
+        sessions.plan(ask(each, -1), by_id=False)
+
+    assert sys.getsizeof(watchers) == sys.getsizeof({})
+
+
+def test_a_topic_that_comes_anew_is_another_log(sessions: FetchSessions, logs: Logs) -> None:
+    """Its watchers were dismissed by the old one; the next read finds the new one."""
+    session_id = begin(sessions, 0)
+    gone = logs.made.pop(("t", 0))
+    for each in tuple(gone.watchers):
+        each.log_gone()
+    for epoch, result in ((1, got(0, error=3)), (2, got(0))):
+        plan = sessions.plan(ask(session_id, epoch), by_id=False)
+        assert places(plan) == [("t", 0)]
+        sessions.conclude(plan, [("t", result)])
+
+    assert (len(gone.watchers), len(logs.made["t", 0].watchers)) == (0, 1)

@@ -65,7 +65,7 @@ from broker.api import APIS
 from broker.http import HttpServer
 from broker.request_stats import RequestStats
 
-coordinators = Coordinators(*[None] * 7)
+coordinators = Coordinators(*[None] * 6)
 coordinators._make = lambda: None
 made = []
 for steps in (

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.topic import Topic
+from broker.waiting import Watch, WatchGroup
 from protocol.errors import (
     InvalidPartitions,
     InvalidTopic,
@@ -13,6 +14,7 @@ from protocol.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
+from protocol.fetch import FetchPartition
 from storage import files
 from storage.catalog import CatalogState
 from storage.partition_metadata import PartitionMetadata
@@ -105,8 +107,13 @@ async def test_deleting_releases_who_waits(home: RoomsOnDisk) -> None:
     """A parked fetch is answered now, not at its deadline."""
     topics, waiting = home.rooms.topics, home.rooms.waiting
     topic = await topics.create("orders", 1, {})
-    parked = asyncio.create_task(waiting.wait([topics.logs["orders", 0]], lambda: False, 60))
+    group = WatchGroup()
+    group.changed.add(Watch(group, "orders", FetchPartition(0, -1, 0, -1, -1, 1000)))
+    parked = asyncio.create_task(
+        waiting.wait(group, topics.get_log, min_bytes=1, isolation_level=0, seconds=60)
+    )
     await asyncio.sleep(0)
+    assert waiting.count == 1
     await topics.delete(topic)
 
     await parked

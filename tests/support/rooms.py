@@ -52,8 +52,7 @@ class RoomsOnDisk:
         self.catalog.load()
         writer = self.writer = CatalogWriter(self.catalog, self.io)
         settings = BrokerSettings(layers, writer)
-        waiting = Waiting()
-        topics = TopicRegistry(writer, settings, self.io, waiting)
+        topics = TopicRegistry(writer, settings, self.io)
         logs = LogManager(self.paths, settings.server, topics.config_for, self.clock)
         logs.load()
         await topics.open(logs, self.clock.now_ms())
@@ -64,9 +63,7 @@ class RoomsOnDisk:
         producer_ids = ProducerIds(writer)
         features = Features(writer)
         agree(features, settings)
-        coordinators = Coordinators(
-            topics, settings, self.io, waiting, self.clock, producer_ids, features
-        )
+        coordinators = Coordinators(topics, settings, self.io, self.clock, producer_ids, features)
         await coordinators.groups.load()
         self.rooms = Rooms(
             settings=settings,
@@ -78,8 +75,10 @@ class RoomsOnDisk:
             features=features,
             coordinators=coordinators,
             io=self.io,
-            waiting=waiting,
-            sessions=FetchSessions(lambda: 1000, self.clock.monotonic),
+            waiting=Waiting(),
+            sessions=FetchSessions(
+                lambda: 1000, self.clock.monotonic, topics.get_log, logs.moved_starts
+            ),
             identity=Identity(cluster_id=logs.cluster_id, node_id=settings.server.node_id),
             advertised={"PLAINTEXT": (HOST, PORT)},
         )

@@ -53,13 +53,13 @@ class Stand:
         await self.home.open()
         self.stats = RequestStats((api.key, api.name) for api in APIS)
         self.dispatcher = Dispatcher(self.stats)
-        self._listener = Listener("PLAINTEXT", self.home.rooms, Buffers(), self.dispatcher)
+        self.listener = Listener("PLAINTEXT", self.home.rooms, Buffers(), self.dispatcher)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for client in self._clients:
             client.close()
-        await self._listener.drain(0.0)
+        await self.listener.drain(0.0)
         await self.home.close()
 
     def connect(self) -> Client:
@@ -68,8 +68,8 @@ class Stand:
         client.setblocking(False)
         server.setblocking(False)
         loop = asyncio.get_running_loop()
-        connection = Connection(loop, server, "127.0.0.1:50000", self._listener)
-        self._listener.connections.add(connection)
+        connection = Connection(loop, server, "127.0.0.1:50000", self.listener)
+        self.listener.connections.add(connection)
         self._clients.append(Client(client))
         return self._clients[-1]
 
