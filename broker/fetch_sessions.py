@@ -24,7 +24,7 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from protocol.fetch import FetchPartition, FetchRequest, PartitionFetched
     from storage.log import Log
@@ -190,7 +190,7 @@ class FetchSession:
         return self._turns
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class FetchPlan:
     """What one request fetches: (topic, partition) in reading order, and for which session.
 
@@ -201,7 +201,7 @@ class FetchPlan:
     partitions: list[tuple[TopicKey, FetchPartition]]
     session: FetchSession | None = None
     epoch: int = 0
-    read: list[SessionPartition] = field(default_factory=list)
+    read: Sequence[SessionPartition] = ()
     wants_session: bool = False
     by_id: bool = False
     isolation_level: int = 0
@@ -261,9 +261,7 @@ class FetchSessions:
             if before is not None:
                 self._close(before)
             return FetchPlan(
-                partitions=[
-                    (key, wanted) for key, wanted_list in request.topics for wanted in wanted_list
-                ],
+                [(key, wanted) for key, wanted_list in request.topics for wanted in wanted_list],
                 wants_session=request.session_epoch == INITIAL_EPOCH,
                 by_id=by_id,
                 isolation_level=request.isolation_level,
@@ -278,7 +276,7 @@ class FetchSessions:
         session.update(request)
         if not session.partitions:
             self._close(session)
-            return FetchPlan(partitions=[])
+            return FetchPlan([])
         session.epoch = session.epoch % _MAX_INT32 + 1
         session.last_used = self._monotonic()
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
@@ -323,12 +321,8 @@ class FetchSessions:
         while moved:
             moved.pop().tell_watchers()
         read = session.changed()
-        return FetchPlan(
-            partitions=[(each.key, each.wanted) for each in read],
-            session=session,
-            epoch=session.epoch,
-            read=read,
-        )
+        asked = [(each.key, each.wanted) for each in read]
+        return FetchPlan(asked, session, session.epoch, read)
 
     def _close(self, session: FetchSession) -> None:
         del self._sessions[session.session_id]

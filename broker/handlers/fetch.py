@@ -259,7 +259,9 @@ class _Fetch:
         ):
             host, port = self.rooms.advertised[self.connection.listener.name]
             node = (self.rooms.identity.node_id, host, port)
-        return encode(self.version, self.correlation_id, 0, session_id, topics, node=node)
+        parts = encode(self.version, self.correlation_id, 0, session_id, topics, node=node)
+        # Bytes go out with the answers beside them; parts are a send of their own.
+        return parts[0] if len(parts) == 1 and isinstance(parts[0], bytes) else parts
 
     def _read_partition(
         self, key: TopicKey, wanted: FetchPartition, limit: int, *, at_least_one: bool
