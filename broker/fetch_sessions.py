@@ -66,19 +66,20 @@ class SessionPartition(Watch):
         self.log_start_offset = fetched.log_start_offset
         return news
 
-    def is_read_up(self, fetched: PartitionFetched, isolation_level: int) -> bool:
-        """Tell whether every read from now on finds what ``fetched`` says until the log changes.
 
-        A client that names the epoch of its last record is not taken at that: the log forgets old
-        epochs in its own time.
-        """
-        if len(fetched.records) or fetched.error_code or fetched.diverging is not None:
-            return False
-        if isolation_level == READ_COMMITTED:
-            upto = fetched.last_stable_offset
-        else:
-            upto = fetched.high_watermark
-        return self.wanted.fetch_offset >= upto and self.wanted.last_fetched_epoch < 0
+def is_read_up(wanted: FetchPartition, fetched: PartitionFetched, isolation_level: int) -> bool:
+    """Tell whether every read from now on finds what ``fetched`` says until the log changes.
+
+    A client that names the epoch of its last record is not taken at that: the log forgets old
+    epochs in its own time.
+    """
+    if len(fetched.records) or fetched.error_code or fetched.diverging is not None:
+        return False
+    if isolation_level == READ_COMMITTED:
+        upto = fetched.last_stable_offset
+    else:
+        upto = fetched.high_watermark
+    return wanted.fetch_offset >= upto and wanted.last_fetched_epoch < 0
 
 
 _turn_of = attrgetter("turn")
@@ -161,7 +162,7 @@ class FetchSession:
         get_log: Callable[[TopicKey, int], Log | None],
     ) -> None:
         """Leave a partition to its log if there is nothing to be read of it for now."""
-        if not partition.is_read_up(fetched, self.isolation_level):
+        if not is_read_up(partition.wanted, fetched, self.isolation_level):
             return
         changed = self.group.changed
         changed.discard(partition)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.fetch_sessions import FINAL_EPOCH
+from broker.fetch_sessions import FINAL_EPOCH, is_read_up
 from broker.waiting import READ_COMMITTED, Watch, WatchGroup
 from protocol.errors import (
     FencedLeaderEpoch,
@@ -193,13 +193,18 @@ class _Fetch:
         """Read what the plan says; return bytes found and whether an answer may not wait.
 
         The first partition with data gives at least one batch, whatever the limits say, so that a
-        consumer always makes progress (KIP-74).
+        consumer always makes progress (KIP-74). What was read up before the request has waited is
+        read again only if it has changed; a session has sorted that out already.
         """
+        before = self.fetched if self.plan.session is None else []
         remaining = self.max_bytes
         total = 0
         urgent = False
         fetched: list[tuple[TopicKey, PartitionFetched]] = []
-        for key, wanted in self.plan.partitions:
+        for number, (key, wanted) in enumerate(self.plan.partitions):
+            if before and self._is_unchanged(key, wanted, before[number][1]):
+                fetched.append(before[number])
+                continue
             limit = min(wanted.max_bytes, remaining)
             try:
                 result = self._read_partition(key, wanted, limit, at_least_one=not total)
@@ -262,6 +267,18 @@ class _Fetch:
         parts = encode(self.version, self.correlation_id, 0, session_id, topics, node=node)
         # Bytes go out with the answers beside them; parts are a send of their own.
         return parts[0] if len(parts) == 1 and isinstance(parts[0], bytes) else parts
+
+    def _is_unchanged(
+        self, key: TopicKey, wanted: FetchPartition, fetched: PartitionFetched
+    ) -> bool:
+        log = self.rooms.topics.get_log(key, wanted.partition)
+        return (
+            log is not None
+            and log.log_end_offset == fetched.high_watermark
+            and log.log_start_offset == fetched.log_start_offset
+            and log.last_stable_offset == fetched.last_stable_offset
+            and is_read_up(wanted, fetched, self.request.isolation_level)
+        )
 
     def _read_partition(
         self, key: TopicKey, wanted: FetchPartition, limit: int, *, at_least_one: bool

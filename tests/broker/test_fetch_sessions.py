@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from broker.fetch_sessions import FetchPlan, FetchSessions, SessionPartition, TopicKey
-from broker.waiting import READ_COMMITTED, WatchGroup
+from broker.fetch_sessions import FetchPlan, FetchSessions, SessionPartition, TopicKey, is_read_up
+from broker.waiting import READ_COMMITTED
 from protocol.errors import (
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
@@ -299,11 +299,10 @@ def test_another_isolation_level_reads_all(sessions: FetchSessions) -> None:
 
 def test_who_names_the_epoch_of_its_last_record_is_always_read() -> None:
     """The log forgets old epochs later than it moves its start."""
-    for epoch, is_read_up in ((-1, True), (0, False)):
+    for epoch, expected in ((-1, True), (0, False)):
         wanted = FetchPartition(0, -1, 5, epoch, -1, 1 << 20)
-        partition = SessionPartition(WatchGroup(), "t", wanted, 0)
 
-        assert partition.is_read_up(got(0, end=5), 0) is is_read_up
+        assert is_read_up(wanted, got(0, end=5), 0) is expected
 
 
 def test_a_start_that_moved_on_another_thread_is_read(sessions: FetchSessions, logs: Logs) -> None:

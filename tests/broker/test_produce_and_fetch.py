@@ -19,6 +19,8 @@ from kio.schema.produce.v13 import request as produce13
 from broker.handlers import fetch as fetch_handler
 from protocol.records.batch import BatchHeader
 from storage.clock import Clock
+from storage.log import Log
+from tests.support.appending import append
 from tests.support.batches import Row, make_batch, make_producer_batch
 from tests.support.running import Caller, Client, Running, running
 
@@ -464,6 +466,28 @@ async def test_a_long_poll_ends_with_an_append(broker: Running, caller: Caller) 
     fetched = await asyncio.wait_for(waiting, 5)
 
     assert [partition.high_watermark for partition in partitions(fetched)] == [0, 1]
+
+
+async def test_a_request_that_waited_reads_what_has_changed(
+    broker: Running, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what was read to its end before, only the partition that has grown is read again."""
+    logs, read, reads = broker.broker._topics.logs, Log.read, []
+
+    def note(log: Log, *arguments: Any, **limits: Any) -> Any:
+        reads.append(log)
+        return read(log, *arguments, **limits)
+
+    monkeypatch.setattr(Log, "read", note)
+    wanted = {("t", 0): 0, ("t", 1): 0, ("c", 0): 0}
+    waiting = asyncio.create_task(caller.ask(fetch(wanted, wait_ms=60_000)))
+    while not broker.broker._waiting.count:
+        await asyncio.sleep(0)
+    append(logs["t", 1])
+    fetched = await asyncio.wait_for(waiting, 5)
+
+    assert reads == [logs[place] for place in [*wanted, ("t", 1)]]
+    assert [partition.high_watermark for partition in partitions(fetched)] == [0, 1, 0]
 
 
 async def test_min_bytes_holds_an_answer_back(broker: Running, caller: Caller) -> None:
