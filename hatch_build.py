@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import tempfile
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,12 @@ def find_declarations(root: Path) -> tuple[str, ...]:
 KERNELS = find_kernels(ROOT)
 DEPENDS = find_declarations(ROOT)
 HEADERS = tuple(dict.fromkeys(str(Path(path).parent) for path in DEPENDS if path.endswith(".h")))
+# The arithmetic of C may not depend on how the interpreter was compiled.
+FLAGS = ("-O3", "-g0", "-fwrapv")
+SANITIZED = (
+    "-O1", "-g", "-fno-wrapv", "-fno-omit-frame-pointer",
+    "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
+)  # fmt: skip
 DIRECTIVES = {
     "annotation_typing": False,  # the types of C stand in the .pxd
     "boundscheck": False,
@@ -54,7 +61,9 @@ DIRECTIVES = {
 }
 
 
-def compile_kernels(target: Path) -> list[Path]:
+def compile_kernels(
+    target: Path, flags: Sequence[str] = FLAGS, link_flags: Sequence[str] = ()
+) -> list[Path]:
     """Compile every kernel below `target`, laid out as the source is; return the files' paths."""
     from Cython.Build import cythonize  # noqa: PLC0415 - may be missing
     from setuptools import (  # type: ignore[import-untyped,unused-ignore]  # noqa: PLC0415 - as above
@@ -67,7 +76,8 @@ def compile_kernels(target: Path) -> list[Path]:
             source.removesuffix(".py").replace("/", "."),
             [source],
             include_dirs=list(HEADERS),
-            extra_compile_args=["-O3", "-g0"],
+            extra_compile_args=list(flags),
+            extra_link_args=list(link_flags),
             depends=list(DEPENDS),
         )
         for source in KERNELS
@@ -79,6 +89,7 @@ def compile_kernels(target: Path) -> list[Path]:
         command = Distribution({"ext_modules": modules}).get_command_obj("build_ext")
         command.build_lib = str(target)
         command.build_temp = scratch
+        command.parallel = os.cpu_count()
         command.ensure_finalized()
         command.run()
         return [Path(output) for output in command.get_outputs()]
@@ -102,6 +113,16 @@ def build(target: Path) -> list[Path]:
         return []
     finally:
         os.chdir(before)
+
+
+def build_sanitized(target: Path) -> None:
+    """Put extensions that report bad memory and bad numbers below `target`, a copy of the source.
+
+    Sums that leave their type are reported as well, though the extensions of a release wrap them.
+    """
+    place = target.absolute()
+    os.chdir(ROOT)
+    compile_kernels(place, SANITIZED, ("-fsanitize=address,undefined",))
 
 
 def build_in_place() -> list[Path]:
@@ -142,5 +163,8 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--sanitized"]:
+        build_sanitized(Path(sys.argv[2]))
+        sys.exit()
     for built in build_in_place():
         sys.stdout.write(f"{built.relative_to(ROOT)} ({sysconfig.get_platform()})\n")

@@ -2,6 +2,7 @@
 cimport cython
 from cleaner._native_map cimport *
 from protocol.records._native cimport (
+    INT64_MAX,
     Numbers,
     Region,
     Target,
@@ -58,22 +59,22 @@ cdef long long _find_slot(Int64s slots, long long slot_count, long long low, lon
 @cython.locals(slot="long long", at="long long")
 cdef void _move(Int64s old, long long start, long long end, Int64s new, long long count) noexcept nogil
 
-@cython.locals(length="long long", end=Py_ssize_t, delta="long long", count="long long", plain=bint)
+@cython.locals(length="long long", end=Py_ssize_t, base_offset="long long", delta="long long", count="long long", plain=bint)
 cdef long long _check_batch(Octets data, Py_ssize_t position, Py_ssize_t size, Int64s state) noexcept nogil
 
 @cython.locals(coming="long long")
 cdef bint _lacks_room(Int64s state, long long room) noexcept nogil
 
-@cython.locals(slot="long long", at="long long")
+@cython.locals(slot="long long", at="long long", mark="long long")
 cdef long long _find_producer(Int64s state, Int64s transactions, long long room, long long producer_id) noexcept nogil
 
 @cython.locals(number="long long", at="long long", producer="long long")
 cdef void _begin_aborted(Int64s state, Int64s aborted, Int64s transactions, long long room, long long base_offset, long long last_offset) noexcept nogil
 
-@cython.locals(at="long long")
+@cython.locals(producer_id="long long", at="long long")
 cdef bint _note_data(Octets data, Py_ssize_t position, Int64s state, Int64s transactions, long long room) noexcept nogil
 
-@cython.locals(stop=Py_ssize_t, _offset="long long", key_start=Py_ssize_t, key_size="long long", _value_size="long long", kind="long long", at="long long", seen="long long", number="long long")
+@cython.locals(stop=Py_ssize_t, _offset="long long", key_start=Py_ssize_t, key_size="long long", _value_size="long long", kind="long long", producer_id="long long", at="long long", seen="long long", number="long long")
 cdef bint _note_control(Octets data, Py_ssize_t position, Py_ssize_t size, Int64s state, Int64s aborted, Int64s transactions, long long room) noexcept nogil
 
 @cython.locals(producer_id="long long", low="long long", high="long long", middle="long long", at="long long", is_control="long long")
@@ -86,6 +87,9 @@ cdef void _plan(Octets data, Py_ssize_t size, Int64s state, Int64s slots, long l
 cdef void _judge(Octets data, Int64s state, Int64s slots, long long slot_count, Int64s rows, long long count, Output fates) noexcept nogil
 
 cdef void _note_dropped(Int64s state, long long reason, long long count, long long size) noexcept nogil
+
+@cython.locals(_index_in_batch="long long", _offset="long long", _key_start=Py_ssize_t, _key_size="long long", _value_size="long long")
+cdef Py_ssize_t _find_records_end(Octets data, Py_ssize_t position, Py_ssize_t end, long long count) noexcept nogil
 
 @cython.locals(size="long long", stop=Py_ssize_t, _delta="long long", offset_delta="long long", key_size="long long", key_start=Py_ssize_t, value_size="long long")
 cdef (Py_ssize_t, long long, Py_ssize_t, long long, long long) _read_record(Octets data, Py_ssize_t position, Py_ssize_t end) noexcept nogil

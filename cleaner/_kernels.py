@@ -215,6 +215,9 @@ def _map(
             status = WANTS_PRODUCERS
             break
         attributes = read_int16(data, position + 21)
+        if attributes & 0x20 and attributes & 7 and not state[OPENED]:
+            status = OPEN
+            break
         base_offset = read_int64(data, position)
         last_offset = base_offset + read_int32(data, position + 23)
         count = read_int32(data, position + 57)
@@ -336,6 +339,8 @@ def _check_batch(data: memoryview, position: int, size: int, state: memoryview) 
         return SHORT_LENGTH
     if data[position + 16] != 2:
         return WRONG_MAGIC
+    if length > 2147483635:
+        return TOO_LARGE
     if length + 12 > size - position:
         state[NEEDED] = length + 12
         return 0
@@ -343,7 +348,8 @@ def _check_batch(data: memoryview, position: int, size: int, state: memoryview) 
     if not state[OPENED] and checksum(data, position + 21, end) != read_uint32(data, position + 17):
         return WRONG_CRC
     delta = read_int32(data, position + 23)
-    if delta < 0 or read_int64(data, position) <= state[LAST_OFFSET]:
+    base_offset = read_int64(data, position)
+    if delta < 0 or base_offset <= state[LAST_OFFSET] or base_offset >= INT64_MAX - delta:
         return OFFSET_BACKWARDS
     count = read_int32(data, position + 57)
     if count < 0 or count > delta + 1:
@@ -361,14 +367,15 @@ def _lacks_room(state: memoryview, room: int) -> int:
 
 
 def _find_producer(state: memoryview, transactions: memoryview, room: int, producer_id: int) -> int:
-    """Return where the numbers of a producer begin, which may be new."""
+    """Return where the numbers of a producer begin, which may be new; its id is not negative."""
     slot = home_of(spread(producer_id), room)
+    mark = wrapping_add(producer_id, 1)
     while True:
         at = slot * TRANSACTION_NUMBERS
-        if transactions[at] == producer_id + 1:
+        if transactions[at] == mark:
             return at
         if transactions[at] == 0:
-            transactions[at] = producer_id + 1
+            transactions[at] = mark
             state[PRODUCERS_USED] += 1
             return at
         slot += 1
@@ -389,7 +396,7 @@ def _begin_aborted(
     while number < state[ABORTED_COUNT] and aborted[number * ABORTED_NUMBERS + 1] <= last_offset:
         at = number * ABORTED_NUMBERS
         number += 1
-        if aborted[at + 2] >= base_offset:
+        if aborted[at] >= 0 and aborted[at + 2] >= base_offset:
             producer = _find_producer(state, transactions, room, aborted[at])
             if transactions[producer + 2] == 0:
                 transactions[producer + 2] = number
@@ -401,7 +408,10 @@ def _note_data(
     data: memoryview, position: int, state: memoryview, transactions: memoryview, room: int
 ) -> int:
     """Return 1 if a batch of a transaction belongs to an aborted one. May be asked twice."""
-    at = _find_producer(state, transactions, room, read_int64(data, position + 43))
+    producer_id = read_int64(data, position + 43)
+    if producer_id < 0:
+        return 0
+    at = _find_producer(state, transactions, room, producer_id)
     if transactions[at + 2]:
         transactions[at + 3] = 1
         return 1
@@ -427,9 +437,10 @@ def _note_control(
     if stop < 0 or key_size < 4:
         return 0
     kind = read_int16(data, key_start + 2)
-    if kind != 0 and kind != 1:  # noqa: PLR1714  # a set would be an object
+    producer_id = read_int64(data, position + 43)
+    if (kind != 0 and kind != 1) or producer_id < 0:  # noqa: PLR1714  # a set would be an object
         return 0
-    at = _find_producer(state, transactions, room, read_int64(data, position + 43))
+    at = _find_producer(state, transactions, room, producer_id)
     if kind == 1:
         seen = transactions[at + 1]
         transactions[at + 1] = 0
@@ -501,6 +512,9 @@ def _plan(
             status = WANTS_PRODUCERS
             break
         attributes = read_int16(data, position + 21)
+        if attributes & 0x20 and attributes & 7 and not state[OPENED]:
+            status = OPEN
+            break
         base_offset = read_int64(data, position)
         last_offset = base_offset + read_int32(data, position + 23)
         count = read_int32(data, position + 57)
@@ -572,6 +586,12 @@ def _plan(
             if at != end:
                 status = BAD_RECORD
                 break
+        elif mode == STAMP and _find_records_end(data, at, end, count) != end:
+            status = BAD_RECORD
+            break
+        if mode >= STAMP and batch_size + GROWTH * count > 2147483647:
+            status = TOO_LARGE
+            break
         if last_offset + 1 == state[UPPER] or _is_last_of_producer(
             data, position, last_offset, producers, producer_count
         ):
@@ -627,6 +647,15 @@ def _judge(
 def _note_dropped(state: memoryview, reason: int, count: int, size: int) -> None:
     state[DROPPED + 2 * reason] += count
     state[DROPPED + 2 * reason + 1] += size
+
+
+def _find_records_end(data: memoryview, position: int, end: int, count: int) -> int:
+    """Return where so many records end, -1 if one of them does not parse."""
+    for _index_in_batch in range(count):
+        position, _offset, _key_start, _key_size, _value_size = _read_record(data, position, end)
+        if position < 0:
+            break
+    return position
 
 
 def _read_record(data: memoryview, position: int, end: int) -> tuple[int, int, int, int, int]:

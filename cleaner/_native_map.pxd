@@ -23,6 +23,7 @@ cdef enum:
     OFFSET_BACKWARDS = -4
     BAD_COUNT = -5
     BAD_RECORD = -6
+    TOO_LARGE = -7
     KEEP = 0
     KEEP_TOMBSTONE = 1
     SUPERSEDED = 2

@@ -32,6 +32,7 @@ WRONG_CRC: Final = -3
 OFFSET_BACKWARDS: Final = -4
 BAD_COUNT: Final = -5
 BAD_RECORD: Final = -6
+TOO_LARGE: Final = -7
 
 FAULTS: Final = {
     SHORT_LENGTH: "its length is too small",
@@ -40,6 +41,7 @@ FAULTS: Final = {
     OFFSET_BACKWARDS: "its offsets do not follow those before it",
     BAD_COUNT: "it can not have as many records as it says",
     BAD_RECORD: "a record in it does not parse",
+    TOO_LARGE: "what stays of it may be more than one batch can hold",
 }
 
 # What becomes of a record.

@@ -87,3 +87,9 @@ def test_make_compiles_anew_after_a_change_of_any_kernel() -> None:
     assert len(hatch_build.KERNELS) >= 16
     assert "broker/groups/_member_kernels.py" in hatch_build.KERNELS
     assert {*hatch_build.KERNELS, *hatch_build.DEPENDS} <= inputs
+
+
+def test_sums_wrap_because_the_build_says_so() -> None:
+    """How the interpreter was compiled is no promise; the sanitized build reports each such sum."""
+    assert "-fwrapv" in hatch_build.FLAGS
+    assert "-fno-wrapv" in hatch_build.SANITIZED

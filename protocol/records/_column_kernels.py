@@ -333,8 +333,10 @@ def _fill_batch(
         held, headers = _read_number(data, value + max(value_size, 0), stop, 28)
         if headers < 0 or held < 0 or held > stop - headers:
             return False
+        if offset_delta > last - base:
+            return False
         offset = base + offset_delta
-        if offset <= previous or offset > last:
+        if offset <= previous:
             return False
         previous = offset
         if is_append_time:

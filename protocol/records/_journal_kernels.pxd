@@ -1,6 +1,7 @@
 # C types of _journal_kernels.py; the algorithm stands there alone.
 cimport cython
 from protocol.records._native cimport (
+    INT64_MAX,
     Region,
     Target,
     acquire,

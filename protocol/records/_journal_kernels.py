@@ -15,6 +15,7 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
 
 if not cython.compiled:
     from protocol.records._portable import (
+        INT64_MAX,
         acquire,
         acquire_target,
         checksum,
@@ -156,6 +157,9 @@ def read_journal(
                 value = at
                 if at < 0 or value_size > stop - at:
                     status = 4
+                    break
+                if delta < 0 or delta > 2147483647 or base_offset > INT64_MAX - delta:
+                    status = 3
                     break
                 at = stop
                 offset = base_offset + delta

@@ -78,8 +78,13 @@ static inline int64_t read_int64(const uint8_t *data, Py_ssize_t position) {
     return (int64_t)read_uint64(data, position);
 }
 
-static inline int32_t read_int32(const uint8_t *data, Py_ssize_t position) {
+/* Wide, so that no sum of what was read leaves its type. */
+static inline long long read_int32(const uint8_t *data, Py_ssize_t position) {
     return (int32_t)read_uint32(data, position);
+}
+
+static inline int sum_reaches(long long a, long long b, long long c) {
+    return (__int128)a + b >= c;
 }
 
 static inline int16_t read_int16(const uint8_t *data, Py_ssize_t position) {

@@ -110,6 +110,11 @@ def read_int32(data: memoryview, position: int) -> int:
     return number
 
 
+def sum_reaches(a: int, b: int, c: int) -> bool:
+    """Tell whether a + b is at least c, however many bits the sum has."""
+    return a + b >= c
+
+
 def read_int16(data: memoryview, position: int) -> int:
     """Read a big-endian signed number."""
     number: int = _INT16.unpack_from(data, position)[0]

@@ -8,6 +8,7 @@ from protocol.records._native cimport (
     FIRST_TIMESTAMP,
     FULL,
     INDEXED,
+    INT64_MAX,
     INTERVAL,
     LAST_OFFSET,
     LEADER_EPOCH,
@@ -39,6 +40,7 @@ from protocol.records._native cimport (
     read_uint32,
     release,
     release_numbers,
+    sum_reaches,
 )
 
 ctypedef const unsigned char* Octets
@@ -53,7 +55,7 @@ cpdef Py_ssize_t find_batch(object buffer, Py_ssize_t start, Py_ssize_t end, lon
 @cython.locals(region=Region, data=Octets, position=Py_ssize_t, length=Py_ssize_t)
 cpdef Py_ssize_t find_end(object buffer, Py_ssize_t start, Py_ssize_t end) except? -1
 
-@cython.locals(origin="long long", position=Py_ssize_t, row=Py_ssize_t, marks=Py_ssize_t, status="long long", length=Py_ssize_t, first="long long", last="long long", timestamp="long long", epoch="long long")
+@cython.locals(origin="long long", position=Py_ssize_t, row=Py_ssize_t, marks=Py_ssize_t, status="long long", length=Py_ssize_t, first="long long", delta="long long", last="long long", timestamp="long long", epoch="long long")
 cdef void _scan(Octets data, Py_ssize_t size, Int64s state, Int64s entries, Py_ssize_t most_entries, Int64s notable, Py_ssize_t most_notable) noexcept nogil
 
 @cython.locals(slot=Py_ssize_t, kept=Py_ssize_t, mark=Py_ssize_t, position="long long", seen="long long", producer_id="long long", place=Py_ssize_t, left=Py_ssize_t)

@@ -15,6 +15,7 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
 
 if not cython.compiled:
     from protocol.records._portable import (
+        INT64_MAX,
         acquire,
         acquire_numbers,
         checksum,
@@ -27,6 +28,7 @@ if not cython.compiled:
         read_uint32,
         release,
         release_numbers,
+        sum_reaches,
     )
     from protocol.records.verdicts import (
         BASE_OFFSET,
@@ -114,7 +116,7 @@ def find_batch(buffer: "Buffer", start: int, end: int, offset: int) -> int:
         length = read_int32(data, position + 8)
         if length < 49:
             break
-        if read_int64(data, position) >= offset - read_int32(data, position + 23):
+        if sum_reaches(read_int64(data, position), read_int32(data, position + 23), offset):
             release(region)
             return position
         position += length + 12
@@ -173,14 +175,15 @@ def _scan(
             status = WRONG_CRC
             break
         first = read_int64(data, position)
-        if first < state[BASE_OFFSET] or first - state[BASE_OFFSET] > 2147483647:
+        delta = read_int32(data, position + 23)
+        if first < state[BASE_OFFSET] or first >= INT64_MAX - max(delta, 0):
             status = OFFSET_OVERFLOW
             break
-        last = first + read_int32(data, position + 23)
-        if last - state[BASE_OFFSET] > 2147483647:
+        last = first + delta
+        if first - state[BASE_OFFSET] > 2147483647 or last - state[BASE_OFFSET] > 2147483647:
             status = OFFSET_OVERFLOW
             break
-        if last <= state[LAST_OFFSET]:
+        if delta < 0 or last <= state[LAST_OFFSET]:
             status = OFFSET_BACKWARDS
             break
         state[LAST_OFFSET] = last

@@ -33,7 +33,7 @@ cdef inline (long long, Py_ssize_t) read_varlong(const unsigned char* data, Py_s
     return read_zigzag(data, position, end, 63)
 
 cdef inline Py_ssize_t zigzag_size(long long number) noexcept nogil:
-    cdef unsigned long long rest = <unsigned long long>((number << 1) ^ (number >> 63))
+    cdef unsigned long long rest = (<unsigned long long>number << 1) ^ <unsigned long long>(number >> 63)
     cdef Py_ssize_t size = 1
     while rest > 0x7F:
         rest >>= 7
@@ -42,7 +42,7 @@ cdef inline Py_ssize_t zigzag_size(long long number) noexcept nogil:
 
 # Returns the position after the number.
 cdef inline Py_ssize_t write_zigzag(unsigned char* output, Py_ssize_t position, long long number) noexcept nogil:
-    cdef unsigned long long rest = <unsigned long long>((number << 1) ^ (number >> 63))
+    cdef unsigned long long rest = (<unsigned long long>number << 1) ^ <unsigned long long>(number >> 63)
     while rest > 0x7F:
         output[position] = (rest & 0x7F) | 0x80
         position += 1

@@ -6,11 +6,15 @@ from array import array
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cleaner import kernels, slots
 from cleaner.key_digest import sum_with
+from protocol.records.batch import CONTROL, TRANSACTIONAL
+from protocol.records.build import ABORT, build_marker, frame_batch
+from protocol.records.compression import GZIP, compress
 from tests.cleaner.conftest import PLAIN
 from tests.support.batches import make_batch
 
@@ -156,3 +160,51 @@ def test_keys_are_summed_up_alike(keys: list[bytes]) -> None:
     PLAIN.add_keys(b"".join(keys), ends, plain)
 
     assert compiled == plain
+
+
+BOTH = pytest.mark.parametrize("kernel", [PLAIN, kernels], ids=["plain", "compiled"])
+MARKER = bytes(build_marker(0, 0, ABORT, 0, producer_id=7, producer_epoch=0)[61:])
+
+
+@BOTH
+@pytest.mark.parametrize("rest", [b"\xff\xff\xff\xff\x0f" * 3, b"\x7e" + bytes(20), bytes(15)])
+def test_every_record_of_a_control_batch_is_judged(kernel: Any, rest: bytes) -> None:
+    """Not the first alone: a batch that gets a horizon is written anew, record by record."""
+    batch = frame_batch(MARKER + rest, 3, flags=CONTROL | TRANSACTIONAL, producer_id=7)
+
+    assert Run(kernel, bytes(batch)).planned[slots.STATUS] == slots.BAD_RECORD
+
+
+@BOTH
+def test_a_compressed_control_batch_is_opened_first(kernel: Any) -> None:
+    """Its compressed bytes are no records, and its count no number of them."""
+    packed = compress(GZIP, MARKER)
+    flags = CONTROL | TRANSACTIONAL
+    batch = frame_batch(packed, (1 << 31) - 1, codec=GZIP, flags=flags, producer_id=7)
+
+    run = Run(kernel, bytes(batch))
+
+    assert run.mapped[slots.STATUS] == run.planned[slots.STATUS] == slots.OPEN
+
+
+@BOTH
+@pytest.mark.parametrize("base", [(1 << 63) - 1, (1 << 63) - 3])
+def test_offsets_end_before_their_type_does(kernel: Any, base: int) -> None:
+    """No sum of an offset and a delta leaves 64 bits."""
+    batch = make_batch(3, base_offset=base)
+
+    run = Run(kernel, bytes(batch))
+
+    assert run.mapped[slots.STATUS] == run.planned[slots.STATUS] == slots.OFFSET_BACKWARDS
+
+
+@BOTH
+def test_a_transaction_of_nobody_leaves_no_trace(kernel: Any) -> None:
+    """Of the id -1 no slot is told from an empty one: the next producer would inherit it."""
+    data = make_batch(1, flags=TRANSACTIONAL, producer_id=-1)
+    data += frame_batch(MARKER, 1, base_offset=1, flags=CONTROL | TRANSACTIONAL, producer_id=-1)
+
+    run = Run(kernel, bytes(data))
+
+    assert run.planned[slots.STATUS] == slots.DONE
+    assert not any(run.transactions)

@@ -201,3 +201,16 @@ def test_a_producer_makes_it_transactional() -> None:
 
     assert entries == [Entry(0, EntryKind.TRANSACTIONAL, b"k", b"v", 5, 2)]
     assert [record.timestamp for record in iterate_records(batch)] == [NOW]
+
+
+@pytest.mark.parametrize("base", [(1 << 63) - 1, (1 << 63) - 2])
+def test_offsets_end_before_their_type_does(base: int) -> None:
+    """A batch whose offsets leave 64 bits is none."""
+    batch = build_batch(
+        [Record(base + delta, NOW, b"k", b"v") for delta in range(3)], base_offset=base
+    )
+    for kernel in (PLAIN, journal_kernels):
+        entries, _, status = kernel.read_journal(batch, 0, 10, False)
+
+        assert status == 3
+        assert len(entries) == (1 << 63) - base

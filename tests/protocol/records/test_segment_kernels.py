@@ -324,3 +324,35 @@ def test_buffers_are_free_after_a_scan(kernel: Any) -> None:
     kernel.find_end(segment, 0, len(segment))
 
     segment += b"more"
+
+
+@BOTH
+@pytest.mark.parametrize("delta", [-1, -50])
+def test_a_batch_that_ends_before_it_begins_is_damage(kernel: Any, delta: int) -> None:
+    """Whatever its checksum says, and though its last offset follows the batch before."""
+    first, second = make_batch(2), make_batch(1, base_offset=100, last_offset_delta=delta)
+
+    found = scan(kernel, first + second)
+
+    assert (found.end, found.status) == (len(first), verdicts.OFFSET_BACKWARDS)
+
+
+@BOTH
+def test_a_batch_ends_within_64_bits(kernel: Any) -> None:
+    """The sum of an offset and a delta is not made where it has no room."""
+    base = (1 << 63) - 10
+    batch = make_batch(1, base_offset=base, last_offset_delta=1000)
+
+    assert scan(kernel, batch, base=base).status == verdicts.OFFSET_OVERFLOW
+
+
+@BOTH
+@pytest.mark.parametrize("delta", [-(1 << 31), (1 << 31) - 1])
+@pytest.mark.parametrize("base", [0, -(1 << 63), (1 << 63) - 1])
+def test_a_lookup_believes_no_sum(kernel: Any, base: int, delta: int) -> None:
+    """Found is a batch whose last offset is as high, in numbers without an end."""
+    batch = make_batch(1, base_offset=base, last_offset_delta=delta)
+    for offset in (0, (1 << 63) - 1):
+        found = kernel.find_batch(batch, 0, len(batch), offset)
+
+        assert (found == 0) == (base + delta >= offset)
