@@ -121,6 +121,7 @@ def _unserved(topic: str, partition: int) -> dict[str, Any]:
         "partition": partition,
         "rule": Rule.OFFLINE.value,
         "eligible": False,
-        "because": "the partition is not served: its log directory is offline or missing",
+        "because": "the partition is not served: its log directory is offline or missing, or "
+        "its folder was found damaged by the start",
         "next_eligible_ms": None,
     }

@@ -8,6 +8,7 @@ disk that hangs costs one thread and a sentence instead of the loop.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,15 @@ from storage import files
 from storage.log_directory import remedy_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from broker.http import HttpRequest, HttpResponse
     from broker.io import IoThreads
     from storage.clock import Clock
+    from storage.loading import SetAside
     from storage.log_directory import LogDirectory
+    from storage.topic_partition import TopicPartition
 
 TICK_SECONDS = 0.1
 DISK_SECONDS = 5.0
@@ -31,6 +34,7 @@ DISK_CACHE_SECONDS = 5.0
 HEALTH_FILE = ".siltstone-health"
 _MEANWHILE = "until then produce requests are refused, and fetches go on"
 _TICKS_REMEMBERED = 600
+_MOST_TOLD = 100
 
 
 class LoopWatch:
@@ -141,12 +145,21 @@ def write_and_sync(directory: Path) -> None:
 class Health:
     """The ``/healthz`` page."""
 
-    def __init__(self, loop_watch: LoopWatch, disks: Iterable[DiskCheck]) -> None:
+    def __init__(
+        self,
+        loop_watch: LoopWatch,
+        disks: Iterable[DiskCheck],
+        find_aside: Callable[[], Mapping[TopicPartition, SetAside]] = dict,
+    ) -> None:
         self._loop_watch = loop_watch
         self._disks = tuple(disks)
+        self._find_aside = find_aside
 
     async def answer(self, _request: HttpRequest) -> HttpResponse:
-        """Answer 200 unless a disk is broken, else 503 with a sentence for each that is."""
+        """Answer 200 unless a disk is broken, else 503 with a sentence for each that is.
+
+        Partitions that are set aside are told of, and no fault: another start would find the same.
+        """
         found = await asyncio.gather(*(disk.find_fault() for disk in self._disks))
         faults = [fault for fault in found if fault is not None]
         if faults:
@@ -158,4 +171,8 @@ class Health:
             f"alive: {count - len(remarks)} of {count} log directories take writes, "
             f"the event loop was at most {worst_ms:.1f} ms late in the last minute"
         )
+        remarks += [
+            f"partition {name} is set aside and not served: {aside.reason}"
+            for name, aside in itertools.islice(sorted(self._find_aside().items()), _MOST_TOLD)
+        ]
         return text(200, "\n".join([sentence, *remarks]))

@@ -78,10 +78,12 @@ def _partition_count(sources: MetricSources) -> int:
 
 
 def _offline_partition_count(sources: MetricSources) -> int:
-    return sum(
+    failed = sum(
         topic in sources.topics.topics and log.directory.failure is not None
         for (topic, _), log in _snapshot(sources)
     )
+    topics = tuple(sources.topics.topics.values())
+    return failed + sum(topic.logs.count(None) for topic in topics)
 
 
 def _requests(sources: MetricSources) -> Iterator[Row]:

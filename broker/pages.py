@@ -67,6 +67,7 @@ class Pages:
         health = Health(
             self._loop_watch,
             [DiskCheck(each.path, io, clock, directory=each) for each in logs.directories],
+            lambda: logs.set_aside,
         )
         yield Route("GET", "/metrics", Scrapes(self._sources(), clock).answer)
         yield Route("GET", "/healthz", health.answer)

@@ -33,7 +33,8 @@ async def recover_topics(
     Raises:
         LogDirError: What has to be written for it cannot be.
     """
-    plan = join(catalog.state, {each.topic_partition: each.topic_id for each in manager.all_logs()})
+    plan = join(catalog.state, manager.folder_ids())
+    plan.unmarked = [each for each in plan.unmarked if each in manager.logs]
     _report(plan, manager, found=catalog.found)
 
     def change(state: CatalogState) -> None:
@@ -45,8 +46,11 @@ async def recover_topics(
 
     try:
         for topic_partition in plan.foreign:
-            left_alone = manager.logs.pop(topic_partition)
-            await io.run(left_alone.abandon, left_alone.path)
+            left_alone = manager.logs.pop(topic_partition, None)
+            if left_alone is None:
+                del manager.set_aside[topic_partition]
+            else:
+                await io.run(left_alone.abandon, left_alone.path)
         await io.run(manager.delete, *plan.doomed)
         await io.run(manager.futures.remove_deleted, catalog.state.deleted)
         for topic_partition in plan.unmarked:
@@ -84,7 +88,7 @@ def _report(plan: Plan, manager: LogManager, *, found: bool) -> None:
             manager.logs[topic_partition].path,
         )
     for topic_partition in plan.foreign:
-        odd = manager.logs[topic_partition]
+        odd = manager.logs.get(topic_partition) or manager.set_aside[topic_partition]
         expected = plan.topics.get(topic_partition.topic)
         log.error(
             "folder is left alone and not served: move it away, or move it back to where it came "

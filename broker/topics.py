@@ -111,10 +111,13 @@ class TopicRegistry:
 
         Raises:
             UnknownTopicId: Nobody has that id.
-            UnknownTopicOrPartition: There is no such topic, or it has no such partition here.
+            UnknownTopicOrPartition: There is no such topic, or it has no such partition.
+            KafkaStorageError: The partition is there and can not be served.
         """
         found = self.get_log(key, partition)
         if found is None:
+            if self.is_unserved(key, partition):
+                raise KafkaStorageError("the partition's folder was found damaged by the start")
             if isinstance(key, bytes) and key not in self.by_id:
                 raise UnknownTopicId
             raise UnknownTopicOrPartition
@@ -128,6 +131,15 @@ class TopicRegistry:
                 return None
             key = topic.name
         return self.logs.get((key, partition))
+
+    def is_unserved(self, key: TopicKey, partition: int) -> bool:
+        """Tell whether a partition is there and has no log: it was set aside, or left alone."""
+        topic = self.by_id.get(key) if isinstance(key, bytes) else self.topics.get(key)
+        return (
+            topic is not None
+            and 0 <= partition < topic.partitions
+            and topic.logs[partition] is None
+        )
 
     def check_collision(self, name: str) -> None:
         """Refuse a name whose metrics could not be told from another topic's.
@@ -275,7 +287,7 @@ class TopicRegistry:
     async def _delete_logs(self, name: str, topic_id: UUID, indexes: Iterable[int]) -> None:
         """Take folders away; what a failing disk does not take, the next start does by its id."""
         partitions = [TopicPartition(name, index) for index in indexes]
-        there = [each for each in partitions if each in self._manager.logs]
+        there = [each for each in partitions if each in self._manager.folder_ids()]
         if self.moves is not None:
             await self.moves.cancel(*there)
         delete = self._manager.delete if self.cleaning is None else self.cleaning.delete

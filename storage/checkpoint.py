@@ -113,14 +113,17 @@ def offsets_of(entries: Iterable[list[str]], path: object) -> dict[TopicPartitio
     """Return the offsets that entries are; ``path`` names their file in faults.
 
     Raises:
-        MalformedCheckpoint: A word that should be a number is none.
+        MalformedCheckpoint: A word that should be a number is none, or no log has such an offset.
     """
     offsets = {}
     for number, (topic, partition, offset) in enumerate(entries, start=3):
         try:
-            offsets[TopicPartition(topic, int(partition))] = int(offset)
+            known = int(offset)
+            offsets[TopicPartition(topic, int(partition))] = known
         except ValueError as error:
             raise MalformedCheckpoint(f"{path} line {number}: {error}") from error
+        if not 0 <= known <= files.MOST_OFFSET:
+            raise MalformedCheckpoint(f"{path} line {number}: {known} is no offset of a log")
     return offsets
 
 

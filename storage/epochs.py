@@ -16,6 +16,7 @@ from storage import files
 from storage.checkpoint import MalformedCheckpoint, read_entries, write_entries
 
 UNDEFINED: Final = -1
+MOST_EPOCH: Final = (1 << 31) - 1
 
 
 class EpochStart(NamedTuple):
@@ -66,6 +67,8 @@ class LeaderEpochs:
             last = entries[-1] if entries else NO_EPOCH
             if entry.epoch <= last.epoch or entry.start_offset <= last[1]:
                 raise MalformedCheckpoint(f"{path} line {number}: it does not increase")
+            if entry.epoch > MOST_EPOCH or entry.start_offset > files.MOST_OFFSET:
+                raise MalformedCheckpoint(f"{path} line {number}: no log has got so far")
             entries.append(entry)
         return cls(directory, entries)
 

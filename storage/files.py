@@ -43,8 +43,12 @@ MOVED = ".siltstone-moved"
 CONTROL_TOKEN = ".siltstone-control-token"  # noqa: S105  # where it is, not what it is
 CONTROL_ADDRESS = ".siltstone-control-address"
 
+MOST_OFFSET = (1 << 63) - 1 - (1 << 32)
+"""No log has got there: beyond it, the sum of an offset and of what a batch holds is no int64."""
+
 _FILE_MODE = 0o644
 _FALLOCATE_KEEP_SIZE = 1
+_OFFSET_DIGITS = 20
 _CHUNK = 1 << 20
 _ROOM_CHUNK = 1 << 16
 
@@ -75,6 +79,8 @@ def parse_name(name: str) -> SegmentName | None:
     if "." + kind not in {*SEGMENT_KINDS, SNAPSHOT}:
         return None
     if dot + suffix not in {"", CLEANED, SWAP, DELETED}:
+        return None
+    if len(digits) > _OFFSET_DIGITS or int(digits) > MOST_OFFSET:
         return None
     return SegmentName(int(digits), "." + kind, dot + suffix)
 

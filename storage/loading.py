@@ -1,19 +1,32 @@
 """Finding and opening the partition folders of the log directories when the broker starts."""
 
+import errno
 import logging
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import UUID
 
+from protocol.errors import KafkaError
 from storage import files
 from storage.log_directory import LogDirectory, LogDirError, remedy_for
-from storage.recovery import LoadedPartition, PartitionFolder, load_partition
+from storage.recovery import (
+    UNKNOWN_TOPIC_ID,
+    LoadedPartition,
+    PartitionFolder,
+    find_topic_id,
+    load_partition,
+)
+from storage.segment_scan import LegacyFormatError
 from storage.topic_partition import FolderState, TopicPartition, parse_folder
 
 _KRAFT_METADATA = TopicPartition("__cluster_metadata", 0)
 _NOT_OURS = frozenset({"remote-log-index-cache", "lost+found"})
+
+# What a folder answers in which a name is not of the kind of file, or not the name, that it says.
+_WRONG_KIND = frozenset({errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.ENOENT})
 
 _logger = logging.getLogger(__name__)
 
@@ -25,6 +38,20 @@ class FoundFolder:
     topic_partition: TopicPartition
     directory: LogDirectory
     path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A partition that is not served, since its folder holds what no broker writes; and why."""
+
+    folder: PartitionFolder
+    topic_id: UUID
+    reason: str
+
+    @property
+    def path(self) -> Path:
+        """Return the folder's path."""
+        return self.folder.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +132,17 @@ def _tell_apart(one: FoundFolder, other: FoundFolder) -> tuple[FoundFolder, Foun
 
 def load_folders(
     folders: Sequence[PartitionFolder], *, threads: int, now_ms: int
-) -> list[LoadedPartition]:
+) -> list[LoadedPartition | SetAside]:
     """Open partitions, ``threads`` of each directory at a time. Blocks.
 
     The threads pay off after a crash, when they are in the kernel's and the disk's hands; a clean
     start is Python's work and needs one.
 
+    One that is damaged beyond what a start mends is set aside: nothing of it is served, and the
+    others are.
+
     Raises:
-        LogDirError: A partition can not be opened.
+        LogDirError: The disk does not let a partition be opened.
     """
     queues: dict[Path, list[PartitionFolder]] = {}
     for folder in folders:
@@ -129,16 +159,36 @@ def load_folders(
         return [loaded for load in loads for loaded in load.result()]
 
 
-def _load_from(folders: Iterator[PartitionFolder], now_ms: int) -> list[LoadedPartition]:
+def _load_from(folders: Iterator[PartitionFolder], now_ms: int) -> list[LoadedPartition | SetAside]:
     """Open the partitions of an iterator, of which other threads take too."""
     return [_load(folder, now_ms) for folder in folders]
 
 
-def _load(folder: PartitionFolder, now_ms: int) -> LoadedPartition:
+def set_aside(folder: PartitionFolder, error: Exception) -> SetAside:
+    """Say in one line that a partition is not served, and why."""
+    reason = error.message if isinstance(error, KafkaError) else f"{type(error).__name__}: {error}"
+    _logger.error(
+        "partition is set aside and not served, the others are: look at it with siltstone "
+        "dump-log, mend it or move it away, and restart folder=%s reason=%r",
+        folder.path,
+        reason,
+    )
+    try:
+        topic_id = find_topic_id(folder.path)
+    except OSError:
+        topic_id = UNKNOWN_TOPIC_ID
+    return SetAside(folder, topic_id, reason)
+
+
+def _load(folder: PartitionFolder, now_ms: int) -> LoadedPartition | SetAside:
     try:
         return load_partition(folder, now_ms)
     except OSError as error:
+        if isinstance(error, LegacyFormatError) or error.errno in _WRONG_KIND:
+            return set_aside(folder, error)
         remedy = remedy_for(error) or "check the disk and the rights, or move the folder away"
         raise LogDirError(
             f"partition folder {folder.path} can not be opened ({error}); {remedy}"
         ) from error
+    except Exception as error:  # noqa: BLE001  # no content of a folder may stop the others
+        return set_aside(folder, error)

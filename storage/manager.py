@@ -9,6 +9,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,13 +24,14 @@ from storage.clock import Clock
 from storage.deletion import DelayedDeletions
 from storage.flush_stats import FlushStats
 from storage.future_logs import FutureLogs
+from storage.loading import SetAside
 from storage.log import Log
 from storage.log_checkpoints import AnyLog, LogCheckpoints
 from storage.log_directories import forget_failed_fsyncs, open_directories
 from storage.log_directory import LogDirectory
 from storage.log_services import LogServices
 from storage.placement import Placement
-from storage.recovery import PartitionFolder, create_partition
+from storage.recovery import LoadedPartition, PartitionFolder, create_partition
 from storage.topic_partition import FolderState, TopicPartition, folder_name
 
 _logger = logging.getLogger(__name__)
@@ -52,6 +54,7 @@ class LogManager:
         clock: Clock,
     ) -> None:
         self.logs: dict[TopicPartition, Log] = {}
+        self.set_aside: dict[TopicPartition, SetAside] = {}  # found damaged by the start
         self.directories: tuple[LogDirectory, ...] = ()  # constant after load
         self.cluster_id = ""  # likewise
         self.background = Background()
@@ -121,18 +124,30 @@ class LogManager:
             threads=self._server.num_recovery_threads_per_data_dir,
             now_ms=self._clock.now_ms(),
         ):
-            self.logs[loaded.folder.topic_partition] = Log(loaded, self._services)
+            self._take(loaded)
         forget_failed_fsyncs(self.directories)
         for path in found.doomed:
             self._schedule_removal(path)
         self._loaded = True
         _logger.info(
-            "logs are open directories=%d partitions=%d clean=%s seconds=%.2f",
+            "logs are open directories=%d partitions=%d aside=%d clean=%s seconds=%.2f",
             len(self.directories),
             len(self.logs),
+            len(self.set_aside),
             all(directory.was_clean for directory in self.directories),
             self._clock.monotonic() - started,
         )
+
+    def _take(self, loaded: LoadedPartition | SetAside) -> None:
+        """Serve a partition, or keep in mind that it is not served."""
+        topic_partition = loaded.folder.topic_partition
+        if isinstance(loaded, SetAside):
+            self.set_aside[topic_partition] = loaded
+            return
+        try:
+            self.logs[topic_partition] = Log(loaded, self._services)
+        except Exception as error:  # noqa: BLE001  # as in `loading`: a number in it, for example
+            self.set_aside[topic_partition] = loading.set_aside(loaded.folder, error)
 
     @property
     def flush_stats(self) -> FlushStats:
@@ -150,9 +165,14 @@ class LogManager:
         for a folder without a valid ``partition.metadata``.
         """
         ids: dict[str, set[uuid.UUID]] = {}
-        for log in self.all_logs():
-            ids.setdefault(log.topic_partition.topic, set()).add(log.topic_id)
+        for topic_partition, topic_id in self.folder_ids().items():
+            ids.setdefault(topic_partition.topic, set()).add(topic_id)
         return ids
+
+    def folder_ids(self) -> dict[TopicPartition, uuid.UUID]:
+        """Return the topic id in each partition's folder, also of those that are set aside."""
+        ids = {log.topic_partition: log.topic_id for log in self.all_logs()}
+        return ids | {each: aside.topic_id for each, aside in self.set_aside.items()}
 
     def create(
         self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: TopicConfig
@@ -199,23 +219,31 @@ class LogManager:
         Raises:
             KafkaStorageError: A folder can not be renamed; the others are, as far as they can.
         """
-        logs = [self.logs.pop(each) for each in topic_partitions]
-        folders = [log.path for log in logs]
-        for log in logs:
-            name = folder_name(log.topic_partition, FolderState.DELETE, random_id())
-            log.abandon(log.path.with_name(name))
+        moves: list[tuple[LogDirectory, Path, Path, AbstractContextManager[object]]] = []
+        for topic_partition in topic_partitions:
+            name = folder_name(topic_partition, FolderState.DELETE, random_id())
+            aside = self.set_aside.pop(topic_partition, None)
+            if aside is not None:
+                path = aside.path
+                moves.append((aside.folder.directory, path, path.with_name(name), nullcontext()))
+                continue
+            log = self.logs.pop(topic_partition)
+            path = log.path
+            log.abandon(path.with_name(name))
+            # A pin may be linking the files under their old names.
+            moves.append((log.directory, path, log.path, log.names.changing()))
         self.background.drain()  # nothing that was begun may meet a new folder of these names
         failed: dict[LogDirectory, OSError] = {}
-        for log, folder in zip(logs, folders, strict=True):
-            self._placement.add(log.directory, -1)
+        for directory, old, new, changing in moves:
+            self._placement.add(directory, -1)
             try:
-                with log.names.changing():  # a pin may be linking the files under their old names
-                    files.rename(folder, log.path)
+                with changing:
+                    files.rename(old, new)
             except OSError as error:
-                failed[log.directory] = error
+                failed[directory] = error
             else:
-                self._schedule_removal(log.path)
-        for directory in {log.directory for log in logs} - failed.keys():
+                self._schedule_removal(new)
+        for directory in {directory for directory, *_ in moves} - failed.keys():
             try:
                 files.fsync_directory(directory.path)
             except OSError as error:
@@ -239,7 +267,7 @@ class LogManager:
         """Have the log start offsets written where they have moved."""
         for directory, logs in self._by_directory():
             write = self._checkpoints[directory.path].write_log_starts
-            self._write_later(directory, partial(write, log_checkpoints.log_starts(logs)))
+            self._write_later(directory, partial(write, self._log_starts(directory, logs)))
 
     def checkpoint_high_watermarks(self) -> None:
         """Have the high watermarks written where they have moved."""
@@ -275,7 +303,7 @@ class LogManager:
             checkpoints = self._checkpoints[directory.path]
             try:
                 checkpoints.write_recovery_points(log_checkpoints.recovery_points(logs))
-                checkpoints.write_log_starts(log_checkpoints.log_starts(logs))
+                checkpoints.write_log_starts(self._log_starts(directory, logs))
                 checkpoints.write_high_watermarks(log_checkpoints.high_watermarks(logs))
                 clean_shutdown.mark(directory.path)
                 unmarked.discard(directory)
@@ -307,6 +335,20 @@ class LogManager:
         logs: list[AnyLog] = [*self.all_logs(), *self.futures.under_way.values()]
         for directory in self.directories:
             yield directory, [log for log in logs if log.directory is directory]
+
+    def _log_starts(
+        self, directory: LogDirectory, logs: Sequence[AnyLog]
+    ) -> dict[TopicPartition, int]:
+        """Pick the log start offsets; that of a partition that is set aside stays what it was.
+
+        Its recovery point does not: the next start reads all of it again.
+        """
+        aside = {
+            each.folder.topic_partition: each.folder.log_start_offset
+            for each in self.set_aside.values()
+            if each.folder.directory is directory and each.folder.log_start_offset
+        }
+        return aside | log_checkpoints.log_starts(logs)
 
     def _write_later(self, directory: LogDirectory, write: Callable[[], None]) -> None:
         def work() -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from protocol.errors import CorruptMessage
+from protocol.records.batch import has_valid_crc
 from storage.log_view import find_index
 from storage.producer_state import ProducerStateManager
 from storage.readable_segment import ReadableSegment
@@ -32,7 +34,12 @@ def rebuild_producers(
 def replay_segment(
     producers: ProducerStateManager, segment: ReadableSegment, start: int, end: int
 ) -> None:
-    """Feed a segment's batches from ``start`` to ``end``, exclusive, to ``producers``."""
+    """Feed a segment's batches from ``start`` to ``end``, exclusive, to ``producers``.
+
+    Raises:
+        CorruptMessage: A producer's batch is damaged: what it says would be believed in appends.
+        InvalidRecord: A marker can not be read.
+    """
     located = segment.locate(start)
     if located is None:
         return
@@ -40,7 +47,9 @@ def replay_segment(
         if header.base_offset >= end:
             break
         if header.producer_id >= 0:
-            batch = segment.read(position, header.size) if header.is_control else b""
+            batch = segment.read(position, header.size)
+            if not has_valid_crc(memoryview(batch), header.crc):
+                raise CorruptMessage(f"{segment.log_path}: wrong checksum at position {position}")
             producers.replay(header, batch)
 
 

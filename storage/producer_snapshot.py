@@ -58,11 +58,12 @@ def encode(producers: Iterable[tuple[int, ProducerEntry]]) -> bytes:
     return VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
 
 
-def decode(data: "Buffer") -> dict[int, ProducerEntry]:
-    """Return the producers in a snapshot.
+def decode(data: "Buffer", end_offset: int = files.MOST_OFFSET) -> dict[int, ProducerEntry]:
+    """Return the producers in a snapshot of the batches below ``end_offset``.
 
     Raises:
-        CorruptSnapshot: Version, length or CRC is wrong.
+        CorruptSnapshot: Version, length or CRC is wrong, or a producer has an offset that it can
+        not have.
     """
     view = memoryview(data)
     if len(view) < HEAD.size:
@@ -74,7 +75,14 @@ def decode(data: "Buffer") -> dict[int, ProducerEntry]:
         raise CorruptSnapshot("its checksum does not match")
     if len(view) != HEAD.size + count * ENTRY.size:
         raise CorruptSnapshot(f"{len(view)} bytes do not hold {count} producers")
-    return dict(map(_decode_entry, ENTRY.iter_unpack(view[HEAD.size :])))
+    producers = dict(map(_decode_entry, ENTRY.iter_unpack(view[HEAD.size :])))
+    for producer_id, entry in producers.items():
+        batch = entry.last_batch
+        last_offset = batch.last_offset if batch else -1
+        is_within = last_offset < end_offset and entry.transaction_first_offset < end_offset
+        if producer_id < 0 or not is_within or (batch and batch.first_offset < 0):
+            raise CorruptSnapshot(f"producer {producer_id} has offsets that it can not have")
+    return producers
 
 
 def _encode_entry(producer_id: int, entry: ProducerEntry) -> bytes:

@@ -98,6 +98,7 @@ def load_partition(folder: PartitionFolder, now_ms: int) -> LoadedPartition:
 
     Raises:
         OSError: The folder can not be read or repaired.
+        KafkaError: It holds what no broker writes; so may any other exception say.
     """
     return _Loading(folder, now_ms).run()
 
@@ -127,6 +128,8 @@ class _Loading:
         end_offset = self.end_offset
         if end_offset is None:
             end_offset = self.segments[-1].next_offset() if self.segments else 0
+        if end_offset > files.MOST_OFFSET:
+            raise CorruptMessage(f"its last batch ends at offset {end_offset}")
         if not self.segments or end_offset < folder.log_start_offset:
             end_offset = max(end_offset, folder.log_start_offset)
             self._start_over(end_offset)
@@ -207,9 +210,17 @@ class _Loading:
         self.epochs_on_disk = epochs.entries
         if not epochs.entries:
             for segment in self.segments[: self._first_unflushed()]:
-                for _, header in segment.batches():
-                    epochs.assign(max(0, header.leader_epoch), header.base_offset, write=False)
+                self._note_epochs(epochs, segment)
         return epochs
+
+    @staticmethod
+    def _note_epochs(epochs: LeaderEpochs, segment: LogSegment) -> None:
+        """Take the epochs of a flushed segment, up to where it is damaged."""
+        try:
+            for _, header in segment.batches():
+                epochs.assign(max(0, header.leader_epoch), header.base_offset, write=False)
+        except CorruptMessage as error:
+            _logger.warning("leader epochs behind a damaged batch are not known error=%s", error)
 
     def _rebuild_damaged(self) -> None:
         """Scan damaged segments below the recovery point; what follows stays (§7.4 step 6)."""

@@ -7,7 +7,8 @@ v13 an error for the whole.
 Differs from Kafka: a topic that is created because somebody asked for it is in that answer at once,
 where Kafka first answers UNKNOWN_TOPIC_OR_PARTITION; a name that cannot be created because it
 collides with another is told so; a partition whose log directory has failed keeps its leader, since
-it can still be read.
+it can still be read; a partition whose folder the start found damaged is offline alone, where Kafka
+takes its whole log directory offline, or does not start.
 """
 
 from __future__ import annotations

@@ -73,12 +73,14 @@ class MarkerWriter:
         it knows how everything before ended.
 
         Raises:
-            KafkaStorageError: A disk does not take it.
+            KafkaStorageError: A disk does not take it, or a partition is set aside.
         """
         logs = self._topics.logs
         for topic, index in partitions:
             target = logs.get((topic, index))
             if target is None:
+                if self._topics.is_unserved(topic, index):
+                    raise KafkaStorageError(f"partition {index} of {topic} is not served")
                 continue
             try:
                 self.write(target, outcome)

@@ -5,11 +5,16 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from kio.schema.metadata.v13.request import MetadataRequest
 
+from broker.health import Health, LoopWatch
+from broker.http import HttpRequest
+from protocol.errors import KafkaStorageError
 from protocol.names import uuid_text
 from storage.catalog import FILE_NAME
 from storage.partition_metadata import PartitionMetadata
 from tests.support.appending import append
+from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk
 
 
@@ -133,3 +138,35 @@ async def test_a_new_folder_says_nothing(tmp_path: Path, caplog: pytest.LogCaptu
     await (await RoomsOnDisk(tmp_path).open()).close()
 
     assert not [each for each in caplog.records if each.name.startswith("broker.topic")]
+
+
+async def test_a_damaged_partition_is_offline(tmp_path: Path) -> None:
+    """Metadata, health, metrics and errors tell of it; it is not made anew, and can be deleted."""
+    topic_id = await _make(tmp_path)
+    folder = tmp_path / "data-0" / "orders-0"
+    (folder / "7.log").write_bytes(b"")
+    (tmp_path / "data-0" / FILE_NAME).unlink()  # the folder tells of the topic as before
+    home = await RoomsOnDisk(tmp_path).open()
+    topics = home.rooms.topics
+    answer = await ask(
+        home, 3, MetadataRequest(topics=None, include_topic_authorized_operations=False)
+    )
+
+    (topic,) = answer.topics
+    assert topic.topic_id == topic_id
+    assert [(each.leader_id, each.offline_replicas) for each in topic.partitions] == [
+        (-1, (1,)),
+        (1, ()),
+    ]
+    with pytest.raises(KafkaStorageError):
+        topics.find_log("orders", 0)
+    page = Health(LoopWatch(home.clock), [], lambda: home.rooms.logs.set_aside)
+    told = await page.answer(HttpRequest(method="GET", path="/healthz"))
+    assert told.status == 200
+    assert isinstance(told.body, bytes)
+    assert b"partition orders-0 is set aside and not served" in told.body
+    await topics.delete(topics.topics["orders"])
+    assert not folder.exists()
+    again = await topics.create("orders", 1, {})
+    assert again.logs[0] is not None
+    await home.close()

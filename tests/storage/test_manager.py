@@ -1,6 +1,7 @@
 """Log directories as a whole: start, stop, locks, identities, creation and deletion."""
 
 import logging
+import shutil
 import subprocess
 import sys
 import uuid
@@ -13,6 +14,8 @@ import pytest
 from config.server import ServerConfig
 from config.topic import TopicConfig
 from protocol.errors import KafkaStorageError, NotLeaderOrFollower
+from protocol.records.batch import CONTROL
+from protocol.records.build import frame_batch
 from storage import files
 from storage.log import Log
 from storage.log_directory import LogDirError
@@ -501,3 +504,78 @@ def test_closing_tells_whether_every_directory_got_its_mark(tmp_path: Path, fail
 
     assert manager.close() is not fails
     assert (tmp_path / files.CLEAN_SHUTDOWN).exists() is not fails
+
+
+def _spoil_marker(folder: Path) -> None:
+    """Append a control batch whose checksum holds and whose record does not parse."""
+    batch = frame_batch(b"\x20junk", 1, base_offset=1, flags=CONTROL, producer_id=1)
+    log = folder / "00000000000000000000.log"
+    log.write_bytes(log.read_bytes() + batch)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        _spoil_marker,
+        lambda folder: (
+            (folder / "00000000000000000000.timeindex").unlink()
+            or (folder / "00000000000000000000.timeindex").mkdir()
+        ),
+        lambda folder: (folder / "7.log").write_bytes(b""),
+    ],
+)
+def test_a_damaged_partition_is_set_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, spoil: Callable[[Path], object]
+) -> None:
+    """The others are served, one line says why, and a later start finds all as it was."""
+    manager = _manager(tmp_path)
+    manager.load()
+    for number in (0, 1):
+        _append(manager.create(_partition(number), TOPIC_ID, TopicConfig()))
+    manager.logs[_partition(0)].delete_records(1)
+    manager.checkpoint_log_starts()
+    _crash(manager)
+    kept = shutil.copytree(tmp_path / "orders-0", tmp_path / ".kept")
+    spoil(tmp_path / "orders-0")
+    for _ in range(2):
+        caplog.clear()
+        with _running(tmp_path) as manager:
+            assert list(manager.logs) == [_partition(1)]
+            assert list(manager.set_aside) == [_partition(0)]
+            assert manager.folder_ids() == {_partition(0): TOPIC_ID, _partition(1): TOPIC_ID}
+            assert manager.logs[_partition(1)].log_end_offset == 1
+            manager.checkpoint_log_starts()
+        (line,) = [each for each in caplog.records if each.levelno >= logging.ERROR]
+        assert "set aside" in line.message
+        assert not line.exc_info
+    shutil.rmtree(tmp_path / "orders-0")
+    kept.rename(tmp_path / "orders-0")
+    with _running(tmp_path) as manager:
+        log = manager.logs[_partition(0)]
+        assert not manager.set_aside
+        assert (log.log_start_offset, log.log_end_offset) == (1, 1)
+
+
+def test_a_partition_that_is_set_aside_can_be_deleted(tmp_path: Path) -> None:
+    """Its folder goes as any other, and its name is free."""
+    with _running(tmp_path) as manager:
+        _append(manager.create(_partition(0), TOPIC_ID, TopicConfig()))
+    (tmp_path / "orders-0" / "7.log").write_bytes(b"")
+    with _running(tmp_path) as manager:
+        manager.delete(_partition(0))
+
+        assert not manager.set_aside
+        assert manager.create(_partition(0), TOPIC_ID, TopicConfig()).log_end_offset == 0
+
+
+@pytest.mark.parametrize("number", ["99999999999999999999", "-1", str(1 << 63)])
+def test_a_checkpoint_of_no_offset_counts_as_empty(tmp_path: Path, number: str) -> None:
+    """Such a number is no log start offset, below which all would go."""
+    with _running(tmp_path) as manager:
+        _append(manager.create(_partition(0), TOPIC_ID, TopicConfig()))
+    for name in (files.LOG_START_OFFSETS, files.RECOVERY_POINTS):
+        (tmp_path / name).write_text(f"0\n1\norders 0 {number}\n")
+    with _running(tmp_path) as manager:
+        log = manager.logs[_partition(0)]
+
+        assert (log.log_start_offset, log.log_end_offset) == (0, 1)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from config.topic import TopicConfig
+from protocol.errors import CorruptMessage
 from storage.recovery import UNKNOWN_TOPIC_ID
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.invariants import check_folder, check_log
@@ -295,3 +296,40 @@ def test_kafka_metadata_snapshots_are_left_alone(folder: LogFolder) -> None:
 
     assert kept.exists()
     assert not gone.exists()
+
+
+def test_producers_are_not_taken_from_a_damaged_batch(folder: LogFolder) -> None:
+    """What a batch says of its producer decides on appends: it is believed with its checksum."""
+    folder.close()
+    for snapshot in folder.path.glob("*.snapshot"):
+        snapshot.unlink()
+    with flipped(folder.path / LOG, 60), pytest.raises(CorruptMessage, match="wrong checksum"):
+        folder.reopen(is_clean=True)
+
+    assert folder.reopen(is_clean=True).log_end_offset == 7
+
+
+def test_lost_epochs_and_a_damaged_batch_are_no_end(
+    folder: LogFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The epochs are taken from the batches up to it; what is behind it is served as before."""
+    folder.close()
+    (folder.path / "leader-epoch-checkpoint").unlink()
+    with flipped(folder.path / LOG, BATCH_BYTES + 8):
+        log = folder.reopen(is_clean=True)
+
+        assert log.log_end_offset == 7
+        assert offsets_in(bytes_of(log, 3)) == [3, 4, 5, 6]
+    assert [entry.epoch for entry in log.epochs.entries] == [0]
+    assert "leader epochs behind a damaged batch" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["5.log", "99999999999999999999.log", "9" * 30 + ".log"])
+def test_a_name_that_no_log_has(folder: LogFolder, name: str) -> None:
+    """A number that is no offset is no name of a segment; one that is, of a file that is there."""
+    (folder.path / name).write_bytes(b"")
+    if name == "5.log":
+        with pytest.raises(FileNotFoundError):
+            folder.reopen()
+    else:
+        assert folder.reopen().log_end_offset == 7
