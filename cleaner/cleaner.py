@@ -139,6 +139,8 @@ class Cleaner:
                 )
         finally:
             self._log = None
+            self._arrays.shrink()
+            self._walk.shrink()
 
     def _begin(self, log: LogToClean, still_wanted: Callable[[], None]) -> int:
         """Set the state for a pass, and return its "now"."""

@@ -6,11 +6,14 @@ from cleaner import kernels, opening, slots
 from cleaner.kernel_arrays import KernelArrays, Transactions
 from cleaner.offset_map import OffsetMap
 from cleaner.output import Output
-from cleaner.segment_walk import SegmentWalk, corrupt
+from cleaner.segment_walk import SegmentWalk, corrupt, open_batch
 from cleaner.stats import FileFacts
 from protocol.records.crc import crc32c
 from storage import files
 from storage.readable_segment import ReadableSegment
+
+_MOST_SPARE = 1 << 20
+"""Bytes that the scratch has too many, so that it need not grow with each batch."""
 
 
 class Copying:
@@ -91,10 +94,7 @@ class Copying:
     def _copy_compressed(self, segment: ReadableSegment, batch: memoryview, position: int) -> None:
         """Copy what stays of one compressed batch, in the same codec."""
         state = self._state
-        try:
-            opened = opening.open_batch(batch)
-        except opening.UNREADABLE as error:
-            raise corrupt(segment, position, state, str(error)) from error
+        opened = open_batch(segment, batch, position, state)
         self._arrays.reserve_fates(len(opened))
         state[slots.OPENED] = 1
         self._plan(opened)
@@ -145,7 +145,8 @@ class Copying:
             kernels.emit_batches(opened, state, arrays.plans, arrays.fates, self._scratch)
             if state[slots.STATUS] != slots.OUTPUT_FULL:
                 return state[slots.OUTPUT]
-            self._scratch = bytearray(2 * state[slots.NEEDED])
+            spare = min(state[slots.NEEDED], _MOST_SPARE)
+            self._scratch = bytearray(state[slots.NEEDED] + spare)
 
     def _append(self, batch: memoryview) -> None:
         """Put one batch behind the others that wait to be written."""

@@ -18,11 +18,31 @@ class CorruptSegment(Exception):  # noqa: N818  # says what is, as CorruptMessag
         self.position = position
         self.offset = offset
         self.reason = reason
-        super().__init__(
-            f"{path} is damaged at position {position}, in the batch after offset {offset - 1}: "
-            f"{reason}; the log serves on uncleaned: look at it with siltstone dump-log"
+        super().__init__(self._sentence())
+
+    def _sentence(self) -> str:
+        return (
+            f"{self.path} is damaged at position {self.position}, in the batch after offset "
+            f"{self.offset - 1}: {self.reason}; the log serves on uncleaned: look at it with "
+            "siltstone dump-log"
         )
 
     def __reduce__(self) -> tuple[type["CorruptSegment"], tuple[Path, int, int, str]]:
         """Pickle by the parts: a pass may run in another process."""
         return type(self), (self.path, self.position, self.offset, self.reason)
+
+
+class UnopenedBatch(CorruptSegment):
+    """A batch unfolds to more than is opened.
+
+    The log stays as it is: whether a record in the batch replaces another one, or a tombstone
+    behind it is the last word about its key, nobody can say without its keys.
+    """
+
+    def _sentence(self) -> str:
+        return (
+            f"{self.path} has a batch at position {self.position}, after offset {self.offset - 1}, "
+            f"that the cleaner does not open: {self.reason}; the log serves on uncleaned: set "
+            "cleanup.policy=compact,delete and have the records up to the end of that batch "
+            "deleted (kafka-delete-records)"
+        )

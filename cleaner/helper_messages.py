@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from cleaner.errors import CleaningAborted, CorruptSegment
+from cleaner.errors import CleaningAborted, CorruptSegment, UnopenedBatch
 from cleaner.log_to_clean import LastOfProducer, LogToClean
 from cleaner.settings import CleanerSettings
 from cleaner.stats import PassResult, Prediction, Progress
@@ -112,7 +112,8 @@ class Failed(NamedTuple):
     def of(cls, error: Exception) -> "Failed":
         """Return an exception as a message."""
         if isinstance(error, CorruptSegment):
-            return cls("corrupt", (error.path, error.position, error.offset, error.reason))
+            kind = "unopened" if isinstance(error, UnopenedBatch) else "corrupt"
+            return cls(kind, (error.path, error.position, error.offset, error.reason))
         if isinstance(error, CleaningAborted):
             return cls("aborted", (str(error),))
         if isinstance(error, OSError):
@@ -126,6 +127,7 @@ class Failed(NamedTuple):
 
 _ERRORS: dict[str, Callable[..., Exception]] = {
     "corrupt": CorruptSegment,
+    "unopened": UnopenedBatch,
     "aborted": CleaningAborted,
     "os": OSError,
     "other": RuntimeError,

@@ -96,9 +96,12 @@ class KernelArrays:
 
     def shrink(self) -> None:
         """Go back to the size that usual batches need."""
-        if len(self.fates) != self._chunk_bytes // slots.LEAST_RECORD + 1:
-            self.fates = bytearray(self._chunk_bytes // slots.LEAST_RECORD + 1)
-            self.output = bytearray(self._chunk_bytes + self._chunk_bytes // 4)
+        fates = self._chunk_bytes // slots.LEAST_RECORD + 1
+        output = self._chunk_bytes + self._chunk_bytes // 4
+        if len(self.fates) != fates:
+            self.fates = bytearray(fates)
+        if len(self.output) != output:
+            self.output = bytearray(output)
 
     def reserve_fates(self, chunk_bytes: int) -> None:
         """Have a fate for each record that so many bytes may hold."""

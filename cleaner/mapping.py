@@ -4,7 +4,7 @@ from cleaner import kernels, opening, slots
 from cleaner.kernel_arrays import KernelArrays, Transactions
 from cleaner.log_to_clean import LogToClean
 from cleaner.offset_map import OffsetMap
-from cleaner.segment_walk import SegmentWalk, corrupt
+from cleaner.segment_walk import SegmentWalk, corrupt, open_batch
 from storage.readable_segment import ReadableSegment
 
 
@@ -70,10 +70,7 @@ class Mapping:
     def _map_opened(self, segment: ReadableSegment, batch: memoryview, position: int) -> int:
         """Map a compressed batch and return how that ended."""
         state = self._state
-        try:
-            opened = opening.open_batch(batch)
-        except opening.UNREADABLE as error:
-            raise corrupt(segment, position, state, str(error)) from error
+        opened = open_batch(segment, batch, position, state)
         state[slots.OPENED] = 1
         self._map_keys(memoryview(opened))
         state[slots.OPENED] = 0

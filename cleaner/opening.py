@@ -3,7 +3,6 @@
 from struct import Struct
 from typing import Final
 
-from protocol.errors import CorruptMessage, InvalidRecord
 from protocol.records import compression
 from protocol.records.batch import (
     ATTRIBUTES_POSITION,
@@ -14,12 +13,6 @@ from protocol.records.batch import (
     LOG_OVERHEAD,
 )
 from protocol.records.crc import crc32c
-
-MOST_OPENED: Final = 1 << 30
-"""What a batch may unfold to: far more than a broker lets in."""
-
-UNREADABLE = (CorruptMessage, InvalidRecord)
-"""What `open_batch` raises."""
 
 _INT32: Final = Struct(">i")
 _UINT32: Final = Struct(">I")
@@ -37,13 +30,13 @@ def open_batch(batch: memoryview) -> bytearray:
 
     Raises:
         CorruptMessage: The codec finds junk.
-        InvalidRecord: There is no such codec, or the batch unfolds to too much.
+        UnfoldsTooFar: The batch unfolds to more than is opened anywhere.
+        InvalidRecord: There is no such codec.
     """
     codec = batch[_ATTRIBUTES_LOW] & CODEC_MASK
-    records = compression.decompress(codec, batch[HEADER_SIZE:], MOST_OPENED)
-    opened = bytearray(HEADER_SIZE + len(records))
-    opened[:HEADER_SIZE] = batch[:HEADER_SIZE]
-    opened[HEADER_SIZE:] = records
+    opened = bytearray(batch[:HEADER_SIZE])
+    for part in compression.unfold(codec, batch[HEADER_SIZE:]):
+        opened += part
     _INT32.pack_into(opened, LENGTH_POSITION, len(opened) - LOG_OVERHEAD)
     return opened
 

@@ -3,10 +3,12 @@
 import os
 from collections.abc import Callable
 
-from cleaner import slots
-from cleaner.errors import CorruptSegment
+from cleaner import opening, slots
+from cleaner.errors import CorruptSegment, UnopenedBatch
 from cleaner.throttle import Throttle
+from protocol.errors import CorruptMessage, InvalidRecord
 from protocol.records.batch import HEADER_SIZE
+from protocol.records.compression import UnfoldsTooFar
 from storage.readable_segment import ReadableSegment
 
 Consume = Callable[[ReadableSegment, memoryview, int], int | None]
@@ -57,8 +59,7 @@ class SegmentWalk:
             position += used
             self.bytes_read += used
             self.account(used)
-        if len(self._buffer) != self._chunk_bytes:
-            self._buffer = bytearray(self._chunk_bytes)
+        self.shrink()
         return True
 
     def begin(self, still_wanted: Callable[[], None]) -> None:
@@ -70,6 +71,11 @@ class SegmentWalk:
     def account(self, count: int) -> None:
         """Note bytes that were read or written, and wait as the rate demands."""
         self.throttle_seconds += self._throttle.add(count, self.still_wanted)
+
+    def shrink(self) -> None:
+        """Go back to the size that usual batches need."""
+        if len(self._buffer) != self._chunk_bytes:
+            self._buffer = bytearray(self._chunk_bytes)
 
     def close(self) -> None:
         """Give the buffer back."""
@@ -87,6 +93,24 @@ def corrupt(
 ) -> CorruptSegment:
     """Return the error about the batch at a position."""
     return CorruptSegment(segment.log_path, position, state[slots.LAST_OFFSET] + 1, reason)
+
+
+def open_batch(
+    segment: ReadableSegment, batch: memoryview, position: int, state: slots.State
+) -> bytearray:
+    """Return a compressed batch with its records unfolded.
+
+    Raises:
+        UnopenedBatch: It unfolds to more than is opened anywhere.
+        CorruptSegment: It can not be unfolded.
+    """
+    try:
+        return opening.open_batch(batch)
+    except UnfoldsTooFar as error:
+        offset = state[slots.LAST_OFFSET] + 1
+        raise UnopenedBatch(segment.log_path, position, offset, error.message) from error
+    except (CorruptMessage, InvalidRecord) as error:
+        raise corrupt(segment, position, state, str(error)) from error
 
 
 def _always_wanted() -> None:

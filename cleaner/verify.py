@@ -20,6 +20,7 @@ from cleaner.explanation import moment
 from cleaner.receipts import Receipt, find_receipt
 from protocol.errors import CorruptMessage, InvalidRecord
 from protocol.records.batch import HEADER_SIZE, MAGIC, MIN_LENGTH, BatchHeader, has_valid_crc
+from protocol.records.compression import UNLIMITED
 from protocol.records.record import Record, iterate_records
 from storage import files, transaction_index
 from storage.epochs import LeaderEpochs
@@ -303,6 +304,6 @@ def _records(batch: _Batch, report: Report) -> Iterator[Record]:
     if batch.header.is_control:
         return
     try:
-        yield from iterate_records(batch.data)
+        yield from iterate_records(batch.data, UNLIMITED)
     except (CorruptMessage, InvalidRecord) as error:
         report.fault(f"{batch.path.name} position {batch.position}: {error}")

@@ -6,6 +6,7 @@ from typing import Final
 
 from protocol.errors import CorruptMessage, InvalidRecord
 from protocol.records.batch import HEADER_SIZE, MAGIC, MIN_LENGTH, BatchHeader, has_valid_crc
+from protocol.records.compression import UNLIMITED
 from protocol.records.record import Record, iterate_records
 from storage import files
 from storage.dump_line import Fault, Line
@@ -90,7 +91,7 @@ def _dump_records(batch: bytes, header: BatchHeader, *, data: bool) -> Iterator[
                     coordinator_epoch=marker.coordinator_epoch,
                 )
             return
-        for record in iterate_records(batch):
+        for record in iterate_records(batch, UNLIMITED):
             yield Line(**_facts(record, data=data))
     except (CorruptMessage, InvalidRecord) as error:
         yield Fault(f"records of the batch at offset {header.base_offset}: {error}")

@@ -31,7 +31,7 @@ from protocol.records.batch import (
     BatchHeader,
     stamp_timestamp,
 )
-from protocol.records.compression import MAX_RATIO, NONE, ZSTD, decompress
+from protocol.records.compression import MAX_RATIO, NONE, ZSTD, UnfoldsTooFar, decompress
 from protocol.records.kernels import check_batch, walk_records
 from protocol.records.verdicts import (
     BAD_CRC,
@@ -206,7 +206,10 @@ def _read_content(
             raise InvalidRecord(f"{len(payload)} bytes cannot hold {header.count} records")
         if find_codec(header.codec, config) == header.codec and not _needs_records(header, config):
             return _Content(None, 0, header.max_timestamp)
-        data = decompress(header.codec, payload)
+        try:
+            data = decompress(header.codec, payload)
+        except UnfoldsTooFar as error:
+            raise InvalidRecord(error.message) from error
         flags, index, largest = walk_records(
             data,
             0,

@@ -1,7 +1,8 @@
 """The five codecs of a record batch (Kafka's CompressionType): their ids, names, both directions.
 
-`decompress` believes no size that the data states: output is bounded by the caller's cap and grows
-only as it appears. The codecs are C libraries that let go of the GIL while they work, and are
+`unfold` believes no size that the data states: output is bounded by the caller's cap and grows
+only as it appears. `decompress` holds all of it at once, up to the one limit that every part of the
+broker has. The codecs are C libraries that let go of the GIL while they work, and are
 imported when first used. Layouts are those of the Java client: gzip members (concatenated ones are
 read), snappy as xerial blocks (a raw block, as librdkafka writes it, is read too), LZ4 frames of
 independent 64 KiB blocks, zstd frames.
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from protocol.errors import CorruptMessage, InvalidRecord
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import zstandard
     from typing_extensions import Buffer
 
@@ -27,7 +30,12 @@ ZSTD: Final = 4
 NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 MAX_DECOMPRESSED_BYTES: Final = 64 << 20
-"""What a batch may unfold to: 64 times the default max.message.bytes; Kafka has no such limit."""
+"""What a batch may unfold to wherever one is opened: to be stored, cleaned, looked up by time, read
+back as a journal, handed to Spark. 64 times the default max.message.bytes; Kafka has no such
+limit. Where one record at a time is enough, tools at rest go on beyond it (`UNLIMITED`)."""
+
+UNLIMITED: Final = 1 << 62
+"""The cap of who holds no more than a record of what a batch unfolds to."""
 
 MAX_RATIO: Final = (1, 1032, 22, 255, 43_691)
 """Output bytes that one input byte can stand for at most, by codec: deflate's 258 bytes in two
@@ -64,20 +72,48 @@ def decompress(codec: int, data: "Buffer", cap: int = MAX_DECOMPRESSED_BYTES) ->
 
     Raises:
         CorruptMessage: the data is not what the codec writes, is cut short or has a tail.
-        InvalidRecord: there is no such codec, or the output is larger than `cap`.
+        InvalidRecord: there is no such codec, or (`UnfoldsTooFar`) the output is larger than `cap`.
+    """
+    if codec == NONE:
+        if memoryview(data).nbytes > cap:
+            raise _too_large(cap)
+        return bytes(data)
+    parts = list(unfold(codec, data, cap))
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def unfold(codec: int, data: "Buffer", cap: int = MAX_DECOMPRESSED_BYTES) -> "Iterator[bytes]":
+    """Yield what `data` unfolds to in parts, all of them together `cap` bytes at most.
+
+    A part has 256 KiB at most, but for snappy, whose blocks are as large as whoever wrote them made
+    them; one that is above `MAX_DECOMPRESSED_BYTES` is refused whatever the cap.
+
+    Raises:
+        CorruptMessage: the data is not what the codec writes, is cut short or has a tail.
+        InvalidRecord: there is no such codec, or (`UnfoldsTooFar`) the output is larger than `cap`.
     """
     view = memoryview(data)
     if codec == NONE:
         if len(view) > cap:
             raise _too_large(cap)
-        return bytes(view)
-    if codec not in _DECOMPRESS:
+        yield bytes(view)
+        return
+    if codec not in _UNFOLD:
         raise InvalidRecord(f"there is no compression codec {codec}; Kafka has 0 to 4")
-    return _DECOMPRESS[codec](view, cap)
+    room = cap
+    for part in _UNFOLD[codec](view, cap):
+        room -= len(part)
+        if room < 0:
+            raise _too_large(cap)
+        yield part
 
 
-def _too_large(cap: int) -> InvalidRecord:
-    return InvalidRecord(
+class UnfoldsTooFar(InvalidRecord):
+    """The output is larger than the cap."""
+
+
+def _too_large(cap: int) -> UnfoldsTooFar:
+    return UnfoldsTooFar(
         f"the batch unfolds to more than {cap} bytes; send smaller batches or less repetition"
     )
 
@@ -91,12 +127,11 @@ def _gzip(data: memoryview, level: int | None) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
-def _gunzip(data: memoryview, cap: int) -> bytes:
+def _gunzip(data: memoryview, cap: int) -> "Iterator[bytes]":
     """Read all members. Windows that double keep thousands of tiny members from costing squares.
 
     zlib puts its output together with the GIL held: it is asked for a little at a time.
     """
-    parts: list[bytes] = []
     room = cap
     position = 0
     while True:
@@ -111,13 +146,11 @@ def _gunzip(data: memoryview, cap: int) -> bytes:
             except zlib.error as error:
                 raise _junk(GZIP, error) from error
             room -= len(part)
-            if room < 0:
-                raise _too_large(cap)
-            parts.append(part)
+            yield part
             position += len(chunk) - len(member.unconsumed_tail) - len(member.unused_data)
             window = min(window * 2, _CHUNK)
         if position == len(data):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            return
 
 
 def _snappy(data: memoryview, level: int | None) -> bytes:  # noqa: ARG001 - snappy has no levels
@@ -130,12 +163,12 @@ def _snappy(data: memoryview, level: int | None) -> bytes:  # noqa: ARG001 - sna
     return b"".join(parts)
 
 
-def _unsnappy(data: memoryview, cap: int) -> bytes:
+def _unsnappy(data: memoryview, cap: int) -> "Iterator[bytes]":
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        return _unsnappy_block(data, cap, cap)
+        yield _unsnappy_block(data, cap, cap)
+        return
     if len(data) < len(_XERIAL_HEADER):
         raise _junk(SNAPPY, "its header is cut short")
-    parts: list[bytes] = []
     room = cap
     position = len(_XERIAL_HEADER)
     while position < len(data):
@@ -145,8 +178,7 @@ def _unsnappy(data: memoryview, cap: int) -> bytes:
             raise _junk(SNAPPY, "a block is longer than what is there")
         part = _unsnappy_block(data[start:position], room, cap)
         room -= len(part)
-        parts.append(part)
-    return b"".join(parts)
+        yield part
 
 
 def _unsnappy_block(block: memoryview, room: int, cap: int) -> bytes:
@@ -161,8 +193,8 @@ def _unsnappy_block(block: memoryview, room: int, cap: int) -> bytes:
             break
     if size > len(block) * MAX_RATIO[SNAPPY]:
         raise _junk(SNAPPY, f"{len(block)} bytes cannot hold {size}")
-    if size > room:
-        raise _too_large(cap)
+    if size > min(room, MAX_DECOMPRESSED_BYTES):
+        raise _too_large(min(cap, MAX_DECOMPRESSED_BYTES))
     try:
         part: bytes = snappy.uncompress(bytes(block))
     except snappy.UncompressError as error:
@@ -187,14 +219,13 @@ def _lz4(data: memoryview, level: int | None) -> bytes:
     return frame
 
 
-def _unlz4(data: memoryview, cap: int) -> bytes:
+def _unlz4(data: memoryview, cap: int) -> "Iterator[bytes]":
     """Read one frame; linked blocks are refused, because Java's reader cannot read them."""
     import lz4.frame  # noqa: PLC0415 - loaded when first used
 
     if len(data) < 7 or data[4] & 0xE0 != 0x60:
         raise _junk(LZ4, "it is no frame of version 1 with independent blocks")
     frame = lz4.frame.LZ4FrameDecompressor()
-    parts: list[bytes] = []
     room = cap
     feed: Buffer = data
     while not frame.eof:
@@ -203,15 +234,12 @@ def _unlz4(data: memoryview, cap: int) -> bytes:
         except RuntimeError as error:
             raise _junk(LZ4, error) from error
         room -= len(part)
-        if room < 0:
-            raise _too_large(cap)
         if not part and not frame.eof:
             raise _junk(LZ4, "it is cut short")
-        parts.append(part)
+        yield part
         feed = b""
     if frame.unused_data:
         raise _junk(LZ4, "bytes follow the frame")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _zstd(data: memoryview, level: int | None) -> bytes:
@@ -225,11 +253,10 @@ def _zstd(data: memoryview, level: int | None) -> bytes:
     return packed
 
 
-def _unzstd(data: memoryview, cap: int) -> bytes:
+def _unzstd(data: memoryview, cap: int) -> "Iterator[bytes]":
     """Read all frames; they are walked first, since the library is silent when one is cut."""
     import zstandard  # noqa: PLC0415 - loaded when first used
 
-    parts: list[bytes] = []
     room = cap
     unpacker = _unpackers.pop() if _unpackers else zstandard.ZstdDecompressor()
     try:
@@ -237,13 +264,10 @@ def _unzstd(data: memoryview, cap: int) -> bytes:
         with unpacker.stream_reader(data, read_across_frames=True) as stream:
             while part := stream.read(min(room + 1, _CHUNK)):
                 room -= len(part)
-                if room < 0:
-                    raise _too_large(cap)
-                parts.append(part)
+                yield part
     except zstandard.ZstdError as error:
         raise _junk(ZSTD, error) from error
     _keep(_unpackers, unpacker)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _keep(idle: "list[_Context]", context: "_Context") -> None:
@@ -278,4 +302,4 @@ def _check_zstd_frames(data: memoryview) -> None:
 
 
 _COMPRESS = {GZIP: _gzip, SNAPPY: _snappy, LZ4: _lz4, ZSTD: _zstd}
-_DECOMPRESS = {GZIP: _gunzip, SNAPPY: _unsnappy, LZ4: _unlz4, ZSTD: _unzstd}
+_UNFOLD = {GZIP: _gunzip, SNAPPY: _unsnappy, LZ4: _unlz4, ZSTD: _unzstd}

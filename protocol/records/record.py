@@ -76,7 +76,8 @@ def iterate_records(
 ) -> "Iterator[Record]":
     """Yield the records of one whole batch; a compressed one is opened up to `cap` bytes.
 
-    The CRC is not checked. The yielded keys and values are copies.
+    It is opened a little at a time: no more than what is read of it is in memory. The CRC is not
+    checked. The yielded keys and values are copies.
 
     Raises:
         CorruptMessage: the bytes are no batch of magic 2, or the codec finds junk.
@@ -92,17 +93,46 @@ def iterate_records(
             f" {header.size} bytes long; {len(view)} bytes are there"
         )
     payload = view[HEADER_SIZE : header.length + LOG_OVERHEAD]
-    data = compression.decompress(header.codec, payload, cap) if header.codec else bytes(payload)
     if header.count < 0:
         raise InvalidRecord(f"the batch says that it has {header.count} records")
-    position = 0
-    for _ in range(header.count):
-        record, position = _read_record(data, position, header)
-        yield record
-    if position != len(data):
-        raise InvalidRecord(
-            f"{len(data) - position} bytes are left after the {header.count} records of the batch"
-        )
+    left = header.count
+    data = b""  # what is there from the next record on
+    needed = there = 0
+    waiting: list[bytes] = []  # parts of a record that is longer
+    most = cap if header.codec else compression.UNLIMITED
+    for part in compression.unfold(header.codec, payload, most):
+        waiting.append(part)
+        there += len(part)
+        if left and there < needed:
+            continue
+        data = b"".join((data, *waiting)) if data or len(waiting) > 1 else part
+        waiting.clear()
+        position = 0
+        while left and not (needed := _find_missing(data, position)):
+            record, position = _read_record(data, position, header)
+            left -= 1
+            yield record
+        data = data[position:]
+        there = len(data)
+    if left:
+        _read_record(b"".join((data, *waiting)), 0, header)  # it is not whole, and says why
+    if there:
+        raise InvalidRecord(f"{there} bytes are left after the {header.count} records of the batch")
+
+
+def _find_missing(data: bytes, position: int) -> int:
+    """Return how many bytes from `position` on a record takes that is not wholly there, else 0.
+
+    Raises:
+        InvalidRecord: its size is broken, or more than any batch may unfold to.
+    """
+    there = len(data) - position
+    if there < VARINT_BYTES and not any(byte < 0x80 for byte in data[position:]):
+        return there + 1
+    size, start = read_varint(data, position, len(data))
+    if size > compression.MAX_DECOMPRESSED_BYTES and size > there:
+        raise InvalidRecord(f"a record says to be {size} bytes long")
+    return 0 if size <= len(data) - start else start - position + size
 
 
 def _read_record(

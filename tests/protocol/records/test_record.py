@@ -1,5 +1,7 @@
 """Varints, and the strict reader of records."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from protocol.errors import CorruptMessage, InvalidRecord
 from protocol.records.batch import LENGTH_POSITION
 from protocol.records.build import build_batch, frame_batch
+from protocol.records.compression import GZIP, LZ4, SNAPPY, UNLIMITED, ZSTD, compress
 from protocol.records.record import (
     VARLONG_BYTES,
     Record,
@@ -125,3 +128,49 @@ def test_a_length_that_does_not_fit_is_corrupt(length: int) -> None:
 
     with pytest.raises(CorruptMessage):
         list(iterate_records(batch))
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_records_are_unfolded_as_they_are_read(codec: int) -> None:
+    """Whoever wants the first record of 96 MiB, or one after the other, has little in memory."""
+    rows = [Record(offset, 0, b"k%d" % offset, bytes(MIB)) for offset in range(96)]
+    batch = build_batch(rows, codec=codec)
+    tracemalloc.start()
+
+    first = next(iterate_records(batch))
+    at_first = tracemalloc.get_traced_memory()[1]
+    offsets = [record.offset for record in iterate_records(batch, UNLIMITED)]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert first == rows[0]
+    assert at_first < 8 * MIB
+    assert offsets == list(range(96))
+    assert peak < 12 * MIB
+    with pytest.raises(InvalidRecord, match="unfolds to more"):
+        list(iterate_records(batch))
+
+
+@pytest.mark.parametrize("size", [1, 4, 5, 300_000, 262_144 - 3])
+def test_a_record_may_lie_in_several_parts(size: int) -> None:
+    """Wherever a part ends: in a length, in a value, between two records."""
+    rows = [Record(offset, 0, None, b"v" * (size + offset % 3)) for offset in range(40)]
+
+    assert list(iterate_records(build_batch(rows, codec=ZSTD))) == rows
+
+
+def test_a_record_that_is_not_all_there_is_no_record() -> None:
+    """In a compressed batch, too; nor may anything be behind the last one."""
+    payload = build_batch([Record(0, 0, None, b"v" * 100)])[61:]
+    for packed, words in (
+        (payload[:-1], "says to be"),
+        (payload + b"\0", "left after"),
+        (b"", "broken number"),
+        (b"\xff" * 9, "broken number"),
+    ):
+        batch = frame_batch(compress(ZSTD, packed), 1, codec=ZSTD)
+        with pytest.raises(InvalidRecord, match=words):
+            list(iterate_records(batch))
