@@ -10,6 +10,8 @@
 #   make demo-pipeline  the same history as Parquet and Iceberg tables, on Spark
 #   make crash        kill the broker again and again: make crash KILLS=2000 COPIES=1000 SEED=7
 #   make fuzz         a million malformed frames: make fuzz FRAMES=1000000 SEED=7
+#   make damage       starts on damaged folders: make damage DAMAGED=3000 SEED=7
+#   make kernels-sanitized  compiled code that reports bad memory and bad numbers, at its work
 #   make model        random lives of a compacted topic: make model SEQUENCES=5000 SEED=7
 #   make differential Apache Kafka's cleaner beside ours: make differential FOLDERS=100 SEED=7
 #   make compat       public suites of Kafka clients: make compat SUITE=franz-go
@@ -44,7 +46,7 @@ ifeq ($(CI),true)
 export KERNELS ?= require
 endif
 
-.PHONY: help run setup test test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz model differential compat docs image-check jars spark-jre stream-kills lock clean
+.PHONY: help run setup test test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernels-sanitized model differential compat docs image-check jars spark-jre stream-kills lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -101,6 +103,23 @@ crash: setup
 FRAMES ?= 1000000
 fuzz: setup
 	@FUZZ_FRAMES=$(FRAMES) FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/fuzz $(ARGS)
+
+DAMAGED ?= 3000
+damage: setup
+	@DAMAGED_FOLDERS=$(DAMAGED) DAMAGED_SEED=$(SEED) $(BIN)/python -m pytest -s tests/damage $(ARGS)
+
+# Beside the ordinary build, not over it: a copy of the source with extensions of its own.
+KERNEL_TOOLS := .cache/kernel-tools
+SANITIZED := .cache/sanitized
+$(KERNEL_TOOLS)/Cython: pyproject.toml | setup
+	@$(TARGET.$(INSTALLER)) '$(KERNEL_TOOLS)' --quiet $(shell grep -o '\(cython\|setuptools\)==[0-9.]*' pyproject.toml)
+	@touch $@
+kernels-sanitized: $(KERNEL_TOOLS)/Cython
+	@rm -rf '$(SANITIZED)' && mkdir -p '$(SANITIZED)'
+	@cp -r $(CODE) tests hatch_build.py pyproject.toml '$(SANITIZED)'
+	@find '$(SANITIZED)' -name '*_kernels*.so' -delete
+	@PYTHONPATH='$(KERNEL_TOOLS)' $(BIN)/python hatch_build.py --sanitized '$(SANITIZED)'
+	@PYTHON='$(CURDIR)/$(BIN)/python' SEED='$(SEED)' tests/damage/sanitized.sh '$(CURDIR)/$(SANITIZED)' $(ARGS)
 
 SEQUENCES ?= 5000
 model: setup
