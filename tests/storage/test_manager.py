@@ -328,7 +328,7 @@ def test_a_failed_directory_does_not_take_the_others_down(tmp_path: Path) -> Non
         good = manager.create(_partition(1), TOPIC_ID, TopicConfig())
         bad.directory.fail(OSError("I/O error"))
 
-        with pytest.raises(KafkaStorageError, match=r"offline \(I/O error\)"):
+        with pytest.raises(KafkaStorageError, match=r"offline for writes \(I/O error\)"):
             _append(bad)
         _append(good)
         third = manager.create(_partition(2), TOPIC_ID, TopicConfig())
