@@ -32,7 +32,7 @@ SHELL := bash
 PYTHON ?= python3
 BIN := .venv/bin
 CODE := broker protocol storage cleaner config pipeline pyspark_siltstone
-KERNELS_IN := $(shell find $(CODE) -type f '(' -name '_[a-z]*.py' -o -name '_[a-z]*.pxd' -o -name '_[a-z]*.h' ')')
+KERNELS_IN := $(shell find $(CODE) -type f '(' -name '_[a-z]*.py' -o -name '_[a-z]*.pyx' -o -name '_[a-z]*.pxd' -o -name '_[a-z]*.h' ')')
 ARGS ?=
 
 INSTALLER := $(if $(shell command -v uv),uv,pip)
@@ -171,4 +171,4 @@ lock:
 clean:
 	@rm -rf .venv .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find $(CODE) tests bench examples -name __pycache__ -prune -exec rm -rf {} +
-	@find $(CODE) \( -name '*_kernels*.so' -o -name '*_kernels.c' \) -delete
+	@find $(CODE) \( -name '*_kernels*.so' -o -name '_messages.*.so' -o -name '*_kernels.c' \) -delete

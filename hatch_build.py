@@ -25,11 +25,12 @@ PACKAGES = ("broker", "protocol", "cleaner", "storage")
 
 
 def find_kernels(root: Path) -> tuple[str, ...]:
-    """Return the modules to compile: each `_NAME.py` with its types beside it in `_NAME.pxd`."""
+    """Return the modules to compile: each `_NAME.pyx`, each `_NAME.py` with types in `_NAME.pxd`."""
     return tuple(
-        path.removesuffix(".pxd") + ".py"
-        for path in find_declarations(root)
-        if path.endswith(".pxd") and (root / path).with_suffix(".py").is_file()
+        path.relative_to(root).as_posix()
+        for package in PACKAGES
+        for path in sorted((root / package).rglob("_*.py*"))
+        if path.suffix == ".pyx" or (path.suffix == ".py" and path.with_suffix(".pxd").is_file())
     )
 
 
@@ -73,7 +74,7 @@ def compile_kernels(
 
     extensions = [
         Extension(
-            source.removesuffix(".py").replace("/", "."),
+            source.removesuffix("x").removesuffix(".py").replace("/", "."),
             [source],
             include_dirs=list(HEADERS),
             extra_compile_args=list(flags),

@@ -11,7 +11,7 @@ cdef class Histogram:
 
 @cython.final
 cdef class Route:
-    cdef public object api, handler
+    cdef public object api, handler, messages
     cdef public Histogram stats
     cdef public int first_flexible, highest, lowest
     cdef public bint is_raw

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from broker.api import Api
     from broker.connection import Connection
     from broker.request_stats import ApiStats, RequestStats
+    from protocol.messages import Message
 
 COMPILED: bool = cython.compiled
 
@@ -81,7 +82,16 @@ class Route:
     A raw handler takes the frame itself and writes the answer.
     """
 
-    __slots__ = ("api", "first_flexible", "handler", "highest", "is_raw", "lowest", "stats")
+    __slots__ = (
+        "api",
+        "first_flexible",
+        "handler",
+        "highest",
+        "is_raw",
+        "lowest",
+        "messages",
+        "stats",
+    )
 
     def __init__(self, api: "Api", first_flexible: int, is_raw: bool, stats: "ApiStats") -> None:
         self.api = api
@@ -90,6 +100,7 @@ class Route:
         self.highest = api.versions.stop - 1
         self.first_flexible = first_flexible
         self.is_raw = is_raw
+        self.messages: tuple[Message, Message] | None = None
         self.handler: Callable[..., Any] = self._load_and_handle
 
     def load(self) -> None:

@@ -7,6 +7,7 @@ called, since kio's schema modules together take a second to import.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+    from protocol.messages import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,12 @@ class Api:
         module, function = self.handler.split(".")
         loaded: Callable[..., Any] = getattr(import_module(f"broker.handlers.{module}"), function)
         return loaded
+
+    def load_messages(self) -> tuple[Message, Message]:
+        """Import and return the tables of the request and the response."""
+        name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.name).lower()
+        module = import_module(f"protocol.messages.{name}")
+        return module.REQUEST, module.RESPONSE
 
 
 APIS = (

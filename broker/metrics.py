@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kio.schema.errors import ErrorCode
-
 from broker import process_stats
 from broker.metric import PAUSE, Metric, Summary, single
 from broker.metrics_cleaner import CLEANER_METRICS
@@ -19,6 +17,7 @@ from broker.metrics_groups import GROUP_METRICS
 from broker.metrics_moves import MOVE_METRICS
 from broker.metrics_pins import PIN_METRICS
 from broker.metrics_transactions import TRANSACTION_METRICS
+from protocol.errors import ErrorCode
 from storage.refused_batches import (
     INVALID_MAGIC_NUMBER,
     INVALID_MESSAGE_CRC,

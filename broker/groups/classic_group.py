@@ -21,8 +21,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from kio.schema.errors import ErrorCode
-
 from broker.groups.classic_members import Member, answer_sync
 from broker.groups.classic_messages import JoinRequest, JoinResult, SyncResult
 from broker.groups.classic_state import ClassicState
@@ -35,7 +33,7 @@ from protocol.coordinator.group_errors import (
     RebalanceInProgress,
     UnknownMemberId,
 )
-from protocol.errors import KafkaError, UnknownServerError
+from protocol.errors import ErrorCode, KafkaError, UnknownServerError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

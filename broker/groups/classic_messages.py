@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import TypeAlias
 
-    from kio.schema.errors import ErrorCode
+    from protocol.errors import ErrorCode
 
 Protocols: TypeAlias = "tuple[tuple[str, bytes], ...]"
 """Names and metadata, the preferred one first."""

@@ -11,8 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kio.schema.errors import ErrorCode
-
 from broker.groups.classic_messages import JoinResult, SyncResult
 from broker.groups.consumer_group_deadlines import Deadline
 from broker.groups.consumer_group_member import Member, MemberState
@@ -36,7 +34,7 @@ from protocol.coordinator.group_errors import (
     RebalanceInProgress,
     UnknownMemberId,
 )
-from protocol.errors import ProtocolError
+from protocol.errors import ErrorCode, ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,8 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from kio.schema.errors import ErrorCode
-
 from broker.groups import consumer_group_classic as classic
 from broker.groups.classic_messages import JoinResult
 from broker.groups.consumer_group_changes import Changes, tombstones
@@ -24,7 +22,7 @@ from protocol.coordinator.group_errors import (
     NonEmptyGroup,
     UnknownMemberId,
 )
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from protocol.names import uuid_text
 
 if TYPE_CHECKING:

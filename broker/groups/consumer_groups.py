@@ -10,8 +10,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
-from kio.schema.errors import ErrorCode
-
 from broker.groups.classic_group import ClassicGroup
 from broker.groups.consumer_group import ConsumerGroup
 from broker.groups.consumer_group_changes import Changes, tombstones
@@ -33,7 +31,7 @@ from broker.groups.regexes import Regexes
 from broker.groups.registry_image import RegistryImage
 from protocol.coordinator.consumer_group_records import RecordType, decode_key, decode_value
 from protocol.coordinator.group_errors import GroupIdNotFound
-from protocol.errors import KafkaError, ProtocolError
+from protocol.errors import ErrorCode, KafkaError, ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

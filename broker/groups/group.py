@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kio.schema.errors import ErrorCode
-
     from broker.groups.classic_messages import JoinReply, JoinRequest, SyncReply, SyncRequest
     from broker.groups.consumer_group_checks import PartitionCheck
     from protocol.coordinator.group_records import CommittedOffset
+    from protocol.errors import ErrorCode
     from protocol.records.journal import Row
 
 

@@ -15,7 +15,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kio.schema.alter_configs.v2 import response as alter_response
-from kio.schema.errors import ErrorCode
 from kio.schema.incremental_alter_configs.v1 import response as incremental_response
 
 from broker import eligible_leaders, loggers
@@ -24,8 +23,8 @@ from broker.config_resources import ALL_BROKERS, ResourceType, check_broker, che
 from broker.work_off import work_off
 from config.describe import describe_broker, describe_topic
 from config.groups import describe_group
-from protocol.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
-from protocol.messages import NO_THROTTLE
+from protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnknownTopicOrPartition
+from protocol.kio_messages import NO_THROTTLE
 from protocol.names import check_topic_name
 
 if TYPE_CHECKING:

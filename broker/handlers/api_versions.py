@@ -16,10 +16,10 @@ from kio.schema.api_versions.v4.response import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from kio.schema.errors import ErrorCode
 
 from broker.api import APIS, BY_KEY
 from broker.features import SUPPORTED
+from protocol.errors import ErrorCode
 from protocol.names import is_software_name
 
 if TYPE_CHECKING:

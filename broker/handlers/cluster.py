@@ -11,11 +11,10 @@ from kio.schema.describe_cluster.v2.response import (
     DescribeClusterBroker,
     DescribeClusterResponse,
 )
-from kio.schema.errors import ErrorCode
 
 from broker import authorized
-from protocol.errors import KafkaError, MismatchedEndpointType, UnsupportedEndpointType
-from protocol.messages import NO_THROTTLE
+from protocol.errors import ErrorCode, KafkaError, MismatchedEndpointType, UnsupportedEndpointType
+from protocol.kio_messages import NO_THROTTLE
 
 if TYPE_CHECKING:
     from kio.schema.describe_cluster.v2.request import DescribeClusterRequest

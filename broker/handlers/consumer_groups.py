@@ -14,14 +14,13 @@ from kio.schema.consumer_group_describe.v1.response import (
     TopicPartitions,
 )
 from kio.schema.consumer_group_describe.v1.response import Member as DescribedMember
-from kio.schema.errors import ErrorCode
 
 from broker import authorized
 from broker.groups.consumer_group_target import preferred_assignor
 from broker.handlers.consumer_heartbeat import check_enabled
 from protocol.coordinator.group_errors import InvalidGroupId
-from protocol.errors import KafkaError
-from protocol.messages import NO_THROTTLE
+from protocol.errors import ErrorCode, KafkaError
+from protocol.kio_messages import NO_THROTTLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
 
-from protocol.errors import InvalidRequest, KafkaError
-from protocol.messages import NO_THROTTLE
+from protocol.errors import ErrorCode, InvalidRequest, KafkaError
+from protocol.kio_messages import NO_THROTTLE
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -12,11 +12,11 @@ from kio.schema.create_partitions.v3.response import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
-from kio.schema.errors import ErrorCode
 
 from broker.assignments import MOST_PARTITIONS, check_replicas
 from broker.work_off import work_off
 from protocol.errors import (
+    ErrorCode,
     InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidRequest,
@@ -24,7 +24,7 @@ from protocol.errors import (
     PolicyViolation,
     UnknownTopicOrPartition,
 )
-from protocol.messages import NO_THROTTLE
+from protocol.kio_messages import NO_THROTTLE
 
 if TYPE_CHECKING:
     from kio.schema.create_partitions.v3.request import (

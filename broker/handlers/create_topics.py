@@ -17,7 +17,6 @@ from kio.schema.create_topics.v7.response import (
     CreatableTopicResult,
     CreateTopicsResponse,
 )
-from kio.schema.errors import ErrorCode
 
 from broker.assignments import (
     MOST_PARTITIONS,
@@ -28,6 +27,7 @@ from broker.assignments import (
 from broker.work_off import work_off
 from config.describe import describe_topic
 from protocol.errors import (
+    ErrorCode,
     InvalidConfig,
     InvalidPartitions,
     InvalidRequest,
@@ -35,7 +35,7 @@ from protocol.errors import (
     PolicyViolation,
     TopicAlreadyExists,
 )
-from protocol.messages import NO_THROTTLE
+from protocol.kio_messages import NO_THROTTLE
 from protocol.names import CLUSTER_METADATA_TOPIC, check_topic_name, random_id
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
-from kio.schema.errors import ErrorCode
 
 from broker.work_off import work_off
 from protocol.errors import (
+    ErrorCode,
     InvalidRequest,
     InvalidTopic,
     KafkaError,
@@ -22,7 +22,7 @@ from protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from protocol.messages import NO_THROTTLE
+from protocol.kio_messages import NO_THROTTLE
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -17,7 +17,6 @@ from kio.schema.describe_configs.v4.response import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from kio.schema.errors import ErrorCode
 from kio.schema.list_config_resources.v1.response import (
     ConfigResource,
     ListConfigResourcesResponse,
@@ -28,12 +27,13 @@ from broker.config_resources import ALL_BROKERS, ResourceType, check_broker, che
 from config.describe import describe_broker, describe_cluster_default, describe_topic
 from config.groups import describe_group
 from protocol.errors import (
+    ErrorCode,
     InvalidRequest,
     KafkaError,
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
-from protocol.messages import NO_THROTTLE
+from protocol.kio_messages import NO_THROTTLE
 from protocol.names import check_topic_name
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ from kio.schema.describe_producers.v0.response import (
     ProducerState,
     TopicResponse,
 )
-from kio.schema.errors import ErrorCode
 
-from protocol.errors import KafkaError
-from protocol.messages import NO_THROTTLE
+from protocol.errors import ErrorCode, KafkaError
+from protocol.kio_messages import NO_THROTTLE
 from protocol.names import check_topic_name
 
 if TYPE_CHECKING:

@@ -16,15 +16,14 @@ from kio.schema.describe_transactions.v0.response import (
 from kio.schema.describe_transactions.v0.response import (
     TransactionState as DescribedTransaction,
 )
-from kio.schema.errors import ErrorCode
 from kio.schema.list_transactions.v2.response import ListTransactionsResponse
 from kio.schema.list_transactions.v2.response import TransactionState as ListedTransaction
 
 from broker.regular_expression import compile_expression
 from broker.transactions.transaction import TransactionState
 from protocol.coordinator.transaction_records import group_by_topic
-from protocol.errors import KafkaError
-from protocol.messages import NO_THROTTLE
+from protocol.errors import ErrorCode, KafkaError
+from protocol.kio_messages import NO_THROTTLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

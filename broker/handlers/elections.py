@@ -21,7 +21,6 @@ from kio.schema.elect_leaders.v2.response import (
     PartitionResult,
     ReplicaElectionResult,
 )
-from kio.schema.errors import ErrorCode
 from kio.schema.list_partition_reassignments.v0.response import (
     ListPartitionReassignmentsResponse,
 )
@@ -29,12 +28,13 @@ from kio.schema.list_partition_reassignments.v0.response import (
 from broker.assignments import check_replicas
 from protocol.errors import (
     ElectionNotNeeded,
+    ErrorCode,
     InvalidRequest,
     KafkaError,
     NoReassignmentInProgress,
     UnknownTopicOrPartition,
 )
-from protocol.messages import NO_THROTTLE
+from protocol.kio_messages import NO_THROTTLE
 
 if TYPE_CHECKING:
     from kio.schema.alter_partition_reassignments.v1.request import (

@@ -13,14 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kio.schema.errors import ErrorCode
 from kio.schema.update_features.v1.response import UpdatableFeatureResult
 from kio.schema.update_features.v2.response import UpdateFeaturesResponse
 
 from broker.eligible_leaders import agree
 from broker.features import Update
-from protocol.errors import KafkaError
-from protocol.messages import NO_THROTTLE
+from protocol.errors import ErrorCode, KafkaError
+from protocol.kio_messages import NO_THROTTLE
 
 if TYPE_CHECKING:
     from kio.schema.update_features.v2.request import UpdateFeaturesRequest

@@ -15,15 +15,14 @@ from kio.schema.describe_groups.v6.response import (
     DescribedGroupMember,
     DescribeGroupsResponse,
 )
-from kio.schema.errors import ErrorCode
 from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
 
 from broker import authorized
 from broker.groups.classic_state import ClassicState
 from broker.groups.states import GroupState
 from protocol.coordinator.group_errors import GroupIdNotFound
-from protocol.errors import CoordinatorLoadInProgress, KafkaError
-from protocol.messages import NO_THROTTLE
+from protocol.errors import CoordinatorLoadInProgress, ErrorCode, KafkaError
+from protocol.kio_messages import NO_THROTTLE
 
 if TYPE_CHECKING:
     from kio.schema.delete_groups.v2.request import DeleteGroupsRequest

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kio.schema.errors import ErrorCode
 from kio.schema.offset_for_leader_epoch.v4.response import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
@@ -15,8 +14,8 @@ from kio.schema.offset_for_leader_epoch.v4.response import (
 )
 
 from broker.leader_epoch import check_leader_epoch
-from protocol.errors import KafkaError, UnknownTopicOrPartition
-from protocol.messages import NO_THROTTLE
+from protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartition
+from protocol.kio_messages import NO_THROTTLE
 
 if TYPE_CHECKING:
     from kio.schema.offset_for_leader_epoch.v4.request import (

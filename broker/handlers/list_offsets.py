@@ -13,28 +13,25 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.errors import ErrorCode
-from kio.schema.list_offsets.v11.response import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
-
 from broker.leader_epoch import check_leader_epoch
 from protocol.errors import (
+    ErrorCode,
     InvalidRequest,
     KafkaError,
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
-from protocol.messages import NO_THROTTLE
+from protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
 
-    from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest
-
     from broker.context import RequestContext
+    from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
     from storage.log import Log
 
 _READ_COMMITTED = 1
@@ -161,21 +158,20 @@ def _look_up(
 
 def _respond(topics: list[tuple[str, list[_Lookup]]]) -> ListOffsetsResponse:
     return ListOffsetsResponse(
-        throttle_time=NO_THROTTLE,
-        topics=tuple(
+        topics=[
             ListOffsetsTopicResponse(
-                name=name,
-                partitions=tuple(
+                name,
+                [
                     ListOffsetsPartitionResponse(
-                        partition_index=lookup.index,
-                        error_code=lookup.error_code,
-                        timestamp=lookup.timestamp,
-                        offset=lookup.offset,
-                        leader_epoch=lookup.leader_epoch,
+                        lookup.index,
+                        lookup.error_code,
+                        lookup.timestamp,
+                        lookup.offset,
+                        lookup.leader_epoch,
                     )
                     for lookup in lookups
-                ),
+                ],
             )
             for name, lookups in topics
-        ),
+        ],
     )

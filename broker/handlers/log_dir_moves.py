@@ -13,10 +13,9 @@ from kio.schema.alter_replica_log_dirs.v2.response import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-from kio.schema.errors import ErrorCode
 
-from protocol.errors import KafkaError
-from protocol.messages import NO_THROTTLE
+from protocol.errors import ErrorCode, KafkaError
+from protocol.kio_messages import NO_THROTTLE
 from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:

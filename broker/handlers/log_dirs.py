@@ -14,9 +14,9 @@ from kio.schema.describe_log_dirs.v5.response import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from kio.schema.errors import ErrorCode
 
-from protocol.messages import NO_THROTTLE
+from protocol.errors import ErrorCode
+from protocol.kio_messages import NO_THROTTLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kio.schema.errors import ErrorCode
 from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberResponse
 
 from protocol.coordinator.group_errors import InvalidGroupId, UnknownMemberId
-from protocol.errors import CoordinatorLoadInProgress, KafkaError
+from protocol.errors import CoordinatorLoadInProgress, ErrorCode, KafkaError
 from protocol.heartbeat import API_KEY, FIRST_FLEXIBLE, encode, parse
-from protocol.messages import NO_THROTTLE
+from protocol.kio_messages import NO_THROTTLE
 
 if TYPE_CHECKING:
     from kio.schema.leave_group.v5.request import LeaveGroupRequest

@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v13.response import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -29,6 +28,7 @@ from broker import authorized
 from broker.internal_topics import preset_for
 from broker.work_off import work_off
 from protocol.errors import (
+    ErrorCode,
     InvalidRequest,
     InvalidTopic,
     KafkaError,
@@ -36,7 +36,7 @@ from protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from protocol.messages import NO_THROTTLE
+from protocol.kio_messages import NO_THROTTLE
 from protocol.metadata import ClusterMetadataRequest, ClusterMetadataResponse
 from protocol.names import check_topic_name, is_internal
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kio.schema.errors import ErrorCode
 from kio.schema.offset_delete.v0.response import (
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
@@ -16,8 +15,8 @@ from protocol.coordinator.group_errors import (
     GroupSubscribedToTopic,
     InvalidGroupId,
 )
-from protocol.errors import KafkaError, UnknownTopicOrPartition
-from protocol.messages import NO_THROTTLE
+from protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartition
+from protocol.kio_messages import NO_THROTTLE
 
 if TYPE_CHECKING:
     from kio.schema.offset_delete.v0.request import OffsetDeleteRequest

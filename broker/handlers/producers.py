@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kio.schema.errors import ErrorCode
 from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
 
 from broker.transactions.initialising import Expected
-from protocol.errors import InvalidProducerEpoch, InvalidRequest, KafkaError, ProducerFenced
-from protocol.messages import NO_THROTTLE, milliseconds
+from protocol.errors import (
+    ErrorCode,
+    InvalidProducerEpoch,
+    InvalidRequest,
+    KafkaError,
+    ProducerFenced,
+)
+from protocol.kio_messages import NO_THROTTLE, milliseconds
 
 if TYPE_CHECKING:
     from kio.schema.init_producer_id.v5.request import InitProducerIdRequest

@@ -17,9 +17,8 @@ from kio.schema.describe_quorum.v2.response import (
     ReplicaState,
     TopicData,
 )
-from kio.schema.errors import ErrorCode
 
-from protocol.errors import UnknownTopicOrPartition
+from protocol.errors import ErrorCode, UnknownTopicOrPartition
 from protocol.names import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ from kio.schema.delete_records.v2.response import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from kio.schema.errors import ErrorCode
 
-from protocol.errors import InvalidTopic, KafkaError, UnknownTopicOrPartition
-from protocol.messages import NO_THROTTLE
+from protocol.errors import ErrorCode, InvalidTopic, KafkaError, UnknownTopicOrPartition
+from protocol.kio_messages import NO_THROTTLE
 from protocol.names import is_internal
 
 if TYPE_CHECKING:

@@ -13,11 +13,16 @@ from kio.schema.describe_topic_partitions.v0.response import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from kio.schema.errors import ErrorCode
 
 from broker import authorized
-from protocol.errors import InvalidRequest, InvalidTopic, KafkaError, UnknownTopicOrPartition
-from protocol.messages import NO_THROTTLE
+from protocol.errors import (
+    ErrorCode,
+    InvalidRequest,
+    InvalidTopic,
+    KafkaError,
+    UnknownTopicOrPartition,
+)
+from protocol.kio_messages import NO_THROTTLE
 from protocol.names import check_topic_name, is_internal
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from kio.schema.add_partitions_to_txn.v5.response import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
-from kio.schema.errors import ErrorCode
 
 from broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
 from protocol.errors import (
+    ErrorCode,
     InvalidProducerEpoch,
     InvalidRequest,
     KafkaError,
@@ -26,7 +26,7 @@ from protocol.errors import (
     TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
-from protocol.messages import NO_THROTTLE
+from protocol.kio_messages import NO_THROTTLE
 from protocol.names import is_internal
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kio.schema.errors import ErrorCode
 from kio.schema.write_txn_markers.v2.response import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -19,7 +18,7 @@ from kio.schema.write_txn_markers.v2.response import (
 
 from broker.transactions.markers import Outcome
 from broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
-from protocol.errors import InvalidProducerEpoch, KafkaError
+from protocol.errors import ErrorCode, InvalidProducerEpoch, KafkaError
 
 if TYPE_CHECKING:
     from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WriteTxnMarkersRequest

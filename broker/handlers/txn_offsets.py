@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kio.schema.add_offsets_to_txn.v4.response import AddOffsetsToTxnResponse
-from kio.schema.errors import ErrorCode
 from kio.schema.txn_offset_commit.v5.response import (
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
@@ -33,11 +32,12 @@ from protocol.coordinator.group_records import NO_EXPIRY, CommittedOffset
 from protocol.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    ErrorCode,
     InvalidRequest,
     KafkaError,
     UnknownTopicOrPartition,
 )
-from protocol.messages import NO_THROTTLE
+from protocol.kio_messages import NO_THROTTLE
 from protocol.records.journal import Producer
 
 if TYPE_CHECKING:

@@ -13,11 +13,20 @@ from typing import Any
 _ROOT = Path(__file__).parents[2]
 
 
-def choose(module: str) -> Any:
-    """Import kernels by their full name, compiled if they are and nobody minds."""
+def choose(module: str, plain: str | None = None) -> Any:
+    """Import kernels by their full name, compiled if they are and nobody minds.
+
+    ``plain`` is the module that does the same in plain Python; without one the kernels' own source
+    is taken.
+    """
     if os.environ.get("SILTSTONE_KERNELS") == "off":
-        return load_uncompiled(module)
-    return importlib.import_module(module)
+        return load_uncompiled(module) if plain is None else importlib.import_module(plain)
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if plain is None or error.name != module:
+            raise
+        return importlib.import_module(plain)
 
 
 def load_uncompiled(module: str) -> Any:

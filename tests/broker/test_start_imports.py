@@ -87,7 +87,7 @@ FIRST_REQUESTS = """
 from broker.api import APIS
 from broker.dispatch import _RAW
 from broker.coordinators import Coordinators
-from protocol.messages import preload
+from protocol.kio_messages import preload
 
 made = {}
 for api in APIS:

@@ -19,7 +19,7 @@ from broker.api import APIS
 from broker.dispatch import _RAW
 from protocol.errors import ProtocolError
 from protocol.headers import is_flexible
-from protocol.messages import NEWEST, decode_request, encode_response, milliseconds, preload
+from protocol.kio_messages import NEWEST, decode_request, encode_response, milliseconds, preload
 from protocol.request_reader import request_reader
 from protocol.schemas import lower_response
 from tests.support.kio_messages import encode, encode_with_unknown_tags, example, smallest

@@ -12,7 +12,7 @@ from kio.index import load_response_schema
 from kio.serial import entity_reader
 
 from broker.api import BY_KEY
-from protocol.messages import encode_response
+from protocol.kio_messages import encode_response
 
 if TYPE_CHECKING:
     from tests.support.rooms import RoomsOnDisk

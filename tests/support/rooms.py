@@ -18,7 +18,7 @@ from broker.settings import BrokerSettings
 from broker.topics import TopicRegistry
 from broker.waiting import Waiting
 from config.layers import Given, Layers
-from protocol.messages import NEWEST
+from protocol.kio_messages import NEWEST
 from storage.catalog import Catalog
 from storage.manager import LogManager
 from tests.support.clock import FakeClock

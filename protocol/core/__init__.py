@@ -1,0 +1,21 @@
+"""The compiled core and its plain twin: bytes and numbers in, values out, nothing of the broker.
+
+`plain_messages` is the specification: it is what runs where there is no compiler, and what the
+tests hold the compiled form against. Import the names from here.
+"""
+
+from typing import TYPE_CHECKING
+
+from protocol.records.choosing import choose
+
+if TYPE_CHECKING:
+    from protocol.core.plain_messages import COMPILED, Table, read, write, write_response
+else:
+    _messages = choose("protocol.core._messages", plain="protocol.core.plain_messages")
+    COMPILED = _messages.COMPILED
+    Table = _messages.Table
+    read = _messages.read
+    write = _messages.write
+    write_response = _messages.write_response
+
+__all__ = ["COMPILED", "Table", "read", "write", "write_response"]

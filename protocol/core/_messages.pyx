@@ -1,0 +1,639 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""Messages read and written by tables; `protocol.core.plain_messages` says what each step means.
+
+A `Table` is one structure of one version as an array of `Field`. One recursive function reads, one
+writes. Nothing is reserved before the bytes that it needs are known to be there, and what arrays
+may hold in all is bounded by the caller.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_INCREF
+from cpython.sequence cimport PySequence_Fast, PySequence_Fast_GET_ITEM, PySequence_Fast_GET_SIZE
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_SET_ITEM
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport INT64_MIN, int16_t, int32_t, int64_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from protocol.errors import ProtocolError
+
+cdef extern from *:
+    """
+    #include <endian.h>
+    #include <string.h>
+    #define NUMBER(bits) \
+        static inline uint##bits##_t load##bits(const unsigned char *data) { \
+            uint##bits##_t value; memcpy(&value, data, sizeof value); return be##bits##toh(value); \
+        } \
+        static inline void store##bits(unsigned char *data, uint##bits##_t value) { \
+            value = htobe##bits(value); memcpy(data, &value, sizeof value); \
+        }
+    NUMBER(16) NUMBER(32) NUMBER(64)
+    #define Py_DECREF_POINTER(pointer) Py_DECREF(pointer)
+    """
+    uint16_t load16(const unsigned char* data) noexcept nogil
+    uint32_t load32(const unsigned char* data) noexcept nogil
+    uint64_t load64(const unsigned char* data) noexcept nogil
+    void store16(unsigned char* data, uint16_t value) noexcept nogil
+    void store32(unsigned char* data, uint32_t value) noexcept nogil
+    void store64(unsigned char* data, uint64_t value) noexcept nogil
+    void Py_DECREF_POINTER(PyObject* pointer)
+
+cdef extern from "Python.h":
+    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
+    object PyType_GenericAlloc(PyTypeObject* kind, Py_ssize_t count)
+
+COMPILED = True
+
+# The order is that of `protocol.messages.KINDS`.
+cdef enum Kind:
+    BOOL, INT8, INT16, UINT16, INT32, UINT32, INT64, FLOAT64, UUID, STRING, BYTES, RECORDS, STRUCT
+
+cdef int[13] SIZES = [1, 1, 2, 2, 4, 4, 8, 8, 16, 0, 0, 0, 0]
+cdef long long[8] LOWEST = [0, -0x80, -0x8000, 0, -0x80000000LL, 0, INT64_MIN, 0]
+cdef long long[8] HIGHEST = [1, 0x7F, 0x7FFF, 0xFFFF, 0x7FFFFFFFLL, 0xFFFFFFFFLL, 0x7FFFFFFFFFFFFFFFLL, 0]
+
+cdef int NO_TAG = -1
+cdef Py_ssize_t FIRST_ROOM = 512
+
+
+cdef struct Field:
+    int kind
+    bint is_array
+    bint is_nullable
+    bint is_present
+    bint is_error  # an error code: the writer reports those that are not zero
+    int tag  # NO_TAG, or the number of a tagged field
+    PyObject* default  # kept alive by Table.kept
+    PyObject* child  # the Table of a structure, kept alive likewise
+
+
+@cython.final
+cdef class Table:
+    """One structure in one version: its class and its fields, as `protocol.messages` puts them."""
+
+    cdef object cls
+    cdef object kept
+    cdef readonly bint is_flexible
+    cdef readonly Py_ssize_t min_size
+    cdef Py_ssize_t count
+    cdef Py_ssize_t tagged  # how many fields of this version are tagged
+    cdef Field* fields
+    cdef int* tag_order  # the tagged fields by their tags
+
+    def __cinit__(self, object cls, object fields, bint is_flexible):
+        cdef Py_ssize_t i
+        cdef Field* field
+        self.cls = cls
+        self.kept = fields
+        self.is_flexible = is_flexible
+        self.count = len(fields)
+        self.fields = <Field*> PyMem_Calloc(self.count + 1, sizeof(Field))
+        self.tag_order = <int*> PyMem_Calloc(self.count + 1, sizeof(int))
+        if self.fields == NULL or self.tag_order == NULL:
+            raise MemoryError
+        if not issubclass(cls, tuple):
+            raise TypeError(f"{cls.__name__} is no NamedTuple")
+        order = []
+        for i in range(self.count):
+            row = fields[i]
+            field = &self.fields[i]
+            field.kind = row.kind
+            field.is_array = row.is_array
+            field.is_nullable = row.is_nullable
+            field.is_present = row.is_present
+            field.is_error = row.is_error
+            field.tag = row.tag if row.is_present else NO_TAG
+            default = row.default
+            field.default = <PyObject*> default
+            child = row.child
+            if (row.kind == STRUCT) != isinstance(child, Table):
+                raise TypeError(f"a structure, and nothing else, has a table: {row}")
+            field.child = <PyObject*> child
+            if field.tag != NO_TAG:
+                order.append((field.tag, i))
+            elif field.is_present:
+                self.min_size += self._min_size(field)
+        if is_flexible:
+            self.min_size += 1
+        self.tagged = len(order)
+        for i, (_, place) in enumerate(sorted(order)):
+            self.tag_order[i] = place
+
+    def __dealloc__(self):
+        PyMem_Free(self.fields)
+        PyMem_Free(self.tag_order)
+
+    cdef Py_ssize_t _min_size(self, Field* field) except -1:
+        """Return the fewest bytes that a field takes."""
+        if field.is_array:
+            return 1 if self.is_flexible else 4
+        if field.kind == STRING:
+            return 1 if self.is_flexible else 2
+        if field.kind == BYTES or field.kind == RECORDS:
+            return 1 if self.is_flexible else 4
+        if field.kind == STRUCT:
+            return 1 if field.is_nullable else (<Table> <object> field.child).min_size
+        return SIZES[field.kind]
+
+
+# Reading ------------------------------------------------------------------------------------------
+
+cdef struct Source:
+    const unsigned char* data
+    Py_ssize_t position
+    Py_ssize_t end
+    Py_ssize_t room  # how many more elements arrays may have
+    PyObject* buffer  # whose bytes `data` are
+    PyObject* table  # the structure and the field that are being read, for errors
+    Py_ssize_t field
+
+
+def read(Table table, object buffer, Py_ssize_t position, Py_ssize_t end, Py_ssize_t room):
+    """Read a structure from ``buffer[position:end]``; see `plain_messages.read`."""
+    cdef Source source
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        if position < 0 or position > end or end > view.len:
+            raise IndexError(f"{position} to {end} of a buffer of {view.len} bytes")
+        source.data = <const unsigned char*> view.buf
+        source.position = position
+        source.end = end
+        source.room = room
+        source.buffer = <PyObject*> buffer
+        source.table = <PyObject*> table
+        source.field = 0
+        row = read_struct(table, &source)
+        return row, source.position
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef object fail(Source* source, str reason):
+    """Raise what names the field and the place."""
+    cdef Table table = <Table> <object> source.table
+    names = table.cls._fields
+    name = names[source.field] if source.field < len(names) else "tagged fields"
+    raise ProtocolError(
+        f"{table.cls.__name__}.{name}: {reason} at {source.position} in a frame that ends at "
+        f"{source.end}"
+    )
+
+
+cdef inline int need(Source* source, Py_ssize_t size) except -1:
+    if size > source.end - source.position:
+        fail(source, f"a field of {size} bytes")
+    return 0
+
+
+cdef inline int64_t take_int(Source* source, int kind) noexcept:
+    """Read an integer whose bytes are known to be there."""
+    cdef const unsigned char* data = source.data + source.position
+    source.position += SIZES[kind]
+    if kind == INT32:
+        return <int32_t> load32(data)
+    if kind == INT64:
+        return <int64_t> load64(data)
+    if kind == INT16:
+        return <int16_t> load16(data)
+    if kind == INT8:
+        return <signed char> data[0]
+    if kind == UINT16:
+        return load16(data)
+    if kind == UINT32:
+        return load32(data)
+    return data[0]
+
+
+cdef int64_t take_varint(Source* source) except -1:
+    """Read an unsigned varint of at most 31 bits."""
+    cdef uint64_t value = 0
+    cdef int shift = 0
+    cdef unsigned char octet
+    cdef Py_ssize_t position = source.position
+    while position < source.end and shift < 35:
+        octet = source.data[position]
+        position += 1
+        value |= <uint64_t> (octet & 0x7F) << shift
+        if octet < 0x80:
+            if value > 0x7FFFFFFF:
+                break
+            source.position = position
+            return <int64_t> value
+        shift += 7
+    fail(source, "no varint ends")
+    return -1
+
+
+cdef int64_t take_length(Source* source, bint is_flexible, int kind) except -2:
+    """Read a length in the encoding of the version; -1 is null. ``kind`` is that of old versions."""
+    if is_flexible:
+        return take_varint(source) - 1
+    need(source, SIZES[kind])
+    cdef int64_t length = take_int(source, kind)
+    if length < -1:
+        fail(source, f"a length of {length}")
+    return length
+
+
+cdef inline object take_value(Source* source, int kind, bint is_flexible, bint is_nullable):
+    """Read one value that is no structure."""
+    if kind <= INT64:
+        need(source, SIZES[kind])
+        if kind == BOOL:
+            return take_int(source, kind) != 0
+        return take_int(source, kind)
+    return take_long(source, kind, is_flexible, is_nullable)
+
+
+cdef object take_long(Source* source, int kind, bint is_flexible, bint is_nullable):
+    """Read a value that is neither an integer nor a structure."""
+    cdef int64_t length
+    cdef Py_ssize_t position
+    if kind == FLOAT64:
+        need(source, 8)
+        return take_float(source)
+    if kind == UUID:
+        need(source, 16)
+        position = source.position
+        source.position += 16
+        return PyBytes_FromStringAndSize(<const char*> source.data + position, 16)
+    length = take_length(source, is_flexible, INT16 if kind == STRING else INT32)
+    if length < 0:
+        if not is_nullable:
+            fail(source, "null, where a value is required,")
+        return None
+    need(source, length)
+    position = source.position
+    source.position += length
+    if kind == STRING:
+        return PyUnicode_DecodeUTF8(<const char*> source.data + position, length, "replace")
+    if kind == BYTES:
+        return PyBytes_FromStringAndSize(<const char*> source.data + position, length)
+    return memoryview(<object> source.buffer)[position:position + length]
+
+
+cdef object take_float(Source* source):
+    cdef uint64_t bits = <uint64_t> take_int(source, INT64)
+    cdef double value
+    memcpy(&value, &bits, 8)
+    return value
+
+
+cdef object take_array(Source* source, Field* field, bint is_flexible):
+    """Read an array; what it reserves is bounded by the bytes that are there and by the room."""
+    cdef int64_t count = take_length(source, is_flexible, INT32)
+    cdef Table child = None
+    cdef Py_ssize_t least, i
+    if count < 0:
+        if not field.is_nullable:
+            fail(source, "null, where an array is required,")
+        return None
+    if field.kind == STRUCT:
+        child = <Table> <object> field.child
+        least = child.min_size if child.min_size > 0 else 1
+    elif field.kind <= UUID:
+        least = SIZES[field.kind]
+    else:
+        least = 1 if is_flexible else 2
+    if count > (source.end - source.position) // least:
+        fail(source, f"an array of {count} elements")
+    if count > source.room:
+        fail(source, f"more elements than one request may have: {count}, with {source.room} left,")
+    source.room -= count
+    items = PyList_New(count)
+    for i in range(count):
+        if field.kind == STRUCT:
+            item = read_struct(child, source)
+        else:
+            item = take_value(source, field.kind, is_flexible, False)
+        Py_INCREF(item)
+        PyList_SET_ITEM(items, i, item)
+    return items
+
+
+cdef inline object read_field(Source* source, Field* field, bint is_flexible, bint is_tagged):
+    """Read one field of a structure."""
+    if field.is_array:
+        return take_array(source, field, is_flexible)
+    if field.kind != STRUCT:
+        return take_value(source, field.kind, is_flexible, field.is_nullable)
+    if field.is_nullable and not is_tagged:
+        need(source, 1)
+        if take_int(source, INT8) < 0:
+            return None
+    return read_struct(<Table> <object> field.child, source)
+
+
+cdef object read_struct(Table table, Source* source):
+    """Read a structure as an instance of its class."""
+    cdef Py_ssize_t i
+    cdef Field* field
+    cdef object value
+    row = PyType_GenericAlloc(<PyTypeObject*> table.cls, table.count)
+    source.table = <PyObject*> table
+    for i in range(table.count):
+        field = &table.fields[i]
+        if field.is_present and field.tag == NO_TAG:
+            source.field = i
+            if field.is_array or field.kind == STRUCT:
+                value = read_field(source, field, table.is_flexible, False)
+                source.table = <PyObject*> table
+            else:
+                value = take_value(source, field.kind, table.is_flexible, field.is_nullable)
+        else:
+            value = <object> field.default
+        Py_INCREF(value)
+        PyTuple_SET_ITEM(row, i, value)
+    if table.is_flexible:
+        source.field = table.count
+        need(source, 1)
+        if source.data[source.position] == 0:
+            source.position += 1
+        else:
+            read_tags(table, source, row)
+    return row
+
+
+cdef int read_tags(Table table, Source* source, object row) except -1:
+    """Read the tagged fields of a structure; what is unknown is skipped (KIP-482)."""
+    cdef int64_t count = take_varint(source)
+    cdef int64_t tag, size
+    cdef Py_ssize_t i, stop, outer
+    cdef Field* field
+    cdef object value
+    if count * 2 > source.end - source.position:
+        fail(source, f"{count} tagged fields")
+    for _ in range(count):
+        source.table = <PyObject*> table
+        source.field = table.count
+        tag = take_varint(source)
+        size = take_varint(source)
+        need(source, size)
+        stop = source.position + size
+        for i in range(table.count):
+            field = &table.fields[i]
+            if field.tag == tag:
+                outer = source.end
+                source.end = stop
+                source.field = i
+                value = read_field(source, field, True, True)
+                source.end = outer
+                Py_INCREF(value)
+                set_item(row, i, value)
+                break
+        source.position = stop
+    return 0
+
+
+cdef int set_item(object row, Py_ssize_t i, object value) except -1:
+    """Put a value, whose reference is given away, in place of the default."""
+    cdef PyObject* old = <PyObject*> PyTuple_GET_ITEM(row, i)
+    PyTuple_SET_ITEM(row, i, value)
+    Py_DECREF_POINTER(old)
+    return 0
+
+
+# Writing ------------------------------------------------------------------------------------------
+
+@cython.final
+cdef class Sink:
+    """What has been written: bytes in one growing piece, cut where a range of a file stands."""
+
+    cdef unsigned char* data
+    cdef Py_ssize_t size
+    cdef Py_ssize_t room
+    cdef Py_ssize_t cut  # where the piece begins that no part holds yet
+    cdef list parts  # None while there is no range
+    cdef Py_ssize_t ranges  # bytes of ranges
+    cdef list errors
+
+    def __cinit__(self):
+        self.data = <unsigned char*> PyMem_Malloc(FIRST_ROOM)
+        if self.data == NULL:
+            raise MemoryError
+        self.room = FIRST_ROOM
+
+    def __dealloc__(self):
+        PyMem_Free(self.data)
+
+    cdef inline unsigned char* more(self, Py_ssize_t size) except NULL:
+        """Return where ``size`` bytes may be written."""
+        if self.size + size > self.room:
+            self.grow(size)
+        self.size += size
+        return self.data + self.size - size
+
+    cdef int grow(self, Py_ssize_t size) except -1:
+        cdef Py_ssize_t room = 2 * self.room
+        if room < self.size + size:
+            room = self.size + size
+        cdef unsigned char* data = <unsigned char*> PyMem_Realloc(self.data, room)
+        if data == NULL:
+            raise MemoryError
+        self.data = data
+        self.room = room
+        return 0
+
+    cdef inline int put_int(self, int64_t value, int size) except -1:
+        cdef unsigned char* data = self.more(size)
+        if size == 4:
+            store32(data, <uint32_t> value)
+        elif size == 8:
+            store64(data, <uint64_t> value)
+        elif size == 2:
+            store16(data, <uint16_t> value)
+        else:
+            data[0] = <unsigned char> value
+        return 0
+
+    cdef int put_varint(self, uint64_t value) except -1:
+        while value >= 0x80:
+            self.more(1)[0] = <unsigned char> (value & 0x7F | 0x80)
+            value >>= 7
+        self.more(1)[0] = <unsigned char> value
+        return 0
+
+    cdef int put_length(self, Py_ssize_t length, bint is_flexible, int size) except -1:
+        if is_flexible:
+            return self.put_varint(<uint64_t> (length + 1))
+        return self.put_int(length, size)
+
+    cdef int put_range(self, object value) except -1:
+        """Cut here and let a range of a file follow."""
+        if self.parts is None:
+            self.parts = []
+        self.parts.append(PyBytes_FromStringAndSize(<char*> self.data + self.cut, self.size - self.cut))
+        self.parts.append(value)
+        self.ranges += len(value)
+        self.cut = self.size
+        return 0
+
+
+def write(Table table, object row):
+    """Return a structure's bytes, without a head; see `plain_messages.write`."""
+    cdef Sink sink = Sink()
+    put_struct(table, sink, row)
+    if sink.parts is not None:
+        raise TypeError(f"{table.cls.__name__} has ranges of files; only a response can")
+    return PyBytes_FromStringAndSize(<char*> sink.data, sink.size)
+
+
+def write_response(Table table, object row, int32_t correlation_id, bint has_tags, list errors):
+    """Return a response with its size and head; see `plain_messages.write_response`."""
+    cdef Sink sink = Sink()
+    cdef Py_ssize_t size
+    cdef unsigned char* head
+    sink.errors = errors
+    sink.put_int(0, 4)
+    sink.put_int(correlation_id, 4)
+    if has_tags:
+        sink.put_int(0, 1)
+    put_struct(table, sink, row)
+    size = sink.size + sink.ranges - 4
+    if size > 0x7FFFFFFF:
+        raise OverflowError(f"a response of {size} bytes")
+    if sink.parts is None:
+        store32(sink.data, <uint32_t> size)
+        return PyBytes_FromStringAndSize(<char*> sink.data, sink.size)
+    parts = sink.parts
+    if sink.cut < sink.size:
+        parts.append(PyBytes_FromStringAndSize(<char*> sink.data + sink.cut, sink.size - sink.cut))
+    first = parts[0]
+    store32(<unsigned char*> PyBytes_AS_STRING(first), <uint32_t> size)  # nobody else has seen it yet
+    return parts
+
+
+cdef int put_value(Sink sink, Table table, Py_ssize_t place, int kind, bint is_flexible, bint is_nullable, object value) except -1:
+    """Write one value that is no structure."""
+    cdef int64_t number
+    cdef Py_ssize_t length
+    cdef const char* text
+    cdef Py_buffer view
+    cdef double real
+    if kind <= INT64:
+        number = value
+        if number < LOWEST[kind] or number > HIGHEST[kind]:
+            raise OverflowError(f"{table.cls.__name__}.{table.cls._fields[place]} cannot be {number}")
+        return sink.put_int(number, SIZES[kind])
+    if kind == FLOAT64:
+        real = value
+        memcpy(&number, &real, 8)
+        return sink.put_int(number, 8)
+    if value is None:
+        if not is_nullable:
+            raise TypeError(f"{table.cls.__name__}.{table.cls._fields[place]} cannot be null")
+        return sink.put_length(-1, is_flexible, 2 if kind == STRING else 4)
+    if kind == STRING:
+        text = PyUnicode_AsUTF8AndSize(value, &length)
+        if length > 0x7FFF:
+            raise OverflowError(f"{table.cls.__name__}.{table.cls._fields[place]} has {length} bytes")
+        sink.put_length(length, is_flexible, 2)
+        memcpy(sink.more(length), text, length)
+        return 0
+    if kind == UUID:
+        if not PyBytes_CheckExact(value) or PyBytes_GET_SIZE(value) != 16:
+            raise TypeError(f"{table.cls.__name__}.{table.cls._fields[place]} is no id of 16 bytes")
+        memcpy(sink.more(16), PyBytes_AS_STRING(value), 16)
+        return 0
+    if kind == RECORDS and not isinstance(value, (bytes, bytearray, memoryview)):
+        sink.put_length(len(value), is_flexible, 4)
+        return sink.put_range(value)
+    PyObject_GetBuffer(value, &view, PyBUF_SIMPLE)
+    try:
+        sink.put_length(view.len, is_flexible, 4)
+        memcpy(sink.more(view.len), view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
+    return 0
+
+
+cdef int put_field(Sink sink, Table table, Py_ssize_t place, object value, bint is_tagged) except -1:
+    """Write one field of a structure."""
+    cdef Field* field = &table.fields[place]
+    cdef Py_ssize_t count, i
+    cdef object item
+    if field.is_array:
+        if value is None:
+            if not field.is_nullable:
+                raise TypeError(f"{table.cls.__name__}.{table.cls._fields[place]} cannot be null")
+            return sink.put_length(-1, table.is_flexible, 4)
+        items = PySequence_Fast(value, "an array is a list or a tuple")
+        count = PySequence_Fast_GET_SIZE(items)
+        sink.put_length(count, table.is_flexible, 4)
+        for i in range(count):
+            item = <object> PySequence_Fast_GET_ITEM(items, i)
+            if field.kind != STRUCT:
+                put_value(sink, table, place, field.kind, table.is_flexible, False, item)
+            elif PyBytes_CheckExact(item):  # written before, in the same version
+                memcpy(sink.more(PyBytes_GET_SIZE(item)), PyBytes_AS_STRING(item), PyBytes_GET_SIZE(item))
+            else:
+                put_struct(<Table> <object> field.child, sink, item)
+        return 0
+    if field.kind != STRUCT:
+        return put_value(sink, table, place, field.kind, table.is_flexible, field.is_nullable, value)
+    if field.is_nullable and not is_tagged:
+        sink.put_int(-1 if value is None else 1, 1)
+        if value is None:
+            return 0
+    return put_struct(<Table> <object> field.child, sink, value)
+
+
+cdef int put_struct(Table table, Sink sink, object row) except -1:
+    """Write a structure: a tuple with a value for each field of the newest version."""
+    cdef Py_ssize_t i
+    cdef Field* field
+    cdef PyObject* value
+    if not isinstance(row, tuple) or PyTuple_GET_SIZE(row) != table.count:
+        raise TypeError(f"{table.cls.__name__} has {table.count} fields, not {row!r:.200}")
+    for i in range(table.count):
+        field = &table.fields[i]
+        if field.is_present and field.tag == NO_TAG:
+            value = <PyObject*> PyTuple_GET_ITEM(row, i)
+            put_field(sink, table, i, <object> value, False)
+            if field.is_error and sink.errors is not None and <object> value != 0:
+                sink.errors.append(int(<object> value))
+    if table.is_flexible:
+        if table.tagged == 0:
+            sink.put_int(0, 1)
+        else:
+            put_tags(table, sink, row)
+    return 0
+
+
+cdef int put_tags(Table table, Sink sink, object row) except -1:
+    """Write the tagged fields that are not at their defaults, by their tags."""
+    cdef Py_ssize_t i, place
+    cdef Field* field
+    cdef Sink content
+    cdef object value
+    told = []
+    for i in range(table.tagged):
+        place = table.tag_order[i]
+        field = &table.fields[place]
+        value = <object> PyTuple_GET_ITEM(row, place)
+        if is_told(field, value):
+            content = Sink()
+            content.errors = sink.errors
+            put_field(content, table, place, value, True)
+            told.append((field.tag, content))
+    sink.put_varint(len(told))
+    for tag, content in told:
+        sink.put_varint(tag)
+        sink.put_varint(content.size)
+        memcpy(sink.more(content.size), content.data, content.size)
+    return 0
+
+
+cdef bint is_told(Field* field, object value) except -1:
+    """Return whether a tagged field differs from its default."""
+    if value is <object> field.default:
+        return False
+    if field.is_array and value is not None and <object> field.default is not None:
+        return len(value) > 0
+    return value != <object> field.default

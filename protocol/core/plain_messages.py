@@ -1,0 +1,396 @@
+"""Messages read and written by tables, in plain Python: the specification of `_messages.pyx`.
+
+A structure is a tuple with a value for each field that any version has. Up to the first flexible
+version lengths are int16 (strings) or int32 and -1 is null; from it on they are varints of length
+plus one, 0 is null, and every structure ends with tagged fields, of which unknown ones are skipped
+(KIP-482). Every length is compared with the end of the frame before anything is made of it.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as StructError  # noqa: N812  # what struct raises
+from typing import TYPE_CHECKING, Any, Final
+
+from protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from protocol.messages import Field
+    from protocol.parts import Parts
+    from protocol.primitives import Buffer
+
+COMPILED: Final = False
+
+# The numbers of `protocol.messages.KINDS`.
+_FIXED: Final = tuple(map(Struct, (">?", ">b", ">h", ">H", ">i", ">I", ">q", ">d", "16s")))
+_BOOL, _UUID, _STRING, _BYTES, _RECORDS, _STRUCT = 0, 8, 9, 10, 11, 12
+_INT16: Final = _FIXED[2]
+_INT32: Final = _FIXED[4]
+_NO_TAG: Final = -1
+_INT16_MAX: Final = (1 << 15) - 1
+_INT32_MAX: Final = (1 << 31) - 1
+
+
+class Table:
+    """One structure in one version: its class, a NamedTuple, and its fields in order.
+
+    ``min_size`` is the fewest bytes that it takes.
+    """
+
+    __slots__ = ("_by_tag", "cls", "fields", "is_flexible", "min_size")
+
+    def __init__(self, cls: Any, fields: Sequence[Field], is_flexible: bool) -> None:
+        if not issubclass(cls, tuple):
+            raise TypeError(f"{cls.__name__} is no NamedTuple")
+        for field in fields:
+            if (field.kind == _STRUCT) != isinstance(field.child, Table):
+                raise TypeError(f"a structure, and nothing else, has a table: {field}")
+        self.cls = cls
+        self.fields = fields
+        self.is_flexible = is_flexible
+        self.min_size = is_flexible + sum(
+            _min_size(field, is_flexible) for field in fields if _is_plain(field)
+        )
+        tagged = [(each.tag, place) for place, each in enumerate(fields) if _is_tagged(each)]
+        self._by_tag = dict(sorted(tagged))
+
+    def tagged(self, tag: int) -> int:
+        """Return the place of the field with a tag, or -1."""
+        return self._by_tag.get(tag, -1)
+
+    @property
+    def tags(self) -> dict[int, int]:
+        """The places of the tagged fields of this version, by their tags."""
+        return self._by_tag
+
+
+def _is_plain(field: Field) -> bool:
+    return field.is_present and field.tag == _NO_TAG
+
+
+def _is_tagged(field: Field) -> bool:
+    return field.is_present and field.tag != _NO_TAG
+
+
+def _min_size(field: Field, is_flexible: bool) -> int:
+    if field.is_array or field.kind in {_BYTES, _RECORDS}:
+        return 1 if is_flexible else 4
+    if field.kind == _STRING:
+        return 1 if is_flexible else 2
+    if field.child is not None:
+        return 1 if field.is_nullable else field.child.min_size
+    return _FIXED[field.kind].size
+
+
+# Reading ------------------------------------------------------------------------------------------
+
+
+def read(table: Table, buffer: Buffer, position: int, end: int, room: int) -> tuple[Any, int]:
+    """Read a structure from ``buffer[position:end]``; return it and the position behind it.
+
+    All arrays together have at most ``room`` elements. Strings and bytes are copies, with U+FFFD
+    where a string is no UTF-8, as in Java; records are views of the buffer.
+
+    Raises:
+        ProtocolError: The bytes are no such structure: the field, the reason and the place.
+    """
+    if not 0 <= position <= end <= memoryview(buffer).nbytes:
+        raise IndexError(f"{position} to {end} of a buffer of {len(buffer)} bytes")
+    source = _Source(buffer, position, end, room)
+    return source.read_struct(table), source.position
+
+
+class _Source:
+    """A frame while it is read. ``place`` says which structure and field are being read."""
+
+    def __init__(self, buffer: Buffer, position: int, end: int, room: int) -> None:
+        self.buffer = buffer
+        self.position = position
+        self.end = end
+        self.room = room
+        self.place: tuple[Table, int] | None = None
+
+    def fail(self, reason: str) -> ProtocolError:
+        """Return what names the field, the reason and the place."""
+        assert self.place is not None  # noqa: S101  # set before anything is read
+        table, number = self.place
+        names = table.cls._fields
+        name = names[number] if number < len(names) else "tagged fields"
+        return ProtocolError(
+            f"{table.cls.__name__}.{name}: {reason} at {self.position} in a frame that ends at "
+            f"{self.end}"
+        )
+
+    def need(self, size: int) -> None:
+        """Refuse what goes past the end."""
+        if size > self.end - self.position:
+            raise self.fail(f"a field of {size} bytes")
+
+    def take(self, form: Struct) -> Any:
+        """Read a value of fixed size."""
+        self.need(form.size)
+        (value,) = form.unpack_from(self.buffer, self.position)
+        self.position += form.size
+        return value
+
+    def take_varint(self) -> int:
+        """Read an unsigned varint of at most 31 bits."""
+        value = shift = 0
+        for position in range(self.position, min(self.position + 5, self.end)):
+            octet = memoryview(self.buffer)[position]
+            value |= (octet & 0x7F) << shift
+            if octet < 0x80:
+                if value > _INT32_MAX:
+                    break
+                self.position = position + 1
+                return value
+            shift += 7
+        raise self.fail("no varint ends")
+
+    def take_length(self, table: Table, form: Struct) -> int:
+        """Read a length in the encoding of the version; -1 is null."""
+        if table.is_flexible:
+            return self.take_varint() - 1
+        length: int = self.take(form)
+        if length < -1:
+            raise self.fail(f"a length of {length}")
+        return length
+
+    def take_value(self, table: Table, kind: int, *, is_nullable: bool) -> Any:
+        """Read one value that is no structure."""
+        if kind < _STRING:
+            if kind == _BOOL:
+                return self.take(_FIXED[1]) != 0
+            return self.take(_FIXED[kind])
+        length = self.take_length(table, _INT16 if kind == _STRING else _INT32)
+        if length < 0:
+            if not is_nullable:
+                raise self.fail("null, where a value is required,")
+            return None
+        self.need(length)
+        view = memoryview(self.buffer)[self.position : self.position + length]
+        self.position += length
+        if kind == _STRING:
+            return str(view, "utf-8", "replace")
+        return bytes(view) if kind == _BYTES else view
+
+    def take_array(self, table: Table, field: Field) -> list[Any] | None:
+        """Read an array, whose elements must be there and within the room."""
+        count = self.take_length(table, _INT32)
+        if count < 0:
+            if not field.is_nullable:
+                raise self.fail("null, where an array is required,")
+            return None
+        element = field._replace(is_array=False, is_nullable=False)
+        least = max(_min_size(element, table.is_flexible), 1)
+        if count > (self.end - self.position) // least:
+            raise self.fail(f"an array of {count} elements")
+        if count > self.room:
+            raise self.fail(
+                f"more elements than one request may have: {count}, with {self.room} left,"
+            )
+        self.room -= count
+        return [self.take_field(table, element, is_tagged=False) for _ in range(count)]
+
+    def take_field(self, table: Table, field: Field, *, is_tagged: bool) -> Any:
+        """Read one field of a structure."""
+        if field.is_array:
+            return self.take_array(table, field)
+        if field.child is None:
+            return self.take_value(table, field.kind, is_nullable=field.is_nullable)
+        if field.is_nullable and not is_tagged and self.take(_FIXED[1]) < 0:
+            return None
+        return self.read_struct(field.child)
+
+    def read_struct(self, table: Table) -> Any:
+        """Read a structure as an instance of its class."""
+        values = []
+        for number, field in enumerate(table.fields):
+            if _is_plain(field):
+                self.place = table, number
+                values.append(self.take_field(table, field, is_tagged=False))
+            else:
+                values.append(field.default)
+        if table.is_flexible:
+            self.read_tags(table, values)
+        return table.cls(*values)
+
+    def read_tags(self, table: Table, values: list[Any]) -> None:
+        """Read the tagged fields of a structure; what is unknown is skipped."""
+        self.place = here = table, len(values)
+        count = self.take_varint()
+        if count * 2 > self.end - self.position:
+            raise self.fail(f"{count} tagged fields")
+        for _ in range(count):
+            self.place = here
+            place = table.tagged(self.take_varint())
+            size = self.take_varint()
+            self.need(size)
+            stop = self.position + size
+            if place >= 0:
+                end, self.end = self.end, stop
+                self.place = table, place
+                values[place] = self.take_field(table, table.fields[place], is_tagged=True)
+                self.end = end
+            self.position = stop
+
+
+# Writing ------------------------------------------------------------------------------------------
+
+
+def write(table: Table, row: Any) -> bytes:
+    """Return the bytes of a structure, without a head.
+
+    Raises:
+        TypeError: A value has the wrong type, is null where none may be, or is a range of a file.
+        OverflowError: A number does not fit its field.
+    """
+    sink = _Sink()
+    sink.put_struct(table, row)
+    if sink.parts:
+        raise TypeError(f"{table.cls.__name__} has ranges of files; only a response can")
+    return bytes(sink.data)
+
+
+def write_response(
+    table: Table, row: Any, correlation_id: int, has_tags: bool, errors: list[int] | None
+) -> bytes | Parts:
+    """Return a response: its size, its head, its body; in parts if it has ranges of files.
+
+    ``has_tags`` says that the head ends with (no) tagged fields. Error codes that are not zero are
+    appended to ``errors``, if given.
+
+    Raises:
+        TypeError, OverflowError: As `write`.
+    """
+    sink = _Sink()
+    sink.data += _INT32.pack(correlation_id) + bytes(has_tags)
+    sink.put_struct(table, row)
+    if errors is not None:
+        errors += sink.errors
+    parts = [*sink.parts, bytes(sink.data)] if sink.data else sink.parts
+    head = _INT32.pack(sum(map(len, parts)))
+    if len(parts) == 1:
+        return head + parts[0]
+    return [head + parts[0], *parts[1:]]
+
+
+class _Sink:
+    """What has been written: finished parts, and the bytes behind the last range of a file."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.parts: list[Any] = []
+        self.errors: list[int] = []
+
+    def put_varint(self, value: int) -> None:
+        """Write an unsigned varint."""
+        while value >= 0x80:
+            self.data.append(value & 0x7F | 0x80)
+            value >>= 7
+        self.data.append(value)
+
+    def put_length(self, table: Table, length: int, form: Struct) -> None:
+        """Write a length in the encoding of the version; -1 is null."""
+        if table.is_flexible:
+            self.put_varint(length + 1)
+        else:
+            self.data += form.pack(length)
+
+    def put_value(self, table: Table, place: int, kind: int, value: Any) -> None:
+        """Write one value that is no structure."""
+        name = f"{table.cls.__name__}.{table.cls._fields[place]}"
+        if kind < _STRING:
+            try:
+                packed = _FIXED[kind].pack(value)
+            except StructError as error:
+                raise OverflowError(f"{name} cannot be {value!r}") from error
+            if kind == _UUID and len(value) != len(packed):
+                raise TypeError(f"{name} is no id of {len(packed)} bytes")
+            self.data += packed
+            return
+        form = _INT16 if kind == _STRING else _INT32
+        if value is None:
+            field = table.fields[place]
+            if field.is_array or not field.is_nullable:
+                raise TypeError(f"{name} cannot be null")
+            self.put_length(table, -1, form)
+        elif kind == _STRING:
+            encoded = value.encode()
+            if len(encoded) > _INT16_MAX:
+                raise OverflowError(f"{name} has {len(encoded)} bytes")
+            self.put_length(table, len(encoded), form)
+            self.data += encoded
+        else:
+            self.put_length(table, len(value), form)
+            if kind == _RECORDS and not isinstance(value, (bytes, bytearray, memoryview)):
+                self.parts += [bytes(self.data), value]
+                self.data.clear()
+            else:
+                self.data += value
+
+    def put_field(self, table: Table, place: int, value: Any, *, is_tagged: bool) -> None:
+        """Write one field of a structure."""
+        field = table.fields[place]
+        if field.is_array:
+            self.put_array(table, place, value)
+        elif field.child is None:
+            self.put_value(table, place, field.kind, value)
+        else:
+            if field.is_nullable and not is_tagged:
+                self.data += b"\xff" if value is None else b"\1"
+                if value is None:
+                    return
+            self.put_struct(field.child, value)
+
+    def put_array(self, table: Table, place: int, value: Any) -> None:
+        """Write an array; an element that is bytes was written before, in the same version."""
+        field = table.fields[place]
+        if value is None and not field.is_nullable:
+            raise TypeError(f"{table.cls.__name__}.{table.cls._fields[place]} cannot be null")
+        self.put_length(table, -1 if value is None else len(value), _INT32)
+        for item in value or ():
+            if field.child is None:
+                self.put_value(table, place, field.kind, item)
+            elif isinstance(item, bytes):
+                self.data += item
+            else:
+                self.put_struct(field.child, item)
+
+    def put_struct(self, table: Table, row: Any) -> None:
+        """Write a structure: a tuple with a value for each field of any version."""
+        if not isinstance(row, tuple) or len(row) != len(table.fields):
+            raise TypeError(
+                f"{table.cls.__name__} has {len(table.fields)} fields, not {row!r:.200}"
+            )
+        for place, (field, value) in enumerate(zip(table.fields, row, strict=True)):
+            if _is_plain(field):
+                self.put_field(table, place, value, is_tagged=False)
+                if field.is_error and value != 0:
+                    self.errors.append(int(value))
+        if table.is_flexible:
+            self.put_tags(table, row)
+
+    def put_tags(self, table: Table, row: Any) -> None:
+        """Write the tagged fields that are not at their defaults, by their tags."""
+        told = [
+            (tag, place) for tag, place in table.tags.items() if _is_told(table, place, row[place])
+        ]
+        self.put_varint(len(told))
+        for tag, place in told:
+            content = _Sink()
+            content.put_field(table, place, row[place], is_tagged=True)
+            self.put_varint(tag)
+            self.put_varint(len(content.data))
+            self.data += content.data
+            self.errors += content.errors
+
+
+def _is_told(table: Table, place: int, value: Any) -> bool:
+    """Return whether a tagged field differs from its default."""
+    field = table.fields[place]
+    if field.is_array and value is not None and field.default is not None:
+        return len(value) > 0
+    return bool(value != field.default)

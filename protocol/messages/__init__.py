@@ -1,0 +1,194 @@
+"""Every message of the protocol as tables: one module an API, one line a field.
+
+A structure is a NamedTuple. Each of its fields is annotated with what stands on the wire::
+
+    leader_epoch: Annotated[int, "int32 4+"] = -1
+    topics: Annotated[Sequence[Topic] | None, "[]struct null 2+"] = ()
+    node_endpoints: Annotated[Sequence[NodeEndpoint], "[]struct 16+ tag 0"] = ()
+
+that is the type (``[]`` before it for an array), the versions that have the field, the versions in
+which it may be null, and the number of a tagged field (KIP-482). No versions means all of them.
+A field that a version does not have is left at its default when it is read and left out when it is
+written, so that a handler sees one structure whatever the version.
+
+In Python an id is 16 bytes, an error code an int, an array a list when it was read and a list or
+tuple to be written, records a view of the frame when they were read and bytes or a range of a file
+to be written. An element of an array of structures may also be the bytes that `write` made of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_args, get_origin
+
+from protocol.core import Table, read, write, write_response
+
+if TYPE_CHECKING:
+    from protocol.parts import FileSlice, Parts
+    from protocol.primitives import Buffer
+
+Records: TypeAlias = "bytes | bytearray | memoryview | FileSlice"
+
+NO_ID: Final = bytes(16)
+"""The id that stands for none."""
+
+MAX_ELEMENTS: Final = 50_000
+"""How many elements all arrays of one request may have together.
+
+Kafka's clients ask for at most what one broker has, and a request of as many is read in some
+milliseconds. More of them is an attack: it is refused before anything is made of it.
+"""
+
+KINDS: Final = (
+    "bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "uuid", "string",
+    "bytes", "records", "struct",
+)  # fmt: skip
+"""The types, in the order by which the core numbers them."""
+
+_API_VERSIONS: Final = 18
+
+
+class Field(NamedTuple):
+    """One field of one version, as `protocol.core.Table` takes it.
+
+    ``kind`` counts in `KINDS`; ``tag`` is -1 for a field that is not tagged; ``child`` is the table
+    of a structure.
+    """
+
+    kind: int
+    is_array: bool
+    is_nullable: bool
+    is_present: bool
+    is_error: bool
+    tag: int
+    default: Any
+    child: Table | None
+
+
+class Message:
+    """A request or a response of an API: its versions, and its table for each."""
+
+    __slots__ = ("_tables", "first", "first_flexible", "key", "last", "struct")
+
+    def __init__(self, key: int, first: int, last: int, first_flexible: int, struct: type) -> None:
+        """``first_flexible`` is -1 when no version has compact lengths and tagged fields."""
+        self.key = key
+        self.first = first
+        self.last = last
+        self.first_flexible = first_flexible
+        self.struct = struct
+        self._tables: dict[int, Table] = {}
+
+    def is_flexible(self, version: int) -> bool:
+        """Tell whether a version has compact lengths and tagged fields."""
+        return 0 <= self.first_flexible <= version
+
+    def table(self, version: int) -> Table:
+        """Return the table of a version, made when it is first asked for.
+
+        Raises:
+            ValueError: The message has no such version.
+        """
+        made = self._tables.get(version)
+        if made is None:
+            if not self.first <= version <= self.last:
+                raise ValueError(f"{self.struct.__name__} has no version {version}")
+            made = make_table(self.struct, version, is_flexible=self.is_flexible(version))
+            self._tables[version] = made
+        return made
+
+    def read(
+        self, version: int, buffer: Buffer, position: int, end: int, room: int = MAX_ELEMENTS
+    ) -> tuple[Any, int]:
+        """Read a body from ``position``; return it and the position behind it.
+
+        Nothing of the buffer is kept but views of records. Bytes behind the body are left alone.
+
+        Raises:
+            ProtocolError: These bytes are no such body, or its arrays have more than ``room``
+                elements.
+        """
+        return read(self.table(version), buffer, position, end, room)
+
+    def write(self, version: int, row: Any) -> bytes:
+        """Return a body."""
+        return write(self.table(version), row)
+
+    def respond(
+        self, version: int, correlation_id: int, row: Any, errors: list[int] | None = None
+    ) -> bytes | Parts:
+        """Return a response with its size and head; append the error codes in it to ``errors``."""
+        has_tags = self.key != _API_VERSIONS and self.is_flexible(version)
+        return write_response(self.table(version), row, correlation_id, has_tags, errors)
+
+
+def make_table(struct: Any, version: int, *, is_flexible: bool) -> Table:
+    """Return the table of a structure, made from its annotations.
+
+    Raises:
+        ValueError: An annotation is not of the form that this module describes.
+    """
+    made: dict[type, Table] = {}
+
+    def make(struct: Any) -> Table:
+        table = made.get(struct)
+        if table is None:
+            fields = tuple(
+                _make_field(name, annotation, struct._field_defaults[name])
+                for name, annotation in struct.__annotations__.items()
+            )
+            table = made[struct] = Table(struct, fields, is_flexible)
+        return table
+
+    def _make_field(name: str, annotation: Any, default: Any) -> Field:
+        python, spec = annotation.__origin__, annotation.__metadata__[0]
+        kind, versions, null, tag = parse_spec(spec)
+        element = kind.removeprefix("[]")
+        is_present = _has(versions, version)
+        child = None
+        if element == "struct":
+            child = make(_struct_of(python))
+        return Field(
+            KINDS.index(element),
+            kind.startswith("[]"),
+            null is not None and _has(null, version),
+            is_present,
+            name.endswith("error_code") and element == "int16",
+            tag,
+            default,
+            child,
+        )
+
+    return make(struct)
+
+
+def parse_spec(spec: str) -> tuple[str, str, str | None, int]:
+    """Return type, versions, versions of null (None: never null) and tag (-1: none)."""
+    words = spec.split()
+    kind, words = words[0], words[1:]
+    versions, null, tag = "", None, -1
+    if words and words[0][0].isdigit():
+        versions, words = words[0], words[1:]
+    if words and words[0] == "null":
+        null, words = "", words[1:]
+        if words and words[0][0].isdigit():
+            null, words = words[0], words[1:]
+    if words and words[0] == "tag":
+        tag, words = int(words[1]), words[2:]
+    if words or kind.removeprefix("[]") not in KINDS:
+        raise ValueError(f"{spec!r} describes no field")
+    return kind, versions, null, tag
+
+
+def _has(versions: str, version: int) -> bool:
+    """Tell whether a version is in a range such as "4+" or "0-3"; an empty range has all."""
+    first, dash, last = versions.partition("-")
+    if dash:
+        return int(first) <= version <= int(last)
+    return not versions or version >= int(versions.rstrip("+"))
+
+
+def _struct_of(python: Any) -> Any:
+    """Return the structure in an annotation such as ``Sequence[Topic] | None``."""
+    if get_origin(python) is None:
+        return python
+    return next(_struct_of(each) for each in get_args(python) if each is not type(None))

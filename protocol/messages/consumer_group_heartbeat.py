@@ -1,0 +1,49 @@
+"""ConsumerGroupHeartbeat (68). Written by ``tools/messages.py``."""
+
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+from protocol.messages import NO_ID, Message
+
+
+class TopicPartitions(NamedTuple):
+    topic_id: Annotated[bytes, "uuid"] = NO_ID
+    partitions: Annotated[Sequence[int], "[]int32"] = ()
+
+
+class ConsumerGroupHeartbeatRequest(NamedTuple):
+    group_id: Annotated[str, "string"] = ""
+    member_id: Annotated[str, "string"] = ""
+    member_epoch: Annotated[int, "int32"] = 0
+    instance_id: Annotated[str | None, "string null"] = None
+    rack_id: Annotated[str | None, "string null"] = None
+    rebalance_timeout_ms: Annotated[int, "int32"] = -1
+    subscribed_topic_names: Annotated[Sequence[str] | None, "[]string null"] = None
+    subscribed_topic_regex: Annotated[str | None, "string 1+ null"] = None
+    server_assignor: Annotated[str | None, "string null"] = None
+    topic_partitions: Annotated[Sequence[TopicPartitions] | None, "[]struct null"] = None
+
+
+REQUEST = Message(68, 0, 1, 0, ConsumerGroupHeartbeatRequest)
+
+
+class ResponseTopicPartitions(NamedTuple):
+    topic_id: Annotated[bytes, "uuid"] = NO_ID
+    partitions: Annotated[Sequence[int], "[]int32"] = ()
+
+
+class Assignment(NamedTuple):
+    topic_partitions: Annotated[Sequence[ResponseTopicPartitions], "[]struct"] = ()
+
+
+class ConsumerGroupHeartbeatResponse(NamedTuple):
+    throttle_time_ms: Annotated[int, "int32"] = 0
+    error_code: Annotated[int, "int16"] = 0
+    error_message: Annotated[str | None, "string null"] = None
+    member_id: Annotated[str | None, "string null"] = None
+    member_epoch: Annotated[int, "int32"] = 0
+    heartbeat_interval_ms: Annotated[int, "int32"] = 0
+    assignment: Annotated[Assignment | None, "struct null"] = None
+
+
+RESPONSE = Message(68, 0, 1, 0, ConsumerGroupHeartbeatResponse)

@@ -1,0 +1,50 @@
+"""TxnOffsetCommit (28). Written by ``tools/messages.py``."""
+
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+from protocol.messages import Message
+
+
+class TxnOffsetCommitRequestPartition(NamedTuple):
+    partition_index: Annotated[int, "int32"] = 0
+    committed_offset: Annotated[int, "int64"] = 0
+    committed_leader_epoch: Annotated[int, "int32 2+"] = -1
+    committed_metadata: Annotated[str | None, "string null"] = ""
+
+
+class TxnOffsetCommitRequestTopic(NamedTuple):
+    name: Annotated[str, "string"] = ""
+    partitions: Annotated[Sequence[TxnOffsetCommitRequestPartition], "[]struct"] = ()
+
+
+class TxnOffsetCommitRequest(NamedTuple):
+    transactional_id: Annotated[str, "string"] = ""
+    group_id: Annotated[str, "string"] = ""
+    producer_id: Annotated[int, "int64"] = 0
+    producer_epoch: Annotated[int, "int16"] = 0
+    generation_id: Annotated[int, "int32 3+"] = -1
+    member_id: Annotated[str, "string 3+"] = ""
+    group_instance_id: Annotated[str | None, "string 3+ null"] = None
+    topics: Annotated[Sequence[TxnOffsetCommitRequestTopic], "[]struct"] = ()
+
+
+REQUEST = Message(28, 0, 5, 3, TxnOffsetCommitRequest)
+
+
+class TxnOffsetCommitResponsePartition(NamedTuple):
+    partition_index: Annotated[int, "int32"] = 0
+    error_code: Annotated[int, "int16"] = 0
+
+
+class TxnOffsetCommitResponseTopic(NamedTuple):
+    name: Annotated[str, "string"] = ""
+    partitions: Annotated[Sequence[TxnOffsetCommitResponsePartition], "[]struct"] = ()
+
+
+class TxnOffsetCommitResponse(NamedTuple):
+    throttle_time_ms: Annotated[int, "int32"] = 0
+    topics: Annotated[Sequence[TxnOffsetCommitResponseTopic], "[]struct"] = ()
+
+
+RESPONSE = Message(28, 0, 5, 3, TxnOffsetCommitResponse)

@@ -1,0 +1,1 @@
+"""Programs that write code or documents of this repository; nothing here runs in the broker."""
