@@ -12,18 +12,33 @@ from kio.index import load_response_schema
 from kio.serial import entity_reader
 
 from broker.api import BY_KEY
+from broker.dispatch import TABLED
 from protocol.kio_messages import encode_response
+from tests.support.kio_messages import encode
 
 if TYPE_CHECKING:
     from tests.support.rooms import RoomsOnDisk
 
 
 async def ask(home: RoomsOnDisk, key: int, request: Any, version: int | None = None) -> Any:
-    """Return the handler's answer as a client of that version, or of the newest, reads it."""
+    """Return the handler's answer as a client of that version, or of the newest, reads it.
+
+    ``request`` is an entity of kio's, or one of the structures of `protocol.messages`.
+    """
     context = home.context(key, version)
-    answer = BY_KEY[key].load()(context, request)
+    api = BY_KEY[key]
+    if key in TABLED:
+        asked, answered = api.load_messages()
+        if not isinstance(request, tuple):
+            body = encode(request)
+            request, _ = asked.read(type(request).__version__, body, 0, len(body))
+    answer = api.load()(context, request)
     entity = await answer if isawaitable(answer) else answer
-    frame = b"".join(bytes(part) for part in encode_response(key, context.version, 1, entity))  # type: ignore[arg-type]
+    if key in TABLED:
+        frame: Any = answered.respond(context.version, 1, entity)
+    else:
+        parts: Any = encode_response(key, context.version, 1, entity)
+        frame = b"".join(bytes(part) for part in parts)
     cls = load_response_schema(key, context.version)
     _, size = entity_reader(cls.__header_schema__)(frame[4:], 0)
     return entity_reader(cls)(frame[4:], size)[0]

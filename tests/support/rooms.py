@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.api import BY_KEY
 from broker.catalog_writer import CatalogWriter
 from broker.cleaning import Cleaning
 from broker.context import Identity, RequestContext, Rooms
@@ -18,7 +19,6 @@ from broker.settings import BrokerSettings
 from broker.topics import TopicRegistry
 from broker.waiting import Waiting
 from config.layers import Given, Layers
-from protocol.kio_messages import NEWEST
 from storage.catalog import Catalog
 from storage.manager import LogManager
 from tests.support.clock import FakeClock
@@ -104,7 +104,7 @@ class RoomsOnDisk:
         return RequestContext(
             rooms=self.rooms,
             api_key=api_key,
-            version=NEWEST[api_key] if version is None else version,
+            version=BY_KEY[api_key].versions[-1] if version is None else version,
             correlation_id=1,
             client_id="test",
             listener="PLAINTEXT",
