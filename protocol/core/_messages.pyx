@@ -352,8 +352,7 @@ cdef object read_struct(Table table, Source* source):
         PyTuple_SET_ITEM(row, i, value)
     if table.is_flexible:
         source.field = table.count
-        need(source, 1)
-        if source.data[source.position] == 0:
+        if source.position < source.end and source.data[source.position] == 0:
             source.position += 1
         else:
             read_tags(table, source, row)

@@ -21,12 +21,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_args, get_origin
 
 from protocol.core import Table, read, write, write_response
+from protocol.parts import FileSlice
 
 if TYPE_CHECKING:
-    from protocol.parts import FileSlice, Parts
+    from protocol.parts import Parts
     from protocol.primitives import Buffer
 
-Records: TypeAlias = "bytes | bytearray | memoryview | FileSlice"
+Records: TypeAlias = bytes | bytearray | memoryview | FileSlice
 
 NO_ID: Final = bytes(16)
 """The id that stands for none."""
@@ -51,7 +52,7 @@ class Field(NamedTuple):
     """One field of one version, as `protocol.core.Table` takes it.
 
     ``kind`` counts in `KINDS`; ``tag`` is -1 for a field that is not tagged; ``child`` is the table
-    of a structure.
+    of a structure, or its description as long as no table was made of it.
     """
 
     kind: int
@@ -61,7 +62,7 @@ class Field(NamedTuple):
     is_error: bool
     tag: int
     default: Any
-    child: Table | None
+    child: Any
 
 
 class Message:
@@ -121,44 +122,56 @@ class Message:
         return write_response(self.table(version), row, correlation_id, has_tags, errors)
 
 
+Description: TypeAlias = "tuple[type, list[Field]]"
+"""A structure of a version: its class and its fields, whose children are descriptions."""
+
+
 def make_table(struct: Any, version: int, *, is_flexible: bool) -> Table:
     """Return the table of a structure, made from its annotations.
 
     Raises:
         ValueError: An annotation is not of the form that this module describes.
     """
-    made: dict[type, Table] = {}
+    return _table_of(describe(struct, version), is_flexible=is_flexible)
 
-    def make(struct: Any) -> Table:
-        table = made.get(struct)
-        if table is None:
-            fields = tuple(
-                _make_field(name, annotation, struct._field_defaults[name])
-                for name, annotation in struct.__annotations__.items()
-            )
-            table = made[struct] = Table(struct, fields, is_flexible)
-        return table
 
-    def _make_field(name: str, annotation: Any, default: Any) -> Field:
-        python, spec = annotation.__origin__, annotation.__metadata__[0]
-        kind, versions, null, tag = parse_spec(spec)
-        element = kind.removeprefix("[]")
-        is_present = _has(versions, version)
-        child = None
-        if element == "struct":
-            child = make(_struct_of(python))
-        return Field(
-            KINDS.index(element),
-            kind.startswith("[]"),
-            null is not None and _has(null, version),
-            is_present,
-            name.endswith("error_code") and element == "int16",
-            tag,
-            default,
-            child,
-        )
+def _table_of(description: Description, *, is_flexible: bool) -> Table:
+    struct, fields = description
+    made = tuple(
+        field
+        if field.child is None
+        else field._replace(child=_table_of(field.child, is_flexible=is_flexible))
+        for field in fields
+    )
+    return Table(struct, made, is_flexible)
 
-    return make(struct)
+
+def describe(struct: Any, version: int) -> Description:
+    """Return what the annotations of a structure say of a version.
+
+    Raises:
+        ValueError: An annotation is not of the form that this module describes.
+    """
+    return struct, [
+        _describe_field(name, annotation, struct._field_defaults[name], version)
+        for name, annotation in struct.__annotations__.items()
+    ]
+
+
+def _describe_field(name: str, annotation: Any, default: Any, version: int) -> Field:
+    kind, versions, null, tag = parse_spec(annotation.__metadata__[0])
+    element = kind.removeprefix("[]")
+    is_struct = element == "struct"
+    return Field(
+        kind=KINDS.index(element),
+        is_array=kind.startswith("[]"),
+        is_nullable=null is not None and _has(null, version),
+        is_present=_has(versions, version),
+        is_error=name.endswith("error_code") and element == "int16",
+        tag=tag,
+        default=default,
+        child=describe(_struct_of(annotation.__origin__), version) if is_struct else None,
+    )
 
 
 def parse_spec(spec: str) -> tuple[str, str, str | None, int]:

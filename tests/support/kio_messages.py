@@ -72,7 +72,9 @@ def smallest(entity_class: Any) -> Any:
             values[field.name] = field.default
         elif is_optional(field):
             values[field.name] = None
-        elif classify_field(field).is_array:
+        elif isinstance(kind := classify_field(field), EntityField):
+            values[field.name] = smallest(kind.type_)
+        elif kind.is_array:
             values[field.name] = ()
         else:
             values[field.name] = _ZEROS.get(get_schema_field_type(field), 0)
