@@ -74,7 +74,7 @@ def compile_kernels(
 
     extensions = [
         Extension(
-            source.removesuffix("x").removesuffix(".py").replace("/", "."),
+            source.rpartition(".")[0].replace("/", "."),
             [source],
             include_dirs=list(HEADERS),
             extra_compile_args=list(flags),

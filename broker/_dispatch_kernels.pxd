@@ -1,6 +1,5 @@
 # C types of _dispatch_kernels.py; the algorithm stands there alone.
 cimport cython
-from protocol._request_kernels cimport read_head
 
 cdef class Histogram:
     cdef public list buckets
@@ -10,16 +9,24 @@ cdef class Histogram:
     cpdef observe(self, double seconds)
 
 @cython.final
+cdef class RequestContext:
+    cdef public object rooms, client_id, listener, peer, stats
+    cdef public int api_key, version, correlation_id
+
+@cython.final
 cdef class Route:
-    cdef public object api, handler, messages
+    cdef public object api, handler
+    cdef public list requests, responses, has_tags
     cdef public Histogram stats
-    cdef public int first_flexible, highest, lowest
-    cdef public bint is_raw
+    cdef public int highest, lowest
+    cdef public bint is_raw, is_tabled
 
 cdef class Gate:
     cdef public dict _routes
+    cdef public list _served
     cdef public object stats
-    cdef public Py_ssize_t head
 
     @cython.locals(began=double, key=int, version=int, correlation_id=int, body=Py_ssize_t, route=Route)
     cpdef dispatch(self, object connection, object buffer, Py_ssize_t start, Py_ssize_t end)
+
+    cpdef respond(self, Route route, int version, int correlation_id, object response)

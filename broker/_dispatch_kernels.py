@@ -6,15 +6,15 @@ The types of C stand in ``_dispatch_kernels.pxd``; import `broker.dispatch_kerne
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from protocol.core import read, read_head, write_response
 from protocol.errors import ProtocolError
+from protocol.messages import MAX_ELEMENTS
 
 try:
     import cython
 except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
     from protocol.records import _portable as cython
 
-if not cython.compiled:
-    from protocol.kernels import read_head
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from broker.answers import Answer, Waiting
     from broker.api import Api
     from broker.connection import Connection
+    from broker.context import Rooms
     from broker.request_stats import ApiStats, RequestStats
-    from protocol.messages import Message
+    from protocol.core import Table
 
 COMPILED: bool = cython.compiled
 
@@ -76,36 +77,93 @@ class Histogram:
         return sum(self.buckets)
 
 
-class Route:
-    """One row of the table at run time: its handler, once imported, and its figures.
+class RequestContext:
+    """One request: in which version it was asked, by whom, through which listener.
 
-    A raw handler takes the frame itself and writes the answer.
+    ``client_id`` is None when the client did not say; ``peer`` is its address as log lines print
+    it; ``stats`` are the figures of all APIs.
+    """
+
+    __slots__ = (
+        "api_key",
+        "client_id",
+        "correlation_id",
+        "listener",
+        "peer",
+        "rooms",
+        "stats",
+        "version",
+    )
+
+    def __init__(  # noqa: PLR0913  # all that is known of a request
+        self,
+        *,
+        rooms: "Rooms",
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        listener: str,
+        peer: str,
+        stats: "RequestStats",
+    ) -> None:
+        self.rooms = rooms
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.listener = listener
+        self.peer = peer
+        self.stats = stats
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """Host and port of the listener that the request came in on."""
+        return self.rooms.advertised[self.listener]
+
+
+class Route:
+    """One row of the table of APIs at run time: its handler and tables, once loaded; its figures.
+
+    ``requests`` and ``responses`` are the tables by version, None where none was made yet.
     """
 
     __slots__ = (
         "api",
-        "first_flexible",
         "handler",
+        "has_tags",
         "highest",
         "is_raw",
+        "is_tabled",
         "lowest",
-        "messages",
+        "requests",
+        "responses",
         "stats",
     )
 
-    def __init__(self, api: "Api", first_flexible: int, is_raw: bool, stats: "ApiStats") -> None:
+    def __init__(self, api: "Api", stats: "ApiStats", *, is_raw: bool, is_tabled: bool) -> None:
         self.api = api
         self.stats = stats
         self.lowest = api.versions.start
         self.highest = api.versions.stop - 1
-        self.first_flexible = first_flexible
         self.is_raw = is_raw
-        self.messages: tuple[Message, Message] | None = None
+        self.is_tabled = is_tabled
         self.handler: Callable[..., Any] = self._load_and_handle
+        self.requests: list[Table | None] = [None] * api.versions.stop
+        self.responses: list[Table | None] = [None] * api.versions.stop
+        self.has_tags = [False] * api.versions.stop
 
     def load(self) -> None:
         """Import the handler now instead of with its first request."""
         self.handler = self.api.load()
+
+    def load_tables(self, version: int) -> "Table":
+        """Make the tables of a version; its first request does it if nobody did before."""
+        request, response = self.api.load_messages()
+        self.requests[version] = table = request.table(version)
+        self.responses[version] = response.table(version)
+        self.has_tags[version] = response.has_tagged_head(version)
+        return table
 
     def _load_and_handle(self, *arguments: Any) -> Any:
         self.load()
@@ -113,17 +171,18 @@ class Route:
 
 
 class Gate:
-    """From a frame to who serves it; what follows is said by the class that builds on it.
+    """From a frame to who serves it; what follows is said by the class that builds on it."""
 
-    ``head`` is where the request begins that is being served, behind its size: a raw handler that
-    needs more of the head than its numbers finds it there until it returns.
-    """
+    __slots__ = ("_routes", "_served", "stats")
 
-    __slots__ = ("_routes", "head", "stats")
-
-    def __init__(self, routes: "Mapping[int, Route]", stats: "RequestStats") -> None:
+    def __init__(
+        self,
+        routes: "Mapping[int, Route]",
+        served: "list[tuple[int, int, int] | None]",
+        stats: "RequestStats",
+    ) -> None:
         self._routes = dict(routes)
-        self.head = 0
+        self._served = served
         self.stats = stats
 
     def dispatch(
@@ -137,56 +196,79 @@ class Gate:
         Raises:
             ProtocolError: These bytes are no request that we serve; the connection must close.
         """
+        reply: Answer | Waiting
         began = perf_counter()
-        self.head = start
-        key, version, correlation_id, body = read_head(buffer, start, end)
-        route = self._routes.get(key)
-        if route is None or version < route.lowest or version > route.highest:
+        key, version, correlation_id, client_id, body = read_head(buffer, start, end, self._served)
+        if body < 0:
             return self._refuse_version(key, version, correlation_id)
+        route = self._routes[key]
+        connection.client_id = client_id
         try:
-            if route.is_raw:
-                if body < 0 or version < route.first_flexible:
-                    body = self._read_head(connection, route, version, buffer, start, end)
+            if route.is_tabled:
+                table = route.requests[version] or route.load_tables(version)
+                request = read(table, buffer, body, end, MAX_ELEMENTS)[0]
+                context = RequestContext(
+                    rooms=connection.rooms,
+                    api_key=key,
+                    version=version,
+                    correlation_id=correlation_id,
+                    client_id=client_id,
+                    listener=connection.listener.name,
+                    peer=connection.peer,
+                    stats=self.stats,
+                )
+                response = route.handler(context, request)
+                if isinstance(response, tuple):
+                    reply = self.respond(route, version, correlation_id, response)
+                elif response is None:
+                    reply = None
+                else:
+                    reply = self._respond_later(route, version, correlation_id, response)
+            elif route.is_raw:
                 reply = route.handler(connection, version, correlation_id, buffer, body, end)
             else:
-                reply = self._handle(connection, route, version, buffer, start, end)
+                reply = self._handle(
+                    connection, route, version, correlation_id, client_id, buffer, body, end
+                )
         except ProtocolError as error:
             self.stats.refused += 1
-            if body >= 0:  # it was not read for the client's id, which is told now
-                self._read_head(connection, route, version, buffer, start, end)
             raise self._explain(connection, route, version, error) from error
         except Exception as error:
-            if body >= 0:
-                self._read_head(connection, route, version, buffer, start, end)
             raise self._fault(connection, route, version, error) from error
         if reply is None or isinstance(reply, (bytes, list)):
             route.stats.observe(perf_counter() - began)
             return reply
         return self._wait(connection, route, version, reply, began)
 
+    def respond(self, route: Route, version: int, correlation_id: int, response: "Any") -> "Answer":
+        """Write a response, and count the error codes in it."""
+        errors: list[int] = []
+        table = route.responses[version]
+        assert table is not None  # noqa: S101  # made when the request was read
+        answer = write_response(table, response, correlation_id, route.has_tags[version], errors)
+        for code in errors:
+            route.stats.failed(code)
+        return answer
+
+    def _respond_later(
+        self, route: Route, version: int, correlation_id: int, response: "Any"
+    ) -> "Waiting":
+        """Return what writes the response once it is there."""
+        raise NotImplementedError
+
     def _refuse_version(self, key: int, version: int, correlation_id: int) -> "Answer":
         """Answer, or close on, a version or an API that is not served."""
         raise NotImplementedError
 
-    def _read_head(
+    def _handle(  # noqa: PLR0913, PLR0917
         self,
         connection: "Connection",
         route: Route,
         version: int,
+        correlation_id: int,
+        client_id: str | None,
         buffer: memoryview,
-        start: int,
-        end: int,
-    ) -> int:
-        """Read any head, and return where the body begins."""
-        raise NotImplementedError
-
-    def _handle(
-        self,
-        connection: "Connection",
-        route: Route,
-        version: int,
-        buffer: memoryview,
-        start: int,
+        body: int,
         end: int,
     ) -> "Answer | Waiting":
         """Decode to the newest entity, handle, and encode in the version asked."""
@@ -212,5 +294,5 @@ class Gate:
     def _fault(
         self, connection: "Connection", route: Route, version: int, error: Exception
     ) -> ProtocolError:
-        """Report a fault of ours."""
+        """Log a fault of ours, and return what closes the connection."""
         raise NotImplementedError

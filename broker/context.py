@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from broker.dispatch_kernels import RequestContext
+
 if TYPE_CHECKING:
     from broker.coordinators import Coordinators
     from broker.features import Features
@@ -66,23 +68,4 @@ class Rooms:
         return self.coordinators.transactions
 
 
-@dataclass(slots=True, kw_only=True)
-class RequestContext:
-    """One request: what was asked, in which version, by whom, through which listener.
-
-    ``version`` is the negotiated one although entities are of the newest; ``peer`` is the
-    client's address as log lines print it.
-    """
-
-    rooms: Rooms
-    api_key: int
-    version: int
-    correlation_id: int
-    client_id: str | None
-    listener: str
-    peer: str
-
-    @property
-    def advertised(self) -> tuple[str, int]:
-        """Return host and port of the listener that the request came in on."""
-        return self.rooms.advertised[self.listener]
+__all__ = ["Identity", "RequestContext", "Rooms"]

@@ -17,14 +17,13 @@ from broker.context import RequestContext
 from broker.dispatch_kernels import Gate, Route
 from broker.response_errors import find_errors
 from protocol.errors import ProtocolError
-from protocol.headers import API_VERSIONS, is_flexible, parse_header
+from protocol.headers import API_VERSIONS, FIRST_FLEXIBLE
 from protocol.kio_messages import decode_request, encode_response, preload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from broker.answers import Answer, Waiting
-    from broker.api import Api
     from broker.connection import Connection
     from broker.request_stats import RequestStats
     from protocol.parts import Parts
@@ -33,16 +32,18 @@ log = logging.getLogger(__name__)
 
 # These take the frame itself and write the answer: no entity stands between records, or the
 # smallest and most frequent messages, and the socket; nor between a password and its end.
-_RAW = frozenset({0, 1, 8, 9, 11, 12, 14, 17, 26, 36, 68})
-# Of these the client's id is part of what is asked: their heads are never read the short way.
-_NAMED = frozenset({11, 68})
+_RAW = frozenset({1, 8, 9, 11, 12, 14, 17, 26, 36, 68})
 # These are read and written by the tables of `protocol.messages`; the others by kio, for now.
 TABLED = frozenset(
     {
+        0,  # Produce
         2,  # ListOffsets
     }
 )
-_NEVER = 1 << 15
+_SERVED = [
+    (api.versions[0], api.versions[-1], FIRST_FLEXIBLE[key]) if (api := BY_KEY.get(key)) else None
+    for key in range(max(BY_KEY) + 1)
+]
 
 
 class Dispatcher(Gate):
@@ -51,7 +52,16 @@ class Dispatcher(Gate):
     __slots__ = ()
 
     def __init__(self, stats: RequestStats) -> None:
-        super().__init__({api.key: _make_route(api, stats) for api in APIS}, stats)
+        routes = {
+            api.key: Route(
+                api,
+                stats.by_key[api.key],
+                is_raw=api.key in _RAW and api.key not in TABLED,
+                is_tabled=api.key in TABLED,
+            )
+            for api in APIS
+        }
+        super().__init__(routes, _SERVED, stats)
 
     def preload(self) -> Iterator[None]:
         """Import one module per step, so that no first request pays for it.
@@ -63,57 +73,45 @@ class Dispatcher(Gate):
         by_kio = [api for api in APIS if api.key not in _RAW and api.key not in TABLED]
         yield from preload((api.key, api.versions[-1]) for api in by_kio)
         for route in self._routes.values():
+            if route.is_tabled:
+                route.load_tables(route.highest)
+                yield
             route.load()
             yield
 
-    def _read_head(
+    def _handle(  # noqa: PLR0913, PLR0917
         self,
         connection: Connection,
         route: Route,
         version: int,
+        correlation_id: int,
+        client_id: str | None,
         buffer: memoryview,
-        start: int,
-        end: int,
-    ) -> int:
-        flexible = is_flexible(route.api.key, version)
-        header = parse_header(buffer, start, end, flexible=flexible)
-        connection.client_id = header.client_id
-        return header.body_position
-
-    def _handle(
-        self,
-        connection: Connection,
-        route: Route,
-        version: int,
-        buffer: memoryview,
-        start: int,
+        body: int,
         end: int,
     ) -> Answer | Waiting:
         """Decode to the newest entity, handle, and encode in the version asked."""
-        flexible = version >= route.first_flexible
-        header = parse_header(buffer, start, end, flexible=flexible)
-        connection.client_id = header.client_id
-        api = route.api
-        by_table = api.key in TABLED
-        if by_table:
-            if route.messages is None:
-                route.messages = api.load_messages()
-            request = route.messages[0].read(version, buffer, header.body_position, end)[0]
-        else:
-            request = decode_request(api.key, version, buffer, header.body_position, end)
+        request = decode_request(route.api.key, version, buffer, body, end)
         context = RequestContext(
             rooms=connection.rooms,
-            api_key=api.key,
+            api_key=route.api.key,
             version=version,
-            correlation_id=header.correlation_id,
-            client_id=header.client_id,
+            correlation_id=correlation_id,
+            client_id=client_id,
             listener=connection.listener.name,
             peer=connection.peer,
+            stats=self.stats,
         )
         response = route.handler(context, request)
         if isinstance(response, Coroutine):
             return _encode_later(context, route, response)
         return _encode(context, route, response)
+
+    async def _respond_later(
+        self, route: Route, version: int, correlation_id: int, response: Any
+    ) -> Answer:
+        answer = await response
+        return None if answer is None else self.respond(route, version, correlation_id, answer)
 
     async def _wait(
         self, connection: Connection, route: Route, version: int, reply: Waiting, began: float
@@ -169,15 +167,6 @@ class Dispatcher(Gate):
         )
 
 
-def _make_route(api: Api, stats: RequestStats) -> Route:
-    first_flexible = next(
-        (version for version in api.versions if is_flexible(api.key, version)), _NEVER
-    )
-    if api.key in _NAMED:
-        first_flexible = _NEVER
-    return Route(api, first_flexible, api.key in _RAW, stats.by_key[api.key])
-
-
 async def _encode_later(
     context: RequestContext, route: Route, response: Coroutine[Any, Any, Any]
 ) -> Answer:
@@ -185,14 +174,6 @@ async def _encode_later(
 
 
 def _encode(context: RequestContext, route: Route, response: Any) -> Answer:
-    if route.messages is not None:
-        errors: list[int] = []
-        answer: Answer = route.messages[1].respond(
-            context.version, context.correlation_id, response, errors
-        )
-        for code in errors:
-            route.stats.failed(code)
-        return answer
     for code in find_errors(response):
         route.stats.failed(code)
     return _joined(

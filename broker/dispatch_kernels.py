@@ -5,13 +5,21 @@ from typing import TYPE_CHECKING
 from protocol.records.choosing import choose
 
 if TYPE_CHECKING:
-    from broker._dispatch_kernels import BOUNDS_SECONDS, COMPILED, Gate, Histogram, Route
+    from broker._dispatch_kernels import (
+        BOUNDS_SECONDS,
+        COMPILED,
+        Gate,
+        Histogram,
+        RequestContext,
+        Route,
+    )
 else:
     _dispatch = choose("broker._dispatch_kernels")
     BOUNDS_SECONDS = _dispatch.BOUNDS_SECONDS
     COMPILED = _dispatch.COMPILED
     Gate = _dispatch.Gate
     Histogram = _dispatch.Histogram
+    RequestContext = _dispatch.RequestContext
     Route = _dispatch.Route
 
-__all__ = ["BOUNDS_SECONDS", "COMPILED", "Gate", "Histogram", "Route"]
+__all__ = ["BOUNDS_SECONDS", "COMPILED", "Gate", "Histogram", "RequestContext", "Route"]

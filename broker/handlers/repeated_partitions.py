@@ -7,48 +7,54 @@ A topic without partitions is not in the answer. Clients write no such requests.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from protocol.errors import KafkaError
+from protocol.messages.produce import PartitionProduceData, TopicProduceData
 from storage.validation import check_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from protocol.produce import PartitionProduced, Topics
-    from protocol.topic_key import TopicKey
+    from collections.abc import Sequence
 
 
-def is_each_once(topics: Topics) -> bool:
+def is_each_once(topics: Sequence[TopicProduceData], *, by_id: bool) -> bool:
     """Tell whether every topic has partitions, and none comes twice."""
-    return len({key for key, _ in topics}) == len(topics) and all(
-        partitions and len({index for index, _ in partitions}) == len(partitions)
-        for _, partitions in topics
-    )
+    if len(topics) > 1:
+        keys = {topic.topic_id if by_id else topic.name for topic in topics}
+        if len(keys) < len(topics):
+            return False
+    for _, _, partitions in topics:
+        if len(partitions) != 1 and len({index for index, _ in partitions}) != len(partitions):
+            return False
+        if not partitions:
+            return False
+    return True
 
 
-def gather(topics: Topics, version: int) -> Topics:
+def gather(topics: Sequence[TopicProduceData], version: int) -> list[TopicProduceData]:
     """Return each topic once, with the last records of a partition that are and that are no batch.
 
     The latter come second, so that the last result of a partition is its answer.
     """
-    gathered: dict[TopicKey, dict[int, dict[bool, memoryview | None]]] = {}
-    for key, partitions in topics:
+    gathered: dict[tuple[str, bytes], dict[int, dict[bool, Any]]] = {}
+    for name, topic_id, partitions in topics:
         for index, records in partitions:
-            last = gathered.setdefault(key, {}).setdefault(index, {})
-            last[_is_no_batch(records, version)] = records
+            last = gathered.setdefault((name, topic_id), {}).setdefault(index, {})
+            last[_is_no_batch(records, version)] = PartitionProduceData(index, records)
     return [
-        (key, [(index, last[is_none]) for index, last in each.items() for is_none in sorted(last)])
+        TopicProduceData(
+            *key, [last[is_none] for last in each.values() for is_none in sorted(last)]
+        )
         for key, each in gathered.items()
     ]
 
 
-def last_of_each(results: Iterable[PartitionProduced]) -> list[PartitionProduced]:
-    """Return one result for each partition."""
-    return list({result.index: result for result in results}.values())
+def last_of_each(rows: list[Any]) -> list[Any]:
+    """Return one answer for each partition, whose index comes first in it."""
+    return list({row[0]: row for row in rows}.values())
 
 
-def _is_no_batch(records: memoryview | None, version: int) -> bool:
+def _is_no_batch(records: Any, version: int) -> bool:
     try:
         check_records(records, version)
     except KafkaError:

@@ -14,13 +14,14 @@ from protocol.errors import (
 )
 from protocol.names import is_internal
 from protocol.records.journal import Producer
+from protocol.topic_key import FIRST_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from broker.topics import TopicRegistry
     from broker.transactions.coordinator import TransactionCoordinator
-    from protocol.produce import ProduceRequest
+    from protocol.messages.produce import ProduceRequest
     from storage.append_values import ValidatedBatch
     from storage.log import Log
 
@@ -31,7 +32,7 @@ _FIRST_THAT_ADDS: Final = 12
 class TransactionalProduce:
     """Holds the batches of a request against their transaction, one after the other."""
 
-    __slots__ = ("_coordinator", "_producer", "_request", "_rules", "_topics")
+    __slots__ = ("_by_id", "_coordinator", "_producer", "_request", "_rules", "_topics")
 
     def __init__(
         self,
@@ -44,6 +45,7 @@ class TransactionalProduce:
         self._topics = topics
         self._request = request
         self._rules = Rules(version >= _FIRST_THAT_ADDS, version >= _FIRST_WITH_ABORTABLE)
+        self._by_id = version >= FIRST_WITH_TOPIC_ID
         self._producer: Producer | None = None
 
     def admit(self, log: Log, batch: ValidatedBatch) -> None:
@@ -103,7 +105,8 @@ class TransactionalProduce:
 
     def _find_partitions(self) -> Iterator[tuple[str, int]]:
         """Yield the partitions of the request that there are."""
-        for key, partitions in self._request.topics:
+        for name, topic_id, partitions in self._request.topic_data:
+            key = topic_id if self._by_id else name
             for index, _ in partitions:
                 try:
                     found = self._topics.find_log(key, index).topic_partition

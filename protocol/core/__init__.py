@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING
 from protocol.records.choosing import choose
 
 if TYPE_CHECKING:
-    from protocol.core.plain_messages import COMPILED, Table, read, write, write_response
+    from protocol.core.plain_messages import (
+        COMPILED,
+        Table,
+        read,
+        read_head,
+        write,
+        write_response,
+    )
 else:
     _messages = choose("protocol.core._messages", plain="protocol.core.plain_messages")
     COMPILED = _messages.COMPILED
     Table = _messages.Table
     read = _messages.read
+    read_head = _messages.read_head
     write = _messages.write
     write_response = _messages.write_response
 
-__all__ = ["COMPILED", "Table", "read", "write", "write_response"]
+__all__ = ["COMPILED", "Table", "read", "read_head", "write", "write_response"]

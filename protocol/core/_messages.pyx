@@ -174,8 +174,70 @@ def read(Table table, object buffer, Py_ssize_t position, Py_ssize_t end, Py_ssi
         PyBuffer_Release(&view)
 
 
+def read_head(object buffer, Py_ssize_t start, Py_ssize_t end, list served):
+    """Read the head of the request ``buffer[start:end]``; see `plain_messages.read_head`."""
+    cdef Source source
+    cdef Py_buffer view
+    cdef int key, version, length
+    cdef tuple versions
+    cdef int32_t correlation_id
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        if start < 0 or start > end or end > view.len:
+            raise IndexError(f"{start} to {end} of a buffer of {view.len} bytes")
+        if end - start < 8:
+            raise ProtocolError(f"a frame of {end - start} bytes holds no request header")
+        source.data = <const unsigned char*> view.buf
+        source.position = start
+        source.end = end
+        source.table = NULL
+        key = take_int(&source, INT16)
+        version = take_int(&source, INT16)
+        correlation_id = take_int(&source, INT32)
+        versions = served[key] if 0 <= key < len(served) else None
+        if versions is None:
+            return key, version, correlation_id, None, -1
+        lowest, highest, first_flexible = versions
+        if version < <int> lowest or version > <int> highest:
+            return key, version, correlation_id, None, -1
+        need(&source, 2)
+        length = take_int(&source, INT16)
+        client_id = None
+        if length >= 0:
+            need(&source, length)
+            client_id = PyUnicode_DecodeUTF8(
+                <const char*> source.data + source.position, length, "replace"
+            )
+            source.position += length
+        elif length != -1:
+            fail(&source, f"a client id of {length} bytes")
+        if version >= <int> first_flexible:
+            skip_tags(&source)
+        return key, version, correlation_id, client_id, source.position
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef int skip_tags(Source* source) except -1:
+    """Skip the tagged fields of a head."""
+    cdef int64_t count = take_varint(source)
+    cdef int64_t size
+    if count * 2 > source.end - source.position:
+        fail(source, f"{count} tagged fields")
+    for _ in range(count):
+        take_varint(source)
+        size = take_varint(source)
+        need(source, size)
+        source.position += size
+    return 0
+
+
 cdef object fail(Source* source, str reason):
     """Raise what names the field and the place."""
+    if source.table == NULL:
+        raise ProtocolError(
+            f"header: {reason} at {source.position} in a frame that ends at {source.end}"
+        )
     cdef Table table = <Table> <object> source.table
     names = table.cls._fields
     name = names[source.field] if source.field < len(names) else "tagged fields"

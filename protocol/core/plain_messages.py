@@ -26,6 +26,7 @@ COMPILED: Final = False
 # The numbers of `protocol.messages.KINDS`.
 _FIXED: Final = tuple(map(Struct, (">?", ">b", ">h", ">H", ">i", ">I", ">q", ">d", "16s")))
 _BOOL, _UUID, _STRING, _BYTES, _RECORDS, _STRUCT = 0, 8, 9, 10, 11, 12
+_HEAD: Final = Struct(">hhi")
 _INT16: Final = _FIXED[2]
 _INT32: Final = _FIXED[4]
 _NO_TAG: Final = -1
@@ -102,6 +103,45 @@ def read(table: Table, buffer: Buffer, position: int, end: int, room: int) -> tu
     return source.read_struct(table), source.position
 
 
+def read_head(
+    buffer: Buffer, start: int, end: int, served: Sequence[tuple[int, int, int] | None]
+) -> tuple[int, int, int, str | None, int]:
+    """Read the head of the request ``buffer[start:end]``, which is behind its size.
+
+    ``served`` has, by the API's key, its lowest and highest version and its first flexible one, or
+    None. From the flexible ones on the head ends with tagged fields, which are skipped. The
+    client's id has an int16 length in every version.
+
+    Returns:
+        Key, version, correlation id, the client's id, and where the body begins. Of what is not
+        served the last two are None and -1.
+
+    Raises:
+        ProtocolError: The frame ends before its head does.
+    """
+    if not 0 <= start <= end <= memoryview(buffer).nbytes:
+        raise IndexError(f"{start} to {end} of a buffer of {len(buffer)} bytes")
+    if end - start < _HEAD.size:
+        raise ProtocolError(f"a frame of {end - start} bytes holds no request header")
+    key, version, correlation_id = _HEAD.unpack_from(buffer, start)
+    versions = served[key] if 0 <= key < len(served) else None
+    if versions is None or not versions[0] <= version <= versions[1]:
+        return key, version, correlation_id, None, -1
+    source = _Source(buffer, start + _HEAD.size, end, 0)
+    length = source.take(_INT16)
+    client_id = None
+    if length >= 0:
+        source.need(length)
+        stop = source.position + length
+        client_id = str(memoryview(buffer)[source.position : stop], "utf-8", "replace")
+        source.position = stop
+    elif length != -1:
+        raise source.fail(f"a client id of {length} bytes")
+    if version >= versions[2]:
+        source.skip_tags()
+    return key, version, correlation_id, client_id, source.position
+
+
 class _Source:
     """A frame while it is read. ``place`` says which structure and field are being read."""
 
@@ -114,7 +154,10 @@ class _Source:
 
     def fail(self, reason: str) -> ProtocolError:
         """Return what names the field, the reason and the place."""
-        assert self.place is not None  # noqa: S101  # set before anything is read
+        if self.place is None:
+            return ProtocolError(
+                f"header: {reason} at {self.position} in a frame that ends at {self.end}"
+            )
         table, number = self.place
         names = table.cls._fields
         name = names[number] if number < len(names) else "tagged fields"
@@ -236,6 +279,17 @@ class _Source:
                 self.end = end
             self.position = stop
 
+    def skip_tags(self) -> None:
+        """Skip the tagged fields of a head."""
+        count = self.take_varint()
+        if count * 2 > self.end - self.position:
+            raise self.fail(f"{count} tagged fields")
+        for _ in range(count):
+            self.take_varint()
+            size = self.take_varint()
+            self.need(size)
+            self.position += size
+
 
 # Writing ------------------------------------------------------------------------------------------
 
@@ -270,11 +324,9 @@ def write_response(
     sink.put_struct(table, row)
     if errors is not None:
         errors += sink.errors
-    parts = [*sink.parts, bytes(sink.data)] if sink.data else sink.parts
-    head = _INT32.pack(sum(map(len, parts)))
-    if len(parts) == 1:
-        return head + parts[0]
-    return [head + parts[0], *parts[1:]]
+    first, *rest = [*sink.parts, bytes(sink.data)] if sink.data else sink.parts
+    whole: bytes = _INT32.pack(len(first) + sum(map(len, rest))) + first
+    return [whole, *rest] if rest else whole
 
 
 class _Sink:

@@ -83,6 +83,10 @@ class Message:
         """Tell whether a version has compact lengths and tagged fields."""
         return 0 <= self.first_flexible <= version
 
+    def has_tagged_head(self, version: int) -> bool:
+        """Tell whether the head of a response has tagged fields: that of ApiVersions never has."""
+        return self.key != _API_VERSIONS and self.is_flexible(version)
+
     def table(self, version: int) -> Table:
         """Return the table of a version, made when it is first asked for.
 
@@ -118,7 +122,7 @@ class Message:
         self, version: int, correlation_id: int, row: Any, errors: list[int] | None = None
     ) -> bytes | Parts:
         """Return a response with its size and head; append the error codes in it to ``errors``."""
-        has_tags = self.key != _API_VERSIONS and self.is_flexible(version)
+        has_tags = self.has_tagged_head(version)
         return write_response(self.table(version), row, correlation_id, has_tags, errors)
 
 

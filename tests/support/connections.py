@@ -23,7 +23,7 @@ class ScriptedGate(Gate):
     """Cuts frames as the broker does, and has a function answer them."""
 
     def __init__(self, dispatch: Dispatch) -> None:
-        super().__init__({}, RequestStats(()))
+        super().__init__({}, [], RequestStats(()))
         self._dispatch = dispatch
 
     def dispatch(self, connection: Connection, buffer: memoryview, start: int, end: int) -> Any:

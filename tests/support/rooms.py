@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.api import BY_KEY
+from broker.api import APIS, BY_KEY
 from broker.catalog_writer import CatalogWriter
 from broker.cleaning import Cleaning
 from broker.context import Identity, RequestContext, Rooms
@@ -15,6 +15,7 @@ from broker.fetch_sessions import FetchSessions
 from broker.io import IoThreads
 from broker.log_dir_moves import LogDirMoves
 from broker.producer_ids import ProducerIds
+from broker.request_stats import RequestStats
 from broker.settings import BrokerSettings
 from broker.topics import TopicRegistry
 from broker.waiting import Waiting
@@ -42,6 +43,7 @@ class RoomsOnDisk:
         self.io = IoThreads(4)
         self.catalog = Catalog(self.paths)
         self.settings = settings
+        self.stats = RequestStats((api.key, api.name) for api in APIS)
         self.rooms: Rooms
 
     async def open(self) -> RoomsOnDisk:
@@ -109,4 +111,5 @@ class RoomsOnDisk:
             client_id="test",
             listener="PLAINTEXT",
             peer="127.0.0.1:50000",
+            stats=self.stats,
         )

@@ -8,7 +8,7 @@ from broker.transactions.ending import End
 from broker.transactions.producing import TransactionalProduce
 from broker.transactions.transaction import Transaction
 from protocol.coordinator.group_records import NO_EXPIRY, CommittedOffset
-from protocol.produce import ProduceRequest
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch import TRANSACTIONAL, BatchHeader
 from protocol.records.journal import Producer
 from storage.append_values import AppendResult
@@ -69,7 +69,12 @@ def produce(
         timestamp=home.clock.now_ms(),
     )
     batch = validate(memoryview(data), log.config, home.clock.now_ms())
-    request = ProduceRequest(-1, 1000, transactional_id, [("orders", [(partition, None)])])
+    request = ProduceRequest(
+        transactional_id,
+        -1,
+        1000,
+        [TopicProduceData("orders", partition_data=[PartitionProduceData(partition, None)])],
+    )
     rooms = home.rooms
     transaction = TransactionalProduce(rooms.transactions, rooms.topics, request, version)
     transaction.admit(log, batch)

@@ -12,7 +12,7 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.serial._introspect import EntityField, EntityTupleField, classify_field, is_optional
 
-from protocol import messages
+from protocol import core, messages
 from protocol.core import plain_messages
 from protocol.errors import ProtocolError
 from protocol.messages import NO_ID, Message
@@ -186,8 +186,8 @@ def test_damaged_bodies_are_read_alike(message: Message, schema: Any) -> None:
         for _ in range(chance.choice([1, 1, 2, 5])):
             damaged[chance.randrange(len(body))] = chance.choice([0, 1, 0x7F, 0x80, 0xFF, 0xC3])
 
-        found = outcome(lambda d=damaged: message.read(version, d, 0, len(d), 100))  # type: ignore[misc]
-        expected = outcome(lambda d=damaged: plain_messages.read(twin, d, 0, len(d), 100))  # type: ignore[misc]
+        found = outcome(lambda d=damaged: message.read(version, d, 0, len(d), 100))
+        expected = outcome(lambda d=damaged: plain_messages.read(twin, d, 0, len(d), 100))
 
         assert found == expected
 
@@ -228,4 +228,4 @@ def convert(
 
 def message_response(message: Message, version: int, row: Any) -> Any:
     """Return a response of the core, whose head has tagged fields."""
-    return messages.write_response(message.table(version), row, 7, True, None)
+    return core.write_response(message.table(version), row, 7, True, None)
