@@ -38,6 +38,23 @@ TABLED = frozenset(
     {
         0,  # Produce
         2,  # ListOffsets
+        18,  # ApiVersions
+        19,  # CreateTopics
+        20,  # DeleteTopics
+        21,  # DeleteRecords
+        23,  # OffsetForLeaderEpoch
+        33,  # AlterConfigs
+        34,  # AlterReplicaLogDirs
+        35,  # DescribeLogDirs
+        37,  # CreatePartitions
+        43,  # ElectLeaders
+        44,  # IncrementalAlterConfigs
+        45,  # AlterPartitionReassignments
+        46,  # ListPartitionReassignments
+        55,  # DescribeQuorum
+        57,  # UpdateFeatures
+        60,  # DescribeCluster
+        61,  # DescribeProducers
     }
 )
 _SERVED = [
@@ -133,8 +150,10 @@ class Dispatcher(Gate):
         api = BY_KEY.get(key)
         if key == API_VERSIONS:
             from broker.handlers.api_versions import refuse_version  # noqa: PLC0415
+            from protocol.messages.api_versions import RESPONSE  # noqa: PLC0415
 
-            return _joined(encode_response(API_VERSIONS, 0, correlation_id, refuse_version()))
+            refused: Answer = RESPONSE.respond(0, correlation_id, refuse_version())
+            return refused
         self.stats.refused += 1
         if api is None:
             raise ProtocolError(f"api={key} version={version} reason=this API is not served")

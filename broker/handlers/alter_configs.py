@@ -14,9 +14,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.alter_configs.v2 import response as alter_response
-from kio.schema.incremental_alter_configs.v1 import response as incremental_response
-
 from broker import eligible_leaders, loggers
 from broker.config_changes import Change, Operation, apply_changes, check_changes
 from broker.config_resources import ALL_BROKERS, ResourceType, check_broker, check_type
@@ -24,24 +21,24 @@ from broker.work_off import work_off
 from config.describe import describe_broker, describe_topic
 from config.groups import describe_group
 from protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnknownTopicOrPartition
-from protocol.kio_messages import NO_THROTTLE
+from protocol.messages.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
+from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
 from protocol.names import check_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from kio.schema.alter_configs.v2.request import AlterConfigsRequest
-    from kio.schema.incremental_alter_configs.v1.request import IncrementalAlterConfigsRequest
-
     from broker.context import RequestContext
     from config.describe import ConfigRow
+    from protocol.messages.alter_configs import AlterConfigsRequest
+    from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 _WIDTH = 16
 
 
 async def alter_incrementally(
     context: RequestContext, request: IncrementalAlterConfigsRequest
-) -> incremental_response.IncrementalAlterConfigsResponse:
+) -> IncrementalAlterConfigsResponse:
     """Change single settings of resources."""
 
     async def alter(resource: Any) -> None:
@@ -50,18 +47,10 @@ async def alter_incrementally(
         )
         await _Change(context, resource, request.validate_only).apply(changes, replaces=False)
 
-    outcomes = await _for_each(request.resources, alter)
-    return incremental_response.IncrementalAlterConfigsResponse(
-        throttle_time=NO_THROTTLE,
-        responses=tuple(
-            incremental_response.AlterConfigsResourceResponse(**outcome) for outcome in outcomes
-        ),
-    )
+    return IncrementalAlterConfigsResponse(responses=await _for_each(request.resources, alter))
 
 
-async def alter(
-    context: RequestContext, request: AlterConfigsRequest
-) -> alter_response.AlterConfigsResponse:
+async def alter(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Replace all settings that resources have of their own."""
 
     async def replace(resource: Any) -> None:
@@ -70,21 +59,15 @@ async def alter(
         changes = check_changes((each.name, Operation.SET, each.value) for each in resource.configs)
         await _Change(context, resource, request.validate_only).apply(changes, replaces=True)
 
-    outcomes = await _for_each(request.resources, replace)
-    return alter_response.AlterConfigsResponse(
-        throttle_time=NO_THROTTLE,
-        responses=tuple(
-            alter_response.AlterConfigsResourceResponse(**outcome) for outcome in outcomes
-        ),
-    )
+    return AlterConfigsResponse(responses=await _for_each(request.resources, replace))
 
 
 async def _for_each(
     resources: Sequence[Any], change: Callable[[Any], Awaitable[None]]
-) -> list[dict[str, Any]]:
-    """Change every resource and return the fields of the results, in their order."""
+) -> list[Any]:
+    """Change every resource and return the results, which both APIs tell alike, in their order."""
     counts = Counter((each.resource_type, each.resource_name) for each in resources)
-    outcomes: list[dict[str, Any]] = [{} for _ in resources]
+    outcomes: list[Any] = [None] * len(resources)
 
     async def work(numbered: tuple[int, Any]) -> None:
         index, resource = numbered
@@ -95,12 +78,9 @@ async def _for_each(
             await change(resource)
         except KafkaError as error:
             code, message = error.code, error.message
-        outcomes[index] = {
-            "error_code": code,
-            "error_message": message,
-            "resource_type": resource.resource_type,
-            "resource_name": resource.resource_name,
-        }
+        outcomes[index] = AlterConfigsResourceResponse(
+            code, message, resource.resource_type, resource.resource_name
+        )
 
     await work_off(enumerate(resources), work, _WIDTH)
     return outcomes

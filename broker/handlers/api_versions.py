@@ -7,42 +7,35 @@ this API alone, so that any client can read it and ask again.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from kio.schema.api_versions.v4.response import (
+from broker.api import APIS, BY_KEY
+from broker.features import SUPPORTED
+from protocol.errors import ErrorCode
+from protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-
-from broker.api import APIS, BY_KEY
-from broker.features import SUPPORTED
-from protocol.errors import ErrorCode
 from protocol.names import is_software_name
 
 if TYPE_CHECKING:
-    from kio.schema.api_versions.v4.request import ApiVersionsRequest
-
     from broker.context import RequestContext
+    from protocol.messages.api_versions import ApiVersionsRequest
 
 _KEY = 18
 _FIRST_WITH_SOFTWARE = 3
 _FIRST_WITH_LEVEL_0 = 4
 
 _SUPPORTED = tuple(
-    SupportedFeatureKey(name=name, min_version=known.lowest, max_version=known.highest)
-    for name, known in SUPPORTED.items()
+    SupportedFeatureKey(name, known.lowest, known.highest) for name, known in SUPPORTED.items()
 )
 # Older Java clients throw at a feature whose lowest level is 0 (apache/kafka#16421).
 _SUPPORTED_BEFORE_4 = tuple(feature for feature in _SUPPORTED if feature.min_version > 0)
 _KEYS = tuple(
-    ApiVersion(api_key=api.key, min_version=lowest, max_version=highest)
-    for api in APIS
-    for lowest, highest in [api.advertised]
+    ApiVersion(api.key, lowest, highest) for api in APIS for lowest, highest in [api.advertised]
 )
-_NO_THROTTLE = timedelta(0)
 
 
 def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -51,23 +44,19 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         is_software_name(request.client_software_name)
         and is_software_name(request.client_software_version)
     ):
-        return ApiVersionsResponse(
-            error_code=ErrorCode.invalid_request, api_keys=(), throttle_time=_NO_THROTTLE
-        )
+        return ApiVersionsResponse(error_code=ErrorCode.invalid_request)
     features = context.rooms.features
     return ApiVersionsResponse(
-        error_code=ErrorCode.none,
         api_keys=_KEYS,
-        throttle_time=_NO_THROTTLE,
         supported_features=(
             _SUPPORTED if context.version >= _FIRST_WITH_LEVEL_0 else _SUPPORTED_BEFORE_4
         ),
         finalized_features_epoch=features.epoch,
-        finalized_features=tuple(
-            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+        finalized_features=[
+            FinalizedFeatureKey(name, max_version_level=level, min_version_level=level)
             for name in SUPPORTED
             if (level := features.level(name))
-        ),
+        ],
     )
 
 
@@ -76,6 +65,5 @@ def refuse_version() -> ApiVersionsResponse:
     lowest, highest = BY_KEY[_KEY].advertised
     return ApiVersionsResponse(
         error_code=ErrorCode.unsupported_version,
-        api_keys=(ApiVersion(api_key=_KEY, min_version=lowest, max_version=highest),),
-        throttle_time=_NO_THROTTLE,
+        api_keys=[ApiVersion(_KEY, lowest, highest)],
     )

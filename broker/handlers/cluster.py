@@ -7,19 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kio.schema.describe_cluster.v2.response import (
-    DescribeClusterBroker,
-    DescribeClusterResponse,
-)
-
 from broker import authorized
-from protocol.errors import ErrorCode, KafkaError, MismatchedEndpointType, UnsupportedEndpointType
-from protocol.kio_messages import NO_THROTTLE
+from protocol.errors import KafkaError, MismatchedEndpointType, UnsupportedEndpointType
+from protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
 
 if TYPE_CHECKING:
-    from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
-
     from broker.context import RequestContext
+    from protocol.messages.describe_cluster import DescribeClusterRequest
 
 _BROKERS = 1
 _CONTROLLERS = 2
@@ -36,19 +30,9 @@ def describe(context: RequestContext, request: DescribeClusterRequest) -> Descri
     identity = context.rooms.identity
     host, port = context.advertised
     return DescribeClusterResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=ErrorCode.none,
         cluster_id=identity.cluster_id,
         controller_id=identity.node_id,
-        brokers=(
-            DescribeClusterBroker(
-                broker_id=identity.node_id,
-                host=host,
-                port=port,
-                rack=identity.rack,
-                is_fenced=False,
-            ),
-        ),
+        brokers=[DescribeClusterBroker(identity.node_id, host, port, identity.rack)],
         cluster_authorized_operations=(
             authorized.CLUSTER
             if request.include_cluster_authorized_operations
@@ -58,10 +42,4 @@ def describe(context: RequestContext, request: DescribeClusterRequest) -> Descri
 
 
 def _refuse(error: KafkaError) -> DescribeClusterResponse:
-    return DescribeClusterResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=error.code,
-        error_message=error.message,
-        cluster_id="",
-        brokers=(),
-    )
+    return DescribeClusterResponse(error_code=error.code, error_message=error.message)

@@ -8,15 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kio.schema.create_partitions.v3.response import (
-    CreatePartitionsResponse,
-    CreatePartitionsTopicResult,
-)
-
 from broker.assignments import MOST_PARTITIONS, check_replicas
 from broker.work_off import work_off
 from protocol.errors import (
-    ErrorCode,
     InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidRequest,
@@ -24,16 +18,18 @@ from protocol.errors import (
     PolicyViolation,
     UnknownTopicOrPartition,
 )
-from protocol.kio_messages import NO_THROTTLE
+from protocol.messages.create_partitions import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.create_partitions.v3.request import (
+    from broker.context import RequestContext
+    from broker.topic import Topic
+    from protocol.messages.create_partitions import (
         CreatePartitionsRequest,
         CreatePartitionsTopic,
     )
-
-    from broker.context import RequestContext
-    from broker.topic import Topic
 
 _WIDTH = 16
 
@@ -54,17 +50,13 @@ async def handle(
                 await context.rooms.topics.add_partitions(topic, wanted.count)
         except KafkaError as error:
             results[wanted.name] = CreatePartitionsTopicResult(
-                name=wanted.name, error_code=error.code, error_message=error.message
+                wanted.name, error.code, error.message
             )
         else:
-            results[wanted.name] = CreatePartitionsTopicResult(
-                name=wanted.name, error_code=ErrorCode.none
-            )
+            results[wanted.name] = CreatePartitionsTopicResult(wanted.name)
 
     await work_off({each.name: each for each in request.topics}.values(), extend, _WIDTH)
-    return CreatePartitionsResponse(
-        throttle_time=NO_THROTTLE, results=tuple(results[name] for name in counts)
-    )
+    return CreatePartitionsResponse(results=[results[name] for name in counts])
 
 
 def _check_increase(context: RequestContext, wanted: CreatePartitionsTopic) -> Topic:

@@ -12,12 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kio.schema.create_topics.v7.response import (
-    CreatableTopicConfigs,
-    CreatableTopicResult,
-    CreateTopicsResponse,
-)
-
 from broker.assignments import (
     MOST_PARTITIONS,
     check_indexes,
@@ -27,7 +21,6 @@ from broker.assignments import (
 from broker.work_off import work_off
 from config.describe import describe_topic
 from protocol.errors import (
-    ErrorCode,
     InvalidConfig,
     InvalidPartitions,
     InvalidRequest,
@@ -35,13 +28,16 @@ from protocol.errors import (
     PolicyViolation,
     TopicAlreadyExists,
 )
-from protocol.kio_messages import NO_THROTTLE
+from protocol.messages.create_topics import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
 from protocol.names import CLUSTER_METADATA_TOPIC, check_topic_name, random_id
 
 if TYPE_CHECKING:
-    from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
-
     from broker.context import RequestContext
+    from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 _WIDTH = 16
 
@@ -65,9 +61,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
             results[wanted.name] = _refuse_create(wanted.name, error)
 
     await work_off({each.name: each for each in request.topics}.values(), make, _WIDTH)
-    return CreateTopicsResponse(
-        throttle_time=NO_THROTTLE, topics=tuple(results[name] for name in counts)
-    )
+    return CreateTopicsResponse(topics=[results[name] for name in counts])
 
 
 async def _create(
@@ -89,21 +83,14 @@ async def _create(
         topic_id = (await topics.create(name, partitions, overrides)).id
     return CreatableTopicResult(
         name=name,
-        topic_id=topic_id,
-        error_code=ErrorCode.none,
+        topic_id=topic_id.bytes,
         error_message=None,
         num_partitions=partitions,
         replication_factor=1,
-        configs=tuple(
-            CreatableTopicConfigs(
-                name=row.name,
-                value=row.value,
-                read_only=row.read_only,
-                config_source=row.source.value,
-                is_sensitive=row.sensitive,
-            )
+        configs=[
+            CreatableTopicConfigs(row.name, row.value, row.read_only, row.source, row.sensitive)
             for row in describe_topic(context.rooms.settings.layers, overrides)
-        ),
+        ],
     )
 
 
@@ -148,14 +135,8 @@ def _check_partitions(context: RequestContext, wanted: CreatableTopic) -> int:
             "the default"
         )
     default = context.rooms.settings.server.num_partitions
-    return default if wanted.num_partitions == -1 else int(wanted.num_partitions)
+    return default if wanted.num_partitions == -1 else wanted.num_partitions
 
 
 def _refuse_create(name: str, error: KafkaError) -> CreatableTopicResult:
-    return CreatableTopicResult(
-        name=name,
-        topic_id=None,
-        error_code=error.code,
-        error_message=error.message,
-        configs=(),
-    )
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)

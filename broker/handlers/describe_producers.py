@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kio.schema.describe_producers.v0.response import (
+from protocol.errors import KafkaError
+from protocol.messages.describe_producers import (
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
     TopicResponse,
 )
-
-from protocol.errors import ErrorCode, KafkaError
-from protocol.kio_messages import NO_THROTTLE
 from protocol.names import check_topic_name
 
 if TYPE_CHECKING:
-    from kio.schema.describe_producers.v0.request import DescribeProducersRequest
-
     from broker.context import RequestContext
+    from protocol.messages.describe_producers import DescribeProducersRequest
     from storage.append_kernels import ProducerEntry
 
 
@@ -27,16 +24,13 @@ def describe(
 ) -> DescribeProducersResponse:
     """Return the producers that each partition knows, idempotent ones included."""
     return DescribeProducersResponse(
-        throttle_time=NO_THROTTLE,
-        topics=tuple(
+        topics=[
             TopicResponse(
-                name=topic.name,
-                partitions=tuple(
-                    _describe(context, topic.name, index) for index in topic.partition_indexes
-                ),
+                topic.name,
+                [_describe(context, topic.name, index) for index in topic.partition_indexes],
             )
             for topic in request.topics
-        ),
+        ]
     )
 
 
@@ -45,19 +39,12 @@ def _describe(context: RequestContext, topic: str, index: int) -> PartitionRespo
         check_topic_name(topic)
         log = context.rooms.topics.find_log(topic, index)
     except KafkaError as error:
-        return PartitionResponse(
-            partition_index=index,
-            error_code=error.code,
-            error_message=error.message,
-            active_producers=(),
-        )
+        return PartitionResponse(index, error.code, error.message)
     return PartitionResponse(
         partition_index=index,
-        error_code=ErrorCode.none,
-        error_message=None,
-        active_producers=tuple(
+        active_producers=[
             _producer(producer_id, entry) for producer_id, entry in log.producers.producers.items()
-        ),
+        ],
     )
 
 

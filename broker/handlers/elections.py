@@ -11,20 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kio.schema.alter_partition_reassignments.v1.response import (
-    AlterPartitionReassignmentsResponse,
-    ReassignablePartitionResponse,
-    ReassignableTopicResponse,
-)
-from kio.schema.elect_leaders.v2.response import (
-    ElectLeadersResponse,
-    PartitionResult,
-    ReplicaElectionResult,
-)
-from kio.schema.list_partition_reassignments.v0.response import (
-    ListPartitionReassignmentsResponse,
-)
-
 from broker.assignments import check_replicas
 from protocol.errors import (
     ElectionNotNeeded,
@@ -34,19 +20,26 @@ from protocol.errors import (
     NoReassignmentInProgress,
     UnknownTopicOrPartition,
 )
-from protocol.kio_messages import NO_THROTTLE
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from protocol.messages.elect_leaders import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
 
 if TYPE_CHECKING:
-    from kio.schema.alter_partition_reassignments.v1.request import (
+    from broker.context import RequestContext
+    from protocol.messages.alter_partition_reassignments import (
         AlterPartitionReassignmentsRequest,
         ReassignablePartition,
     )
-    from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
-    from kio.schema.list_partition_reassignments.v0.request import (
-        ListPartitionReassignmentsRequest,
-    )
-
-    from broker.context import RequestContext
+    from protocol.messages.elect_leaders import ElectLeadersRequest
+    from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
 _ELECTION_TYPES = frozenset({0, 1})  # preferred, unclean
 
@@ -57,17 +50,14 @@ def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> Elec
     if request.election_type not in _ELECTION_TYPES:
         refusal = InvalidRequest(f"election type {request.election_type}; 0 and 1 are known")
     return ElectLeadersResponse(
-        throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none if refusal is None else refusal.code,
-        replica_election_results=tuple(
+        replica_election_results=[
             ReplicaElectionResult(
-                topic=topic.topic,
-                partition_result=tuple(
-                    _elect(context, topic.topic, index, refusal) for index in topic.partitions
-                ),
+                topic.topic,
+                [_elect(context, topic.topic, index, refusal) for index in topic.partitions],
             )
             for topic in request.topic_partitions or ()
-        ),
+        ],
     )
 
 
@@ -75,7 +65,7 @@ def _elect(
     context: RequestContext, topic: str, index: int, refusal: KafkaError | None
 ) -> PartitionResult:
     error = refusal or _find_unknown(context, topic, index) or ElectionNotNeeded()
-    return PartitionResult(partition_id=index, error_code=error.code, error_message=error.message)
+    return PartitionResult(index, error.code, error.message)
 
 
 def _find_unknown(context: RequestContext, topic: str, index: int) -> KafkaError | None:
@@ -92,17 +82,14 @@ def alter_reassignments(
 ) -> AlterPartitionReassignmentsResponse:
     """Accept what changes nothing and refuse what cannot be."""
     return AlterPartitionReassignmentsResponse(
-        throttle_time=NO_THROTTLE,
         allow_replication_factor_change=request.allow_replication_factor_change,
-        error_code=ErrorCode.none,
         error_message=None,
-        responses=tuple(
+        responses=[
             ReassignableTopicResponse(
-                name=topic.name,
-                partitions=tuple(_reassign(context, topic.name, each) for each in topic.partitions),
+                topic.name, [_reassign(context, topic.name, each) for each in topic.partitions]
             )
             for topic in request.topics
-        ),
+        ],
     )
 
 
@@ -118,12 +105,8 @@ def _reassign(
             raise NoReassignmentInProgress
         check_replicas(wanted.replicas, context.rooms.identity.node_id)
     except KafkaError as error:
-        return ReassignablePartitionResponse(
-            partition_index=index, error_code=error.code, error_message=error.message
-        )
-    return ReassignablePartitionResponse(
-        partition_index=index, error_code=ErrorCode.none, error_message=None
-    )
+        return ReassignablePartitionResponse(index, error.code, error.message)
+    return ReassignablePartitionResponse(index, error_message=None)
 
 
 def list_reassignments(
@@ -131,6 +114,4 @@ def list_reassignments(
 ) -> ListPartitionReassignmentsResponse:
     """List none: a reassignment has ended when it is answered."""
     del context, request
-    return ListPartitionReassignmentsResponse(
-        throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None, topics=()
-    )
+    return ListPartitionReassignmentsResponse(error_message=None)

@@ -5,53 +5,52 @@ v3 replica id · v4 compact encoding. Consumers ask it to find out whether they 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kio.schema.offset_for_leader_epoch.v4.response import (
+from broker.leader_epoch import check_leader_epoch
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
 
-from broker.leader_epoch import check_leader_epoch
-from protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartition
-from protocol.kio_messages import NO_THROTTLE
-
 if TYPE_CHECKING:
-    from kio.schema.offset_for_leader_epoch.v4.request import (
-        OffsetForLeaderEpochRequest,
-        OffsetForLeaderPartition,
-    )
-
     from broker.context import RequestContext
+    from protocol.messages.offset_for_leader_epoch import (
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderTopic,
+    )
+    from storage.log import Log
+
+_UNKNOWN = ErrorCode.unknown_topic_or_partition
 
 
 def handle(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     """Answer from the epochs that each log remembers."""
+    logs = context.rooms.topics.logs
     return OffsetForLeaderEpochResponse(
-        throttle_time=NO_THROTTLE,
-        topics=tuple(
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=tuple(_find(context, topic.topic, each) for each in topic.partitions),
-            )
+        topics=[
+            OffsetForLeaderTopicResult(topic.topic, _find_all(logs, topic))
             for topic in request.topics
-        ),
+        ]
     )
 
 
-def _find(context: RequestContext, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
-    code, epoch, end_offset = ErrorCode.none, -1, -1
-    try:
-        log = context.rooms.topics.logs.get((topic, wanted.partition))
+def _find_all(logs: dict[tuple[str, int], Log], topic: OffsetForLeaderTopic) -> list[Any]:
+    name = topic.topic
+    found: list[Any] = []
+    for index, current_epoch, epoch in topic.partitions:
+        log = logs.get((name, index))
         if log is None:
-            raise UnknownTopicOrPartition
-        check_leader_epoch(log, wanted.current_leader_epoch)
-        epoch, end_offset = log.end_offset_for_epoch(wanted.leader_epoch)
-    except KafkaError as error:
-        code = error.code
-    return EpochEndOffset(
-        error_code=code, partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset
-    )
+            found.append(EpochEndOffset(_UNKNOWN, index))
+            continue
+        try:
+            check_leader_epoch(log, current_epoch)
+        except KafkaError as error:
+            found.append(EpochEndOffset(error.code, index))
+        else:
+            found.append((0, index, *log.end_offset_for_epoch(epoch)))
+    return found

@@ -8,20 +8,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kio.schema.alter_replica_log_dirs.v2.response import (
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-
-from protocol.errors import ErrorCode, KafkaError
-from protocol.kio_messages import NO_THROTTLE
 from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from kio.schema.alter_replica_log_dirs.v2.request import AlterReplicaLogDirsRequest
-
     from broker.context import RequestContext
+    from protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 
 log = logging.getLogger(__name__)
 
@@ -44,11 +41,9 @@ async def alter(
         )
         results.setdefault(topic_partition.topic, []).append(result)
     return AlterReplicaLogDirsResponse(
-        throttle_time=NO_THROTTLE,
-        results=tuple(
-            AlterReplicaLogDirTopicResult(topic_name=name, partitions=tuple(partitions))
-            for name, partitions in results.items()
-        ),
+        results=[
+            AlterReplicaLogDirTopicResult(name, partitions) for name, partitions in results.items()
+        ]
     )
 
 

@@ -8,22 +8,20 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from kio.schema.describe_log_dirs.v5.response import (
+from protocol.errors import ErrorCode
+from protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
 
-from protocol.errors import ErrorCode
-from protocol.kio_messages import NO_THROTTLE
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
+    from collections.abc import Iterator, Sequence
 
     from broker.context import RequestContext
+    from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+    from storage.log import Log
     from storage.log_directory import LogDirectory
 
 _UNKNOWN = -1
@@ -40,12 +38,10 @@ async def describe(
     rooms_left = await context.rooms.io.run(_measure, directories)
     found = _by_directory(context, wanted)
     return DescribeLogDirsResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=ErrorCode.none,
-        results=tuple(
+        results=[
             _result(directory, found.get(directory, {}), room)
             for directory, room in zip(directories, rooms_left, strict=True)
-        ),
+        ]
     )
 
 
@@ -53,27 +49,34 @@ def _by_directory(
     context: RequestContext, wanted: set[tuple[str, int]] | None
 ) -> dict[LogDirectory, dict[str, list[DescribeLogDirsPartition]]]:
     found: dict[LogDirectory, dict[str, list[DescribeLogDirsPartition]]] = {}
-    for topic in context.rooms.topics.topics.values():
-        for index, log in enumerate(topic.logs):
-            if log is None or not (wanted is None or (topic.name, index) in wanted):
-                continue
-            partition = DescribeLogDirsPartition(
-                partition_index=index,
-                partition_size=log.size,
-                offset_lag=0,
-                is_future_key=False,
-            )
-            found.setdefault(log.directory, {}).setdefault(topic.name, []).append(partition)
+    for name, index, log in _logs(context, wanted):
+        partition = DescribeLogDirsPartition(index, log.size)
+        found.setdefault(log.directory, {}).setdefault(name, []).append(partition)
     for (topic_name, index), future in context.rooms.logs.futures.under_way.items():
         if wanted is None or (topic_name, index) in wanted:
             partition = DescribeLogDirsPartition(
-                partition_index=index,
-                partition_size=future.size,
-                offset_lag=future.lag,
-                is_future_key=True,
+                index, future.size, offset_lag=future.lag, is_future_key=True
             )
             found.setdefault(future.directory, {}).setdefault(topic_name, []).append(partition)
     return found
+
+
+def _logs(
+    context: RequestContext, wanted: set[tuple[str, int]] | None
+) -> Iterator[tuple[str, int, Log]]:
+    topics = context.rooms.topics.topics
+    if wanted is None:
+        for topic in topics.values():
+            for index, log in enumerate(topic.logs):
+                if log is not None:
+                    yield topic.name, index, log
+        return
+    for name, index in sorted(wanted):
+        found = topics.get(name)
+        if found is not None and 0 <= index < found.partitions:
+            log = found.logs[index]
+            if log is not None:
+                yield name, index, log
 
 
 def _result(
@@ -83,16 +86,12 @@ def _result(
 ) -> DescribeLogDirsResult:
     if directory.failure is not None:
         return DescribeLogDirsResult(
-            error_code=ErrorCode.kafka_storage_error, log_dir=str(directory.path), topics=()
+            error_code=ErrorCode.kafka_storage_error, log_dir=str(directory.path)
         )
     total, usable = room
     return DescribeLogDirsResult(
-        error_code=ErrorCode.none,
         log_dir=str(directory.path),
-        topics=tuple(
-            DescribeLogDirsTopic(name=name, partitions=tuple(partitions))
-            for name, partitions in topics.items()
-        ),
+        topics=[DescribeLogDirsTopic(name, partitions) for name, partitions in topics.items()],
         total_bytes=total,
         usable_bytes=usable,
     )

@@ -9,33 +9,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kio.schema.delete_records.v2.response import (
+from protocol.errors import ErrorCode, InvalidTopic, KafkaError, UnknownTopicOrPartition
+from protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-
-from protocol.errors import ErrorCode, InvalidTopic, KafkaError, UnknownTopicOrPartition
-from protocol.kio_messages import NO_THROTTLE
 from protocol.names import is_internal
 
 if TYPE_CHECKING:
-    from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsRequest
-
     from broker.context import RequestContext
+    from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
 
 
 def delete(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Raise the log start offset of partitions."""
     return DeleteRecordsResponse(
-        throttle_time=NO_THROTTLE,
-        topics=tuple(
+        topics=[
             DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=tuple(_delete(context, topic.name, each) for each in topic.partitions),
+                topic.name, [_delete(context, topic.name, each) for each in topic.partitions]
             )
             for topic in request.topics
-        ),
+        ]
     )
 
 

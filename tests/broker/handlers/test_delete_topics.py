@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from kio.index import load_request_schema
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.errors import ErrorCode
 
@@ -18,10 +19,14 @@ KEY = 20
 async def _delete(
     home: RoomsOnDisk, *topics: tuple[str | None, UUID | None], version: int = 6
 ) -> list[Any]:
-    request = DeleteTopicsRequest(
+    request: Any = DeleteTopicsRequest(
         topics=tuple(DeleteTopicState(name=name, topic_id=each) for name, each in topics),
         timeout=timedelta(0),
     )
+    if version < 6:
+        names = tuple(name for name, _ in topics)
+        old: Any = load_request_schema(KEY, version)
+        request = old(topic_names=names, timeout=timedelta(0))
     return list((await ask(home, KEY, request, version)).responses)
 
 

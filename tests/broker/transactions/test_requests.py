@@ -22,6 +22,8 @@ from kio.schema.txn_offset_commit.v5.request import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from kio.schema.update_features.v0.request import FeatureUpdateKey as OldFeatureUpdateKey
+from kio.schema.update_features.v0.request import UpdateFeaturesRequest as OldUpdateFeaturesRequest
 from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
 from kio.schema.write_txn_markers.v2.request import (
     WritableTxnMarker,
@@ -470,6 +472,24 @@ async def test_levels_that_are_refused(
 
     assert answer.error_code is code
     assert home.rooms.features.level("group.version") == (0 if code is E.none else 1)
+
+
+@pytest.mark.parametrize(
+    ("may_go_down", "code", "level"),
+    [(True, E.none, 1), (False, E.invalid_update_version, 2)],
+)
+async def test_in_version_0_a_level_may_go_down_or_not(
+    home: RoomsOnDisk, may_go_down: bool, code: ErrorCode, level: int
+) -> None:
+    """What became a safe downgrade and an upgrade in version 1."""
+    update = OldFeatureUpdateKey(
+        feature="transaction.version", max_version_level=1, allow_downgrade=may_go_down
+    )
+    request = OldUpdateFeaturesRequest(timeout=SECOND, feature_updates=(update,))
+    answer = await ask(home, 57, request, 0)
+
+    assert answer.error_code is code
+    assert home.rooms.features.level("transaction.version") == level
 
 
 async def test_an_update_that_is_only_validated_changes_nothing(home: RoomsOnDisk) -> None:
