@@ -38,11 +38,13 @@ TABLED = frozenset(
     {
         0,  # Produce
         2,  # ListOffsets
+        3,  # Metadata
         18,  # ApiVersions
         19,  # CreateTopics
         20,  # DeleteTopics
         21,  # DeleteRecords
         23,  # OffsetForLeaderEpoch
+        32,  # DescribeConfigs
         33,  # AlterConfigs
         34,  # AlterReplicaLogDirs
         35,  # DescribeLogDirs
@@ -55,6 +57,8 @@ TABLED = frozenset(
         57,  # UpdateFeatures
         60,  # DescribeCluster
         61,  # DescribeProducers
+        74,  # ListConfigResources
+        75,  # DescribeTopicPartitions
     }
 )
 _SERVED = [

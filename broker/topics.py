@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from broker.io import IoThreads
     from broker.log_dir_moves import LogDirMoves
     from broker.settings import BrokerSettings
+    from broker.topic import Form
     from config.topic import TopicConfig
     from protocol.topic_key import TopicKey
     from storage.catalog import CatalogState
@@ -54,8 +55,10 @@ class TopicRegistry:
     """Every topic by name and id, and every log by topic and partition (loop only).
 
     ``logs`` may also hold logs of no topic, which are in no Metadata. ``version`` grows with each
-    change of topics and partitions. A name is reserved while its topic is being made or taken away:
-    whoever wants it meanwhile waits. Work that was begun is ended although its client goes away.
+    change of topics and partitions, which also empties ``listings``: what answers about all topics
+    say of each, kept like `Topic.answers`. A name is reserved while its topic is being made or
+    taken away: whoever wants it meanwhile waits. Work that was begun is ended although its client
+    goes away.
     """
 
     def __init__(self, catalog: CatalogWriter, settings: BrokerSettings, io: IoThreads) -> None:
@@ -63,6 +66,8 @@ class TopicRegistry:
         self.topics: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
         self.version = 0
+        self.listings: dict[Form, list[Any]] = {}
+        self._sorted_names: list[str] | None = None
         self._catalog = catalog
         self._settings = settings
         self._io = io
@@ -79,6 +84,12 @@ class TopicRegistry:
     def generation(self) -> int:
         """Return how often the catalogue has been written since the broker was new."""
         return self._catalog.state.generation
+
+    def sorted_names(self) -> list[str]:
+        """Return the names of all topics in their order; the list is kept until they change."""
+        if self._sorted_names is None:
+            self._sorted_names = sorted(self.topics)
+        return self._sorted_names
 
     def on_delete(self, callback: Callable[[Topic], None]) -> None:
         """Have every topic that goes away made known, once nobody can find it any more."""
@@ -315,7 +326,7 @@ class TopicRegistry:
         """Let nobody find a topic, and release the fetches that wait for its records."""
         del self.topics[topic.name], self.by_id[topic.key]
         self._alike[topic.name.replace(".", "_")].discard(topic.name)
-        self.version += 1
+        self._note_change()
         for index, each in enumerate(topic.logs):
             if each is not None:
                 del self.logs[topic.name, index]
@@ -331,8 +342,13 @@ class TopicRegistry:
         for index, each in enumerate(topic.logs):
             if each is not None:
                 self.logs[topic.name, index] = each
-        topic.description = None
+        topic.answers.clear()
+        self._note_change()
+
+    def _note_change(self) -> None:
         self.version += 1
+        self.listings.clear()
+        self._sorted_names = None
 
     def _configure(self, topic: Topic, overrides: Mapping[str, str]) -> None:
         topic.overrides = overrides

@@ -9,45 +9,45 @@ given; client metrics have no settings and are described without any.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from kio.schema.describe_configs.v4.response import (
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-    DescribeConfigsSynonym,
-)
-from kio.schema.list_config_resources.v1.response import (
-    ConfigResource,
-    ListConfigResourcesResponse,
-)
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from broker import loggers
 from broker.config_resources import ALL_BROKERS, ResourceType, check_broker, check_type
 from config.describe import describe_broker, describe_cluster_default, describe_topic
 from config.groups import describe_group
 from protocol.errors import (
-    ErrorCode,
     InvalidRequest,
     KafkaError,
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
-from protocol.kio_messages import NO_THROTTLE
+from protocol.messages.describe_configs import (
+    RESPONSE,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesResponse,
+)
 from protocol.names import check_topic_name
 
 if TYPE_CHECKING:
-    from kio.schema.describe_configs.v4.request import (
+    from collections.abc import Mapping
+
+    from broker.context import RequestContext
+    from config.layers import Layers
+    from protocol.messages.describe_configs import (
         DescribeConfigsRequest,
         DescribeConfigsResource,
     )
-    from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
-
-    from broker.context import RequestContext
-    from config.describe import ConfigRow
+    from protocol.messages.list_config_resources import ListConfigResourcesRequest
 
 _LOGGER_SOURCE = 6
-_UNKNOWN_KIND = 0
+_FIRST_WITH_TYPES = 1
+_MAX_KEPT = 32
 
 
 def describe(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -55,17 +55,20 @@ def describe(context: RequestContext, request: DescribeConfigsRequest) -> Descri
     results = []
     refusal = _find_refusal(request)
     for resource in request.resources:
+        kind, name, keys = resource
         try:
             if refusal is not None:
                 raise refusal
-            configs = _describe(context, request, resource)
+            rows = _describe(context, request, resource)
         except KafkaError as error:
-            results.append(_result(resource, error.code, error.message, []))
+            results.append(DescribeConfigsResult(error.code, error.message, kind, name))
         else:
-            wanted = set(resource.configuration_keys or ())
-            kept = [each for each in configs if not wanted or each.name in wanted]
-            results.append(_result(resource, ErrorCode.none, None, kept))
-    return DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
+            configs: list[Any] = list(rows.values())
+            if keys:
+                wanted = set(keys)
+                configs = [row for each, row in rows.items() if each in wanted]
+            results.append(DescribeConfigsResult(0, None, kind, name, configs))
+    return DescribeConfigsResponse(results=results)
 
 
 def _find_refusal(request: DescribeConfigsRequest) -> KafkaError | None:
@@ -79,76 +82,86 @@ def _find_refusal(request: DescribeConfigsRequest) -> KafkaError | None:
 
 def _describe(
     context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
-) -> list[DescribeConfigsResourceResult]:
+) -> Mapping[str, Any]:
+    """Return the settings of a resource by name."""
     name = resource.resource_name
-    layers = context.rooms.settings.layers
+    settings = context.rooms.settings
     node_id = context.rooms.identity.node_id
-    rows: list[ConfigRow] = []
-    match check_type(resource.resource_type):
+    own: Mapping[str, str] = {}
+    kind = check_type(resource.resource_type)
+    match kind:
         case ResourceType.TOPIC:
             check_topic_name(name)
             topic = context.rooms.topics.topics.get(name)
             if topic is None:
                 raise UnknownTopicOrPartition(f"there is no topic {name}")
-            rows = describe_topic(layers, topic.overrides)
+            own = topic.overrides
         case ResourceType.BROKER if name == ALL_BROKERS:
-            rows = describe_cluster_default(layers)
+            pass
         case ResourceType.BROKER:
             check_broker(name, node_id)
-            rows = describe_broker(layers)
         case ResourceType.BROKER_LOGGER:
             check_broker(name, node_id)
-            return [_logger(each, level) for each, level in loggers.levels().items()]
+            return {each: _logger(each, level) for each, level in loggers.levels().items()}
         case ResourceType.GROUP if name:
-            rows = describe_group(layers, context.rooms.settings.group_overrides.get(name, {}))
+            own = settings.group_overrides.get(name, {})
         case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
             if not name:
                 raise InvalidRequest("a group or a client metrics subscription has a name")
-    return [_config(request, row) for row in rows]
-
-
-def _config(request: DescribeConfigsRequest, row: ConfigRow) -> DescribeConfigsResourceResult:
-    synonyms = row.synonyms if request.include_synonyms else ()
-    return DescribeConfigsResourceResult(
-        name=row.name,
-        value=row.value,
-        read_only=row.read_only,
-        config_source=row.source.value,
-        is_sensitive=row.sensitive,
-        synonyms=tuple(
-            DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source.value)
-            for each in synonyms
-        ),
-        config_type=row.type.value,
-        documentation=row.documentation if request.include_documentation else None,
+            return {}
+    return _write_rows(
+        settings.layers,
+        kind,
+        kind is ResourceType.BROKER and name == ALL_BROKERS,
+        frozenset(own.items()),
+        context.version,
+        request.include_synonyms,
+        request.include_documentation,
     )
+
+
+@lru_cache(maxsize=_MAX_KEPT)
+def _write_rows(
+    layers: Layers,
+    kind: ResourceType,
+    of_cluster: bool,
+    own: frozenset[tuple[str, str]],
+    version: int,
+    with_synonyms: bool,
+    with_documentation: bool,
+) -> dict[str, bytes]:
+    """Return the settings of a resource by name, each as bytes of an answer in a version.
+
+    They are kept for the next who asks: topics that set the same share them.
+    """
+    if of_cluster:
+        rows = describe_cluster_default(layers)
+    elif kind is ResourceType.BROKER:
+        rows = describe_broker(layers)
+    elif kind is ResourceType.GROUP:
+        rows = describe_group(layers, dict(own))
+    else:
+        rows = describe_topic(layers, dict(own))
+    written = {}
+    for row in rows:
+        synonyms: Any = row.synonyms if with_synonyms else ()
+        described = DescribeConfigsResourceResult(
+            row.name,
+            row.value,
+            row.read_only,
+            row.source,
+            row.sensitive,
+            synonyms,
+            row.type.value,
+            row.documentation if with_documentation else None,
+        )
+        written[row.name] = RESPONSE.write_part(version, described)
+    return written
 
 
 def _logger(name: str, level: str) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
-        name=name,
-        value=level,
-        read_only=False,
-        config_source=_LOGGER_SOURCE,
-        is_sensitive=False,
-        synonyms=(),
-        config_type=_UNKNOWN_KIND,
-        documentation=None,
-    )
-
-
-def _result(
-    resource: DescribeConfigsResource,
-    code: ErrorCode,
-    message: str | None,
-    configs: list[DescribeConfigsResourceResult],
-) -> DescribeConfigsResult:
-    return DescribeConfigsResult(
-        error_code=code,
-        error_message=message,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        configs=tuple(configs),
+        name=name, value=level, config_source=_LOGGER_SOURCE, documentation=None
     )
 
 
@@ -164,18 +177,16 @@ def list_resources(
         ResourceType.CLIENT_METRICS: (),
         ResourceType.GROUP: tuple(context.rooms.settings.group_overrides),
     }
-    wanted = set(request.resource_types) or set(names)
+    wanted: set[int] = set(request.resource_types) or set(names)
+    if context.version < _FIRST_WITH_TYPES:
+        wanted = {ResourceType.CLIENT_METRICS}
     if not wanted <= set(names):
-        return ListConfigResourcesResponse(
-            throttle_time=NO_THROTTLE, error_code=UnsupportedVersion.code, config_resources=()
-        )
+        return ListConfigResourcesResponse(error_code=UnsupportedVersion.code)
     return ListConfigResourcesResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=ErrorCode.none,
-        config_resources=tuple(
-            ConfigResource(resource_name=name, resource_type=kind.value)
+        config_resources=[
+            ConfigResource(name, kind)
             for kind, listed in names.items()
             if kind in wanted
             for name in listed
-        ),
+        ]
     )

@@ -14,18 +14,11 @@ takes its whole log directory offline, or does not start.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
-
-from kio.schema.metadata.v13.response import (
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
 
 from broker import authorized
 from broker.internal_topics import preset_for
+from broker.topic import keep
 from broker.work_off import work_off
 from protocol.errors import (
     ErrorCode,
@@ -36,20 +29,24 @@ from protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from protocol.kio_messages import NO_THROTTLE
-from protocol.metadata import ClusterMetadataRequest, ClusterMetadataResponse
+from protocol.messages import NO_ID
+from protocol.messages.metadata import (
+    RESPONSE,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+)
 from protocol.names import check_topic_name, is_internal
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
-    from uuid import UUID
-
-    from kio.schema.metadata.v13.request import MetadataRequest
 
     from broker.context import RequestContext
-    from broker.topic import Topic
+    from broker.topic import Form, Topic
+    from protocol.messages.metadata import MetadataRequest
     from storage.log import Log
 
+_FIRST_WITH_NULL = 1
 _FIRST_BY_ID = 12
 _WIDTH = 8
 _NO_LEADER = -1
@@ -60,27 +57,29 @@ def handle(
     context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     """Describe the topics asked for at once; return a coroutine if some are to be created."""
-    topics = context.rooms.topics.topics
-    if request.topics is None:
-        return _respond(context, request, [_describe(context, topic) for topic in topics.values()])
-    by_id = any(each.topic_id is not None for each in request.topics)
+    registry = context.rooms.topics
+    form = (3, context.version, request.include_topic_authorized_operations)
+    wanted = request.topics
+    if wanted is None or (context.version < _FIRST_WITH_NULL and not wanted):
+        return _respond(context, request, _describe_all(context, form))
+    by_id = any(each.topic_id != NO_ID for each in wanted)
     if (by_id and context.version < _FIRST_BY_ID) or (
-        not by_id and any(each.name is None for each in request.topics)
+        not by_id and any(each.name is None for each in wanted)
     ):
         return _refuse_all(context, request)
     if by_id:  # Kafka looks at ids only, once there is one
-        ids = dict.fromkeys(each.topic_id for each in request.topics if each.topic_id is not None)
-        return _respond(context, request, [_describe_id(context, each) for each in ids])
-    names = list(dict.fromkeys(each.name for each in request.topics if each.name is not None))
+        ids = dict.fromkeys(each.topic_id for each in wanted if each.topic_id != NO_ID)
+        return _respond(context, request, [_describe_id(context, each, form) for each in ids])
+    names = list(dict.fromkeys(each.name for each in wanted if each.name is not None))
     server = context.rooms.settings.server
     may_create = request.allow_auto_topic_creation and server.auto_create_topics_enable
-    if may_create and any(name not in topics for name in names):
-        return _create_and_describe(context, request, names)
-    return _respond(context, request, [_describe_name(context, name) for name in names])
+    if may_create and any(name not in registry.topics for name in names):
+        return _create_and_describe(context, request, names, form)
+    return _respond(context, request, [_describe_name(context, name, form) for name in names])
 
 
 async def _create_and_describe(
-    context: RequestContext, request: MetadataRequest, names: list[str]
+    context: RequestContext, request: MetadataRequest, names: list[str], form: Form
 ) -> MetadataResponse:
     refused: dict[str, MetadataResponseTopic] = {}
 
@@ -88,54 +87,49 @@ async def _create_and_describe(
         try:
             await _create(context, name)
         except KafkaError as error:
-            refused[name] = _refuse(error.code, name, None)
+            refused[name] = _refuse(error.code, name)
 
     missing = [name for name in names if name not in context.rooms.topics.topics]
     await work_off(missing, create, _WIDTH)
-    described = [refused.get(name) or _describe_name(context, name) for name in names]
+    described = [refused.get(name) or _describe_name(context, name, form) for name in names]
     return _respond(context, request, described)
 
 
 def _respond(
-    context: RequestContext, request: MetadataRequest, topics: list[MetadataResponseTopic]
+    context: RequestContext,
+    request: MetadataRequest,
+    topics: list[Any],
+    error_code: ErrorCode = ErrorCode.none,
 ) -> MetadataResponse:
     identity = context.rooms.identity
     host, port = context.advertised
-    if request.include_topic_authorized_operations:
-        topics = [_with_operations(each) for each in topics]
-    answer = MetadataResponse(
-        throttle_time=NO_THROTTLE,
-        brokers=(
-            MetadataResponseBroker(
-                node_id=identity.node_id, host=host, port=port, rack=identity.rack
-            ),
-        ),
+    asked = request.include_cluster_authorized_operations
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(identity.node_id, host, port, identity.rack)],
         cluster_id=identity.cluster_id,
         controller_id=identity.node_id,
-        topics=tuple(topics),
-        error_code=ErrorCode.none,
+        topics=topics,
+        cluster_authorized_operations=authorized.CLUSTER if asked else authorized.NOT_ASKED,
+        error_code=error_code,
     )
-    if isinstance(request, ClusterMetadataRequest):
-        return _with_cluster_operations(answer, request)
-    return answer
 
 
 def _refuse_all(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     """Answer a request in which a topic is neither named nor, in this version, known by its id."""
     code = InvalidRequest.code
     topics = [_refuse(code, each.name or "", each.topic_id) for each in request.topics or ()]
-    return replace(_respond(context, request, topics), error_code=code)
+    return _respond(context, request, topics, code)
 
 
-def _describe_name(context: RequestContext, name: str) -> MetadataResponseTopic:
+def _describe_name(context: RequestContext, name: str, form: Form) -> Any:
     topic = context.rooms.topics.topics.get(name)
     if topic is not None:
-        return _describe(context, topic)
+        return topic.answers.get(form) or _describe(context, topic, form)
     try:
         check_topic_name(name)
     except InvalidTopic as error:
-        return _refuse(error.code, name, None)
-    return _refuse(UnknownTopicOrPartition.code, name, None)
+        return _refuse(error.code, name)
+    return _refuse(UnknownTopicOrPartition.code, name)
 
 
 async def _create(context: RequestContext, name: str) -> None:
@@ -153,72 +147,54 @@ async def _create(context: RequestContext, name: str) -> None:
         await topics.create(name, preset.partitions, preset.overrides)
 
 
-def _describe_id(context: RequestContext, topic_id: UUID) -> MetadataResponseTopic:
-    topic = context.rooms.topics.by_id.get(topic_id.bytes)
+def _describe_id(context: RequestContext, topic_id: bytes, form: Form) -> Any:
+    topic = context.rooms.topics.by_id.get(topic_id)
     if topic is None:
         return _refuse(UnknownTopicId.code, None, topic_id)
-    return _describe(context, topic)
+    return topic.answers.get(form) or _describe(context, topic, form)
 
 
-def _describe(context: RequestContext, topic: Topic) -> MetadataResponseTopic:
-    """Return the topic's part of answers, which is made once."""
-    if topic.description is None:
-        node_id = context.rooms.identity.node_id
-        topic.description = MetadataResponseTopic(
-            error_code=ErrorCode.none,
-            name=topic.name,
-            topic_id=topic.id,
-            is_internal=topic.is_internal,
-            partitions=tuple(
-                _partition(index, log, node_id) for index, log in enumerate(topic.logs)
-            ),
-        )
-    description: MetadataResponseTopic = topic.description
-    return description
+def _describe_all(context: RequestContext, form: Form) -> list[Any]:
+    """Return what every topic's part is, a list that is kept until topics change."""
+    registry = context.rooms.topics
+    listed = registry.listings.get(form)
+    if listed is None:
+        listed = [
+            topic.answers.get(form) or _describe(context, topic, form)
+            for topic in registry.topics.values()
+        ]
+        keep(registry.listings, form, listed)
+    return listed
 
 
-def _partition(index: int, log: Log | None, node_id: int) -> MetadataResponsePartition:
+def _describe(context: RequestContext, topic: Topic, form: Form) -> Any:
+    """Return the topic's part as bytes, or as it is when it tells errors, which are counted."""
+    _, version, with_operations = form
+    node_id = context.rooms.identity.node_id
+    described = MetadataResponseTopic(
+        0,
+        topic.name,
+        topic.key,
+        topic.is_internal,
+        [_partition(index, log, node_id) for index, log in enumerate(topic.logs)],
+        authorized.TOPIC if with_operations else authorized.NOT_ASKED,
+    )
+    if None in topic.logs:
+        return described
+    written = RESPONSE.write_part(version, described)
+    keep(topic.answers, form, written)
+    return written
+
+
+def _partition(index: int, log: Log | None, node_id: int) -> Any:
+    replicas = (node_id,)
     if log is None:
-        return MetadataResponsePartition(
-            error_code=ErrorCode.leader_not_available,
-            partition_index=index,
-            leader_id=_NO_LEADER,
-            leader_epoch=_NO_EPOCH,
-            replica_nodes=(node_id,),
-            isr_nodes=(),
-            offline_replicas=(node_id,),
-        )
-    return MetadataResponsePartition(
-        error_code=ErrorCode.none,
-        partition_index=index,
-        leader_id=node_id,
-        leader_epoch=log.leader_epoch,
-        replica_nodes=(node_id,),
-        isr_nodes=(node_id,),
-    )
+        code = ErrorCode.leader_not_available
+        return (code, index, _NO_LEADER, _NO_EPOCH, replicas, (), replicas)
+    return (0, index, node_id, log.leader_epoch, replicas, replicas, ())
 
 
-def _refuse(code: ErrorCode, name: str | None, topic_id: UUID | None) -> MetadataResponseTopic:
+def _refuse(code: ErrorCode, name: str | None, topic_id: bytes = NO_ID) -> MetadataResponseTopic:
     return MetadataResponseTopic(
-        error_code=code,
-        name=name,
-        topic_id=topic_id,
-        is_internal=name is not None and is_internal(name),
-        partitions=(),
-    )
-
-
-def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
-    if topic.error_code is not ErrorCode.none:
-        return topic
-    return replace(topic, topic_authorized_operations=authorized.TOPIC)
-
-
-def _with_cluster_operations(
-    answer: MetadataResponse, request: ClusterMetadataRequest
-) -> ClusterMetadataResponse:
-    asked = request.include_cluster_authorized_operations
-    return ClusterMetadataResponse(
-        **{field.name: getattr(answer, field.name) for field in fields(answer)},
-        cluster_authorized_operations=authorized.CLUSTER if asked else authorized.NOT_ASKED,
+        code, name, topic_id, is_internal=name is not None and is_internal(name)
     )

@@ -5,16 +5,11 @@ What admin clients ask instead of Metadata when it is offered. Never creates a t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from kio.schema.describe_topic_partitions.v0.response import (
-    Cursor,
-    DescribeTopicPartitionsResponse,
-    DescribeTopicPartitionsResponsePartition,
-    DescribeTopicPartitionsResponseTopic,
-)
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any
 
 from broker import authorized
+from broker.topic import keep
 from protocol.errors import (
     ErrorCode,
     InvalidRequest,
@@ -22,58 +17,69 @@ from protocol.errors import (
     KafkaError,
     UnknownTopicOrPartition,
 )
-from protocol.kio_messages import NO_THROTTLE
+from protocol.messages.describe_topic_partitions import (
+    RESPONSE,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseTopic,
+    ResponseCursor,
+)
 from protocol.names import check_topic_name, is_internal
 
 if TYPE_CHECKING:
-    from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
+    from collections.abc import Sequence
 
     from broker.context import RequestContext
-    from broker.topic import Topic
+    from broker.topic import Form, Topic
+    from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
     from storage.log import Log
+
+_FORM: Form = (75, 0, True)
 
 
 def describe(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     """Describe topics from the cursor on, and say where the next page begins."""
-    topics = context.rooms.topics.topics
-    names = sorted({each.name for each in request.topics} or topics)
+    registry = context.rooms.topics
+    names: Sequence[str] = registry.sorted_names()
+    if request.topics:
+        names = sorted({each.name for each in request.topics})
     first, first_index = "", 0
     if request.cursor is not None:
-        first, first_index = request.cursor.topic_name, request.cursor.partition_index
+        first, first_index = request.cursor
         if first_index < 0 or (request.topics and first not in names):
             return _refuse_all(names)
     most = context.rooms.settings.server.max_request_partition_size_limit
     room = max(1, min(most, request.response_partition_limit))
-    described = []
-    for name in names:
-        if name < first:
-            continue
+    node_id = context.rooms.identity.node_id
+    described: list[Any] = []
+    for place in range(bisect_left(names, first), len(names)):
+        name = names[place]
         start = first_index if name == first else 0
-        topic = topics.get(name)
+        topic = registry.topics.get(name)
         if topic is None:
             described.append(_unknown(name))
             continue
         if not room:
-            return _respond(described, Cursor(topic_name=name, partition_index=start))
-        end = min(topic.partitions, start + room)
-        described.append(_describe(topic, range(start, end), context.rooms.identity.node_id))
+            return _respond(described, ResponseCursor(name, start))
+        partitions = topic.partitions
+        if not start and partitions <= room:
+            described.append(topic.answers.get(_FORM) or _describe_and_keep(topic, node_id))
+            room -= partitions
+            continue
+        end = min(partitions, start + room)
+        described.append(_describe(topic, range(start, end), node_id))
         room -= max(0, end - start)
-        if end < topic.partitions:
-            return _respond(described, Cursor(topic_name=name, partition_index=end))
+        if end < partitions:
+            return _respond(described, ResponseCursor(name, end))
     return _respond(described, None)
 
 
-def _respond(
-    topics: list[DescribeTopicPartitionsResponseTopic], cursor: Cursor | None
-) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(
-        throttle_time=NO_THROTTLE, topics=tuple(topics), next_cursor=cursor
-    )
+def _respond(topics: list[Any], cursor: ResponseCursor | None) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor)
 
 
-def _refuse_all(names: list[str]) -> DescribeTopicPartitionsResponse:
+def _refuse_all(names: Sequence[str]) -> DescribeTopicPartitionsResponse:
     """Answer a cursor that points nowhere; only topics have room for an error."""
     refused = [_refuse(name, InvalidRequest.code, authorized.NOT_ASKED) for name in names]
     return _respond(refused, None)
@@ -85,9 +91,7 @@ def _refuse(
     return DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,
-        topic_id=None,
         is_internal=is_internal(name),
-        partitions=(),
         topic_authorized_operations=operations,
     )
 
@@ -101,39 +105,29 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     return _refuse(name, error.code)
 
 
+def _describe_and_keep(topic: Topic, node_id: int) -> Any:
+    """Return all of a topic as bytes, or as it is when it tells errors, which are counted."""
+    described = _describe(topic, range(topic.partitions), node_id)
+    if None in topic.logs:
+        return described
+    written = RESPONSE.write_part(0, described)
+    keep(topic.answers, _FORM, written)
+    return written
+
+
 def _describe(topic: Topic, indexes: range, node_id: int) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
-        error_code=ErrorCode.none,
-        name=topic.name,
-        topic_id=topic.id,
-        is_internal=topic.is_internal,
-        partitions=tuple(_partition(index, topic.logs[index], node_id) for index in indexes),
-        topic_authorized_operations=authorized.TOPIC,
+        0,
+        topic.name,
+        topic.key,
+        topic.is_internal,
+        [_partition(index, topic.logs[index], node_id) for index in indexes],
+        authorized.TOPIC,
     )
 
 
-def _partition(
-    index: int, log: Log | None, node_id: int
-) -> DescribeTopicPartitionsResponsePartition:
+def _partition(index: int, log: Log | None, node_id: int) -> Any:
+    replicas = (node_id,)
     if log is None:
-        return DescribeTopicPartitionsResponsePartition(
-            error_code=ErrorCode.leader_not_available,
-            partition_index=index,
-            leader_id=-1,
-            leader_epoch=-1,
-            replica_nodes=(node_id,),
-            isr_nodes=(),
-            eligible_leader_replicas=(),
-            last_known_elr=(),
-            offline_replicas=(node_id,),
-        )
-    return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.none,
-        partition_index=index,
-        leader_id=node_id,
-        leader_epoch=log.leader_epoch,
-        replica_nodes=(node_id,),
-        isr_nodes=(node_id,),
-        eligible_leader_replicas=(),
-        last_known_elr=(),
-    )
+        return (ErrorCode.leader_not_available, index, -1, -1, replicas, (), (), (), replicas)
+    return (0, index, node_id, log.leader_epoch, replicas, replicas, (), (), ())

@@ -68,7 +68,7 @@ class Field(NamedTuple):
 class Message:
     """A request or a response of an API: its versions, and its table for each."""
 
-    __slots__ = ("_tables", "first", "first_flexible", "key", "last", "struct")
+    __slots__ = ("_parts", "_tables", "first", "first_flexible", "key", "last", "struct")
 
     def __init__(self, key: int, first: int, last: int, first_flexible: int, struct: type) -> None:
         """``first_flexible`` is -1 when no version has compact lengths and tagged fields."""
@@ -78,6 +78,7 @@ class Message:
         self.first_flexible = first_flexible
         self.struct = struct
         self._tables: dict[int, Table] = {}
+        self._parts: dict[tuple[type, int], Table] = {}
 
     def is_flexible(self, version: int) -> bool:
         """Tell whether a version has compact lengths and tagged fields."""
@@ -117,6 +118,18 @@ class Message:
     def write(self, version: int, row: Any) -> bytes:
         """Return a body."""
         return write(self.table(version), row)
+
+    def write_part(self, version: int, row: Any) -> bytes:
+        """Return a structure in this message as bytes that may be an element of its array.
+
+        ``row`` is of the structure's class. Its error codes are not told when the whole is written.
+        """
+        form = type(row), version
+        table = self._parts.get(form)
+        if table is None:
+            table = make_table(form[0], version, is_flexible=self.is_flexible(version))
+            self._parts[form] = table
+        return write(table, row)
 
     def respond(
         self, version: int, correlation_id: int, row: Any, errors: list[int] | None = None

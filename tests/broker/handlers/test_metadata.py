@@ -1,13 +1,19 @@
 """Metadata: what a client has to know to find its leaders."""
 
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
+from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
+from kio.schema.metadata.v0.request import MetadataRequest as FirstMetadataRequest
 from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
 
-from protocol.metadata import ClusterMetadataRequest
+from broker.handlers.metadata import handle
+from broker.topic import MAX_FORMS
+from protocol.messages.metadata import RESPONSE, MetadataResponse
+from protocol.messages.metadata import MetadataRequest as Wanted
 from tests.support.ask import ask
 from tests.support.rooms import HOST, PORT, RoomsOnDisk
 
@@ -170,6 +176,65 @@ async def test_what_is_kept_of_an_answer_follows_the_topic(home: RoomsOnDisk) ->
     assert (later.topics[0].topic_id, len(later.topics[0].partitions)) == (again.id, 1)
 
 
+async def test_in_version_0_no_topic_means_all(home: RoomsOnDisk) -> None:
+    """It has no null; from version 1 on none means none."""
+    await home.rooms.topics.create("a", 1, {})
+    answer = await ask(home, KEY, FirstMetadataRequest(topics=()), 0)
+
+    assert [each.name for each in answer.topics] == ["a"]
+
+
+def _written(home: RoomsOnDisk, version: int, *, operations: bool = False) -> Any:
+    """Return the parts of an answer about all topics, and its bytes."""
+    request = Wanted(topics=None, include_topic_authorized_operations=operations)
+    answer = handle(home.context(KEY, version), request)
+    assert isinstance(answer, MetadataResponse)
+    return answer.topics, RESPONSE.write(version, answer)
+
+
+async def test_an_answer_about_all_topics_is_put_together_of_kept_bytes(home: RoomsOnDisk) -> None:
+    """The second answer has the parts of the first; a change of one topic leaves the others'."""
+    topics = home.rooms.topics
+    await topics.create("a", 1, {})
+    b = await topics.create("b", 1, {})
+    first, written = _written(home, 12)
+    again, the_same = _written(home, 12)
+    await topics.add_partitions(b, 2)
+    later, longer = _written(home, 12)
+
+    assert again is first
+    assert the_same == written
+    assert later[0] is first[0]
+    assert later[1] != first[1]
+    assert len(longer) > len(written)
+
+
+async def test_kept_bytes_are_those_of_the_form_asked_for(home: RoomsOnDisk) -> None:
+    """Whatever was asked before: every version, with and without operations."""
+    await home.rooms.topics.create("a", 3, {})
+    await home.rooms.topics.create("__consumer_offsets", 1, {})
+    forms = [(version, operations) for version in range(14) for operations in (False, True)]
+    before = {form: _written(home, form[0], operations=form[1])[1] for form in forms}
+    for topic in home.rooms.topics.topics.values():
+        assert len(topic.answers) <= MAX_FORMS
+    assert len(home.rooms.topics.listings) <= MAX_FORMS
+
+    for version, operations in reversed(forms):
+        after = _written(home, version, operations=operations)[1]
+        assert after == before[version, operations]
+
+
+async def test_errors_of_partitions_are_counted_each_time(home: RoomsOnDisk) -> None:
+    """What tells an error is written anew, since kept bytes tell the writer of none."""
+    topic = await home.rooms.topics.create("a", 1, {})
+    topic.logs = (None,)
+    for _ in range(2):
+        errors: list[int] = []
+        answer = handle(home.context(KEY, 12), Wanted(topics=None))
+        RESPONSE.respond(12, 1, answer, errors)
+        assert errors == [ErrorCode.leader_not_available]
+
+
 async def test_a_partition_that_cannot_be_served_has_no_leader(home: RoomsOnDisk) -> None:
     """It is listed all the same, with its replica offline: partitions are numbered without gaps."""
     topic = await home.rooms.topics.create("a", 2, {})
@@ -196,13 +261,14 @@ async def test_until_v10_it_tells_what_one_may_do_with_the_cluster(
     home: RoomsOnDisk, asked: bool, told: int
 ) -> None:
     """So librdkafka describes the cluster, by v9: without an authorizer all is allowed."""
-    request = ClusterMetadataRequest(
-        topics=(),
-        include_topic_authorized_operations=False,
-        include_cluster_authorized_operations=asked,
-    )
-
     for version in (8, 9, 10):
+        old: Any = load_request_schema(KEY, version)
+        request = old(
+            topics=(),
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+            include_cluster_authorized_operations=asked,
+        )
         answer = await ask(home, KEY, request, version)
 
         assert answer.cluster_authorized_operations == told
