@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Final
 
-from protocol.errors import FencedLeaderEpoch, UnknownLeaderEpoch
+from protocol.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from storage.log import Log
-
-UNKNOWN = -1
+UNKNOWN: Final = -1
+"""The leader epoch of a client that does not know it."""
 
 
-def check_leader_epoch(log: Log, epoch: int) -> None:
-    """Refuse a client whose leader epoch is not the current one; `UNKNOWN` is fine.
-
-    Raises:
-        FencedLeaderEpoch: The client's is older.
-        UnknownLeaderEpoch: The client's is newer.
-    """
-    if epoch not in {UNKNOWN, log.leader_epoch}:
-        raise FencedLeaderEpoch if epoch < log.leader_epoch else UnknownLeaderEpoch
+def judge_leader_epoch(current: int, told: int) -> ErrorCode:
+    """Return the error for a client that told neither `UNKNOWN` nor the current leader epoch."""
+    if told < current:
+        return ErrorCode.fenced_leader_epoch
+    return ErrorCode.unknown_leader_epoch

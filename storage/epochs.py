@@ -26,14 +26,7 @@ class EpochStart(NamedTuple):
     start_offset: int
 
 
-class EpochEnd(NamedTuple):
-    """One past the last offset of a leader epoch; (-1, -1) if it is not known."""
-
-    epoch: int
-    end_offset: int
-
-
-NO_EPOCH: Final = EpochEnd(UNDEFINED, UNDEFINED)
+NO_EPOCH: Final = EpochStart(UNDEFINED, UNDEFINED)
 
 
 class LeaderEpochs:
@@ -95,22 +88,28 @@ class LeaderEpochs:
         self._replace((*entries[:keep], EpochStart(epoch, offset)), write=write)
         return True
 
-    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """Return where an epoch, or the next lower one that exists, ends."""
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """Return an epoch, or the next lower one that exists, and one past its last offset.
+
+        (-1, -1) if it is not known.
+        """
         entries = self.entries
-        if not entries or epoch < 0 or epoch > entries[-1].epoch:
+        if not entries or epoch < 0:
             return NO_EPOCH
-        if epoch == entries[-1].epoch:
-            return EpochEnd(epoch, log_end_offset)
+        latest = entries[-1].epoch
+        if epoch >= latest:
+            return (epoch, log_end_offset) if epoch == latest else NO_EPOCH
         following = bisect_right(entries, epoch, key=lambda entry: entry.epoch)
         if not following:
-            return EpochEnd(epoch, entries[0].start_offset)
-        return EpochEnd(entries[following - 1].epoch, entries[following].start_offset)
+            return epoch, entries[0].start_offset
+        return entries[following - 1].epoch, entries[following].start_offset
 
     def epoch_of(self, offset: int) -> int:
         """Return the epoch that wrote an offset, -1 if it is older than all that is known."""
-        following = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
-        return self.entries[following - 1].epoch if following else UNDEFINED
+        for entry in reversed(self.entries):  # few, and nearly always it is the last
+            if entry.start_offset <= offset:
+                return entry.epoch
+        return UNDEFINED
 
     def truncate_end(self, offset: int, *, write: bool = True) -> None:
         """Drop the epochs that begin at or after ``offset``. Blocks if it writes."""

@@ -5,10 +5,10 @@ v3 replica id · v4 compact encoding. Consumers ask it to find out whether they 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from broker.leader_epoch import check_leader_epoch
-from protocol.errors import ErrorCode, KafkaError
+from broker.leader_epoch import UNKNOWN, judge_leader_epoch
+from protocol.errors import ErrorCode
 from protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
@@ -17,40 +17,39 @@ from protocol.messages.offset_for_leader_epoch import (
 
 if TYPE_CHECKING:
     from broker.context import RequestContext
+    from broker.topic import Topic
     from protocol.messages.offset_for_leader_epoch import (
         OffsetForLeaderEpochRequest,
         OffsetForLeaderTopic,
     )
-    from storage.log import Log
 
-_UNKNOWN = ErrorCode.unknown_topic_or_partition
+_UNKNOWN: Final = ErrorCode.unknown_topic_or_partition
 
 
 def handle(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     """Answer from the epochs that each log remembers."""
-    logs = context.rooms.topics.logs
+    topics = context.rooms.topics.topics
     return OffsetForLeaderEpochResponse(
         topics=[
-            OffsetForLeaderTopicResult(topic.topic, _find_all(logs, topic))
-            for topic in request.topics
+            OffsetForLeaderTopicResult(each.topic, _find_all(topics.get(each.topic), each))
+            for each in request.topics
         ]
     )
 
 
-def _find_all(logs: dict[tuple[str, int], Log], topic: OffsetForLeaderTopic) -> list[Any]:
-    name = topic.topic
-    found: list[Any] = []
-    for index, current_epoch, epoch in topic.partitions:
-        log = logs.get((name, index))
+def _find_all(topic: Topic | None, wanted: OffsetForLeaderTopic) -> list[Any]:
+    logs = () if topic is None else topic.logs
+    count = len(logs)
+    rows: list[Any] = []
+    for index, told_epoch, epoch in wanted.partitions:
+        log = logs[index] if 0 <= index < count else None
         if log is None:
-            found.append(EpochEndOffset(_UNKNOWN, index))
-            continue
-        try:
-            check_leader_epoch(log, current_epoch)
-        except KafkaError as error:
-            found.append(EpochEndOffset(error.code, index))
+            rows.append(EpochEndOffset(_UNKNOWN, index))
+        elif told_epoch not in (UNKNOWN, log.leader_epoch):
+            rows.append(EpochEndOffset(judge_leader_epoch(log.leader_epoch, told_epoch), index))
         else:
-            found.append((0, index, *log.end_offset_for_epoch(epoch)))
-    return found
+            found, end_offset = log.epochs.end_offset_for(epoch, log.log_end_offset)
+            rows.append((0, index, found, end_offset))
+    return rows

@@ -9,18 +9,10 @@ Lookups by time may read old segments and decompress, so all of a request run on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from broker.leader_epoch import check_leader_epoch
-from protocol.errors import (
-    ErrorCode,
-    InvalidRequest,
-    KafkaError,
-    UnknownTopicOrPartition,
-    UnsupportedVersion,
-)
+from broker.leader_epoch import UNKNOWN, judge_leader_epoch
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -28,150 +20,167 @@ from protocol.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import Coroutine, Sequence
 
     from broker.context import RequestContext
-    from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+    from protocol.messages.list_offsets import (
+        ListOffsetsPartition,
+        ListOffsetsRequest,
+        ListOffsetsTopic,
+    )
     from storage.log import Log
 
-_READ_COMMITTED = 1
-_NONE = -1
+_READ_COMMITTED: Final = 1
+_NONE: Final = -1
+_NEVER: Final = 1 << 15
 
+# What a negative timestamp asks for.
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+_MAX_TIMESTAMP: Final = -3
+_EARLIEST_LOCAL: Final = -4
+_LATEST_TIERED: Final = -5
+_EARLIEST_PENDING_UPLOAD: Final = -6
 
-class Position(IntEnum):
-    """What a negative timestamp asks for."""
-
-    LATEST = -1
-    EARLIEST = -2
-    MAX_TIMESTAMP = -3
-    EARLIEST_LOCAL = -4
-    LATEST_TIERED = -5
-    EARLIEST_PENDING_UPLOAD = -6
-
-
-_FIRST_VERSION = {
-    Position.MAX_TIMESTAMP: 7,
-    Position.EARLIEST_LOCAL: 8,
-    Position.LATEST_TIERED: 9,
-    Position.EARLIEST_PENDING_UPLOAD: 11,
+_FIRST_VERSION: Final = {
+    _LATEST: 1,
+    _EARLIEST: 1,
+    _MAX_TIMESTAMP: 7,
+    _EARLIEST_LOCAL: 8,
+    _LATEST_TIERED: 9,
+    _EARLIEST_PENDING_UPLOAD: 11,
 }
+_OF_TIERED: Final = frozenset({_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD})
 
 
-@dataclass(slots=True)
-class _Lookup:
-    """One partition: its answer, unless a thread has yet to look for ``timestamp`` in ``log``."""
+class _Search:
+    """A timestamp that a thread has to look for in a log, and where the answer goes."""
 
-    index: int
-    error_code: ErrorCode = ErrorCode.none
-    timestamp: int = _NONE
-    offset: int = _NONE
-    leader_epoch: int = _NONE
-    log: Log | None = None
-    upto: int = 0
+    __slots__ = ("index", "log", "place", "rows", "timestamp", "upto")
 
-    def find(self) -> None:
-        """Look for the timestamp. Blocks."""
-        log = self.log
-        if log is None:
-            return
-        timestamp, self.timestamp = self.timestamp, _NONE
+    def __init__(self, rows: list[Any], index: int, log: Log, timestamp: int, upto: int) -> None:
+        self.rows = rows
+        self.place = len(rows)
+        self.index = index
+        self.log = log
+        self.timestamp = timestamp
+        self.upto = upto
+
+    def find(self) -> ListOffsetsPartitionResponse:
+        """Look for the timestamp and return the partition's answer. Blocks."""
         try:
-            if timestamp == Position.MAX_TIMESTAMP:
-                found = log.find_max_timestamp(self.upto)
+            if self.timestamp == _MAX_TIMESTAMP:
+                found = self.log.find_max_timestamp(self.upto)
             else:
-                found = log.find_offset_by_timestamp(timestamp, self.upto)
+                found = self.log.find_offset_by_timestamp(self.timestamp, self.upto)
         except KafkaError as error:
-            self.error_code = error.code
-        else:
-            if found is not None:
-                self.offset, self.timestamp, self.leader_epoch = found
+            return ListOffsetsPartitionResponse(self.index, error.code)
+        if found is None:
+            return ListOffsetsPartitionResponse(self.index)
+        offset, timestamp, leader_epoch = found
+        return ListOffsetsPartitionResponse(self.index, 0, timestamp, offset, leader_epoch)
 
 
 def handle(
     context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
     """Answer at once unless a timestamp has to be looked for."""
+    finder = _Finder(context, request.isolation_level == _READ_COMMITTED)
     topics = [
-        (topic.name, _prepare(context, request, topic.name, topic.partitions))
-        for topic in request.topics
+        ListOffsetsTopicResponse(topic.name, finder.look_up(topic)) for topic in request.topics
     ]
-    slow = [lookup for _, lookups in topics for lookup in lookups if lookup.log is not None]
-    return _find_and_respond(context, topics, slow) if slow else _respond(topics)
+    response = ListOffsetsResponse(topics=topics)
+    return _search(context, finder.searches, response) if finder.searches else response
 
 
-async def _find_and_respond(
-    context: RequestContext, topics: list[tuple[str, list[_Lookup]]], slow: list[_Lookup]
+async def _search(
+    context: RequestContext, searches: list[_Search], response: ListOffsetsResponse
 ) -> ListOffsetsResponse:
+    """Fill in what a thread finds."""
+
     def find_all() -> None:
-        for lookup in slow:
-            lookup.find()
+        for search in searches:
+            search.rows[search.place] = search.find()
 
     await context.rooms.io.run(find_all)
-    return _respond(topics)
+    return response
 
 
-def _prepare(
-    context: RequestContext,
-    request: ListOffsetsRequest,
-    topic: str,
-    partitions: Iterable[ListOffsetsPartition],
-) -> list[_Lookup]:
-    lookups: dict[int, _Lookup] = {}
-    for wanted in partitions:
-        index = wanted.partition_index
-        try:
-            if index in lookups:
-                raise InvalidRequest
-            committed = request.isolation_level == _READ_COMMITTED
-            lookups[index] = _look_up(context, topic, wanted, committed=committed)
-        except KafkaError as error:
-            lookups[index] = _Lookup(index, error_code=error.code)
-    return list(lookups.values())
+class _Finder:
+    """Answers what logs know without reading, and gathers what has to be searched."""
 
+    def __init__(self, context: RequestContext, committed: bool) -> None:
+        self.topics = context.rooms.topics.topics
+        self.version = context.version
+        self.committed = committed
+        self.searches: list[_Search] = []
 
-def _look_up(
-    context: RequestContext, topic: str, wanted: ListOffsetsPartition, *, committed: bool
-) -> _Lookup:
-    """Answer what the log knows without reading; a search is left to `_Lookup.find`."""
-    timestamp = wanted.timestamp
-    if timestamp < 0:
-        if timestamp not in Position.__members__.values():
-            raise UnsupportedVersion
-        if context.version < _FIRST_VERSION.get(Position(timestamp), 0):
-            raise UnsupportedVersion
-    index = wanted.partition_index
-    log = context.rooms.topics.logs.get((topic, index))
-    if log is None:
-        raise UnknownTopicOrPartition
-    check_leader_epoch(log, wanted.current_leader_epoch)
-    upto = log.last_stable_offset if committed else log.high_watermark
-    match timestamp:
-        case Position.LATEST:
-            return _Lookup(index, offset=upto, leader_epoch=log.leader_epoch)
-        case Position.EARLIEST | Position.EARLIEST_LOCAL:
+    def look_up(self, wanted: ListOffsetsTopic) -> list[Any]:
+        """Return the answers of a topic's partitions, some of them yet to be searched."""
+        topic = self.topics.get(wanted.name)
+        logs = () if topic is None else topic.logs
+        count = len(logs)
+        committed = self.committed
+        rows: list[Any] = []
+        partitions = wanted.partitions
+        twice: set[int] = set()
+        if len({each[0] for each in partitions}) < len(partitions):
+            twice, partitions = _find_repeated(partitions)
+        for index, told_epoch, timestamp in partitions:
+            log = logs[index] if 0 <= index < count else None
+            if index in twice:
+                rows.append(ListOffsetsPartitionResponse(index, ErrorCode.invalid_request))
+            elif log is None or told_epoch not in (UNKNOWN, log.leader_epoch):
+                rows.append(self._refuse(index, log, told_epoch, timestamp))
+            elif timestamp == _LATEST:
+                end = log.last_stable_offset if committed else log.high_watermark
+                rows.append((index, 0, _NONE, end, log.leader_epoch))
+            elif timestamp == _EARLIEST:
+                start = log.log_start_offset
+                rows.append((index, 0, _NONE, start, log.epochs.epoch_of(start)))
+            else:
+                rows.append(self._look_for(rows, index, log, timestamp))
+        return rows
+
+    def _is_known(self, timestamp: int) -> bool:
+        return timestamp >= 0 or self.version >= _FIRST_VERSION.get(timestamp, _NEVER)
+
+    def _refuse(
+        self, index: int, log: Log | None, told_epoch: int, timestamp: int
+    ) -> ListOffsetsPartitionResponse:
+        """Say why a partition is not looked at: what is asked, where, or by whom."""
+        if not self._is_known(timestamp):
+            code = ErrorCode.unsupported_version
+        elif log is None:
+            code = ErrorCode.unknown_topic_or_partition
+        else:
+            code = judge_leader_epoch(log.leader_epoch, told_epoch)
+        return ListOffsetsPartitionResponse(index, code)
+
+    def _look_for(self, rows: list[Any], index: int, log: Log, timestamp: int) -> Any:
+        """Answer the positions that are seldom asked for; a time is left to a thread."""
+        if not self._is_known(timestamp):
+            return ListOffsetsPartitionResponse(index, ErrorCode.unsupported_version)
+        if timestamp == _EARLIEST_LOCAL:
             start = log.log_start_offset
-            return _Lookup(index, offset=start, leader_epoch=log.epoch_of(start))
-        case Position.LATEST_TIERED | Position.EARLIEST_PENDING_UPLOAD:
-            return _Lookup(index)
-    return _Lookup(index, timestamp=timestamp, log=log, upto=upto)
+            return ListOffsetsPartitionResponse(index, 0, _NONE, start, log.epochs.epoch_of(start))
+        if timestamp in _OF_TIERED:
+            return ListOffsetsPartitionResponse(index)
+        upto = log.last_stable_offset if self.committed else log.high_watermark
+        search = _Search(rows, index, log, timestamp, upto)
+        self.searches.append(search)
+        return search
 
 
-def _respond(topics: list[tuple[str, list[_Lookup]]]) -> ListOffsetsResponse:
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name,
-                [
-                    ListOffsetsPartitionResponse(
-                        lookup.index,
-                        lookup.error_code,
-                        lookup.timestamp,
-                        lookup.offset,
-                        lookup.leader_epoch,
-                    )
-                    for lookup in lookups
-                ],
-            )
-            for name, lookups in topics
-        ],
-    )
+def _find_repeated(
+    partitions: Sequence[ListOffsetsPartition],
+) -> tuple[set[int], list[ListOffsetsPartition]]:
+    """Return the partitions that come more than once, and each once, where it comes first."""
+    once: dict[int, ListOffsetsPartition] = {}
+    repeated: set[int] = set()
+    for each in partitions:
+        if each.partition_index in once:
+            repeated.add(each.partition_index)
+        else:
+            once[each.partition_index] = each
+    return repeated, list(once.values())
