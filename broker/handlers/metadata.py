@@ -13,8 +13,9 @@ takes its whole log directory offline, or does not start.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from broker import authorized
 from broker.internal_topics import preset_for
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
 _FIRST_WITH_NULL = 1
 _FIRST_BY_ID = 12
 _WIDTH = 8
+SLICE: Final = 1000
+"""How many partitions are described in one turn of the loop: a millisecond."""
+
 _NO_LEADER = -1
 _NO_EPOCH = -1
 
@@ -56,11 +60,13 @@ _NO_EPOCH = -1
 def handle(
     context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    """Describe the topics asked for at once; return a coroutine if some are to be created."""
+    """Describe topics at once; return a coroutine if some are to be created, or many described."""
     registry = context.rooms.topics
     form = (3, context.version, request.include_topic_authorized_operations)
     wanted = request.topics
     if wanted is None or (context.version < _FIRST_WITH_NULL and not wanted):
+        if form not in registry.listings and len(registry.logs) > SLICE:
+            return _describe_in_slices(context, request, form)
         return _respond(context, request, _describe_all(context, form))
     by_id = any(each.topic_id != NO_ID for each in wanted)
     if (by_id and context.version < _FIRST_BY_ID) or (
@@ -152,6 +158,21 @@ def _describe_id(context: RequestContext, topic_id: bytes, form: Form) -> Any:
     if topic is None:
         return _refuse(UnknownTopicId.code, None, topic_id)
     return topic.answers.get(form) or _describe(context, topic, form)
+
+
+async def _describe_in_slices(
+    context: RequestContext, request: MetadataRequest, form: Form
+) -> MetadataResponse:
+    """Describe all topics, and serve others between some and some that are not kept."""
+    room = SLICE
+    for topic in list(context.rooms.topics.topics.values()):
+        if form not in topic.answers:
+            _describe(context, topic, form)
+            room -= topic.partitions
+            if room <= 0:
+                await asyncio.sleep(0)
+                room = SLICE
+    return _respond(context, request, _describe_all(context, form))
 
 
 def _describe_all(context: RequestContext, form: Form) -> list[Any]:

@@ -98,6 +98,26 @@ async def test_values_for_all_brokers_are_shown_alone(home: RoomsOnDisk) -> None
     assert not configs["log.retention.ms"].read_only
 
 
+async def test_what_is_kept_of_settings_follows_every_change(home: RoomsOnDisk) -> None:
+    """A topic's own values and the broker's; topics of other values beside it keep theirs."""
+    for name in ("t", "u"):
+        await home.rooms.topics.create(name, 1, {})
+    told = []
+    for topic, broker in (({}, "6"), ({"retention.ms": "5"}, "6"), ({}, "7")):
+        await home.rooms.topics.alter(home.rooms.topics.topics["t"], topic)
+        await home.rooms.settings.alter(broker={"log.retention.ms": broker})
+        results = await _describe(
+            home,
+            (TOPIC, "t"),
+            (TOPIC, "u"),
+            (BROKER, "1"),
+            keys=("retention.ms", "log.retention.ms"),
+        )
+        told.append([each.configs[0].value for each in results])
+
+    assert told == [["6", "6", "6"], ["5", "6", "6"], ["7", "7", "7"]]
+
+
 async def test_only_what_is_asked_for(home: RoomsOnDisk) -> None:
     """Unknown keys are absent; synonyms and documentation only on demand."""
     await home.rooms.topics.create("t", 1, {})

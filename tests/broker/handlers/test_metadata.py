@@ -1,5 +1,6 @@
 """Metadata: what a client has to know to find its leaders."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -10,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v0.request import MetadataRequest as FirstMetadataRequest
 from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
 
+from broker.handlers import metadata
 from broker.handlers.metadata import handle
 from broker.topic import MAX_FORMS
 from protocol.messages.metadata import RESPONSE, MetadataResponse
@@ -222,6 +224,26 @@ async def test_kept_bytes_are_those_of_the_form_asked_for(home: RoomsOnDisk) -> 
     for version, operations in reversed(forms):
         after = _written(home, version, operations=operations)[1]
         assert after == before[version, operations]
+
+
+async def test_many_partitions_are_described_in_slices(
+    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop is given back between them until all are kept."""
+    monkeypatch.setattr(metadata, "SLICE", 2)
+    for name in ("a", "b", "c"):
+        await home.rooms.topics.create(name, 2, {})
+    asking = asyncio.ensure_future(ask(home, KEY, ALL))
+    await asyncio.sleep(0)
+    assert not asking.done()
+    assert [bool(topic.answers) for topic in home.rooms.topics.topics.values()] == [
+        True,
+        False,
+        False,
+    ]
+
+    assert [each.name for each in (await asking).topics] == ["a", "b", "c"]
+    assert isinstance(handle(home.context(KEY), Wanted(topics=None)), MetadataResponse)
 
 
 async def test_errors_of_partitions_are_counted_each_time(home: RoomsOnDisk) -> None:

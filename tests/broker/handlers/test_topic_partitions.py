@@ -10,6 +10,11 @@ from kio.schema.describe_topic_partitions.v0.request import (
 )
 from kio.schema.errors import ErrorCode
 
+from broker.handlers.topic_partitions import describe
+from protocol.messages.describe_topic_partitions import RESPONSE
+from protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest as DescribeRequest,
+)
 from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk
 
@@ -67,6 +72,32 @@ async def test_every_page_begins_where_the_last_one_ended(topics: RoomsOnDisk) -
             cursor = (answer.next_cursor.topic_name, answer.next_cursor.partition_index)
 
         assert seen == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("c", 0), ("c", 1)]
+
+
+async def test_what_is_kept_of_an_answer_follows_the_topic(topics: RoomsOnDisk) -> None:
+    """Partitions that are added, and names that come and go, are in the next answer."""
+    registry = topics.rooms.topics
+    await ask(topics, KEY, _request())
+    await registry.add_partitions(registry.topics["b"], 2)
+    await registry.delete(registry.topics["c"])
+    await registry.create("aa", 1, {})
+    answer = await ask(topics, KEY, _request())
+
+    assert [(each.name, len(each.partitions)) for each in answer.topics] == [
+        ("a", 3),
+        ("aa", 1),
+        ("b", 2),
+    ]
+
+
+async def test_errors_of_partitions_are_counted_each_time(topics: RoomsOnDisk) -> None:
+    """What tells an error is written anew, since kept bytes tell the writer of none."""
+    topics.rooms.topics.topics["b"].logs = (None,)
+    for _ in range(2):
+        errors: list[int] = []
+        answer = describe(topics.context(KEY), DescribeRequest())
+        RESPONSE.respond(0, 1, answer, errors)
+        assert errors == [ErrorCode.leader_not_available]
 
 
 @pytest.mark.parametrize("limit", [0, -1])
