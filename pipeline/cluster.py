@@ -3,26 +3,33 @@
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
+from uuid import UUID
 
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
-from kio.schema.describe_log_dirs.v2.request import DescribeLogDirsRequest
-from kio.schema.describe_log_dirs.v2.response import DescribeLogDirsResponse
-from kio.schema.errors import ErrorCode
-from kio.schema.list_offsets.v6.request import (
+from pipeline.errors import SourceUnavailable
+from pipeline.wire import Exchange, Wire, split_addresses
+from protocol.errors import ErrorCode
+from protocol.messages import (
+    NO_ID,
+    describe_configs,
+    describe_log_dirs,
+    list_offsets,
+    metadata,
+)
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from kio.schema.list_offsets.v6.response import ListOffsetsResponse
-from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
-from kio.schema.metadata.v12.response import MetadataResponse
-
-from pipeline.errors import SourceUnavailable
-from pipeline.wire import Wire, split_addresses
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.names import uuid_text
 from storage.topic_partition import TopicPartition
 
+_METADATA: Final = Exchange(metadata.REQUEST, metadata.RESPONSE, 12)
+_LIST_OFFSETS: Final = Exchange(list_offsets.REQUEST, list_offsets.RESPONSE, 6)
+_DESCRIBE_CONFIGS: Final = Exchange(describe_configs.REQUEST, describe_configs.RESPONSE, 4)
+_DESCRIBE_LOG_DIRS: Final = Exchange(describe_log_dirs.REQUEST, describe_log_dirs.RESPONSE, 2)
 _TOPIC: Final = 2
 _UNCOMMITTED: Final = 0
 _COMMITTED: Final = 1
@@ -68,26 +75,22 @@ class Cluster:
 
     def leaders(self, topics: list[str] | None) -> dict[TopicPartition, Leader]:
         """Return who leads each partition of topics, of all if None; unknown topics have none."""
-        asked = (
-            None
-            if topics is None
-            else tuple(MetadataRequestTopic(topic_id=None, name=name) for name in topics)
-        )
+        asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
             topics=asked,
             allow_auto_topic_creation=False,
             include_topic_authorized_operations=False,
         )
-        answer = self._first.ask(request, MetadataResponse)
+        answer = self._first.ask(_METADATA, request)
         self.cluster_id = answer.cluster_id or ""
         self._nodes = {each.node_id: (each.host, each.port) for each in answer.brokers}
         found = {}
         for topic in answer.topics:
-            if topic.error_code is ErrorCode.topic_authorization_failed:
+            if topic.error_code == ErrorCode.topic_authorization_failed:
                 raise SourceUnavailable(f"the broker does not let this user read {topic.name}")
-            if topic.error_code is not ErrorCode.none or topic.name is None:
+            if topic.error_code or topic.name is None:
                 continue
-            topic_id = uuid_text(topic.topic_id) if topic.topic_id else ""
+            topic_id = uuid_text(UUID(bytes=topic.topic_id)) if topic.topic_id != NO_ID else ""
             for each in topic.partitions:
                 key = TopicPartition(topic.name, each.partition_index)
                 found[key] = Leader(each.leader_id, topic_id)
@@ -117,13 +120,13 @@ class Cluster:
                 isolation_level=_COMMITTED if is_committed else _UNCOMMITTED,
                 topics=_by_topic(keys, timestamp),
             )
-            answer = self.wire(node).ask(request, ListOffsetsResponse)
+            answer = self.wire(node).ask(_LIST_OFFSETS, request)
             for topic in answer.topics:
                 for each in topic.partitions:
                     key = TopicPartition(topic.name, each.partition_index)
-                    if each.error_code is not ErrorCode.none:
+                    if each.error_code:
                         raise SourceUnavailable(
-                            f"the broker has no offsets of {key}: {each.error_code.name}"
+                            f"the broker has no offsets of {key}: {ErrorCode(each.error_code).name}"
                         )
                     found[key] = each.offset
         return found
@@ -138,11 +141,11 @@ class Cluster:
             for topic in topics
         )
         request = DescribeConfigsRequest(resources=resources, include_documentation=False)
-        answer = self._first.ask(request, DescribeConfigsResponse)
+        answer = self._first.ask(_DESCRIBE_CONFIGS, request)
         return {
             result.resource_name: {each.name: each.value or "" for each in result.configs}
             for result in answer.results
-            if result.error_code is ErrorCode.none
+            if not result.error_code
         }
 
     @property
@@ -152,8 +155,8 @@ class Cluster:
 
     def log_directories(self) -> list[str]:
         """Return the log directories of the broker that was named, none if it does not tell."""
-        answer = self._first.ask(DescribeLogDirsRequest(topics=()), DescribeLogDirsResponse)
-        return [each.log_dir for each in answer.results if each.error_code is ErrorCode.none]
+        answer = self._first.ask(_DESCRIBE_LOG_DIRS, DescribeLogDirsRequest())
+        return [each.log_dir for each in answer.results if not each.error_code]
 
     def wire(self, node: int) -> Wire:
         """Return the connection to a node.

@@ -5,13 +5,9 @@ is decoded, and an answer is megabytes: a reader asks for nothing else in betwee
 """
 
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-from kio.schema.errors import ErrorCode
-from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
-from kio.schema.fetch.v12.response import FetchResponse
 
 from pipeline.aborted import AbortedIndex
 from pipeline.cluster import Cluster, Leader
@@ -22,12 +18,17 @@ from pipeline.quarantine import Quarantine
 from pipeline.scanned import Scanned
 from pipeline.split import Split
 from pipeline.watch import Watch
+from pipeline.wire import Exchange
+from protocol.errors import ErrorCode
+from protocol.messages import fetch
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.records.batch import HEADER_SIZE, BatchHeader
 from storage.clock import Clock
 from storage.transaction_index import AbortedTransaction
 
 FETCH_BYTES: Final = 8 << 20
 WAIT_MS: Final = 500
+_FETCH: Final = Exchange(fetch.REQUEST, fetch.RESPONSE, 12)
 _RETRY_SECONDS: Final = 30.0
 _TRANSIENT: Final = {
     ErrorCode.not_leader_or_follower,
@@ -76,20 +77,21 @@ class FetchScan:
                 self._watch.look()
                 wire = cluster.wire(leader.node)
                 if not is_sent:
-                    wire.send(self._request(offset))
-                data = _only_partition(wire.take(FetchResponse))
+                    wire.send(_FETCH, self._request(offset))
+                data = _only_partition(wire.take(_FETCH))
                 is_sent = False
                 if data.error_code in _TRANSIENT:
                     if self._clock.monotonic() > patience:
+                        fault = ErrorCode(data.error_code)
                         raise SourceUnavailable(
-                            f"{self._split.topic_partition} can not be read: {data.error_code.name}"
+                            f"{self._split.topic_partition} can not be read: {fault.name}"
                         )
                     cluster.forget(leader.node)
                     leader = self._leader(cluster)
                     continue
                 patience = self._clock.monotonic() + _RETRY_SECONDS
-                if data.error_code is not ErrorCode.none:
-                    offset = self._moved(cluster, leader, data.error_code, offset)
+                if data.error_code:
+                    offset = self._moved(cluster, leader, ErrorCode(data.error_code), offset)
                     continue
                 chunk = memoryview(data.records or b"")
                 self._scanned.bytes_read += len(chunk)
@@ -100,7 +102,7 @@ class FetchScan:
                     continue
                 offset = walked.next_offset
                 if offset < self._split.end_offset:
-                    wire.send(self._request(offset))
+                    wire.send(_FETCH, self._request(offset))
                     is_sent = True
                 self._aborted = AbortedIndex(_intervals(data.aborted_transactions, walked.markers))
                 yield from self._decode(chunk)
@@ -141,19 +143,18 @@ class FetchScan:
         return leader
 
     def _request(self, offset: int) -> FetchRequest:
-        partition: Any = FetchPartition(
+        partition = FetchPartition(
             partition=self._split.partition,
             fetch_offset=offset,
             partition_max_bytes=self._max_bytes,
         )
-        topic: Any = FetchTopic(topic=self._split.topic, partitions=(partition,))
+        topic = FetchTopic(topic=self._split.topic, partitions=[partition])
         return FetchRequest(
-            max_wait=timedelta(milliseconds=WAIT_MS),
+            max_wait_ms=WAIT_MS,
             min_bytes=1,
             max_bytes=self._max_bytes,
             isolation_level=int(self._split.rules.is_committed),
-            topics=(topic,),
-            forgotten_topics_data=(),
+            topics=[topic],
         )
 
     def _moved(self, cluster: Cluster, leader: Leader, fault: ErrorCode, offset: int) -> int:
@@ -217,7 +218,7 @@ def _walk(chunk: memoryview, offset: int) -> Walked:
 
 
 def _intervals(
-    aborted: tuple[Any, ...] | None, markers: list[tuple[int, int]]
+    aborted: list[Any] | None, markers: list[tuple[int, int]]
 ) -> Iterator[AbortedTransaction]:
     """Yield aborted transactions with their ends: an answer only says where each begins."""
     for each in aborted or ():

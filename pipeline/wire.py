@@ -1,7 +1,7 @@
 """A small Kafka client: one blocking connection to a broker, and the few requests of a reader.
 
 It speaks Metadata 12, ListOffsets 6, Fetch 12, DescribeConfigs 4 and DescribeLogDirs 2, which
-Apache Kafka serves since 2.8, and messages are kio's. Nothing is shared between threads.
+Apache Kafka serves since 2.8. Nothing is shared between threads.
 """
 
 import socket
@@ -9,19 +9,13 @@ import ssl
 import struct
 from collections.abc import Mapping
 from contextlib import suppress
-from io import BytesIO
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
-
-from kio.schema.errors import ErrorCode
-from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
-from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
-from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
-from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
-from kio.serial import entity_reader, entity_writer
+from typing import Any, Final, NamedTuple, Self
 
 from pipeline.errors import BadOption, PipelineError, SourceUnavailable
 from pipeline.login import Login, read_login
+from protocol.errors import ProtocolError
+from protocol.messages import Message, sasl_authenticate, sasl_handshake
 
 CLIENT_ID: Final = "siltstone-pipeline"
 _SECONDS: Final = 60.0
@@ -43,7 +37,17 @@ _OBEYED: Final = {
 }
 _SECURITY: Final = {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}
 
-R = TypeVar("R")
+
+class Exchange(NamedTuple):
+    """A question to a broker: the tables of request and response, and the version spoken."""
+
+    request: Message
+    response: Message
+    version: int
+
+
+_HANDSHAKE: Final = Exchange(sasl_handshake.REQUEST, sasl_handshake.RESPONSE, 1)
+_AUTHENTICATE: Final = Exchange(sasl_authenticate.REQUEST, sasl_authenticate.RESPONSE, 2)
 
 
 class Wire:
@@ -93,54 +97,37 @@ class Wire:
         with suppress(OSError):
             self._socket.close()
 
-    def ask(self, request: Any, answer: type[R]) -> R:
+    def ask(self, exchange: Exchange, request: Any) -> Any:
         """Send a request and return the broker's answer. Blocks."""
-        self.send(request)
-        return self.take(answer)
+        self.send(exchange, request)
+        return self.take(exchange)
 
-    def send(self, request: Any) -> None:
+    def send(self, exchange: Exchange, request: Any) -> None:
         """Send a request, whose answer is to be taken later.
 
         Raises:
             SourceUnavailable: the connection is gone.
         """
-        kind = type(request)
-        self._correlation += 1
-        header = kind.__header_schema__(
-            request_api_key=kind.__api_key__,
-            request_api_version=kind.__version__,
-            correlation_id=self._correlation,
-            client_id=CLIENT_ID,
-        )
-        parts = BytesIO()
-        entity_writer(kind.__header_schema__)(parts, header)
-        entity_writer(kind)(parts, request)
-        body = parts.getvalue()
-        try:
-            self._socket.sendall(len(body).to_bytes(4, "big") + body)
-        except OSError as error:
-            raise self._silent(error) from error
+        table, version = exchange.request, exchange.version
+        head = b"\0" if table.is_flexible(version) else b""
+        self.send_plain(table.key, version, head + table.write(version, request))
 
-    def take(self, answer: type[R]) -> R:
+    def take(self, exchange: Exchange) -> Any:
         """Return the answer to the oldest request that has none yet. Blocks.
 
         Raises:
             SourceUnavailable: none comes, or none that can be read.
         """
-        kind: Any = answer
-        size = int.from_bytes(self._read(4), "big")
-        if size > _MOST_FRAME_BYTES:
-            raise self._silent(ValueError(f"an answer of {size} bytes"))
-        frame = self._read(size).toreadonly()
+        body = self.take_plain().toreadonly()
+        table, version = exchange.response, exchange.version
+        start = 1 if table.is_flexible(version) else 0
         try:
-            _, position = entity_reader(kind.__header_schema__)(frame, 0)
-            found: R = entity_reader(kind)(frame, position)[0]
-        except Exception as error:  # kio raises whatever it stumbles over
+            return table.read(version, body, min(start, len(body)), len(body), room=len(body))[0]
+        except ProtocolError as error:
             raise self._silent(error) from error
-        return found
 
     def send_plain(self, key: int, version: int, body: bytes) -> None:
-        """Send a request that is packed already, of a version with the old form of header.
+        """Send a request that is packed already; of a flexible version with its head's last byte.
 
         Raises:
             SourceUnavailable: the connection is gone.
@@ -180,17 +167,18 @@ class Wire:
         Raises:
             SourceUnavailable: the broker does not take the mechanism, or us.
         """
-        request = SaslHandshakeRequest(mechanism=login.mechanism)
-        if self.ask(request, SaslHandshakeResponse).error_code is not ErrorCode.none:
+        request = sasl_handshake.SaslHandshakeRequest(login.mechanism)
+        if self.ask(_HANDSHAKE, request).error_code:
             raise SourceUnavailable(f"{self._name} does not take SASL {login.mechanism}")
         login.perform(self._authenticate)
 
     def _authenticate(self, message: bytes) -> bytes:
-        request = SaslAuthenticateRequest(auth_bytes=message)
-        answer = self.ask(request, SaslAuthenticateResponse)
-        if answer.error_code is not ErrorCode.none:
+        request = sasl_authenticate.SaslAuthenticateRequest(message)
+        answer = self.ask(_AUTHENTICATE, request)
+        if answer.error_code:
             raise SourceUnavailable(f"{self._name} refuses the login: {answer.error_message}")
-        return answer.auth_bytes
+        challenge: bytes = answer.auth_bytes
+        return challenge
 
     @property
     def _name(self) -> str:

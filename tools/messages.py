@@ -2,8 +2,8 @@
 
     python -m tools.messages .cache/kafka-jars/kafka-clients-4.3.1.jar
 
-Only what a message is made of is taken: names, types, versions, tags and defaults. `docs/messages.md`
-says how to add an API, a version or a field.
+Only what a message is made of is taken: names, types, versions, tags and defaults.
+`docs/messages.md` says how to add an API, a version or a field.
 """
 
 from __future__ import annotations
@@ -146,108 +146,100 @@ def read_message(jar: ZipFile, name: str) -> dict[str, Any]:
     return definition
 
 
-def make_message(definition: dict[str, Any], taken: set[str]) -> Message:
-    """Return a message whose structures have names that are not ``taken`` in their module."""
-    versions = Versions.parse(definition["validVersions"], 1 << 15)
-    last = versions.last
-    flexible = Versions.parse(definition["flexibleVersions"], last)
-    common = {each["name"]: each for each in definition.get("commonStructs", ())}
-    message = Message(
-        definition["name"], versions, flexible.first if flexible.last >= 0 else -1, []
-    )
-    direction = "Response" if message.name.endswith("Response") else "Request"
-    made: dict[str, str] = {}
+class Maker:
+    """Makes a message whose structures have names that nobody else in their module has."""
 
-    def add(name: str, fields: list[dict[str, Any]]) -> str:
-        if name in made:
-            return made[name]
-        own = f"{direction}{name}" if name in taken else name
-        made[name] = own
-        struct = Struct(own)
-        for each in fields:
-            present = Versions.parse(each["versions"], last).within(versions)
-            if present.first <= present.last:
-                struct.lines.append(add_field(each, present))
-        message.structs.append(struct)
-        return own
+    def __init__(self, definition: dict[str, Any], taken: set[str]) -> None:
+        """``taken`` are the names of the module so far; those of this message are added."""
+        versions = Versions.parse(definition["validVersions"], 1 << 15)
+        flexible = Versions.parse(definition["flexibleVersions"], versions.last)
+        first_flexible = flexible.first if flexible.last >= 0 else -1
+        self.message = Message(definition["name"], versions, first_flexible, [])
+        self._common = {each["name"]: each for each in definition.get("commonStructs", ())}
+        self._taken = taken
+        self._made: dict[str, str] = {}
+        self._add(definition["name"], definition["fields"])
+        taken.update(self._made.values())
 
-    def add_field(each: dict[str, Any], present: Versions) -> str:
-        kind = each["type"]
-        is_array = kind.startswith("[]")
-        element = kind.removeprefix("[]")
+    def _add(self, name: str, fields: list[dict[str, Any]]) -> str:
+        """Add a structure, once; return the name of its class."""
+        if name not in self._made:
+            direction = "Response" if self.message.name.endswith("Response") else "Request"
+            self._made[name] = f"{direction}{name}" if name in self._taken else name
+            struct = Struct(self._made[name])
+            for each in fields:
+                present = Versions.parse(each["versions"], self.message.versions.last)
+                present = present.within(self.message.versions)
+                if present.first <= present.last:
+                    struct.lines.append(self._print_field(each, present))
+            self.message.structs.append(struct)
+        return self._made[name]
+
+    def _print_field(self, each: dict[str, Any], present: Versions) -> str:
+        versions = self.message.versions
+        is_array = each["type"].startswith("[]")
+        element = each["type"].removeprefix("[]")
         if element[0].isupper():
-            fields = each.get("fields") or common[element]["fields"]
-            python, element = add(element, fields), "struct"
+            fields = each.get("fields") or self._common[element]["fields"]
+            python, element = self._add(element, fields), "struct"
         else:
             python = _PYTHON.get(element, "int")
-        null = Versions.parse(each.get("nullableVersions", "none"), last).within(present)
-        is_nullable = null.first <= null.last
+        null = Versions.parse(each.get("nullableVersions", "none"), versions.last).within(present)
         spec = ("[]" if is_array else "") + element + present.say(versions)
-        if is_nullable:
+        if null.first <= null.last:
             spec += f" null{null.say(present)}"
         if "tag" in each:
             spec += f" tag {each['tag']}"
-        default = _default(each, element, python, is_array=is_array)
+        default = _find_default(each, element, python, is_array=is_array)
         if is_array:
             python = f"Sequence[{python}]"
-        if is_nullable or default == "None":
+        if null.first <= null.last or default == "None":
             python += " | None"
         name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", each["name"]).lower()
         line = f'    {name}: Annotated[{python}, "{spec}"] = {default}'
-        return f"{line}  # type: ignore[assignment]" if name in {"index", "count"} else line
+        if name in {"index", "count"}:  # which every tuple has
+            line += "  # type: ignore[assignment]"
+        if len(line) <= _LINE:
+            return line
+        return f'    {name}: Annotated[\n        {python}, "{spec}"\n    ] = {default}'
 
-    add(message.name, definition["fields"])
-    taken.update(made.values())
-    return message
 
-
-def _default(each: dict[str, Any], element: str, python: str, *, is_array: bool) -> str:
+def _find_default(each: dict[str, Any], element: str, python: str, *, is_array: bool) -> str:
     """Return the default of a field, as Kafka's generator of classes chooses it."""
     given = each.get("default")
-    if given in {"null", None} and given is not None:
+    if given == "null":
         return "None"
     if is_array:
         return "()"
     if element == "struct":
         return f"{python}()"
-    if given is None or given == "":
+    if given in {None, ""}:
         return _ZEROS.get(element, "0")
-    if element == "bool":
-        return str(given).capitalize()
     if element == "string":
         return json.dumps(given)
-    return str(float(given)) if element == "float64" else str(int(str(given), 0))
+    return str(given).capitalize() if element == "bool" else str(int(str(given), 0))
 
 
 def print_module(api: str, key: int, messages: list[Message]) -> str:
     """Return the source of one API's module."""
-    body = []
+    pieces = []
     for message in messages:
         for struct in message.structs:
-            body += ["", "", f"class {struct.name}(NamedTuple):"]
-            body += struct.lines or ["    pass"]
-            if struct.name == message.name:
-                first, last = message.versions
-                body += ["", ""]
-                body.append(
-                    f"{message.name.removeprefix(api).upper()} = "
-                    f"Message({key}, {first}, {last}, {message.flexible}, {message.name})"
-                )
-    text = "\n".join(body)
-    names = [name for name in ("NO_ID", "Message", "Records") if re.search(rf"\b{name}\b", text)]
-    imports = ["from typing import Annotated, NamedTuple", ""]
-    if "Annotated" not in text:
-        imports[0] = "from typing import NamedTuple"
+            lines = struct.lines or ["    pass"]
+            pieces.append("\n".join([f"class {struct.name}(NamedTuple):", *lines]))
+        pieces.append(
+            f"{message.name.removeprefix(api).upper()} = Message("
+            f"{key}, {message.versions.first}, {message.versions.last}, {message.flexible}, "
+            f"{message.name})"
+        )
+    text = "\n\n\n".join(pieces)
+    typing = "Annotated, NamedTuple" if "Annotated" in text else "NamedTuple"
+    ours = [name for name in ("NO_ID", "Message", "Records") if re.search(rf"\b{name}\b", text)]
+    head = [f'"""{api} ({key}). Written by ``tools/messages.py``."""', ""]
     if "Sequence[" in text:
-        imports.insert(0, "from collections.abc import Sequence")
-    imports.append(f"from protocol.messages import {', '.join(names)}")
-    text = text.replace("\n\n\nREQUEST", "\n\n\nREQUEST")
-    return (
-        f'"""{api} ({key}). Written by ``tools/messages.py``."""\n\n'
-        + "\n".join(imports)
-        + text
-        + "\n"
-    )
+        head.append("from collections.abc import Sequence")
+    head += [f"from typing import {typing}", "", f"from protocol.messages import {', '.join(ours)}"]
+    return "\n".join([*head, "", "", text, ""])
 
 
 def module_of(api: str) -> str:
@@ -261,7 +253,7 @@ def write_all(jar_path: Path, folder: Path) -> None:
         for api in APIS:
             taken: set[str] = set()
             definitions = [read_message(jar, f"{api}{kind}") for kind in ("Request", "Response")]
-            messages = [make_message(definition, taken) for definition in definitions]
+            messages = [Maker(definition, taken).message for definition in definitions]
             source = print_module(api, definitions[0]["apiKey"], messages)
             folder.joinpath(f"{module_of(api)}.py").write_text(source)
 

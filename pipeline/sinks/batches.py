@@ -9,10 +9,9 @@ import struct
 from collections import deque
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from pipeline.cluster import Cluster
 from pipeline.sinks.kafka import NotSent
+from protocol.errors import ErrorCode
 from protocol.records.batch import CODEC_MASK, HEADER, BatchHeader
 from protocol.records.build import build_batch
 from protocol.records.crc import crc32c

@@ -58,6 +58,8 @@ cdef long long[8] LOWEST = [0, -0x80, -0x8000, 0, -0x80000000LL, 0, INT64_MIN, 0
 cdef long long[8] HIGHEST = [1, 0x7F, 0x7FFF, 0xFFFF, 0x7FFFFFFFLL, 0xFFFFFFFFLL, 0x7FFFFFFFFFFFFFFFLL, 0]
 
 cdef int NO_TAG = -1
+cdef Py_ssize_t MAX_STRING_BYTES = 0x7FFF  # in both encodings, as in Kafka
+cdef Py_ssize_t MAX_HEAD_TAGS = 1000
 cdef Py_ssize_t FIRST_ROOM = 512
 
 
@@ -190,6 +192,7 @@ def read_head(object buffer, Py_ssize_t start, Py_ssize_t end, list served):
         source.data = <const unsigned char*> view.buf
         source.position = start
         source.end = end
+        source.room = MAX_HEAD_TAGS
         source.table = NULL
         key = take_int(&source, INT16)
         version = take_int(&source, INT16)
@@ -218,12 +221,27 @@ def read_head(object buffer, Py_ssize_t start, Py_ssize_t end, list served):
         PyBuffer_Release(&view)
 
 
+cdef int64_t take_tag_count(Source* source) except -1:
+    """Read how many tagged fields follow; they are elements like those of an array."""
+    cdef int64_t count = take_varint(source)
+    if count > (source.end - source.position) // 2:
+        fail(source, f"{count} tagged fields")
+    take_room(source, count)
+    return count
+
+
+cdef int take_room(Source* source, int64_t count) except -1:
+    """Refuse more elements than the request may have."""
+    if count > source.room:
+        fail(source, f"more elements than one request may have: {count}, with {source.room} left,")
+    source.room -= count
+    return 0
+
+
 cdef int skip_tags(Source* source) except -1:
     """Skip the tagged fields of a head."""
-    cdef int64_t count = take_varint(source)
+    cdef int64_t count = take_tag_count(source)
     cdef int64_t size
-    if count * 2 > source.end - source.position:
-        fail(source, f"{count} tagged fields")
     for _ in range(count):
         take_varint(source)
         size = take_varint(source)
@@ -330,6 +348,8 @@ cdef object take_long(Source* source, int kind, bint is_flexible, bint is_nullab
         if not is_nullable:
             fail(source, "null, where a value is required,")
         return None
+    if kind == STRING and length > MAX_STRING_BYTES:
+        fail(source, f"a string of {length} bytes, which is more than {MAX_STRING_BYTES},")
     need(source, length)
     position = source.position
     source.position += length
@@ -365,9 +385,7 @@ cdef object take_array(Source* source, Field* field, bint is_flexible):
         least = 1 if is_flexible else 2
     if count > (source.end - source.position) // least:
         fail(source, f"an array of {count} elements")
-    if count > source.room:
-        fail(source, f"more elements than one request may have: {count}, with {source.room} left,")
-    source.room -= count
+    take_room(source, count)
     items = PyList_New(count)
     for i in range(count):
         if field.kind == STRUCT:
@@ -423,13 +441,11 @@ cdef object read_struct(Table table, Source* source):
 
 cdef int read_tags(Table table, Source* source, object row) except -1:
     """Read the tagged fields of a structure; what is unknown is skipped (KIP-482)."""
-    cdef int64_t count = take_varint(source)
+    cdef int64_t count = take_tag_count(source)
     cdef int64_t tag, size
     cdef Py_ssize_t i, stop, outer
     cdef Field* field
     cdef object value
-    if count * 2 > source.end - source.position:
-        fail(source, f"{count} tagged fields")
     for _ in range(count):
         source.table = <PyObject*> table
         source.field = table.count
@@ -592,7 +608,7 @@ cdef int put_value(Sink sink, Table table, Py_ssize_t place, int kind, bint is_f
         return sink.put_length(-1, is_flexible, 2 if kind == STRING else 4)
     if kind == STRING:
         text = PyUnicode_AsUTF8AndSize(value, &length)
-        if length > 0x7FFF:
+        if length > MAX_STRING_BYTES:
             raise OverflowError(f"{table.cls.__name__}.{table.cls._fields[place]} has {length} bytes")
         sink.put_length(length, is_flexible, 2)
         memcpy(sink.more(length), text, length)

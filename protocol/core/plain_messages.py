@@ -30,7 +30,8 @@ _HEAD: Final = Struct(">hhi")
 _INT16: Final = _FIXED[2]
 _INT32: Final = _FIXED[4]
 _NO_TAG: Final = -1
-_INT16_MAX: Final = (1 << 15) - 1
+_MAX_HEAD_TAGS: Final = 1000
+_MAX_STRING_BYTES: Final = (1 << 15) - 1  # in both encodings, as in Kafka
 _INT32_MAX: Final = (1 << 31) - 1
 
 
@@ -91,7 +92,7 @@ def _min_size(field: Field, is_flexible: bool) -> int:
 def read(table: Table, buffer: Buffer, position: int, end: int, room: int) -> tuple[Any, int]:
     """Read a structure from ``buffer[position:end]``; return it and the position behind it.
 
-    All arrays together have at most ``room`` elements. Strings and bytes are copies, with U+FFFD
+    All arrays and tagged fields together have at most ``room`` elements. Strings and bytes are copies, with U+FFFD
     where a string is no UTF-8, as in Java; records are views of the buffer.
 
     Raises:
@@ -127,7 +128,7 @@ def read_head(
     versions = served[key] if 0 <= key < len(served) else None
     if versions is None or not versions[0] <= version <= versions[1]:
         return key, version, correlation_id, None, -1
-    source = _Source(buffer, start + _HEAD.size, end, 0)
+    source = _Source(buffer, start + _HEAD.size, end, _MAX_HEAD_TAGS)
     length = source.take(_INT16)
     client_id = None
     if length >= 0:
@@ -212,12 +213,32 @@ class _Source:
             if not is_nullable:
                 raise self.fail("null, where a value is required,")
             return None
+        if kind == _STRING and length > _MAX_STRING_BYTES:
+            raise self.fail(
+                f"a string of {length} bytes, which is more than {_MAX_STRING_BYTES},"
+            )
         self.need(length)
         view = memoryview(self.buffer)[self.position : self.position + length]
         self.position += length
         if kind == _STRING:
             return str(view, "utf-8", "replace")
         return bytes(view) if kind == _BYTES else view
+
+    def take_room(self, count: int) -> None:
+        """Refuse more elements than the request may have."""
+        if count > self.room:
+            raise self.fail(
+                f"more elements than one request may have: {count}, with {self.room} left,"
+            )
+        self.room -= count
+
+    def take_tag_count(self) -> int:
+        """Read how many tagged fields follow; they are elements like those of an array."""
+        count = self.take_varint()
+        if count > (self.end - self.position) // 2:
+            raise self.fail(f"{count} tagged fields")
+        self.take_room(count)
+        return count
 
     def take_array(self, table: Table, field: Field) -> list[Any] | None:
         """Read an array, whose elements must be there and within the room."""
@@ -230,11 +251,7 @@ class _Source:
         least = max(_min_size(element, table.is_flexible), 1)
         if count > (self.end - self.position) // least:
             raise self.fail(f"an array of {count} elements")
-        if count > self.room:
-            raise self.fail(
-                f"more elements than one request may have: {count}, with {self.room} left,"
-            )
-        self.room -= count
+        self.take_room(count)
         return [self.take_field(table, element, is_tagged=False) for _ in range(count)]
 
     def take_field(self, table: Table, field: Field, *, is_tagged: bool) -> Any:
@@ -263,9 +280,7 @@ class _Source:
     def read_tags(self, table: Table, values: list[Any]) -> None:
         """Read the tagged fields of a structure; what is unknown is skipped."""
         self.place = here = table, len(values)
-        count = self.take_varint()
-        if count * 2 > self.end - self.position:
-            raise self.fail(f"{count} tagged fields")
+        count = self.take_tag_count()
         for _ in range(count):
             self.place = here
             place = table.tagged(self.take_varint())
@@ -281,9 +296,7 @@ class _Source:
 
     def skip_tags(self) -> None:
         """Skip the tagged fields of a head."""
-        count = self.take_varint()
-        if count * 2 > self.end - self.position:
-            raise self.fail(f"{count} tagged fields")
+        count = self.take_tag_count()
         for _ in range(count):
             self.take_varint()
             size = self.take_varint()
@@ -371,7 +384,7 @@ class _Sink:
             self.put_length(table, -1, form)
         elif kind == _STRING:
             encoded = value.encode()
-            if len(encoded) > _INT16_MAX:
+            if len(encoded) > _MAX_STRING_BYTES:
                 raise OverflowError(f"{name} has {len(encoded)} bytes")
             self.put_length(table, len(encoded), form)
             self.data += encoded

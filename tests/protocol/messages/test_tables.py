@@ -1,0 +1,260 @@
+"""What a table is: one line a field, whatever the version; what its reader and writer refuse."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import pytest
+
+from protocol.core import plain_messages, read_head
+from protocol.errors import ProtocolError
+from protocol.messages import Message, offset_commit, parse_spec
+from protocol.messages.fetch import (
+    RESPONSE,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+from protocol.parts import FileSlice
+from tests.support.kafka import KafkaJars
+
+ROOT = Path(__file__).parents[3]
+
+
+class Row(NamedTuple):
+    name: Annotated[str, "string"] = ""
+    size: Annotated[int, "int32"] = 0
+
+
+class Ask(NamedTuple):
+    rows: Annotated[list[Row], "[]struct"] = []  # noqa: RUF012  # a default of a field
+
+
+MESSAGE = Message(99, 0, 2, 1, Ask)
+
+
+def test_a_new_field_is_one_line() -> None:
+    """A version that has it reads and writes it, the versions before are as they were."""
+
+    class Wider(NamedTuple):
+        name: Annotated[str, "string"] = ""
+        size: Annotated[int, "int32"] = 0
+        color: Annotated[str | None, "string 2+ null"] = "red"
+
+    class AskWider(NamedTuple):
+        rows: Annotated[list[Wider], "[]struct"] = []  # noqa: RUF012  # a default of a field
+
+    wider = Message(99, 0, 2, 1, AskWider)
+    old = MESSAGE.write(1, Ask([Row("a", 1)]))
+
+    assert wider.write(1, AskWider([Wider("a", 1, "blue")])) == old
+    assert wider.read(1, old, 0, len(old))[0] == AskWider([Wider("a", 1, "red")])
+    new = wider.write(2, AskWider([Wider("a", 1, "blue")]))
+    assert wider.read(2, new, 0, len(new))[0] == AskWider([Wider("a", 1, "blue")])
+
+
+def test_a_new_version_of_a_real_message_is_one_line() -> None:
+    """OffsetCommit with a field that Kafka does not have: everything else stays."""
+    partition = offset_commit.OffsetCommitRequestPartition
+
+    class Later(NamedTuple):
+        partition_index: Annotated[int, "int32"] = 0
+        committed_offset: Annotated[int, "int64"] = 0
+        committed_leader_epoch: Annotated[int, "int32 6+"] = -1
+        committed_metadata: Annotated[str | None, "string null"] = ""
+        color: Annotated[int, "int8 11+ tag 0"] = 0
+
+    before = Message(8, 2, 10, 8, partition)
+    after = Message(8, 2, 11, 8, Later)
+
+    for version in range(2, 11):
+        assert after.write(version, Later(1, 2, 3, "m", 4)) == before.write(
+            version, partition(1, 2, 3, "m")
+        )
+    assert after.write(11, Later(1, 2, 3, "m", 4)).endswith(b"\1\0\1\4")
+
+
+@pytest.mark.java
+def test_the_tables_are_what_the_tool_writes(kafka_jars: KafkaJars, tmp_path: Path) -> None:
+    """Nobody edited one by hand: an edit would be lost the next time."""
+    (jar,) = kafka_jars.folder.glob("kafka-clients-*.jar")
+
+    subprocess.run(
+        [sys.executable, "-m", "tools.messages", jar, "--into", tmp_path], cwd=ROOT, check=True
+    )
+
+    here = {path.name: path.read_text() for path in (ROOT / "protocol" / "messages").glob("*.py")}
+    del here["__init__.py"]
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == here
+
+
+def test_more_elements_than_allowed_are_refused_before_they_are_made() -> None:
+    """The count is compared with the room, all arrays and tagged fields together."""
+    body = MESSAGE.write(1, Ask([Row("a", 1)] * 100))
+
+    assert len(MESSAGE.read(1, body, 0, len(body), 100)[0].rows) == 100
+    with pytest.raises(ProtocolError, match=r"Ask\.rows: more elements .*: 100, with 99 left"):
+        MESSAGE.read(1, body, 0, len(body), 99)
+    tagged = body[:-1] + b"\2" + b"\5\0" * 2
+    with pytest.raises(ProtocolError, match=r"more elements .*: 2, with 1 left"):
+        MESSAGE.read(1, tagged, 0, len(tagged), 101)
+
+
+def test_a_count_that_cannot_be_there_is_refused() -> None:
+    """Two thousand million elements of at least six bytes are not in forty bytes."""
+    body = (0x7FFFFFFF).to_bytes(4) + bytes(40)
+
+    with pytest.raises(ProtocolError, match=r"Ask\.rows: an array of 2147483647 elements"):
+        MESSAGE.read(0, body, 0, len(body))
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_string_has_at_most_32767_bytes(version: int) -> None:
+    """In both encodings, as Kafka's generated readers have it."""
+    longest = MESSAGE.write(version, Ask([Row("n" * 32767, 1)]))
+
+    assert len(MESSAGE.read(version, longest, 0, len(longest))[0].rows[0].name) == 32767
+    with pytest.raises(OverflowError, match=r"Row\.name has 32768 bytes"):
+        MESSAGE.write(version, Ask([Row("n" * 32768, 1)]))
+    if version:
+        longer = b"\2" + b"\x81\x80\x02" + b"n" * 32768 + bytes(9)
+        with pytest.raises(ProtocolError, match=r"Row\.name: a string of 32768 bytes"):
+            MESSAGE.read(version, longer, 0, len(longer))
+
+
+def test_text_that_is_no_utf8_is_read_as_java_reads_it() -> None:
+    """What is malformed becomes U+FFFD."""
+    body = bytearray(MESSAGE.write(0, Ask([Row("café", 1)])))
+    body[body.index(0xA9)] = 0x41
+
+    assert MESSAGE.read(0, body, 0, len(body))[0].rows[0].name == "caf\ufffdA"
+
+
+@pytest.mark.parametrize(
+    ("row", "error", "reason"),
+    [
+        (Row("a", 1 << 31), OverflowError, "Row.size cannot be 2147483648"),
+        (Row("a", -(1 << 31) - 1), OverflowError, "Row.size cannot be -2147483649"),
+        (Row(None, 1), TypeError, "Row.name cannot be null"),  # type: ignore[arg-type]
+        (("a",), TypeError, "Row has 2 fields, not"),
+        (["a", 1], TypeError, "Row has 2 fields, not"),
+    ],
+)
+def test_a_wrong_value_is_not_written(row: Any, error: type[Exception], reason: str) -> None:
+    """The fault is the broker's own, and it says which field."""
+    for table, write in both(MESSAGE, 0):
+        with pytest.raises(error, match=reason):
+            write(table, Ask([row]))
+
+
+def both(message: Message, version: int) -> list[Any]:
+    """Return the table and the function that writes by it, of either form."""
+    from protocol import core  # noqa: PLC0415  # the chosen form
+    from tests.protocol.messages.test_against_kio import twin_of  # noqa: PLC0415
+
+    return [
+        (message.table(version), core.write),
+        (twin_of(message, version), plain_messages.write),
+    ]
+
+
+def test_an_element_may_be_bytes_that_were_written_before() -> None:
+    """They are copied: this is how answers that seldom change are kept."""
+    row = Row("a", 7)
+    kept = Message(99, 0, 2, 1, Row).write(1, row)
+
+    assert MESSAGE.write(1, Ask([kept, row])) == MESSAGE.write(1, Ask([row, row]))  # type: ignore[list-item]
+
+
+def test_ranges_of_files_stay_ranges(tmp_path: Path) -> None:
+    """A response is cut where one stands; its size counts the bytes that it will be."""
+    with (tmp_path / "f").open("wb+") as file:
+        ranges = [FileSlice(file, 0, 300), FileSlice(file, 900, 5)]
+        rows = [PartitionData(number, records=each) for number, each in enumerate(ranges)]
+        in_full = [each._replace(records=bytes(len(each.records))) for each in rows]  # type: ignore[arg-type]
+
+        def respond(partitions: list[PartitionData]) -> Any:
+            topic = FetchableTopicResponse("t", partitions=partitions)
+            return RESPONSE.respond(12, 5, FetchResponse(responses=[topic]))
+
+        parts = respond(rows)
+        assert [part for part in parts if isinstance(part, FileSlice)] == ranges
+        written = [bytes(len(part)) if isinstance(part, FileSlice) else part for part in parts]
+        assert b"".join(written) == respond(in_full)
+
+
+def test_error_codes_are_reported_by_the_writer() -> None:
+    """Those that are not zero, at any depth, for the metrics."""
+    rows = [PartitionData(0, 3), PartitionData(1, 0), PartitionData(2, 6)]
+    errors: list[int] = []
+
+    RESPONSE.respond(
+        12,
+        5,
+        FetchResponse(error_code=70, responses=[FetchableTopicResponse("t", partitions=rows)]),
+        errors,
+    )
+
+    assert errors == [70, 3, 6]
+
+
+SERVED = [None, None, (1, 3, 2)]
+
+
+@pytest.mark.parametrize("read", [read_head, plain_messages.read_head])
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        (b"\0\2\0\1\0\0\0\7\0\2me", (2, 1, 7, "me", 12)),
+        (b"\0\2\0\1\0\0\0\7\xff\xff", (2, 1, 7, None, 10)),
+        (b"\0\2\0\2\0\0\0\7\0\0\0", (2, 2, 7, "", 11)),
+        (b"\0\2\0\2\0\0\0\7\0\0\1\5\2xx", (2, 2, 7, "", 15)),
+        (b"\0\2\0\4\0\0\0\7", (2, 4, 7, None, -1)),
+        (b"\0\1\0\1\0\0\0\7", (1, 1, 7, None, -1)),
+        (b"\x7f\xff\0\1\0\0\0\7", (0x7FFF, 1, 7, None, -1)),
+        (b"\xff\xff\0\1\0\0\0\7", (-1, 1, 7, None, -1)),
+    ],
+)
+def test_heads(read: Any, head: bytes, expected: Any) -> None:
+    """Of what is not served only the numbers are read, so that ApiVersions can be answered."""
+    assert read(head + b"body", 0, len(head), SERVED) == expected
+
+
+@pytest.mark.parametrize("read", [read_head, plain_messages.read_head])
+@pytest.mark.parametrize(
+    ("head", "reason"),
+    [
+        (b"\0\2\0\1\0\0\0", "a frame of 7 bytes holds no request header"),
+        (b"\0\2\0\1\0\0\0\7\0", "header: a field of 2 bytes"),
+        (b"\0\2\0\1\0\0\0\7\0\3me", "header: a field of 3 bytes"),
+        (b"\0\2\0\1\0\0\0\7\xff\xfe", "header: a client id of -2 bytes"),
+        (b"\0\2\0\2\0\0\0\7\0\0", "header: no varint ends"),
+        (b"\0\2\0\2\0\0\0\7\0\0\1\5\3xx", "header: a field of 3 bytes"),
+        (b"\0\2\0\2\0\0\0\7\0\0\x91\x4e" + b"\5\0" * 10001, "header: more elements .*: 10001"),
+    ],
+)
+def test_heads_that_are_none(read: Any, head: bytes, reason: str) -> None:
+    """Each is refused with what is wrong."""
+    with pytest.raises(ProtocolError, match=reason):
+        read(head, 0, len(head), SERVED)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("int32", ("int32", "", None, -1)),
+        ("[]struct 4+ null 5-6 tag 3", ("[]struct", "4+", "5-6", 3)),
+        ("string null", ("string", "", "", -1)),
+    ],
+)
+def test_specs(spec: str, expected: Any) -> None:
+    """The words of an annotation."""
+    assert parse_spec(spec) == expected
+
+
+@pytest.mark.parametrize("spec", ["int", "int32 nil", "int32 4+ tag 1 more"])
+def test_specs_that_are_none(spec: str) -> None:
+    """A word that nobody knows is not passed over."""
+    with pytest.raises(ValueError, match="describes no field"):
+        parse_spec(spec)
