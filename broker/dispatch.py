@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # These take the frame itself and write the answer: no entity stands between records, or the
-# smallest and most frequent messages, and the socket; nor between a password and its end.
-_RAW = frozenset({1, 8, 9, 11, 12, 14, 17, 26, 36, 68})
+_RAW = frozenset({8, 9, 11, 12, 14, 17, 26, 36, 68})
 # These are read and written by the tables of `protocol.messages`; the others by kio, for now.
 TABLED = frozenset(
     {
         0,  # Produce
+        1,  # Fetch
         2,  # ListOffsets
         3,  # Metadata
         18,  # ApiVersions

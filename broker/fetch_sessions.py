@@ -22,11 +22,12 @@ from protocol.errors import (
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
 )
+from protocol.messages.fetch import EpochEndOffset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from protocol.fetch import FetchPartition, FetchRequest, PartitionFetched
+    from protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
     from storage.log import Log
 
 TopicKey: TypeAlias = str | bytes
@@ -35,6 +36,7 @@ TopicKey: TypeAlias = str | bytes
 EVICTION_SECONDS = 120.0
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
+NO_DIVERGENCE = EpochEndOffset()
 _MAX_INT32 = 2**31 - 1
 
 
@@ -52,12 +54,12 @@ class SessionPartition(Watch):
         self.high_watermark = -1
         self.log_start_offset = -1
 
-    def has_news(self, fetched: PartitionFetched) -> bool:
+    def has_news(self, fetched: PartitionData) -> bool:
         """Tell whether the client must hear of ``fetched``, and remember what it hears."""
         news = (
-            len(fetched.records) > 0
+            bool(fetched.records)
             or fetched.error_code != 0
-            or fetched.diverging is not None
+            or fetched.diverging_epoch != NO_DIVERGENCE
             or fetched.high_watermark != self.high_watermark
             or fetched.log_start_offset != self.log_start_offset
         )
@@ -67,19 +69,28 @@ class SessionPartition(Watch):
         return news
 
 
-def is_read_up(wanted: FetchPartition, fetched: PartitionFetched, isolation_level: int) -> bool:
+def is_read_up(wanted: FetchPartition, fetched: PartitionData, isolation_level: int) -> bool:
     """Tell whether every read from now on finds what ``fetched`` says until the log changes.
 
     A client that names the epoch of its last record is not taken at that: the log forgets old
     epochs in its own time.
     """
-    if len(fetched.records) or fetched.error_code or fetched.diverging is not None:
+    if (
+        len(fetched.records or b"")
+        or fetched.error_code
+        or fetched.diverging_epoch != NO_DIVERGENCE
+    ):
         return False
     if isolation_level == READ_COMMITTED:
         upto = fetched.last_stable_offset
     else:
         upto = fetched.high_watermark
     return wanted.fetch_offset >= upto and wanted.last_fetched_epoch < 0
+
+
+def replica_of(request: FetchRequest) -> int:
+    """Return the follower that asks, or -1; until v14 it says so in another field."""
+    return max(request.replica_id, request.replica_state.replica_id)
 
 
 _turn_of = attrgetter("turn")
@@ -102,16 +113,17 @@ class FetchSession:
 
     def update(self, request: FetchRequest) -> None:
         """Add, change and forget partitions as an incremental request says."""
-        for key, wanted_list in request.topics:
+        for name, topic_id, wanted_list in request.topics:
             for wanted in wanted_list:
-                self.want(key, wanted)
-        for key, indexes in request.forgotten:
+                self.want(topic_id if self.by_id else name, wanted)
+        for name, topic_id, indexes in request.forgotten_topics_data:
+            key = topic_id if self.by_id else name
             for index in indexes:
                 known = self.partitions.pop((key, index), None)
                 if known is not None:
                     known.leave()
                     self.group.changed.discard(known)
-        if request.isolation_level != self.isolation_level or request.replica_id >= 0:
+        if request.isolation_level != self.isolation_level or replica_of(request) >= 0:
             # What was read up in one way may not be in another.
             self.isolation_level = request.isolation_level
             self.group.changed.update(self.partitions.values())
@@ -141,16 +153,16 @@ class FetchSession:
     def select_news(
         self,
         read: Iterable[SessionPartition],
-        fetched: list[tuple[TopicKey, PartitionFetched]],
+        fetched: list[tuple[TopicKey, PartitionData]],
         get_log: Callable[[TopicKey, int], Log | None],
-    ) -> list[tuple[TopicKey, PartitionFetched]]:
+    ) -> list[tuple[TopicKey, PartitionData]]:
         """Return what an incremental answer names; partitions with data go to the end."""
         told = []
         for partition, named in zip(read, fetched, strict=True):
             _, result = named
             if partition.has_news(result):
                 told.append(named)
-                if len(result.records) > 0:
+                if result.records:
                     partition.turn = self._next_turn()
             self.settle(partition, result, get_log)
         return told
@@ -158,7 +170,7 @@ class FetchSession:
     def settle(
         self,
         partition: SessionPartition,
-        fetched: PartitionFetched,
+        fetched: PartitionData,
         get_log: Callable[[TopicKey, int], Log | None],
     ) -> None:
         """Leave a partition to its log if there is nothing to be read of it for now."""
@@ -262,7 +274,11 @@ class FetchSessions:
             if before is not None:
                 self._close(before)
             return FetchPlan(
-                [(key, wanted) for key, wanted_list in request.topics for wanted in wanted_list],
+                [
+                    (topic_id if by_id else name, wanted)
+                    for name, topic_id, wanted_list in request.topics
+                    for wanted in wanted_list
+                ],
                 wants_session=request.session_epoch == INITIAL_EPOCH,
                 by_id=by_id,
                 isolation_level=request.isolation_level,
@@ -297,8 +313,8 @@ class FetchSessions:
         return self._plan_changed(plan.session)
 
     def conclude(
-        self, plan: FetchPlan, fetched: list[tuple[TopicKey, PartitionFetched]]
-    ) -> tuple[int, list[tuple[TopicKey, PartitionFetched]]]:
+        self, plan: FetchPlan, fetched: list[tuple[TopicKey, PartitionData]]
+    ) -> tuple[int, list[tuple[TopicKey, PartitionData]]]:
         """Return the session id to answer, 0 for none, and what to name in the answer.
 
         Nothing may have happened since ``fetched`` was read.

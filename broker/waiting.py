@@ -16,7 +16,7 @@ from protocol.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.fetch import FetchPartition
+    from protocol.messages.fetch import FetchPartition
     from protocol.topic_key import TopicKey
     from storage.log import Log
 
@@ -119,7 +119,9 @@ class Parked:
         upto = log.last_stable_offset if self._is_committed else log.high_watermark
         if wanted.fetch_offset < upto:
             try:
-                available = min(log.available_bytes(wanted.fetch_offset, upto), wanted.max_bytes)
+                available = min(
+                    log.available_bytes(wanted.fetch_offset, upto), wanted.partition_max_bytes
+                )
             except KafkaError:  # the fetch says so; whoever appended has nothing to do with it
                 self.release()
                 return

@@ -10,9 +10,9 @@ Differs from Kafka: only whole batches are ever sent, never a cut one at the end
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from broker.fetch_sessions import FINAL_EPOCH, is_read_up
+from broker.fetch_sessions import FINAL_EPOCH, NO_DIVERGENCE, is_read_up, replica_of
 from broker.waiting import READ_COMMITTED, Watch, WatchGroup
 from protocol.errors import (
     FencedLeaderEpoch,
@@ -25,163 +25,131 @@ from protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from protocol.fetch import (
-    ANSWER_END,
-    API_KEY,
-    FIRST_FLEXIBLE,
-    FetchPartition,
-    FetchRequest,
-    PartitionFetched,
-    encode,
-    parse,
+from protocol.messages import NO_ID
+from protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    SnapshotId,
 )
-from protocol.kernels import encode_single_fetch, find_single_fetch
+from protocol.topic_key import FIRST_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
-    from broker.answers import Answer, Waiting
-    from broker.connection import Connection
-    from broker.context import Rooms
+    from collections.abc import Coroutine
+
+    from broker.context import RequestContext
     from broker.fetch_sessions import FetchPlan, TopicKey
-    from protocol.parts import Parts
+    from protocol.messages.fetch import FetchPartition, FetchRequest
     from storage.log import Log
 
-_FIRST_BY_ID = 13
 _FIRST_WITH_LEADER = 16
 _ISOLATION_LEVELS = frozenset({0, READ_COMMITTED})
 # Of these Kafka writes a list of aborted transactions that is empty, of all others none.
 _NOT_HERE = frozenset({UnknownTopicOrPartition.code.value, UnknownTopicId.code.value})
 _LEADER_ERRORS = frozenset({FencedLeaderEpoch.code.value, NotLeaderOrFollower.code.value})
+_NO_LEADER = LeaderIdAndEpoch()
+_NO_SNAPSHOT = SnapshotId()
+_NO_REPLICA = -1
 
 
 def handle(
-    connection: Connection,
-    version: int,
-    correlation_id: int,
-    buffer: memoryview,
-    position: int,
-    end: int,
-) -> Answer | Waiting:
-    """Answer at once when there is enough to send, else return a coroutine that waits.
-
-    What nearly every request is, one partition with data and no session, goes the short way, which
-    changes nothing before that is sure.
-    """
-    answer = _fetch_single(connection.rooms, version, correlation_id, buffer, position, end)
-    if answer is not None:
-        return answer
-    return _fetch_all(connection, version, correlation_id, buffer, position, end)
-
-
-def _fetch_single(  # noqa: PLR0911  # one return for each thing that is not as it mostly is
-    rooms: Rooms,
-    version: int,
-    correlation_id: int,
-    buffer: memoryview,
-    position: int,
-    end: int,
-) -> Answer:
-    """Answer for one partition; None: there is not enough to send, or something is unusual."""
-    if version < FIRST_FLEXIBLE:
-        return None
-    single = find_single_fetch(buffer, position, end, version)
-    if single is None:
-        return None
-    key, index, epoch, offset, limit, most, fewest, isolation, session_id, session_epoch = single
-    log = rooms.topics.get_log(key, index)
-    if log is None or session_id or session_epoch != FINAL_EPOCH:
-        return None
-    if epoch >= 0 and epoch != log.leader_epoch:
-        return None
-    high_watermark = log.high_watermark
-    stable_offset = log.last_stable_offset
-    is_committed = isolation == READ_COMMITTED
-    most = min(most, rooms.settings.server.fetch_max_bytes)
+    context: RequestContext, request: FetchRequest
+) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+    """Answer at once when there is enough to send, else return a coroutine that waits."""
+    if request.session_epoch == FINAL_EPOCH and not request.session_id:
+        answer = _read_one(context, request)
+        if answer is not None:
+            return answer
+    by_id = context.version >= FIRST_WITH_TOPIC_ID
     try:
-        read = log.read(offset, min(limit, most), stable_offset if is_committed else high_watermark)
-    except KafkaError:
-        return None
-    if read is None or read.slice.size < min(fewest, most):
-        return None
-    if is_committed and log.aborted_transactions(offset, read.next_offset):
-        return None
-    part = read.slice
-    log.bytes_out += part.size
-    head = encode_single_fetch(
-        correlation_id, 0, key, index, high_watermark, stable_offset, log.log_start_offset,
-        is_committed, part.size,
-    )  # fmt: skip
-    return [head, part, ANSWER_END]
-
-
-def _fetch_all(
-    connection: Connection,
-    version: int,
-    correlation_id: int,
-    buffer: memoryview,
-    position: int,
-    end: int,
-) -> Answer | Waiting:
-    """Serve any request, partition by partition."""
-    request = parse(version, buffer, position, end)
-    try:
-        plan = connection.rooms.sessions.plan(request, by_id=version >= _FIRST_BY_ID)
+        plan = context.rooms.sessions.plan(request, by_id=by_id)
     except KafkaError as error:
-        return encode(version, correlation_id, error.code.value, 0, [])
-    fetch = _Fetch(connection, version, correlation_id, request, plan)
+        return FetchResponse(error_code=error.code.value)
+    fetch = _Fetch(context, request, plan)
     if request.isolation_level not in _ISOLATION_LEVELS and fetch.is_of_somebody:
-        return _refuse_all(connection, version, correlation_id, request)
+        return _refuse_all(request, by_id=by_id)
     size, answer_now = fetch.read()
     if answer_now or size >= fetch.min_bytes or request.max_wait_ms <= 0 or plan.is_empty:
-        return fetch.encode()
+        return fetch.answer()
     return fetch.wait()
 
 
-def _refuse_all(
-    connection: Connection, version: int, correlation_id: int, request: FetchRequest
-) -> Parts:
+def _read_one(context: RequestContext, request: FetchRequest) -> FetchResponse | None:
+    """Answer for one partition that has enough; None if it has not, or anything is unusual.
+
+    That is what a consumer of one partition asks for again and again: a plan would cost as much as
+    the read. Nothing is changed before the answer is sure.
+    """
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        return None
+    name, topic_id, ((index, epoch, offset, last_epoch, _, limit, *_),) = request.topics[0]
+    by_id = context.version >= FIRST_WITH_TOPIC_ID
+    log = context.rooms.topics.get_log(topic_id if by_id else name, index)
+    if log is None or last_epoch >= 0 or (epoch >= 0 and epoch != log.leader_epoch):
+        return None
+    if replica_of(request) >= 0 or request.isolation_level not in _ISOLATION_LEVELS:
+        return None
+    high_watermark, stable_offset = log.high_watermark, log.last_stable_offset
+    is_committed = request.isolation_level == READ_COMMITTED
+    most = min(request.max_bytes, context.rooms.settings.server.fetch_max_bytes)
+    upto = stable_offset if is_committed else high_watermark
+    try:
+        read = log.read(offset, min(limit, most), upto)
+    except KafkaError:
+        return None
+    if read is None or min(limit, most) < 0 or read.slice.size < min(request.min_bytes, most):
+        return None
+    aborted = log.aborted_transactions(offset, read.next_offset) if is_committed else None
+    log.bytes_out += read.slice.size
+    row = (
+        index, 0, high_watermark, stable_offset, log.log_start_offset, NO_DIVERGENCE, _NO_LEADER,
+        _NO_SNAPSHOT, aborted, _NO_REPLICA, read.slice,
+    )  # fmt: skip
+    return FetchResponse(0, 0, 0, [(name, topic_id, [row])])  # type: ignore[list-item]  # bare tuples
+
+
+def _refuse_all(request: FetchRequest, *, by_id: bool) -> FetchResponse:
     """Answer an isolation level that does not exist; the partitions have the code until v12."""
     code = UnknownServerError.code.value
-    connection.listener.dispatcher.stats.by_key[API_KEY].failed(code)
-    topics = [
-        (key, [PartitionFetched(each.partition, code, -1, -1, -1, [], b"") for each in partitions])
-        for key, partitions in request.topics
-        if version < _FIRST_BY_ID
-    ]
-    return encode(version, correlation_id, code, request.session_id, topics)
+    responses: list[Any] = []
+    if not by_id:
+        responses = [
+            (name, topic_id, [_refused(each.partition, code) for each in partitions])
+            for name, topic_id, partitions in request.topics
+        ]
+    return FetchResponse(0, code, request.session_id, responses)
+
+
+def _refused(index: int, code: int) -> PartitionData:
+    """Return the answer for a partition that is not read."""
+    return PartitionData(index, code, -1, -1, -1)
 
 
 class _Fetch:
     """One request while it is served: read once, or wait and read again."""
 
     __slots__ = (
-        "connection",
-        "correlation_id",
+        "context",
         "fetched",
         "max_bytes",
         "min_bytes",
         "plan",
+        "replica_id",
         "request",
         "rooms",
-        "version",
     )
 
-    def __init__(
-        self,
-        connection: Connection,
-        version: int,
-        correlation_id: int,
-        request: FetchRequest,
-        plan: FetchPlan,
-    ) -> None:
-        self.connection = connection
-        self.rooms: Rooms = connection.rooms
-        self.version = version
-        self.correlation_id = correlation_id
+    def __init__(self, context: RequestContext, request: FetchRequest, plan: FetchPlan) -> None:
+        self.context = context
+        self.rooms = context.rooms
         self.request = request
         self.plan = plan
+        self.replica_id = replica_of(request)
         self.max_bytes = min(request.max_bytes, self.rooms.settings.server.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self.max_bytes)
-        self.fetched: list[tuple[TopicKey, PartitionFetched]] = []
+        self.fetched: list[tuple[TopicKey, PartitionData]] = []
 
     @property
     def is_of_somebody(self) -> bool:
@@ -200,28 +168,28 @@ class _Fetch:
         remaining = self.max_bytes
         total = 0
         urgent = False
-        fetched: list[tuple[TopicKey, PartitionFetched]] = []
+        fetched: list[tuple[TopicKey, PartitionData]] = []
         for number, (key, wanted) in enumerate(self.plan.partitions):
             if before and self._is_unchanged(key, wanted, before[number][1]):
                 fetched.append(before[number])
                 continue
-            limit = min(wanted.max_bytes, remaining)
+            limit = min(wanted.partition_max_bytes, remaining)
             try:
                 result = self._read_partition(key, wanted, limit, at_least_one=not total)
             except KafkaError as error:
                 result = self._refuse(key, wanted, error)
                 urgent = True
             else:
-                if result.diverging is not None:
+                if result.diverging_epoch != NO_DIVERGENCE:
                     urgent = True
-            size = len(result.records)
+            size = len(result.records or b"")
             total += size
             remaining = remaining - size if remaining > size else 0
             fetched.append((key, result))
         self.fetched = fetched
         return total, urgent
 
-    async def wait(self) -> Answer:
+    async def wait(self) -> FetchResponse:
         """Park until ``min_bytes`` are there or ``max_wait_ms`` has passed, then read again."""
         rooms, session = self.rooms, self.plan.session
         # Without a session nobody watches but this request; what is named twice is one partition.
@@ -245,32 +213,30 @@ class _Fetch:
             self.plan = rooms.sessions.plan_again(self.plan)
         except InvalidFetchSessionEpoch as error:
             session_id = 0 if session is None else session.session_id
-            return encode(self.version, self.correlation_id, error.code.value, session_id, [])
+            return FetchResponse(error_code=error.code.value, session_id=session_id)
         self.read()
-        return self.encode()
+        return self.answer()
 
-    def encode(self) -> Answer:
-        """Close the books of the session and write the frame."""
+    def answer(self) -> FetchResponse:
+        """Close the books of the session and say what is told of each partition."""
         session_id, named = self.rooms.sessions.conclude(self.plan, self.fetched)
-        topics: list[tuple[TopicKey, list[PartitionFetched]]] = []
+        topics: list[Any] = []
+        last: TopicKey | None = None
         for key, result in named:
-            if topics and topics[-1][0] == key:
-                topics[-1][1].append(result)
+            if key == last:
+                topics[-1][2].append(result)
             else:
-                topics.append((key, [result]))
-        node = None
-        if self.version >= _FIRST_WITH_LEADER and any(
+                last = key
+                name, topic_id = ("", key) if isinstance(key, bytes) else (key, NO_ID)
+                topics.append((name, topic_id, [result]))
+        nodes = []
+        if self.context.version >= _FIRST_WITH_LEADER and any(
             result.error_code in _LEADER_ERRORS for _, result in named
         ):
-            host, port = self.rooms.advertised[self.connection.listener.name]
-            node = (self.rooms.identity.node_id, host, port)
-        parts = encode(self.version, self.correlation_id, 0, session_id, topics, node=node)
-        # Bytes go out with the answers beside them; parts are a send of their own.
-        return parts[0] if len(parts) == 1 and isinstance(parts[0], bytes) else parts
+            nodes.append(NodeEndpoint(self.rooms.identity.node_id, *self.context.advertised))
+        return FetchResponse(0, 0, session_id, topics, nodes)
 
-    def _is_unchanged(
-        self, key: TopicKey, wanted: FetchPartition, fetched: PartitionFetched
-    ) -> bool:
+    def _is_unchanged(self, key: TopicKey, wanted: FetchPartition, fetched: PartitionData) -> bool:
         log = self.rooms.topics.get_log(key, wanted.partition)
         return (
             log is not None
@@ -282,9 +248,9 @@ class _Fetch:
 
     def _read_partition(
         self, key: TopicKey, wanted: FetchPartition, limit: int, *, at_least_one: bool
-    ) -> PartitionFetched:
+    ) -> PartitionData:
         log = self.rooms.topics.find_log(key, wanted.partition)
-        if self.request.replica_id >= 0:
+        if self.replica_id >= 0:
             raise NotLeaderOrFollower
         epoch = wanted.current_leader_epoch
         if epoch >= 0 and epoch != log.leader_epoch:
@@ -292,65 +258,41 @@ class _Fetch:
         offset = wanted.fetch_offset
         high_watermark = log.high_watermark
         stable_offset = log.last_stable_offset
-        if wanted.last_fetched_epoch >= 0:
-            diverging = _find_divergence(log, wanted)
-            if diverging is not None:
-                return PartitionFetched(
-                    wanted.partition,
-                    0,
-                    high_watermark,
-                    stable_offset,
-                    log.log_start_offset,
-                    None,
-                    b"",
-                    diverging,
-                )
-        committed = self.request.isolation_level == READ_COMMITTED
-        upto = stable_offset if committed else high_watermark
-        read = log.read(offset, limit, upto, at_least_one=at_least_one)
-        if read is None:
-            return PartitionFetched(
-                wanted.partition,
-                0,
-                high_watermark,
-                stable_offset,
-                log.log_start_offset,
-                [] if committed else None,
-                b"",
-            )
-        if limit < 0:
-            raise UnknownServerError(f"at most {limit} bytes can not be read; ask for 0 or more")
-        log.bytes_out += read.slice.size
-        return PartitionFetched(
+        found = PartitionData(
             wanted.partition,
             0,
             high_watermark,
             stable_offset,
             log.log_start_offset,
-            log.aborted_transactions(offset, read.next_offset) if committed else None,
-            read.slice,
+            aborted_transactions=None,
         )
+        if wanted.last_fetched_epoch >= 0:
+            diverging = _find_divergence(log, wanted)
+            if diverging is not None:
+                return found._replace(diverging_epoch=diverging)
+        committed = self.request.isolation_level == READ_COMMITTED
+        upto = stable_offset if committed else high_watermark
+        read = log.read(offset, limit, upto, at_least_one=at_least_one)
+        if read is None:
+            return found._replace(aborted_transactions=[]) if committed else found
+        if limit < 0:
+            raise UnknownServerError(f"at most {limit} bytes can not be read; ask for 0 or more")
+        log.bytes_out += read.slice.size
+        aborted = log.aborted_transactions(offset, read.next_offset) if committed else None
+        return found._replace(aborted_transactions=aborted, records=read.slice)  # type: ignore[arg-type]
 
-    def _refuse(self, key: TopicKey, wanted: FetchPartition, error: KafkaError) -> PartitionFetched:
+    def _refuse(self, key: TopicKey, wanted: FetchPartition, error: KafkaError) -> PartitionData:
         code = error.code.value
-        self.connection.listener.dispatcher.stats.by_key[API_KEY].failed(code)
-        leader = None
-        if code in _LEADER_ERRORS and self.version >= _FIRST_WITH_LEADER:
+        leader = _NO_LEADER
+        if code in _LEADER_ERRORS and self.context.version >= _FIRST_WITH_LEADER:
             log = self.rooms.topics.find_log(key, wanted.partition)
-            leader = (self.rooms.identity.node_id, log.leader_epoch)
-        return PartitionFetched(
-            wanted.partition,
-            code,
-            -1,
-            -1,
-            -1,
-            [] if code in _NOT_HERE else None,
-            b"",
-            current_leader=leader,
+            leader = LeaderIdAndEpoch(self.rooms.identity.node_id, log.leader_epoch)
+        return _refused(wanted.partition, code)._replace(
+            current_leader=leader, aborted_transactions=[] if code in _NOT_HERE else None
         )
 
 
-def _find_divergence(log: Log, wanted: FetchPartition) -> tuple[int, int] | None:
+def _find_divergence(log: Log, wanted: FetchPartition) -> EpochEndOffset | None:
     """Return (epoch, end offset) where the client's log and ours part, or None (KIP-595).
 
     Raises:
@@ -360,5 +302,5 @@ def _find_divergence(log: Log, wanted: FetchPartition) -> tuple[int, int] | None
     if epoch < 0 or end_offset < 0 or wanted.fetch_offset < log.log_start_offset:
         raise OffsetOutOfRange
     if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
-        return epoch, end_offset
+        return EpochEndOffset(epoch, end_offset)
     return None

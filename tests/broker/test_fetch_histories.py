@@ -16,10 +16,10 @@ from kio.serial import entity_reader
 
 from broker.transactions.markers import Outcome
 from protocol.errors import InvalidFetchSessionEpoch
-from protocol.fetch import FetchPartition, FetchRequest
+from protocol.messages.fetch import FetchPartition
 from protocol.records.batch import TRANSACTIONAL
 from tests.support.appending import append
-from tests.support.fetch_requests import request_entity
+from tests.support.fetch_requests import FetchRequest, request_entity
 from tests.support.fetch_walk import Place, Row, Walk
 from tests.support.kio_messages import encode
 from tests.support.rooms import RoomsOnDisk

@@ -15,8 +15,10 @@ from protocol.errors import (
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
 )
-from protocol.fetch import FetchPartition, FetchRequest, PartitionFetched
+from protocol.messages import fetch as messages
+from protocol.messages.fetch import FetchPartition, PartitionData
 from tests.support.clock import FakeClock
+from tests.support.fetch_requests import FetchRequest, to_message
 
 if TYPE_CHECKING:
     from storage.log import Log
@@ -65,9 +67,9 @@ def ask(
     forgotten: list[tuple[TopicKey, list[int]]] | None = None,
     *,
     isolation_level: int = 0,
-) -> FetchRequest:
+) -> messages.FetchRequest:
     """Build a request for partitions at offsets."""
-    return FetchRequest(
+    request = FetchRequest(
         replica_id=-1,
         max_wait_ms=0,
         min_bytes=0,
@@ -80,14 +82,13 @@ def ask(
             for (key, partition), offset in (wanted or {}).items()
         ],
         forgotten=forgotten or [],
-        rack_id="",
-        cluster_id=None,
     )
+    return to_message(request)
 
 
-def got(index: int, *, data: bytes = b"", end: int = 0, error: int = 0) -> PartitionFetched:
+def got(index: int, *, data: bytes = b"", end: int = 0, error: int = 0) -> PartitionData:
     """Build what was read of one partition."""
-    return PartitionFetched(index, error, end, end, 0, None, data)
+    return PartitionData(index, error, end, end, 0, records=data)
 
 
 def places(plan: FetchPlan) -> list[tuple[TopicKey, int]]:
@@ -134,7 +135,7 @@ def test_an_incremental_answer_names_only_news(sessions: FetchSessions, logs: Lo
     session_id = begin(sessions, 0, 1, 2, 3)
     logs.change(0, 1, 2, 3)
     plan = sessions.plan(ask(session_id, 1), by_id=False)
-    fetched: list[tuple[TopicKey, PartitionFetched]] = [
+    fetched: list[tuple[TopicKey, PartitionData]] = [
         ("t", got(0)),
         ("t", got(1, data=b"x")),
         ("t", got(2, end=7)),
@@ -143,7 +144,7 @@ def test_an_incremental_answer_names_only_news(sessions: FetchSessions, logs: Lo
     answered, named = sessions.conclude(plan, fetched)
 
     assert answered == session_id
-    assert [result.index for _, result in named] == [1, 2, 3]
+    assert [result.partition_index for _, result in named] == [1, 2, 3]
 
 
 def test_recovery_from_an_error_is_news(sessions: FetchSessions, logs: Logs) -> None:

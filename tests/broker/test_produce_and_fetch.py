@@ -204,18 +204,18 @@ async def test_leader_epochs_are_compared(caller: Caller, epoch: int, code: int)
 
 
 @pytest.mark.parametrize("isolation", [0, 1])
-async def test_the_short_way_answers_as_the_general_one(
+async def test_one_partition_is_read_as_several_are(
     caller: Caller, monkeypatch: pytest.MonkeyPatch, isolation: int
 ) -> None:
-    """One partition, whatever is there, asked for both ways."""
+    """One partition without a session needs no plan; the answer is the same as with one."""
     (size,) = {len(batch) for batch in await fill(caller, 6, rows=2)}
-    monkeypatch.setattr(fetch_handler, "_fetch_all", None)
+    monkeypatch.setattr(fetch_handler, "_Fetch", None)
     short = [
         only(await caller.ask(fetch({("t", 0): offset}, isolation=isolation, **limits)))
         for offset, limits in SHORT
     ]
     monkeypatch.undo()
-    monkeypatch.setattr(fetch_handler, "find_single_fetch", lambda *_: None)
+    monkeypatch.setattr(fetch_handler, "_read_one", lambda *_: None)
     general = [
         only(await caller.ask(fetch({("t", 0): offset}, isolation=isolation, **limits)))
         for offset, limits in SHORT

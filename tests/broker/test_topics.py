@@ -14,7 +14,7 @@ from protocol.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from protocol.fetch import FetchPartition
+from protocol.messages.fetch import FetchPartition
 from storage import files
 from storage.catalog import CatalogState
 from storage.partition_metadata import PartitionMetadata

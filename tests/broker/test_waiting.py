@@ -7,7 +7,7 @@ import pytest
 
 from broker.transactions.markers import Outcome
 from broker.waiting import READ_COMMITTED, Waiting, Watch, WatchGroup
-from protocol.fetch import FetchPartition
+from protocol.messages.fetch import FetchPartition
 from protocol.records.batch import TRANSACTIONAL
 from storage.log import Log
 from tests.support.appending import append

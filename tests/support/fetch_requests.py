@@ -1,5 +1,6 @@
-"""Fetch requests as kio's entities."""
+"""Fetch requests whose topics have one key, a name or an id: as kio's entities, or as messages."""
 
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -7,7 +8,48 @@ from uuid import UUID
 from kio.index import load_payload_module
 from kio.static.constants import EntityType
 
-from protocol.fetch import FetchRequest
+from protocol.messages import NO_ID
+from protocol.messages import fetch as messages
+from protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
+from protocol.topic_key import TopicKey
+
+
+@dataclass
+class FetchRequest:
+    """What a test asks, in any version."""
+
+    replica_id: int = -1
+    max_wait_ms: int = 0
+    min_bytes: int = 0
+    max_bytes: int = 1 << 20
+    isolation_level: int = 0
+    session_id: int = 0
+    session_epoch: int = -1
+    topics: list[tuple[TopicKey, list[FetchPartition]]] = field(default_factory=list)
+    forgotten: list[tuple[TopicKey, list[int]]] = field(default_factory=list)
+    rack_id: str = ""
+    cluster_id: str | None = None
+
+
+def to_message(request: FetchRequest) -> messages.FetchRequest:
+    """Return the request as the broker's handler gets it."""
+    return messages.FetchRequest(
+        replica_id=request.replica_id,
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=request.min_bytes,
+        max_bytes=request.max_bytes,
+        isolation_level=request.isolation_level,
+        session_id=request.session_id,
+        session_epoch=request.session_epoch,
+        topics=[FetchTopic(*_name_and_id(key), wanted) for key, wanted in request.topics],
+        forgotten_topics_data=[
+            ForgottenTopic(*_name_and_id(key), indexes) for key, indexes in request.forgotten
+        ],
+    )
+
+
+def _name_and_id(key: TopicKey) -> tuple[str, bytes]:
+    return ("", key) if isinstance(key, bytes) else (key, NO_ID)
 
 
 def named(version: int, topic: Any) -> dict[str, Any]:
@@ -32,8 +74,7 @@ def request_entity(version: int, request: FetchRequest, *, follower_tags: bool =
                     **{
                         name: value
                         for name, value in {
-                            **one._asdict(),
-                            "partition_max_bytes": one.max_bytes,
+                            **dict(list(one._asdict().items())[:6]),
                             **(tags if follower_tags else {}),
                         }.items()
                         if name in asked_known

@@ -13,8 +13,9 @@ from protocol.errors import OffsetOutOfRange
 from protocol.topic_key import TopicKey
 
 if TYPE_CHECKING:
-    from protocol.fetch import FetchPartition, FetchRequest
+    from protocol.messages.fetch import FetchPartition
     from storage.log import Log
+    from tests.support.fetch_requests import FetchRequest
     from tests.support.rooms import RoomsOnDisk
 
 Place = tuple[TopicKey, int]
@@ -125,14 +126,14 @@ class Walk:
             assert log is not None
             upto = log.last_stable_offset if request.isolation_level else log.high_watermark
             size = log.available_bytes(told.wanted.fetch_offset, upto)
-            total += min(size, told.wanted.max_bytes)
+            total += min(size, told.wanted.partition_max_bytes)
         return total >= min(request.min_bytes, request.max_bytes)
 
     def _read_all(self, request: FetchRequest) -> list[Row]:
         remaining = request.max_bytes
         rows: list[Row] = []
         for (key, _), told in self.partitions.items():
-            limit = min(told.wanted.max_bytes, remaining)
+            limit = min(told.wanted.partition_max_bytes, remaining)
             has_none = not any(row.records for row in rows)
             row = self._read(key, told.wanted, request, limit, at_least_one=has_none)
             remaining = max(0, remaining - len(row.records))
