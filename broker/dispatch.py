@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# These take the frame itself and write the answer: no entity stands between records, or the
-_RAW = frozenset({8, 9, 11, 12, 14, 17, 26, 36, 68})
+# These take the frame itself and write the answer: nothing else sees a password.
+_RAW = frozenset({17, 36})
 # These are read and written by the tables of `protocol.messages`; the others by kio, for now.
 TABLED = frozenset(
     {
@@ -39,24 +39,45 @@ TABLED = frozenset(
         1,  # Fetch
         2,  # ListOffsets
         3,  # Metadata
+        8,  # OffsetCommit
+        9,  # OffsetFetch
+        10,  # FindCoordinator
+        11,  # JoinGroup
+        12,  # Heartbeat
+        13,  # LeaveGroup
+        14,  # SyncGroup
+        15,  # DescribeGroups
+        16,  # ListGroups
         18,  # ApiVersions
         19,  # CreateTopics
         20,  # DeleteTopics
         21,  # DeleteRecords
+        22,  # InitProducerId
         23,  # OffsetForLeaderEpoch
+        24,  # AddPartitionsToTxn
+        25,  # AddOffsetsToTxn
+        26,  # EndTxn
+        27,  # WriteTxnMarkers
+        28,  # TxnOffsetCommit
         32,  # DescribeConfigs
         33,  # AlterConfigs
         34,  # AlterReplicaLogDirs
         35,  # DescribeLogDirs
         37,  # CreatePartitions
+        42,  # DeleteGroups
         43,  # ElectLeaders
         44,  # IncrementalAlterConfigs
         45,  # AlterPartitionReassignments
         46,  # ListPartitionReassignments
+        47,  # OffsetDelete
         55,  # DescribeQuorum
         57,  # UpdateFeatures
         60,  # DescribeCluster
         61,  # DescribeProducers
+        65,  # DescribeTransactions
+        66,  # ListTransactions
+        68,  # ConsumerGroupHeartbeat
+        69,  # ConsumerGroupDescribe
         74,  # ListConfigResources
         75,  # DescribeTopicPartitions
     }

@@ -1,4 +1,4 @@
-"""Committed offsets and the commonest requests, compiled where they could be: import from here."""
+"""Committed offsets, compiled where they could be: import them from here."""
 
 from typing import TYPE_CHECKING
 
@@ -8,19 +8,19 @@ if TYPE_CHECKING:
     from broker.groups._commit_kernels import (
         COMPILED,
         GroupOffsets,
-        GroupTable,
         OffsetTable,
+        offset_rows,
     )
 else:
     _commits = choose("broker.groups._commit_kernels")
     COMPILED = _commits.COMPILED
     GroupOffsets = _commits.GroupOffsets
-    GroupTable = _commits.GroupTable
     OffsetTable = _commits.OffsetTable
+    offset_rows = _commits.offset_rows
 
 __all__ = [
     "COMPILED",
     "GroupOffsets",
-    "GroupTable",
     "OffsetTable",
+    "offset_rows",
 ]

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 from broker.coordinator_log import CoordinatorLog
 from broker.groups.classic_group import ClassicGroup
 from broker.groups.classic_state import ClassicServices
-from broker.groups.commit_kernels import GroupTable
 from broker.groups.consumer_groups import ConsumerGroups
 from broker.groups.expiry import expire
 from broker.groups.member_kernels import Timers
+from broker.groups.offset_metadata import MOST_CHARACTERS
 from broker.groups.offsets import Offsets
 from broker.groups.replay import Replay
 from broker.internal_topics import OFFSETS_TOPIC
 from protocol.coordinator.group_errors import (
     GroupIdNotFound,
     IllegalGeneration,
+    InvalidGroupId,
     StaleMemberEpoch,
     UnknownMemberId,
 )
@@ -46,14 +47,13 @@ _TIMERS_AT_A_TIME = 500
 _TOMBSTONES_AT_A_TIME = 1000
 
 
-class GroupCoordinator(GroupTable):
+class GroupCoordinator:
     """Owner of groups, offsets and timers (loop only).
 
     A group lives in the partition of the journal that its id hashes to; while that is being read
-    the group is not to be asked for.
+    the group is not to be asked for. ``groups`` has every group with members or a record of its
+    own; one that has only committed offsets is made when somebody asks (`find`).
     """
-
-    offsets: Offsets
 
     def __init__(
         self,
@@ -62,8 +62,12 @@ class GroupCoordinator(GroupTable):
         io: IoThreads,
         clock: Clock,
     ) -> None:
-        log = CoordinatorLog(OFFSETS_TOPIC, topics, settings, io, clock)
-        super().__init__(topics, settings, clock, log, Offsets(log.append))
+        self.settings = settings
+        self.topics = topics
+        self.clock = clock
+        self.log = CoordinatorLog(OFFSETS_TOPIC, topics, settings, io, clock)
+        self.offsets = Offsets(self.log.append)
+        self.groups: dict[str, Group] = {}
         self.timers = Timers(clock)
         self.consumer = ConsumerGroups(self)
         self.replay = Replay(self)
@@ -112,6 +116,19 @@ class GroupCoordinator(GroupTable):
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def check(self, group_id: str) -> None:
+        """Refuse to speak of a group whose state is not known.
+
+        Raises:
+            CoordinatorLoadInProgress: Its partition of the journal is being read.
+            NotCoordinator: It could not be read.
+            InvalidGroupId: No record can hold the name.
+        """
+        if len(group_id) > MOST_CHARACTERS:
+            raise InvalidGroupId(f"a group id has at most {MOST_CHARACTERS} characters")
+        if not self.log.is_settled:
+            self.log.check(self.log.partition_for(group_id))
 
     def find(self, group_id: str) -> Group | None:
         """Return a group that is there, if only because of its committed offsets."""

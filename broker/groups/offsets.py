@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups.commit_kernels import OffsetTable
-from protocol.coordinator.group_records import put_offset, read_offset
+from broker.groups.commit_kernels import OffsetTable, offset_rows
+from protocol.coordinator.group_records import read_offset
 from protocol.group_kernels import offset_key
 from protocol.records.journal import NO_PRODUCER, EntryKind
 
@@ -44,22 +44,6 @@ class Offsets(OffsetTable):
     def __iter__(self) -> Iterator[str]:
         return iter([group_id for shard in self._shards for group_id in shard])
 
-    def append(self, group_id: str, partition: int, offsets: Sequence[NewOffset]) -> None:
-        """Commit offsets of a group whose journal is this partition.
-
-        Raises:
-            KafkaError: The journal did not take them, ready to be answered.
-        """
-        rows = [
-            (offset_key(group_id, topic, index), put_offset(committed))
-            for topic, index, committed in offsets
-        ]
-        self._append(partition, rows, NO_PRODUCER)
-        group = self._of(group_id)
-        for (topic, index, _), (_, value) in zip(offsets, rows, strict=True):
-            self.count += group.put(topic, index, value)
-        self.commit_count += len(rows)
-
     def append_transactional(
         self, group_id: str, partition: int, offsets: Sequence[NewOffset], producer: Producer
     ) -> None:
@@ -68,10 +52,7 @@ class Offsets(OffsetTable):
         Raises:
             KafkaError: The journal did not take them, ready to be answered.
         """
-        rows = [
-            (offset_key(group_id, topic, index), put_offset(committed))
-            for topic, index, committed in offsets
-        ]
+        rows = offset_rows(group_id, offsets)
         self._append(partition, rows, producer)
         for (topic, index, _), (_, value) in zip(offsets, rows, strict=True):
             self._put_pending(partition, producer.id, group_id, (topic, index), value)

@@ -7,31 +7,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kio.schema.consumer_group_describe.v1.response import (
-    Assignment,
-    ConsumerGroupDescribeResponse,
-    DescribedGroup,
-    TopicPartitions,
-)
-from kio.schema.consumer_group_describe.v1.response import Member as DescribedMember
-
 from broker import authorized
 from broker.groups.consumer_group_target import preferred_assignor
 from broker.handlers.consumer_heartbeat import check_enabled
 from protocol.coordinator.group_errors import InvalidGroupId
 from protocol.errors import ErrorCode, KafkaError
-from protocol.kio_messages import NO_THROTTLE
+from protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    TopicPartitions,
+)
+from protocol.messages.consumer_group_describe import Member as DescribedMember
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
-    from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
-
     from broker.context import RequestContext
     from broker.groups.consumer_group import ConsumerGroup
     from broker.groups.consumer_group_member import Member
     from broker.groups.topic_image import TopicImage
+    from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
@@ -43,8 +40,7 @@ def describe(
     asked = request.include_authorized_operations
     operations = authorized.GROUP if asked else authorized.NOT_ASKED
     return ConsumerGroupDescribeResponse(
-        throttle_time=NO_THROTTLE,
-        groups=tuple(_describe(context, group_id, operations) for group_id in request.group_ids),
+        groups=[_describe(context, group_id, operations) for group_id in request.group_ids]
     )
 
 
@@ -60,31 +56,20 @@ def _describe(context: RequestContext, group_id: str, operations: int) -> Descri
         return _refuse(group_id, error.code, error.own_message)
     assignors = context.rooms.settings.server.group_consumer_assignors
     return DescribedGroup(
-        error_code=ErrorCode.none,
-        error_message=None,
         group_id=group_id,
         group_state=machine.state,
         group_epoch=machine.epoch,
         assignment_epoch=machine.target_epoch,
         assignor_name=preferred_assignor(machine, assignors),
-        members=tuple(
+        members=[
             _member(machine, member, groups.consumer.image) for member in machine.members.values()
-        ),
+        ],
         authorized_operations=operations,
     )
 
 
 def _refuse(group_id: str, code: ErrorCode, message: str | None) -> DescribedGroup:
-    return DescribedGroup(
-        error_code=code,
-        error_message=message,
-        group_id=group_id,
-        group_state="",
-        group_epoch=0,
-        assignment_epoch=0,
-        assignor_name="",
-        members=(),
-    )
+    return DescribedGroup(error_code=code, error_message=message, group_id=group_id)
 
 
 def _member(group: ConsumerGroup, member: Member, image: TopicImage) -> DescribedMember:
@@ -116,11 +101,9 @@ def _assignment(partitions: Mapping[UUID, Iterable[int]], image: TopicImage) -> 
     """Return partitions with the names of their topics; topics that are gone are left out."""
     topics = ((image.find_id(topic_id), each) for topic_id, each in partitions.items())
     return Assignment(
-        topic_partitions=tuple(
-            TopicPartitions(
-                topic_id=topic.id, topic_name=topic.name, partitions=tuple(sorted(each))
-            )
+        topic_partitions=[
+            TopicPartitions(topic.id.bytes, topic.name, sorted(each))
             for topic, each in topics
             if topic is not None
-        )
+        ]
     )

@@ -1,7 +1,6 @@
 """ConsumerGroupHeartbeat (68), versions 0-1: how members of a consumer group live (KIP-848).
 
-v1 member ids of the client's making and regular expressions. It takes the frame itself, as
-Heartbeat does, since each member sends one every few seconds. It needs group.version 1 and
+v1 member ids of the client's making and regular expressions. It needs group.version 1 and
 "consumer" among group.coordinator.rebalance.protocols.
 
 Differs from Kafka: the hash of subscribed topics in the group's record is another one.
@@ -10,43 +9,59 @@ Differs from Kafka: the hash of subscribed topics in the group's record is anoth
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from broker.groups.client_host import client_host
 from broker.groups.consumer_group_heartbeat import HeartbeatRequest, check_request
-from protocol.consumer_heartbeat import API_KEY, encode, encode_error, parse
 from protocol.errors import InvalidRequest, KafkaError, UnsupportedVersion
+from protocol.messages import NO_ID
+from protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+    ResponseTopicPartitions,
+)
 from protocol.names import uuid_text
 
 if TYPE_CHECKING:
-    from broker.connection import Connection
-    from broker.context import Rooms
-    from protocol.consumer_heartbeat import ConsumerHeartbeat
+    from collections.abc import Sequence
+
+    from broker.context import RequestContext, Rooms
+    from protocol.messages.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatRequest,
+        TopicPartitions,
+    )
 
 _FIRST_WITH_OWN_MEMBER_ID = 1
 
 
 def handle(
-    connection: Connection,
-    version: int,
-    correlation_id: int,
-    buffer: memoryview,
-    position: int,
-    end: int,
-) -> bytes:
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse:
     """Keep a member alive, take it in or let it go, and tell it what it is to read."""
-    request = parse(version, buffer, position, end)
-    groups = connection.rooms.groups
+    groups = context.rooms.groups
     try:
-        check_enabled(connection.rooms)
+        check_enabled(context.rooms)
         if not request.group_id.strip():
             raise InvalidRequest("GroupId can't be empty.")
-        values = _read(connection, version, request)
+        values = _read(context, request)
         groups.check(request.group_id)
         result = groups.consumer.heartbeat(request.group_id, values)
     except KafkaError as error:
-        return _refuse(connection, correlation_id, error)
-    return encode(correlation_id, *result)
+        return _refuse(error)
+    assignment = None
+    if result.assignment is not None:
+        assignment = Assignment(
+            [
+                ResponseTopicPartitions(topic_id.bytes, sorted(partitions))
+                for topic_id, partitions in result.assignment.items()
+            ]
+        )
+    return ConsumerGroupHeartbeatResponse(
+        member_id=result.member_id,
+        member_epoch=result.member_epoch,
+        heartbeat_interval_ms=result.heartbeat_interval_ms,
+        assignment=assignment,
+    )
 
 
 def check_enabled(rooms: Rooms) -> None:
@@ -60,34 +75,44 @@ def check_enabled(rooms: Rooms) -> None:
         raise UnsupportedVersion
 
 
-def _read(connection: Connection, version: int, request: ConsumerHeartbeat) -> HeartbeatRequest:
+def _read(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> HeartbeatRequest:
     """Return what the request says, if it may say so.
 
     Raises:
         InvalidRequest: It contradicts itself.
         UnsupportedAssignor: It wants an assignor that is not there.
     """
-    brings_id = version >= _FIRST_WITH_OWN_MEMBER_ID
+    brings_id = context.version >= _FIRST_WITH_OWN_MEMBER_ID
     names = request.subscribed_topic_names
     values = HeartbeatRequest(
         member_id=request.member_id,
         member_epoch=request.member_epoch,
-        client_id=connection.client_id or "",
-        client_host=client_host(connection.peer),
+        client_id=context.client_id or "",
+        client_host=client_host(context.peer),
         instance_id=request.instance_id,
         rack_id=request.rack_id,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         subscribed_topic_names=None if names is None else tuple(sorted(set(names))),
         subscribed_topic_regex=request.subscribed_topic_regex,
         server_assignor=request.server_assignor,
-        owned=request.owned,
+        owned=_owned(request.topic_partitions),
     )
-    assignors = connection.rooms.settings.server.group_consumer_assignors
+    assignors = context.rooms.settings.server.group_consumer_assignors
     check_request(values, assignors, needs_member_id=brings_id)
     return values if values.member_id else values.named(uuid_text(uuid4()))
 
 
-def _refuse(connection: Connection, correlation_id: int, error: KafkaError) -> bytes:
-    code = error.code.value
-    connection.listener.dispatcher.stats.by_key[API_KEY].failed(code)
-    return encode_error(correlation_id, code, error.own_message)
+def _owned(listed: Sequence[TopicPartitions] | None) -> dict[UUID, frozenset[int]] | None:
+    """Return partitions by topic; a topic listed twice has both, one without an id is left out."""
+    if listed is None:
+        return None
+    owned: dict[UUID, frozenset[int]] = {}
+    for topic_id, partitions in listed:
+        if topic_id != NO_ID:
+            key = UUID(bytes=topic_id)
+            owned[key] = owned.get(key, frozenset()).union(partitions)
+    return owned
+
+
+def _refuse(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.own_message)

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
-
-from protocol.errors import ErrorCode, InvalidRequest, KafkaError
-from protocol.kio_messages import NO_THROTTLE
+from protocol.errors import InvalidRequest, KafkaError
+from protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
-
     from broker.context import RequestContext
     from broker.coordinator_log import CoordinatorLog
+    from protocol.messages.find_coordinator import FindCoordinatorRequest
 
 _GROUP, _TRANSACTION = 0, 1
+_FIRST_WITH_KEYS = 4
 
 
 def find(
@@ -35,7 +33,7 @@ def find(
     """
     if request.key_type not in {_GROUP, _TRANSACTION}:
         error = InvalidRequest(f"coordinators of type {request.key_type} are not served")
-        return _refuse(request, error)
+        return _refuse(context, request, error)
     rooms = context.rooms
     is_group = request.key_type == _GROUP
     journal = rooms.groups.log if is_group else rooms.transactions.journal
@@ -50,37 +48,35 @@ async def _find_when_created(
     try:
         await journal.ensure_created()
     except KafkaError as error:
-        return _refuse(request, error)
+        return _refuse(context, request, error)
     return _find(context, request)
 
 
 def _find(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     host, port = context.advertised
     node_id = context.rooms.identity.node_id
-    found = [
-        Coordinator(
-            key=key,
-            node_id=node_id,
-            host=host,
-            port=port,
-            error_code=ErrorCode.none,
-            error_message=None,
-        )
-        for key in request.coordinator_keys
-    ]
-    return FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=tuple(found))
+    found = Coordinator("", node_id, host, port, error_message=None)
+    return _respond(context, request, found)
 
 
-def _refuse(request: FindCoordinatorRequest, error: KafkaError) -> FindCoordinatorResponse:
-    refused = [
-        Coordinator(
-            key=key,
-            node_id=-1,
-            host="",
-            port=-1,
-            error_code=error.code,
-            error_message=error.message,
+def _refuse(
+    context: RequestContext, request: FindCoordinatorRequest, error: KafkaError
+) -> FindCoordinatorResponse:
+    return _respond(context, request, Coordinator("", -1, "", -1, error.code, error.message))
+
+
+def _respond(
+    context: RequestContext, request: FindCoordinatorRequest, found: Coordinator
+) -> FindCoordinatorResponse:
+    """Answer with the same for every key, or for the one key that old versions have."""
+    _, node_id, host, port, code, message = found
+    if context.version >= _FIRST_WITH_KEYS:
+        return FindCoordinatorResponse(
+            coordinators=[
+                Coordinator(key, node_id, host, port, code, message)
+                for key in request.coordinator_keys
+            ]
         )
-        for key in request.coordinator_keys
-    ]
-    return FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=tuple(refused))
+    return FindCoordinatorResponse(
+        error_code=code, error_message=message, node_id=node_id, host=host, port=port
+    )

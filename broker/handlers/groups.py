@@ -9,28 +9,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
-from kio.schema.describe_groups.v6.response import (
-    DescribedGroup,
-    DescribedGroupMember,
-    DescribeGroupsResponse,
-)
-from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
-
 from broker import authorized
 from broker.groups.classic_state import ClassicState
 from broker.groups.states import GroupState
 from protocol.coordinator.group_errors import GroupIdNotFound
 from protocol.errors import CoordinatorLoadInProgress, ErrorCode, KafkaError
-from protocol.kio_messages import NO_THROTTLE
+from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+from protocol.messages.list_groups import ListedGroup, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
-    from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
-    from kio.schema.list_groups.v5.request import ListGroupsRequest
-
     from broker.context import RequestContext
     from broker.groups.classic_members import Member
+    from protocol.messages.delete_groups import DeleteGroupsRequest
+    from protocol.messages.describe_groups import DescribeGroupsRequest
+    from protocol.messages.list_groups import ListGroupsRequest
 
 _FIRST_WITH_NOT_FOUND = 6
 
@@ -40,8 +37,7 @@ def describe(context: RequestContext, request: DescribeGroupsRequest) -> Describ
     asked = request.include_authorized_operations
     operations = authorized.GROUP if asked else authorized.NOT_ASKED
     return DescribeGroupsResponse(
-        throttle_time=NO_THROTTLE,
-        groups=tuple(_describe(context, group_id, operations) for group_id in request.groups),
+        groups=[_describe(context, group_id, operations) for group_id in request.groups]
     )
 
 
@@ -56,13 +52,11 @@ def _describe(context: RequestContext, group_id: str, operations: int) -> Descri
         return _absent(group_id, error.code, None, authorized.NOT_ASKED, "")
     protocol = group.protocol_name if group.state is GroupState.STABLE else None
     return DescribedGroup(
-        error_code=ErrorCode.none,
-        error_message=None,
         group_id=group_id,
         group_state=group.state,
         protocol_type=group.protocol_type,
         protocol_data=protocol or "",
-        members=tuple(_member(each, protocol) for each in group.members),
+        members=[_member(each, protocol) for each in group.members],
         authorized_operations=operations,
     )
 
@@ -92,9 +86,6 @@ def _absent(
         error_message=message,
         group_id=group_id,
         group_state=state,
-        protocol_type="",
-        protocol_data="",
-        members=(),
         authorized_operations=operations,
     )
 
@@ -114,14 +105,11 @@ def list_all(context: RequestContext, request: ListGroupsRequest) -> ListGroupsR
     """List the groups of all kinds that the filters allow; upper and lower case are the same."""
     groups = context.rooms.groups
     if groups.log.loading_count:
-        error = CoordinatorLoadInProgress.code
-        return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=error, groups=())
+        return ListGroupsResponse(error_code=CoordinatorLoadInProgress.code)
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     return ListGroupsResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=ErrorCode.none,
-        groups=tuple(
+        groups=[
             ListedGroup(
                 group_id=group.group_id,
                 protocol_type=group.protocol_type,
@@ -130,18 +118,17 @@ def list_all(context: RequestContext, request: ListGroupsRequest) -> ListGroupsR
             )
             for group in groups.list_all()
             if (not states or group.state.lower() in states) and (not types or group.type in types)
-        ),
+        ]
     )
 
 
 def delete(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     """Delete groups without members, with all that they have committed."""
     return DeleteGroupsResponse(
-        throttle_time=NO_THROTTLE,
-        results=tuple(
+        results=[
             DeletableGroupResult(group_id=group_id, error_code=_delete(context, group_id))
             for group_id in dict.fromkeys(request.groups_names)
-        ),
+        ]
     )
 
 

@@ -2,9 +2,8 @@
 
 JoinGroup: v1 rebalance timeout · v4 member id required (KIP-394) · v5 instance id (KIP-345) · v7
 protocol type · v8 reason · v9 skip assignment (KIP-814). SyncGroup: v3 instance id · v5 protocol
-type and name. Both take the frame themselves, since all members of a group send them at once, and
-answer when the others of the group are there; the state machine holds the answer meanwhile, and a
-connection that goes away takes nothing with it.
+type and name. Both answer when the others of the group are there; the state machine holds the
+answer meanwhile, and a connection that goes away takes nothing with it.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING
 from broker.groups.classic_messages import JoinRequest, JoinResult, SyncRequest, SyncResult
 from broker.groups.client_host import client_host
 from broker.groups.parked import Parked
-from protocol import join_group, sync_group
 from protocol.coordinator.group_errors import (
     GroupMaxSizeReached,
     InconsistentGroupProtocol,
@@ -23,49 +21,43 @@ from protocol.coordinator.group_errors import (
     UnknownMemberId,
 )
 from protocol.errors import KafkaError, UnknownServerError
-from protocol.join_group import JoinGroupResponse
+from protocol.messages.join_group import JoinGroupResponse
+from protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from broker.answers import Answer, Waiting
-    from broker.connection import Connection
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from broker.context import RequestContext
     from broker.groups.coordinator import GroupCoordinator
-    from protocol.join_group import JoinGroupRequest
-    from protocol.sync_group import SyncGroupRequest
+    from protocol.messages.join_group import JoinGroupRequest
+    from protocol.messages.sync_group import SyncGroupRequest
 
 _FIRST_THAT_KNOWS_ITS_ID = 4
+_FIRST_WITH_NO_PROTOCOL = 7  # before it an empty name stands for none
 _FIRST_THAT_SKIPS = 9
 _FIRST_WITH_PROTOCOL = 5  # of SyncGroup
 
 
 def join(
-    connection: Connection,
-    version: int,
-    correlation_id: int,
-    buffer: memoryview,
-    position: int,
-    end: int,
-) -> Answer | Waiting:
+    context: RequestContext, request: JoinGroupRequest
+) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
     """Take a member into its group; answer when the group has gathered."""
-    request = join_group.parse(version, buffer, position, end)
-    parked = _begin_join(connection, version, request)
+    parked = _begin_join(context, request)
     if parked.result is not None:
-        return _joined(connection, version, correlation_id, parked.result)
-    return _join_later(connection, version, correlation_id, parked)
+        return _joined(context, parked.result)
+    return _join_later(context, parked)
 
 
-async def _join_later(
-    connection: Connection, version: int, correlation_id: int, parked: Parked[JoinResult]
-) -> Answer:
-    return _joined(connection, version, correlation_id, await parked.wait())
+async def _join_later(context: RequestContext, parked: Parked[JoinResult]) -> JoinGroupResponse:
+    return _joined(context, await parked.wait())
 
 
-def _begin_join(
-    connection: Connection, version: int, request: JoinGroupRequest
-) -> Parked[JoinResult]:
-    coordinator = connection.rooms.groups
+def _begin_join(context: RequestContext, request: JoinGroupRequest) -> Parked[JoinResult]:
+    coordinator = context.rooms.groups
     parked: Parked[JoinResult] = Parked()
     try:
-        values = _read(connection, version, request)
+        values = _read(context, request)
         coordinator.check(request.group_id)
         group = coordinator.find_or_create_classic(request.group_id, request.member_id)
         group.join(values, parked)
@@ -76,7 +68,7 @@ def _begin_join(
     return parked
 
 
-def _read(connection: Connection, version: int, request: JoinGroupRequest) -> JoinRequest:
+def _read(context: RequestContext, request: JoinGroupRequest) -> JoinRequest:
     """Return what the request says, if it may say so.
 
     Raises:
@@ -85,17 +77,18 @@ def _read(connection: Connection, version: int, request: JoinGroupRequest) -> Jo
     """
     if not request.group_id:
         raise InvalidGroupId
-    server = connection.rooms.settings.server
+    version = context.version
+    server = context.rooms.settings.server
     session_ms = request.session_timeout_ms
     if not server.group_min_session_timeout_ms <= session_ms <= server.group_max_session_timeout_ms:
         raise InvalidSessionTimeout
     return JoinRequest(
         member_id=request.member_id,
-        instance_id=request.instance_id,
-        client_id=connection.client_id or "",
-        client_host=client_host(connection.peer),
+        instance_id=request.group_instance_id,
+        client_id=context.client_id or "",
+        client_host=client_host(context.peer),
         protocol_type=request.protocol_type,
-        protocols=request.protocols,
+        protocols=tuple(request.protocols),
         rebalance_timeout_ms=session_ms if version == 0 else request.rebalance_timeout_ms,
         session_timeout_ms=session_ms,
         requires_known_id=version >= _FIRST_THAT_KNOWS_ITS_ID,
@@ -103,33 +96,36 @@ def _read(connection: Connection, version: int, request: JoinGroupRequest) -> Jo
     )
 
 
-def _joined(connection: Connection, version: int, correlation_id: int, result: JoinResult) -> bytes:
-    error_code = result.error.value
-    if error_code:
-        connection.listener.dispatcher.stats.by_key[join_group.API_KEY].failed(error_code)
-    return join_group.encode(version, correlation_id, JoinGroupResponse(error_code, *result[1:]))
+def _joined(context: RequestContext, result: JoinResult) -> JoinGroupResponse:
+    protocol_name = result.protocol_name
+    if protocol_name is None and context.version < _FIRST_WITH_NO_PROTOCOL:
+        protocol_name = ""
+    members: Any = result.members  # tuples as the answer has them
+    return JoinGroupResponse(
+        error_code=result.error,
+        generation_id=result.generation,
+        protocol_type=result.protocol_type,
+        protocol_name=protocol_name,
+        leader=result.leader,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=members,
+    )
 
 
 def sync(
-    connection: Connection,
-    version: int,
-    correlation_id: int,
-    buffer: memoryview,
-    position: int,
-    end: int,
-) -> Answer | Waiting:
+    context: RequestContext, request: SyncGroupRequest
+) -> SyncGroupResponse | Coroutine[Any, Any, SyncGroupResponse]:
     """Take the leader's assignments, and give a member its own; answer when they are there."""
-    request = sync_group.parse(version, buffer, position, end)
-    coordinator = connection.rooms.groups
     parked: Parked[SyncResult] = Parked()
     try:
-        _check_protocol(version, request)
-        _begin_sync(coordinator, request, parked)
+        _check_protocol(context.version, request)
+        _begin_sync(context.rooms.groups, request, parked)
     except KafkaError as error:
         parked(SyncResult(error.code))
     if parked.result is not None:
-        return _synced(connection, version, correlation_id, parked.result)
-    return _sync_later(connection, version, correlation_id, parked)
+        return SyncGroupResponse(0, *parked.result)
+    return _sync_later(parked)
 
 
 def _check_protocol(version: int, request: SyncGroupRequest) -> None:
@@ -155,31 +151,15 @@ def _begin_sync(
     group.sync(
         SyncRequest(
             member_id=request.member_id,
-            instance_id=request.instance_id,
-            generation=request.generation,
+            instance_id=request.group_instance_id,
+            generation=request.generation_id,
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
-            assignments=request.assignments,
+            assignments=dict(request.assignments),  # of a member listed twice the last one
         ),
         parked,
     )
 
 
-async def _sync_later(
-    connection: Connection, version: int, correlation_id: int, parked: Parked[SyncResult]
-) -> Answer:
-    return _synced(connection, version, correlation_id, await parked.wait())
-
-
-def _synced(connection: Connection, version: int, correlation_id: int, result: SyncResult) -> bytes:
-    error_code = result.error.value
-    if error_code:
-        connection.listener.dispatcher.stats.by_key[sync_group.API_KEY].failed(error_code)
-    return sync_group.encode(
-        version,
-        correlation_id,
-        error_code,
-        result.protocol_type,
-        result.protocol_name,
-        result.assignment,
-    )
+async def _sync_later(parked: Parked[SyncResult]) -> SyncGroupResponse:
+    return SyncGroupResponse(0, *await parked.wait())

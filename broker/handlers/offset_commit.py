@@ -1,91 +1,66 @@
 """OffsetCommit (8), versions 2-10: how far a group has come, written before it is answered.
 
 v5 no retention time · v6 leader epoch (KIP-320) · v7 instance id (KIP-345) · v9 member epochs and
-GROUP_ID_NOT_FOUND (KIP-848) · v10 topic ids. It takes the frame itself: consumers that commit each
-batch send it as often as they fetch.
+GROUP_ID_NOT_FOUND (KIP-848) · v10 topic ids.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.groups.consumer_group_checks import check_partitions
 from broker.groups.offset_metadata import is_too_long
 from protocol.coordinator.group_errors import OffsetMetadataTooLarge
-from protocol.coordinator.group_records import NO_EXPIRY, CommittedOffset
-from protocol.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
-from protocol.offset_commit import API_KEY, FIRST_FLEXIBLE, NO_RETENTION, encode, parse
+from protocol.coordinator.group_records import NO_EXPIRY
+from protocol.errors import ErrorCode, KafkaError, UnknownTopicId, UnknownTopicOrPartition
+from protocol.messages.offset_commit import OffsetCommitResponse
 
 if TYPE_CHECKING:
-    from broker.answers import Answer, Waiting
-    from broker.connection import Connection
-    from broker.context import Rooms
+    from collections.abc import Coroutine
+
+    from broker.context import RequestContext, Rooms
     from broker.groups.coordinator import GroupCoordinator
-    from protocol.offset_commit import OffsetCommitRequest
-    from protocol.topic_key import TopicKey
+    from broker.groups.offsets import NewOffset
+    from protocol.messages.offset_commit import OffsetCommitRequest
 
-    Results = list[tuple[TopicKey, list[tuple[int, int]]]]
+    Results = list[tuple[str, bytes, list[tuple[int, ErrorCode]]]]
 
 
+_FIRST_WITH_TOPIC_ID = 10
+_NO_RETENTION = -1
 _LATEST_MS = (1 << 63) - 1
+_UNKNOWN = frozenset({UnknownTopicId.code, UnknownTopicOrPartition.code})
 
 
 def handle(
-    connection: Connection,
-    version: int,
-    correlation_id: int,
-    buffer: memoryview,
-    position: int,
-    end: int,
-) -> Answer | Waiting:
+    context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
     """Commit and answer; return a coroutine if the journal must be flushed first."""
-    groups = connection.rooms.groups
-    if version >= FIRST_FLEXIBLE:
-        answer = groups.commit_one(version, correlation_id, buffer, position, end)
-        if answer is not None and not groups.log.unflushed:
-            return answer
-        if answer is not None:
-            request = parse(version, buffer, position, end)
-            return _flush(connection, version, correlation_id, _good(request))
-    request = parse(version, buffer, position, end)
-    results = _commit(connection.rooms, version, request)
-    if groups.log.unflushed:
-        return _flush(connection, version, correlation_id, results)
-    return _answer(connection, version, correlation_id, results)
+    journal = context.rooms.groups.log
+    results = _commit(context.rooms, context.version, request)
+    return _flush(context, results) if journal.unflushed else _answer(results)
 
 
-def _good(request: OffsetCommitRequest) -> Results:
-    """Return that all was committed."""
-    return [(key, [(each.index, 0) for each in partitions]) for key, partitions in request.topics]
-
-
-async def _flush(
-    connection: Connection, version: int, correlation_id: int, results: Results
-) -> Answer:
+async def _flush(context: RequestContext, results: Results) -> OffsetCommitResponse:
     """Wait for the fsyncs that ``flush.messages`` of the journal asks for."""
     try:
-        await connection.rooms.groups.log.flush()
+        await context.rooms.groups.log.flush()
     except KafkaError as error:
-        code = error.code.value
         results = [
-            (key, [(index, before or code) for index, before in partitions])
-            for key, partitions in results
+            (name, topic_id, [(index, before or error.code) for index, before in codes])
+            for name, topic_id, codes in results
         ]
-    return _answer(connection, version, correlation_id, results)
+    return _answer(results)
 
 
-def _answer(connection: Connection, version: int, correlation_id: int, results: Results) -> bytes:
-    for _, partitions in results:
-        for _, code in partitions:
-            if code:
-                connection.listener.dispatcher.stats.by_key[API_KEY].failed(code)
-    return encode(version, correlation_id, results)
+def _answer(results: Any) -> OffsetCommitResponse:
+    return OffsetCommitResponse(0, results)
 
 
 def _expiry(request: OffsetCommitRequest, now_ms: int) -> int:
-    if request.retention_ms == NO_RETENTION:
+    if request.retention_time_ms == _NO_RETENTION:
         return NO_EXPIRY
-    return min(now_ms + request.retention_ms, _LATEST_MS)
+    return min(now_ms + request.retention_time_ms, _LATEST_MS)
 
 
 def _commit(rooms: Rooms, version: int, request: OffsetCommitRequest) -> Results:
@@ -97,51 +72,64 @@ def _commit(rooms: Rooms, version: int, request: OffsetCommitRequest) -> Results
     expiry = _expiry(request, now_ms)
     limits = rooms.settings.server
     results: Results = []
-    offsets: list[tuple[str, int, CommittedOffset]] = []
-    places: list[tuple[list[tuple[int, int]], int]] = []
-    for key, partitions in request.topics:
-        topics = rooms.topics
-        topic = topics.by_id.get(key) if isinstance(key, bytes) else topics.topics.get(key)
-        codes: list[tuple[int, int]] = []
-        results.append((key, codes))
+    offsets: list[Any] = []
+    is_any_known = is_any_unknown = False
+    for name, topic_id, partitions in request.topics:
+        unknown = UnknownTopicOrPartition.code
+        if version < _FIRST_WITH_TOPIC_ID:
+            topic = rooms.topics.topics.get(name)
+        else:
+            topic = rooms.topics.by_id.get(topic_id)
+            unknown = UnknownTopicId.code if topic is None else unknown
+        count = 0 if topic is None else topic.partitions
+        codes: list[tuple[int, ErrorCode]] = []
+        results.append((name, topic_id, codes))
         for index, offset, leader_epoch, metadata in partitions:
-            if topic is None:
-                error = UnknownTopicId if isinstance(key, bytes) else UnknownTopicOrPartition
-                codes.append((index, error.code.value))
+            if topic is None or not 0 <= index < count:
+                is_any_unknown = True
+                codes.append((index, unknown))
                 continue
-            if not 0 <= index < topic.partitions:
-                codes.append((index, UnknownTopicOrPartition.code.value))
-                continue
-            places.append((codes, len(codes)))
-            if metadata is not None and is_too_long(metadata, limits):
-                codes.append((index, OffsetMetadataTooLarge.code.value))
+            is_any_known = True
+            if metadata and is_too_long(metadata, limits):
+                codes.append((index, OffsetMetadataTooLarge.code))
             else:
-                committed = CommittedOffset(offset, leader_epoch, metadata or "", now_ms, expiry)
+                committed = (offset, leader_epoch, metadata or "", now_ms, expiry)
                 offsets.append((topic.name, index, committed))
-                codes.append((index, 0))
-    if places:
-        who = request.group_id, request.generation, request.member_id, request.instance_id
+                codes.append((index, ErrorCode.none))
+    if is_any_known:
+        who = (
+            request.group_id,
+            request.generation_id_or_member_epoch,
+            request.member_id,
+            request.group_instance_id,
+        )
         code = _write(rooms.groups, version, who, offsets)
         if code:
-            for codes, place in places:
-                codes[place] = codes[place][0], code
-    return _merge(results) if len(places) < sum(len(codes) for _, codes in results) else results
+            results = [
+                (
+                    name,
+                    topic_id,
+                    [(index, before if before in _UNKNOWN else code) for index, before in codes],
+                )
+                for name, topic_id, codes in results
+            ]
+    return _merge(results) if is_any_unknown else results
 
 
 def _merge(results: Results) -> Results:
     """Return the codes of a topic that is there twice in one place."""
-    merged: dict[TopicKey, list[tuple[int, int]]] = {}
-    for key, codes in results:
-        merged.setdefault(key, []).extend(codes)
-    return list(merged.items())
+    merged: dict[tuple[str, bytes], list[tuple[int, ErrorCode]]] = {}
+    for name, topic_id, codes in results:
+        merged.setdefault((name, topic_id), []).extend(codes)
+    return [(*key, codes) for key, codes in merged.items()]
 
 
 def _write(
     groups: GroupCoordinator,
     version: int,
     who: tuple[str, int, str, str | None],
-    offsets: list[tuple[str, int, CommittedOffset]],
-) -> int:
+    offsets: list[NewOffset],
+) -> ErrorCode:
     """Write offsets of partitions that exist, if the group lets the member; return a code for all.
 
     ``who`` commits: group, generation, member id and instance id.
@@ -158,5 +146,5 @@ def _write(
             groups.offsets.append(group_id, group.partition, offsets)
             groups.keep(group)
     except KafkaError as error:
-        return int(error.code)
-    return 0
+        return error.code
+    return ErrorCode.none

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kio.schema.offset_delete.v0.response import (
-    OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
-)
-
 from protocol.coordinator.group_errors import (
     GroupIdNotFound,
     GroupSubscribedToTopic,
     InvalidGroupId,
 )
 from protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartition
-from protocol.kio_messages import NO_THROTTLE
+from protocol.messages.offset_delete import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
 
 if TYPE_CHECKING:
-    from kio.schema.offset_delete.v0.request import OffsetDeleteRequest
-
     from broker.context import RequestContext, Rooms
     from broker.groups.group import Group
+    from protocol.messages.offset_delete import OffsetDeleteRequest
 
 
 def delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
@@ -51,21 +48,15 @@ def delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDelet
         error = refusal.code
     return OffsetDeleteResponse(
         error_code=error,
-        throttle_time=NO_THROTTLE,
-        topics=()
+        topics=[]
         if error
-        else tuple(
+        else [
             OffsetDeleteResponseTopic(
-                name=name,
-                partitions=tuple(
-                    OffsetDeleteResponsePartition(
-                        partition_index=index, error_code=codes[name, index]
-                    )
-                    for index in indexes
-                ),
+                name,
+                [OffsetDeleteResponsePartition(index, codes[name, index]) for index in indexes],
             )
             for name, indexes in named.items()
-        ),
+        ],
     )
 
 

@@ -2,88 +2,99 @@
 
 v2 all topics · v5 leader epoch (KIP-320) · v7 require stable (KIP-447) · v8 several groups
 (KIP-709) · v9 member epochs (KIP-848) · v10 topic ids. A partition without an offset, or without a
-topic, is no error: its offset is -1. It takes the frame itself, since the shapes of old versions
-differ more than fields.
+topic, is no error: its offset is -1.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from protocol.coordinator.group_errors import GroupIdNotFound, UnstableOffsetCommit
 from protocol.coordinator.group_records import read_offset
 from protocol.errors import KafkaError, UnknownTopicId
-from protocol.offset_fetch import (
-    API_KEY,
-    FIRST_WITH_GROUP_ERROR,
-    FIRST_WITH_TOPIC_ID,
-    GroupCommitted,
-    PartitionCommitted,
-    encode,
-    parse,
+from protocol.group_kernels import offset_row
+from protocol.messages import NO_ID
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from broker.connection import Connection
-    from broker.context import Rooms
-    from protocol.offset_fetch import FetchGroup
-    from protocol.topic_key import TopicKey
+    from broker.context import RequestContext, Rooms
+    from protocol.messages.offset_fetch import OffsetFetchRequest
 
+_FIRST_WITH_GROUP_ERROR = 2
+_FIRST_WITH_GROUPS = 8
+_FIRST_WITH_TOPIC_ID = 10
 _NO_OFFSETS: Mapping[int, bytes] = {}
 
 
-def handle(
-    connection: Connection,
-    version: int,
-    correlation_id: int,
-    buffer: memoryview,
-    position: int,
-    end: int,
-) -> bytes:
-    """Answer for every group of the request."""
-    request = parse(version, buffer, position, end)
-    groups = [
-        _fetch(connection.rooms, version, wanted, require_stable=request.require_stable)
-        for wanted in request.groups
-    ]
-    stats = connection.listener.dispatcher.stats.by_key[API_KEY]
-    for group in groups:
-        if group.error_code:
-            stats.failed(group.error_code)
-    return encode(version, correlation_id, groups)
+def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    """Answer for every group of the request; before version 8 there is one."""
+    if context.version >= _FIRST_WITH_GROUPS:
+        return OffsetFetchResponse(
+            groups=[_fetch(context, request, wanted) for wanted in request.groups]
+        )
+    topics: Any = request.topics
+    if topics is not None:
+        topics = [(name, NO_ID, indexes) for name, indexes in topics]
+    wanted = OffsetFetchRequestGroup(request.group_id, topics=topics)
+    _, found, code = _fetch(context, request, wanted)
+    answered: Any = [(name, rows) for name, _, rows in found]
+    return OffsetFetchResponse(topics=answered, error_code=code)
 
 
 def _fetch(
-    rooms: Rooms, version: int, wanted: FetchGroup, *, require_stable: bool
-) -> GroupCommitted:
-    group_id = wanted.group_id
+    context: RequestContext, request: OffsetFetchRequest, wanted: OffsetFetchRequestGroup
+) -> OffsetFetchResponseGroup:
+    group_id, member_id, member_epoch, topics = wanted
+    rooms = context.rooms
     try:
         rooms.groups.check(group_id)
         group = rooms.groups.find(group_id)
         if group is not None:
-            group.check_fetch(wanted.member_id, wanted.member_epoch)
+            group.check_fetch(member_id, member_epoch)
     except GroupIdNotFound:
         pass  # a group without offsets, as one that never was
     except KafkaError as error:
-        return _refuse(version, wanted, error.code.value)
-    lookup = _Lookup(rooms, group_id, require_stable=require_stable)
-    if wanted.topics is None:
-        return GroupCommitted(group_id, lookup.find_all(version))
-    topics = sorted(wanted.topics, key=lookup.is_unknown)  # those come last, as in Kafka
-    return GroupCommitted(group_id, [(key, lookup.find(key, indexes)) for key, indexes in topics])
+        return _refuse(context.version, wanted, error.code)
+    lookup = _Lookup(rooms, group_id, require_stable=request.require_stable)
+    has_ids = context.version >= _FIRST_WITH_TOPIC_ID
+    found: Any
+    if topics is None:
+        found = lookup.find_all(has_ids=has_ids)
+    else:
+        if has_ids:  # unknown ones come last, as in Kafka
+            topics = sorted(topics, key=lookup.is_unknown)
+        found = [
+            (
+                name,
+                topic_id,
+                lookup.find_by_id(topic_id, indexes) if has_ids else lookup.find(name, indexes),
+            )
+            for name, topic_id, indexes in topics
+        ]
+    return OffsetFetchResponseGroup(group_id, found)
 
 
-def _refuse(version: int, wanted: FetchGroup, code: int) -> GroupCommitted:
+def _refuse(version: int, wanted: OffsetFetchRequestGroup, code: int) -> OffsetFetchResponseGroup:
     """Return the error of a group, which version 1 can only say of partitions."""
-    if version >= FIRST_WITH_GROUP_ERROR:
-        return GroupCommitted(wanted.group_id, (), code)
-    topics = [
-        (key, [PartitionCommitted(index, error_code=code) for index in indexes])
-        for key, indexes in wanted.topics or ()
-    ]
-    return GroupCommitted(wanted.group_id, topics, code)
+    topics: Any = []
+    if version < _FIRST_WITH_GROUP_ERROR:
+        topics = [
+            (name, topic_id, [_row(index, code) for index in indexes])
+            for name, topic_id, indexes in wanted.topics or ()
+        ]
+    return OffsetFetchResponseGroup(wanted.group_id, topics, code)
+
+
+def _row(index: int, code: int = 0) -> OffsetFetchResponsePartition:
+    """Return that nothing is committed for a partition, or why it cannot be told."""
+    return OffsetFetchResponsePartition(index, -1, -1, "", code)
 
 
 class _Lookup:
@@ -97,44 +108,47 @@ class _Lookup:
         self._committed = rooms.groups.offsets.topics(group_id)
         self._has_pending = require_stable and rooms.groups.offsets.has_pending(group_id)
 
-    def is_unknown(self, wanted: tuple[TopicKey, list[int]]) -> bool:
+    def is_unknown(self, wanted: OffsetFetchRequestTopics) -> bool:
         """Tell whether a topic is asked for by an id that no topic has."""
-        key = wanted[0]
-        return isinstance(key, bytes) and key not in self._rooms.topics.by_id
+        return wanted.topic_id not in self._rooms.topics.by_id
 
-    def find(self, key: TopicKey, indexes: list[int]) -> list[PartitionCommitted]:
+    def find(self, name: str, indexes: Sequence[int]) -> list[Any]:
         """Return the offsets of these partitions."""
-        if isinstance(key, bytes):
-            topic = self._rooms.topics.by_id.get(key)
-            if topic is None:
-                code = UnknownTopicId.code.value
-                return [PartitionCommitted(index, error_code=code) for index in indexes]
-            name = topic.name
-        else:
-            name = key
         committed = self._committed.get(name, _NO_OFFSETS)
-        return [self._find(name, index, committed.get(index)) for index in indexes]
+        if self._has_pending:
+            return [self._find_stable(name, index, committed.get(index)) for index in indexes]
+        find = committed.get
+        return [offset_row(index, find(index)) or _read(index, find(index)) for index in indexes]
 
-    def find_all(self, version: int) -> list[tuple[TopicKey, list[PartitionCommitted]]]:
+    def find_by_id(self, topic_id: bytes, indexes: Sequence[int]) -> list[Any]:
+        """Return the offsets of partitions of a topic, if there is such a topic."""
+        topic = self._rooms.topics.by_id.get(topic_id)
+        if topic is None:
+            return [_row(index, UnknownTopicId.code) for index in indexes]
+        return self.find(topic.name, indexes)
+
+    def find_all(self, *, has_ids: bool) -> list[tuple[str, bytes, list[Any]]]:
         """Return all offsets; those of a topic that has no id any more can not be told by id."""
-        found: list[tuple[TopicKey, list[PartitionCommitted]]] = []
+        found = []
         for name, partitions in self._committed.items():
-            key: TopicKey = name
-            if version >= FIRST_WITH_TOPIC_ID:
+            topic_id = NO_ID
+            if has_ids:
                 topic = self._rooms.topics.topics.get(name)
                 if topic is None:
                     continue
-                key = topic.key
-            rows = [self._find(name, index, stored) for index, stored in partitions.items()]
-            found.append((key, rows))
+                topic_id = topic.key
+            found.append((name, topic_id, self.find(name, list(partitions))))
         return found
 
-    def _find(self, name: str, index: int, stored: bytes | None) -> PartitionCommitted:
-        if self._has_pending and self._rooms.groups.offsets.is_pending(self._group_id, name, index):
-            return PartitionCommitted(index, error_code=UnstableOffsetCommit.code.value)
-        if stored is None:
-            return PartitionCommitted(index)
-        committed = read_offset(stored)
-        return PartitionCommitted(
-            index, committed.offset, committed.leader_epoch, committed.metadata
-        )
+    def _find_stable(self, name: str, index: int, stored: bytes | None) -> Any:
+        if self._rooms.groups.offsets.is_pending(self._group_id, name, index):
+            return _row(index, UnstableOffsetCommit.code)
+        return offset_row(index, stored) or _read(index, stored)
+
+
+def _read(index: int, stored: bytes | None) -> OffsetFetchResponsePartition:
+    """Return an offset whose record is not laid out as we write it."""
+    if stored is None:
+        return _row(index)
+    offset, leader_epoch, metadata, *_ = read_offset(stored)
+    return OffsetFetchResponsePartition(index, offset, leader_epoch, metadata)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
-
 from broker.transactions.initialising import Expected
 from protocol.errors import (
     ErrorCode,
@@ -18,12 +16,11 @@ from protocol.errors import (
     KafkaError,
     ProducerFenced,
 )
-from protocol.kio_messages import NO_THROTTLE, milliseconds
+from protocol.messages.init_producer_id import InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
-
     from broker.context import RequestContext
+    from protocol.messages.init_producer_id import InitProducerIdRequest
 
 _NONE = -1
 _FIRST_WITH_FENCED = 4
@@ -39,16 +36,9 @@ async def init_producer_id(
         producer_id, epoch = await _find_producer(context, request)
     except KafkaError as error:
         return InitProducerIdResponse(
-            throttle_time=NO_THROTTLE,
-            error_code=_code_of(error, context.version),
-            producer_epoch=_NONE,
+            error_code=_code_of(error, context.version), producer_epoch=_NONE
         )
-    return InitProducerIdResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=ErrorCode.none,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-    )
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
 
 
 async def _find_producer(
@@ -61,7 +51,7 @@ async def _find_producer(
     if request.producer_id != _NONE:
         expected = Expected(request.producer_id, request.producer_epoch)
     begun = await context.rooms.transactions.initialise(
-        request.transactional_id, expected, milliseconds(request.transaction_timeout)
+        request.transactional_id, expected, request.transaction_timeout_ms
     )
     await context.rooms.transactions.flush()
     return begun.producer_id, begun.producer_epoch

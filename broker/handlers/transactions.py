@@ -8,13 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kio.schema.add_partitions_to_txn.v5.response import (
-    AddPartitionsToTxnPartitionResult,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopicResult,
-)
-
 from broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
 from protocol.errors import (
     ErrorCode,
@@ -26,18 +19,20 @@ from protocol.errors import (
     TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
-from protocol.kio_messages import NO_THROTTLE
+from protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
 from protocol.names import is_internal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
-
-    from kio.schema.add_partitions_to_txn.v5.request import (
-        AddPartitionsToTxnRequest,
-        AddPartitionsToTxnTransaction,
-    )
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from broker.context import RequestContext
+    from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 
     Codes = Mapping[tuple[str, int], ErrorCode]
 
@@ -83,26 +78,36 @@ def add_partitions(
     context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]:
     """Make partitions part of their producers' transactions, all of one or none."""
+    version = context.version
+    wanted: Sequence[AddPartitionsToTxnTransaction] = request.transactions
+    if version < _FIRST_BY_BROKERS:
+        wanted = [_only_transaction(request)]
 
     def refuse(error: KafkaError) -> AddPartitionsToTxnResponse:
-        code = code_of(error, context.version)
+        code = code_of(error, version)
         return _respond(
-            [
-                _results(each, dict.fromkeys(_partitions_of(each), code))
-                for each in request.transactions
-            ]
+            version,
+            [_results(each, dict.fromkeys(_partitions_of(each), code)) for each in wanted],
         )
 
-    answer = _respond([_add(context, each) for each in request.transactions])
+    answer = _respond(version, [_add(context, each) for each in wanted])
     return when_durable(context, answer, refuse)
 
 
-def _respond(results: list[AddPartitionsToTxnResult]) -> AddPartitionsToTxnResponse:
-    return AddPartitionsToTxnResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=ErrorCode.none,
-        results_by_transaction=tuple(results),
+def _only_transaction(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
+    """Return what clients ask; only brokers ask for several."""
+    return AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
     )
+
+
+def _respond(version: int, results: list[AddPartitionsToTxnResult]) -> AddPartitionsToTxnResponse:
+    if version < _FIRST_BY_BROKERS:
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
 def _add(
@@ -123,19 +128,14 @@ def _results(wanted: AddPartitionsToTxnTransaction, codes: Codes) -> AddPartitio
     for topic in wanted.topics:
         named.setdefault(topic.name, []).extend(topic.partitions)
     return AddPartitionsToTxnResult(
-        transactional_id=wanted.transactional_id,
-        topic_results=tuple(
+        wanted.transactional_id,
+        [
             AddPartitionsToTxnTopicResult(
-                name=name,
-                results_by_partition=tuple(
-                    AddPartitionsToTxnPartitionResult(
-                        partition_index=index, partition_error_code=codes[name, index]
-                    )
-                    for index in indexes
-                ),
+                name,
+                [AddPartitionsToTxnPartitionResult(index, codes[name, index]) for index in indexes],
             )
             for name, indexes in named.items()
-        ),
+        ],
     )
 
 

@@ -9,46 +9,43 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kio.schema.write_txn_markers.v2.response import (
+from broker.transactions.markers import Outcome
+from broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
+from protocol.errors import ErrorCode, InvalidProducerEpoch, KafkaError
+from protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
 
-from broker.transactions.markers import Outcome
-from broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
-from protocol.errors import ErrorCode, InvalidProducerEpoch, KafkaError
-
 if TYPE_CHECKING:
-    from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WriteTxnMarkersRequest
-
     from broker.context import RequestContext
+    from protocol.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
     from storage.log import Log
 
 
 def write(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     """Write each marker to each of its partitions."""
     return WriteTxnMarkersResponse(
-        markers=tuple(
+        markers=[
             WritableTxnMarkerResult(
-                producer_id=marker.producer_id,
-                topics=tuple(
+                marker.producer_id,
+                [
                     WritableTxnMarkerTopicResult(
-                        name=topic.name,
-                        partitions=tuple(
+                        topic.name,
+                        [
                             WritableTxnMarkerPartitionResult(
-                                partition_index=index,
-                                error_code=_write(context, marker, topic.name, index),
+                                index, _write(context, marker, topic.name, index)
                             )
                             for index in topic.partition_indexes
-                        ),
+                        ],
                     )
                     for topic in marker.topics
-                ),
+                ],
             )
             for marker in request.markers
-        )
+        ]
     )
 
 

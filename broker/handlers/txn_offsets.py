@@ -10,13 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.add_offsets_to_txn.v4.response import AddOffsetsToTxnResponse
-from kio.schema.txn_offset_commit.v5.response import (
-    TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
-)
-
 from broker.groups.consumer_group_checks import check_partitions
 from broker.groups.offset_metadata import is_too_long
 from broker.handlers.transactions import code_of, when_durable
@@ -37,16 +30,20 @@ from protocol.errors import (
     KafkaError,
     UnknownTopicOrPartition,
 )
-from protocol.kio_messages import NO_THROTTLE
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from protocol.records.journal import Producer
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
-    from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
-
     from broker.context import RequestContext
+    from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+    from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
     Codes = dict[tuple[str, int], ErrorCode]
     Offsets = list[tuple[str, int, CommittedOffset]]
@@ -63,7 +60,7 @@ def add_offsets(
 
     def respond(error: KafkaError | None = None) -> AddOffsetsToTxnResponse:
         code = ErrorCode.none if error is None else code_of(error, context.version)
-        return AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=code)
+        return AddOffsetsToTxnResponse(error_code=code)
 
     partition = context.rooms.groups.log.partition_for(request.group_id)
     try:
@@ -111,16 +108,14 @@ def _sort(context: RequestContext, request: TxnOffsetCommitRequest) -> tuple[Cod
     offsets: Offsets = []
     for topic in request.topics:
         found = rooms.topics.topics.get(topic.name)
-        for each in topic.partitions:
-            index, metadata = each.partition_index, each.committed_metadata or ""
+        for index, offset, leader_epoch, said in topic.partitions:
+            metadata = said or ""
             if found is None or not 0 <= index < found.partitions:
                 codes[topic.name, index] = UnknownTopicOrPartition.code
             elif is_too_long(metadata, limits):
                 codes[topic.name, index] = OffsetMetadataTooLarge.code
             else:
-                committed = CommittedOffset(
-                    each.committed_offset, each.committed_leader_epoch, metadata, now_ms, NO_EXPIRY
-                )
+                committed = CommittedOffset(offset, leader_epoch, metadata, now_ms, NO_EXPIRY)
                 offsets.append((topic.name, index, committed))
     return codes, offsets
 
@@ -185,17 +180,14 @@ def _respond(
             merged.setdefault(name, []).extend(indexes)
         named = list(merged.items())
     return TxnOffsetCommitResponse(
-        throttle_time=NO_THROTTLE,
-        topics=tuple(
+        topics=[
             TxnOffsetCommitResponseTopic(
-                name=name,
-                partitions=tuple(
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=index, error_code=codes.get((name, index), others)
-                    )
+                name,
+                [
+                    TxnOffsetCommitResponsePartition(index, codes.get((name, index), others))
                     for index in indexes
-                ),
+                ],
             )
             for name, indexes in named
-        ),
+        ]
     )

@@ -210,8 +210,13 @@ async def test_an_assignment_is_shown_while_the_group_rebalances(home: Running) 
 
 
 async def test_old_versions_say_it_their_way(home: Running) -> None:
-    """DescribeGroups before 6 calls a missing group dead; JoinGroup 0 needs no second round."""
+    """DescribeGroups before 6 calls a missing group dead; JoinGroup 0 needs no second round.
+
+    Its refusal has no protocol, which is an empty name there.
+    """
     caller = await home.call()
+    refused = await caller.ask(ask.old_join(""))
+    assert (refused.error_code, refused.protocol_name) == (ErrorCode.invalid_group_id, "")
     (described,) = (await caller.ask(ask.describe("no", 5))).groups
     joined = await caller.ask(ask.old_join("old"))
 

@@ -13,10 +13,9 @@ from kio.schema.api_versions.v0.request import ApiVersionsRequest
 
 from broker import fetch_sessions
 from broker.groups import classic_group
-from broker.handlers import fetch, offset_commit, produce
+from broker.handlers import fetch, produce
 from broker.io import IoThreads
 from protocol import fetch as fetch_codec
-from protocol import heartbeat
 from protocol.records.batch import TRANSACTIONAL
 from protocol.records.build import ABORT, COMMIT, BatchFields, build_marker
 from storage.append_values import Origin
@@ -102,10 +101,8 @@ def close_short_ways(monkeypatch: pytest.MonkeyPatch, stand: Stand) -> None:
         (produce, "find_single"),
         (fetch, "find_single_fetch"),
         (fetch_codec, "_encode_single"),
-        (heartbeat, "find_heartbeat"),
     ):
         monkeypatch.setattr(module, name, lambda *_: None)
-    monkeypatch.setattr(offset_commit, "FIRST_FLEXIBLE", 1 << 15)
     for route in stand.dispatcher._routes.values():
         if route.is_raw:
             route.first_flexible = 1 << 15

@@ -3,40 +3,23 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from inspect import isawaitable
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kio.index import load_request_schema, load_response_schema
+from kio.index import load_request_schema
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 from kio.schema.consumer_group_heartbeat.v1.request import TopicPartitions
 from kio.schema.errors import ErrorCode
-from kio.serial import entity_reader
 
 from broker import authorized
 from broker.features import Update, UpgradeType
-from broker.handlers.consumer_heartbeat import handle
-from broker.request_stats import RequestStats
 from tests.support.ask import ask
-from tests.support.kio_messages import encode
 from tests.support.rooms import RoomsOnDisk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 HEARTBEAT, DESCRIBE = 68, 69
-
-
-class Line:
-    """A connection as far as the handler of heartbeats looks at it."""
-
-    def __init__(self, home: RoomsOnDisk) -> None:
-        stats = RequestStats([(HEARTBEAT, "ConsumerGroupHeartbeat")])
-        self.rooms = home.rooms
-        self.client_id = "test"
-        self.peer = "127.0.0.1:50000"
-        self.listener = SimpleNamespace(dispatcher=SimpleNamespace(stats=stats))
 
 
 async def beat(home: RoomsOnDisk, version: int = 1, **said: Any) -> Any:
@@ -50,10 +33,8 @@ async def beat(home: RoomsOnDisk, version: int = 1, **said: Any) -> Any:
         "subscribed_topic_names": ("t",),
         "topic_partitions": (),
     }
-    body = encode(load_request_schema(HEARTBEAT, version)(**values | said))
-    answer: Any = handle(Line(home), version, 1, memoryview(body), 0, len(body))  # type: ignore[arg-type]
-    frame = await answer if isawaitable(answer) else answer
-    return entity_reader(load_response_schema(HEARTBEAT, version))(frame, 9)[0]
+    kind: Any = load_request_schema(HEARTBEAT, version)
+    return await ask(home, HEARTBEAT, kind(**values | said), version)
 
 
 async def describe(home: RoomsOnDisk, *groups: str, version: int = 1, asked: bool = False) -> Any:

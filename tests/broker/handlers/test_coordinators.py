@@ -1,6 +1,9 @@
 """FindCoordinator: this broker, for every key and in every version."""
 
+from typing import Any
+
 import pytest
+from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 
@@ -31,3 +34,23 @@ async def test_share_groups_are_refused(home: RoomsOnDisk) -> None:
     assert [(each.error_code, each.node_id) for each in answer.coordinators] == [
         (ErrorCode.invalid_request, -1)
     ]
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_old_versions_ask_for_one_key(home: RoomsOnDisk, version: int) -> None:
+    """The answer has one coordinator, at the top."""
+    kind: Any = load_request_schema(10, version)
+    answer = await ask(home, 10, kind(key="a"), version)
+
+    assert (answer.node_id, answer.host, answer.port) == (1, HOST, PORT)
+    assert answer.error_code is ErrorCode.none
+    assert version == 0 or answer.error_message is None
+
+
+async def test_a_refusal_is_said_at_the_top_to_old_versions(home: RoomsOnDisk) -> None:
+    """Nobody coordinates share groups."""
+    kind: Any = load_request_schema(10, 3)
+    answer = await ask(home, 10, kind(key="g:t:0", key_type=2), 3)
+
+    assert (answer.error_code, answer.node_id) == (ErrorCode.invalid_request, -1)
+    assert answer.error_message == "coordinators of type 2 are not served"

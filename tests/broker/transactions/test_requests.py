@@ -1,16 +1,12 @@
 """The requests of transactions, as clients of each version read the answers."""
 
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
-from kio.schema.add_partitions_to_txn.v5.request import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
-)
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
 from kio.schema.describe_producers.v0.request import DescribeProducersRequest
 from kio.schema.describe_producers.v0.request import TopicRequest as ProducersTopic
@@ -55,6 +51,32 @@ SECOND = timedelta(seconds=1)
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 
 
+def add_request(
+    producer: Producer,
+    topics: tuple[tuple[str, int], ...],
+    version: int,
+    transactional_id: str = COPY,
+    *,
+    verify_only: bool = False,
+) -> Any:
+    """Return a request that has each partition in a topic of its own."""
+    kio: Any = import_module(f"kio.schema.add_partitions_to_txn.v{version}.request")
+    values = {
+        "transactional_id": transactional_id,
+        "producer_id": producer.id,
+        "producer_epoch": producer.epoch,
+        "topics": tuple(
+            kio.AddPartitionsToTxnTopic(name=name, partitions=(index,)) for name, index in topics
+        ),
+    }
+    if version < 4:
+        return kio.AddPartitionsToTxnRequest(
+            **{f"v3_and_below_{name}": value for name, value in values.items()}
+        )
+    transaction = kio.AddPartitionsToTxnTransaction(**values, verify_only=verify_only)
+    return kio.AddPartitionsToTxnRequest(transactions=(transaction,))
+
+
 async def add(
     home: RoomsOnDisk,
     producer: Producer,
@@ -64,16 +86,8 @@ async def add(
     verify_only: bool = False,
 ) -> list[ErrorCode]:
     """Add partitions, and return the code of each."""
-    transaction = AddPartitionsToTxnTransaction(
-        transactional_id=transactional_id,
-        producer_id=producer.id,
-        producer_epoch=producer.epoch,
-        verify_only=verify_only,
-        topics=tuple(
-            AddPartitionsToTxnTopic(name=name, partitions=(index,)) for name, index in topics
-        ),
-    )
-    answer = await ask(home, 24, AddPartitionsToTxnRequest(transactions=(transaction,)), version)
+    request = add_request(producer, topics, version, transactional_id, verify_only=verify_only)
+    answer = await ask(home, 24, request, version)
     if version < 4:
         results = answer.results_by_topic_v3_and_below
     else:
@@ -96,15 +110,9 @@ async def test_partitions_are_added(home: RoomsOnDisk, version: int) -> None:
 async def test_a_topic_that_is_added_twice_is_answered_once(home: RoomsOnDisk) -> None:
     """With all of its partitions, as Kafka gathers them."""
     producer = await init(home)
-    topics = tuple(AddPartitionsToTxnTopic(name="orders", partitions=(each,)) for each in (0, 1))
-    wanted = AddPartitionsToTxnTransaction(
-        transactional_id=COPY,
-        producer_id=producer.id,
-        producer_epoch=producer.epoch,
-        topics=topics,
-    )
+    request = add_request(producer, (("orders", 0), ("orders", 1)), 3)
 
-    answer = await ask(home, 24, AddPartitionsToTxnRequest(transactions=(wanted,)), 3)
+    answer = await ask(home, 24, request, 3)
 
     (topic,) = answer.results_by_topic_v3_and_below
     assert [each.partition_index for each in topic.results_by_partition] == [0, 1]

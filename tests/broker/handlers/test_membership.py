@@ -1,0 +1,151 @@
+"""Heartbeat and LeaveGroup: who stays in a group and who does not."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kio.index import load_request_schema
+from kio.schema.errors import ErrorCode
+
+from broker.groups.classic_group import ClassicGroup
+from broker.groups.states import GroupState
+from protocol.coordinator.group_records import GroupMetadata, MemberMetadata
+from tests.support import group_requests as requests
+from tests.support.ask import ask
+from tests.support.rooms import RoomsOnDisk
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+HEARTBEAT, LEAVE = 12, 13
+SESSION_MS = 10_000
+E = ErrorCode
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
+    """The stable group "g" of "m", whose instance id is "i"."""
+    rooms = await RoomsOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
+    await rooms.rooms.groups.log.ensure_created()
+    group = rooms.rooms.groups.add_classic("g")
+    member = MemberMetadata(
+        member_id="m",
+        group_instance_id="i",
+        client_id="c",
+        client_host="/127.0.0.1",
+        rebalance_timeout_ms=20_000,
+        session_timeout_ms=SESSION_MS,
+        subscription=b"",
+        assignment=b"",
+    )
+    group.restore(
+        GroupMetadata(
+            protocol_type="consumer",
+            generation=3,
+            protocol="range",
+            leader="m",
+            state_timestamp=0,
+            members=(member,),
+        )
+    )
+    group.resume()
+    yield rooms
+    await rooms.close()
+
+
+def _group(home: RoomsOnDisk) -> ClassicGroup:
+    group = home.rooms.groups.find("g")
+    assert isinstance(group, ClassicGroup)
+    return group
+
+
+async def test_a_heartbeat_keeps_a_member(home: RoomsOnDisk) -> None:
+    """It is answered without an error, and the session begins anew."""
+    for instance_id in (None, "i", None):
+        home.clock.advance(SESSION_MS - 1)
+        answer = await ask(home, HEARTBEAT, requests.beat("g", "m", 3, instance_id))
+        assert answer.error_code is E.none
+        home.rooms.groups.timers.run_due()
+    assert "m" in _group(home).members.by_id
+    home.clock.advance(SESSION_MS)
+    home.rooms.groups.timers.run_due()
+    assert "m" not in _group(home).members.by_id
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_every_version_keeps_a_member(home: RoomsOnDisk, version: int) -> None:
+    """Up to version 2 there is no instance id."""
+    kind: Any = load_request_schema(HEARTBEAT, version)
+    beat = kind(group_id="g", generation_id=3, member_id="m")
+
+    assert (await ask(home, HEARTBEAT, beat, version)).error_code is E.none
+
+
+def _prepare(state: GroupState) -> Callable[[RoomsOnDisk], None]:
+    def prepare(home: RoomsOnDisk) -> None:
+        _group(home).state = state
+
+    return prepare
+
+
+def _load(home: RoomsOnDisk) -> None:
+    home.rooms.groups.log._loading.add(0)
+
+
+def _nothing(_: RoomsOnDisk) -> None:
+    """Leave everything as it is."""
+
+
+@pytest.mark.parametrize(
+    ("beat", "prepare", "code"),
+    [
+        (requests.beat("g", "m", 2), _nothing, E.illegal_generation),
+        (requests.beat("g", "n", 3), _nothing, E.unknown_member_id),
+        (requests.beat("g", "n", 3, "i"), _nothing, E.fenced_instance_id),
+        (requests.beat("no", "m", 3), _nothing, E.unknown_member_id),
+        (requests.beat("", "m", 3), _nothing, E.invalid_group_id),
+        (requests.beat("g", "m", 3), _prepare(GroupState.PREPARING), E.rebalance_in_progress),
+        (requests.beat("g", "m", 3), _prepare(GroupState.DEAD), E.coordinator_not_available),
+        (requests.beat("g", "m", 3), _load, E.none),
+    ],
+)
+async def test_what_a_heartbeat_is_told(
+    home: RoomsOnDisk, beat: Any, prepare: Callable[[RoomsOnDisk], None], code: ErrorCode
+) -> None:
+    """While its group is read it is told nothing, or it would join again without need."""
+    prepare(home)
+
+    assert (await ask(home, HEARTBEAT, beat)).error_code is code
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_one_member_leaves_by_old_versions(home: RoomsOnDisk, version: int) -> None:
+    """What became of it is said at the top."""
+    kind: Any = load_request_schema(LEAVE, version)
+
+    for member_id, code in (("nobody", E.unknown_member_id), ("m", E.none)):
+        answer = await ask(home, LEAVE, kind(group_id="g", member_id=member_id), version)
+        assert answer.error_code is code
+    assert not _group(home).members.by_id
+
+
+@pytest.mark.parametrize("version", range(3, 6))
+async def test_many_members_leave_by_new_versions(home: RoomsOnDisk, version: int) -> None:
+    """What became of each is said beside it, by member id or by instance id alone."""
+    kio: Any = import_module(f"kio.schema.leave_group.v{version}.request")
+    members = (
+        kio.MemberIdentity(member_id="nobody", group_instance_id=None),
+        kio.MemberIdentity(member_id="", group_instance_id="i"),
+    )
+    request = kio.LeaveGroupRequest(group_id="g", members=members)
+
+    answer = await ask(home, LEAVE, request, version)
+
+    assert answer.error_code is E.none
+    assert [
+        (each.member_id, each.group_instance_id, each.error_code) for each in answer.members
+    ] == [("nobody", None, E.unknown_member_id), ("", "i", E.none)]
+    assert not _group(home).members.by_id

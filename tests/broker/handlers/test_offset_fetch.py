@@ -1,0 +1,158 @@
+"""OffsetFetch: what was committed, in the shape of each version."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from protocol.coordinator.group_records import CommittedOffset
+from protocol.records.journal import Producer
+from tests.support.ask import ask
+from tests.support.rooms import RoomsOnDisk
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+    from uuid import UUID
+
+FETCH = 9
+E = ErrorCode
+COMMITTED = {0: (7, 2, "läuft"), 1: (8, -1, "")}
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
+    """Offsets of the group "g" in two of the three partitions of orders, one with an expiry."""
+    rooms = await RoomsOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
+    await rooms.rooms.topics.create("orders", 3, {})
+    groups = rooms.rooms.groups
+    await groups.log.ensure_created()
+    groups.offsets.append(
+        "g",
+        0,
+        [
+            ("orders", 0, CommittedOffset(7, 2, "läuft", 1)),
+            ("orders", 1, CommittedOffset(8, -1, "", 1, expire_timestamp=1 << 60)),
+        ],
+    )
+    yield rooms
+    await rooms.close()
+
+
+def _request(
+    version: int,
+    indexes: tuple[int, ...] | None,
+    *,
+    topic: tuple[str, UUID] | None = None,
+    group: str = "g",
+    **values: Any,
+) -> Any:
+    """Return a request for partitions of a topic, or for all that the group has."""
+    kio: Any = import_module(f"kio.schema.offset_fetch.v{version}.request")
+    topics = None
+    if indexes is not None:
+        assert topic is not None
+        named = {"name": topic[0]} if version < 10 else {"topic_id": topic[1]}
+        kind = kio.OffsetFetchRequestTopic if version < 8 else kio.OffsetFetchRequestTopics
+        topics = (kind(**named, partition_indexes=indexes),)
+    if version < 8:
+        return kio.OffsetFetchRequest(group_id=group, topics=topics, **values)
+    member = {} if version < 9 else {"member_id": None, "member_epoch": -1}
+    wanted = kio.OffsetFetchRequestGroup(group_id=group, topics=topics, **member)
+    return kio.OffsetFetchRequest(groups=(wanted,), **values)
+
+
+async def fetch(home: RoomsOnDisk, request: Any) -> tuple[ErrorCode, list[Any]]:
+    """Return the code of the group, and the partitions of its only topic if there is one."""
+    answer = await ask(home, FETCH, request, type(request).__version__)
+    [group] = getattr(answer, "groups", (answer,))
+    rows = [
+        (
+            row.partition_index,
+            row.committed_offset,
+            getattr(row, "committed_leader_epoch", None),
+            row.metadata,
+            row.error_code,
+        )
+        for topic in group.topics
+        for row in topic.partitions
+    ]
+    return getattr(group, "error_code", E.none), rows
+
+
+def _orders(home: RoomsOnDisk) -> tuple[str, UUID]:
+    return "orders", home.rooms.topics.topics["orders"].id
+
+
+def _rows(version: int, *indexes: int) -> list[Any]:
+    """Return what is to be told of partitions."""
+    found = [(index, *COMMITTED.get(index, (-1, -1, ""))) for index in indexes]
+    return [
+        (index, offset, None if version < 5 else leader_epoch, metadata, E.none)
+        for index, offset, leader_epoch, metadata in found
+    ]
+
+
+@pytest.mark.parametrize("version", range(1, 11))
+async def test_offsets_of_partitions(home: RoomsOnDisk, version: int) -> None:
+    """A partition without one has -1, and is no error."""
+    wanted = _request(version, (1, 2, 0), topic=_orders(home))
+
+    assert await fetch(home, wanted) == (E.none, _rows(version, 1, 2, 0))
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+async def test_all_offsets(home: RoomsOnDisk, version: int) -> None:
+    """Null topics are all that there are."""
+    assert await fetch(home, _request(version, None)) == (E.none, _rows(version, 0, 1))
+
+
+async def test_what_has_no_topic_any_more_is_not_told_by_id(home: RoomsOnDisk) -> None:
+    """It is told by name, as long as it is there."""
+    home.rooms.groups.offsets.append("g", 0, [("gone", 0, CommittedOffset(9, -1, "", 1))])
+
+    assert await fetch(home, _request(10, None)) == (E.none, _rows(10, 0, 1))
+    assert (0, 9, -1, "", E.none) in (await fetch(home, _request(9, None)))[1]
+
+
+async def test_an_id_that_nobody_has(home: RoomsOnDisk) -> None:
+    """Each of its partitions says so."""
+    name, topic_id = _orders(home)
+    nobody = (name, type(topic_id)(int=1 << 70))
+
+    assert await fetch(home, _request(10, (0, 5), topic=nobody)) == (
+        E.none,
+        [(index, -1, -1, "", E.unknown_topic_id) for index in (0, 5)],
+    )
+
+
+@pytest.mark.parametrize("version", [7, 9, 10])
+async def test_an_open_transaction_makes_offsets_unstable(home: RoomsOnDisk, version: int) -> None:
+    """For who wants to wait for it; others read what was committed before."""
+    home.rooms.groups.offsets.append_transactional(
+        "g", 0, [("orders", 0, CommittedOffset(11, -1, "", 1))], Producer(5, 0)
+    )
+    for require_stable, first in (
+        (True, (0, -1, -1, "", E.unstable_offset_commit)),
+        (False, *_rows(version, 0)),
+    ):
+        for indexes in ((0, 1), None):
+            wanted = _request(version, indexes, topic=_orders(home), require_stable=require_stable)
+            assert await fetch(home, wanted) == (E.none, [first, *_rows(version, 1)])
+
+
+@pytest.mark.parametrize("version", range(1, 11))
+async def test_a_group_that_is_being_read(home: RoomsOnDisk, version: int) -> None:
+    """The code stands beside the group; version 1 has none there, and says it of partitions."""
+    home.rooms.groups.log._loading.add(0)
+    loading = E.coordinator_load_in_progress
+
+    answer = await fetch(home, _request(version, (0, 1), topic=_orders(home)))
+
+    if version == 1:
+        assert answer == (E.none, [(each, -1, None, "", loading) for each in (0, 1)])
+    else:
+        assert answer == (loading, [])
