@@ -85,7 +85,7 @@ print(json.dumps(max(made)))
 """
 FIRST_REQUESTS = """
 from broker.api import APIS
-from broker.dispatch import _RAW
+from broker.dispatch import _RAW, TABLED
 from broker.coordinators import Coordinators
 from protocol.kio_messages import preload
 
@@ -95,7 +95,9 @@ for api in APIS:
     if not os.fork():
         sys.setprofile(count)
         api.load()
-        if api.key not in _RAW:
+        if api.key in TABLED:
+            for message in api.load_messages(): message.table(api.versions[0])
+        elif api.key not in _RAW:
             for _ in preload([(api.key, api.versions[0])]): pass
         sys.setprofile(None)
         os.write(writing, str(calls).encode())

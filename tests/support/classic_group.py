@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kio.schema.errors import ErrorCode
-
 from broker.groups.classic_group import ClassicGroup
 from broker.groups.classic_messages import JoinRequest, JoinResult, SyncRequest, SyncResult
 from broker.groups.classic_state import ClassicServices
 from broker.groups.member_kernels import Timers
 from config.server import ServerConfig
 from protocol.coordinator.group_records import GroupMetadata, read_group
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from tests.support.clock import FakeClock
 
 if TYPE_CHECKING:

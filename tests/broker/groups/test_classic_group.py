@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from broker.groups.classic_group import NEW_MEMBER_JOIN_MS
 from broker.groups.states import GroupState
 from protocol.coordinator.group_records import CommittedOffset, GroupMetadata
-from protocol.errors import NotCoordinator
+from protocol.errors import ErrorCode, NotCoordinator
 from tests.support.classic_group import REBALANCE_MS, SESSION_MS, GroupInHand
 
 DELAY_MS = 3000

@@ -5,10 +5,9 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from kio.schema.errors import ErrorCode
 
 from broker.groups.states import GroupState
-from protocol.errors import NotCoordinator
+from protocol.errors import ErrorCode, NotCoordinator
 from tests.support.classic_group import Asked, GroupInHand
 
 PARKED_MOST_MS = 400_000

@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from broker.groups.classic_group import ClassicGroup
 from broker.groups.classic_messages import JoinRequest, JoinResult, SyncRequest, SyncResult
@@ -21,7 +20,7 @@ from protocol.coordinator.group_errors import (
     StaleMemberEpoch,
     UnknownMemberId,
 )
-from protocol.errors import CoordinatorNotAvailable, UnsupportedVersion
+from protocol.errors import CoordinatorNotAvailable, ErrorCode, UnsupportedVersion
 from tests.support.consumer_groups import count, subscription, with_user_data
 from tests.support.rooms import RoomsOnDisk
 
