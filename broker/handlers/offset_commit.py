@@ -36,15 +36,16 @@ def handle(
     context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
     """Commit and answer; return a coroutine if the journal must be flushed first."""
-    journal = context.rooms.groups.log
-    results = _commit(context.rooms, context.version, request)
-    return _flush(context, results) if journal.unflushed else _answer(results)
+    rooms = context.rooms
+    groups = rooms.groups
+    results = _commit(rooms, groups, context.version, request)
+    return _flush(groups, results) if groups.log.unflushed else _answer(results)
 
 
-async def _flush(context: RequestContext, results: Results) -> OffsetCommitResponse:
+async def _flush(groups: GroupCoordinator, results: Results) -> OffsetCommitResponse:
     """Wait for the fsyncs that ``flush.messages`` of the journal asks for."""
     try:
-        await context.rooms.groups.log.flush()
+        await groups.log.flush()
     except KafkaError as error:
         results = [
             (name, topic_id, [(index, before or error.code) for index, before in codes])
@@ -63,7 +64,9 @@ def _expiry(request: OffsetCommitRequest, now_ms: int) -> int:
     return min(now_ms + request.retention_time_ms, _LATEST_MS)
 
 
-def _commit(rooms: Rooms, version: int, request: OffsetCommitRequest) -> Results:
+def _commit(
+    rooms: Rooms, groups: GroupCoordinator, version: int, request: OffsetCommitRequest
+) -> Results:
     """Commit what can be, and return a code for each partition of the request.
 
     A topic that is named twice is answered once, unless all partitions are there.
@@ -71,15 +74,16 @@ def _commit(rooms: Rooms, version: int, request: OffsetCommitRequest) -> Results
     now_ms = rooms.clock.now_ms()
     expiry = _expiry(request, now_ms)
     limits = rooms.settings.server
+    registry = rooms.topics
     results: Results = []
     offsets: list[Any] = []
     is_any_known = is_any_unknown = False
     for name, topic_id, partitions in request.topics:
         unknown = UnknownTopicOrPartition.code
         if version < _FIRST_WITH_TOPIC_ID:
-            topic = rooms.topics.topics.get(name)
+            topic = registry.topics.get(name)
         else:
-            topic = rooms.topics.by_id.get(topic_id)
+            topic = registry.by_id.get(topic_id)
             unknown = UnknownTopicId.code if topic is None else unknown
         count = 0 if topic is None else topic.partitions
         codes: list[tuple[int, ErrorCode]] = []
@@ -97,13 +101,7 @@ def _commit(rooms: Rooms, version: int, request: OffsetCommitRequest) -> Results
                 offsets.append((topic.name, index, committed))
                 codes.append((index, ErrorCode.none))
     if is_any_known:
-        who = (
-            request.group_id,
-            request.generation_id_or_member_epoch,
-            request.member_id,
-            request.group_instance_id,
-        )
-        code = _write(rooms.groups, version, who, offsets)
+        code = _write(groups, version, request, offsets)
         if code:
             results = [
                 (
@@ -127,14 +125,11 @@ def _merge(results: Results) -> Results:
 def _write(
     groups: GroupCoordinator,
     version: int,
-    who: tuple[str, int, str, str | None],
+    request: OffsetCommitRequest,
     offsets: list[NewOffset],
 ) -> ErrorCode:
-    """Write offsets of partitions that exist, if the group lets the member; return a code for all.
-
-    ``who`` commits: group, generation, member id and instance id.
-    """
-    group_id, generation, member_id, instance_id = who
+    """Write offsets of partitions that exist, if the member may; return a code for all."""
+    group_id, generation, member_id, instance_id, _, _ = request
     try:
         groups.check(group_id)
         group = groups.check_commit(group_id, generation, member_id, instance_id, version)

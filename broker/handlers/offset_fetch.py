@@ -108,9 +108,9 @@ class _Lookup:
         self._committed = rooms.groups.offsets.topics(group_id)
         self._has_pending = require_stable and rooms.groups.offsets.has_pending(group_id)
 
-    def is_unknown(self, wanted: OffsetFetchRequestTopics) -> bool:
+    def is_unknown(self, wanted: tuple[str, bytes, Sequence[int]]) -> bool:
         """Tell whether a topic is asked for by an id that no topic has."""
-        return wanted.topic_id not in self._rooms.topics.by_id
+        return wanted[1] not in self._rooms.topics.by_id
 
     def find(self, name: str, indexes: Sequence[int]) -> list[Any]:
         """Return the offsets of these partitions."""
