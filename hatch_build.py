@@ -25,7 +25,7 @@ PACKAGES = ("broker", "protocol", "cleaner", "storage")
 
 
 def find_kernels(root: Path) -> tuple[str, ...]:
-    """Return the modules to compile: each `_NAME.pyx`, each `_NAME.py` with types in `_NAME.pxd`."""
+    """Return what to compile: each `_NAME.pyx`, and each `_NAME.py` that has a `_NAME.pxd`."""
     return tuple(
         path.relative_to(root).as_posix()
         for package in PACKAGES

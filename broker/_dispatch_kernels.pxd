@@ -10,7 +10,7 @@ cdef class Histogram:
 
 @cython.final
 cdef class RequestContext:
-    cdef public object rooms, client_id, listener, peer, stats
+    cdef public object connection, rooms, client_id, listener, peer, stats
     cdef public int api_key, version, correlation_id
 
 @cython.final
@@ -19,7 +19,6 @@ cdef class Route:
     cdef public list requests, responses, has_tags
     cdef public Histogram stats
     cdef public int highest, lowest
-    cdef public bint is_raw, is_tabled
 
 cdef class Gate:
     cdef public dict _routes

@@ -17,7 +17,7 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from broker.answers import Answer, Waiting
     from broker.api import Api
@@ -81,12 +81,13 @@ class RequestContext:
     """One request: in which version it was asked, by whom, through which listener.
 
     ``client_id`` is None when the client did not say; ``peer`` is its address as log lines print
-    it; ``stats`` are the figures of all APIs.
+    it; ``stats`` are the figures of all APIs; ``connection`` is None where a test asks.
     """
 
     __slots__ = (
         "api_key",
         "client_id",
+        "connection",
         "correlation_id",
         "listener",
         "peer",
@@ -106,7 +107,9 @@ class RequestContext:
         listener: str,
         peer: str,
         stats: "RequestStats",
+        connection: "Connection | None" = None,
     ) -> None:
+        self.connection = connection
         self.rooms = rooms
         self.api_key = api_key
         self.version = version
@@ -133,21 +136,17 @@ class Route:
         "handler",
         "has_tags",
         "highest",
-        "is_raw",
-        "is_tabled",
         "lowest",
         "requests",
         "responses",
         "stats",
     )
 
-    def __init__(self, api: "Api", stats: "ApiStats", *, is_raw: bool, is_tabled: bool) -> None:
+    def __init__(self, api: "Api", stats: "ApiStats") -> None:
         self.api = api
         self.stats = stats
         self.lowest = api.versions.start
         self.highest = api.versions.stop - 1
-        self.is_raw = is_raw
-        self.is_tabled = is_tabled
         self.handler: Callable[..., Any] = self._load_and_handle
         self.requests: list[Table | None] = [None] * api.versions.stop
         self.responses: list[Table | None] = [None] * api.versions.stop
@@ -196,49 +195,46 @@ class Gate:
         Raises:
             ProtocolError: These bytes are no request that we serve; the connection must close.
         """
-        reply: Answer | Waiting
         began = perf_counter()
-        key, version, correlation_id, client_id, body = read_head(buffer, start, end, self._served)
+        try:
+            key, version, correlation_id, client_id, body = read_head(
+                buffer, start, end, self._served
+            )
+        except ProtocolError:
+            self.stats.refused += 1
+            raise
         if body < 0:
             return self._refuse_version(key, version, correlation_id)
         route = self._routes[key]
         connection.client_id = client_id
         try:
-            if route.is_tabled:
-                table = route.requests[version] or route.load_tables(version)
-                request = read(table, buffer, body, end, MAX_ELEMENTS)[0]
-                context = RequestContext(
-                    rooms=connection.rooms,
-                    api_key=key,
-                    version=version,
-                    correlation_id=correlation_id,
-                    client_id=client_id,
-                    listener=connection.listener.name,
-                    peer=connection.peer,
-                    stats=self.stats,
-                )
-                response = route.handler(context, request)
-                if isinstance(response, tuple):
-                    reply = self.respond(route, version, correlation_id, response)
-                elif response is None:
-                    reply = None
-                else:
-                    reply = self._respond_later(route, version, correlation_id, response)
-            elif route.is_raw:
-                reply = route.handler(connection, version, correlation_id, buffer, body, end)
+            table = route.requests[version] or route.load_tables(version)
+            request = read(table, buffer, body, end, MAX_ELEMENTS)[0]
+            context = RequestContext(
+                rooms=connection.rooms,
+                api_key=key,
+                version=version,
+                correlation_id=correlation_id,
+                client_id=client_id,
+                listener=connection.listener.name,
+                peer=connection.peer,
+                stats=self.stats,
+                connection=connection,
+            )
+            response = route.handler(context, request)
+            if response is None:
+                reply = None
+            elif isinstance(response, tuple):
+                reply = self.respond(route, version, correlation_id, response)
             else:
-                reply = self._handle(
-                    connection, route, version, correlation_id, client_id, buffer, body, end
-                )
+                return self._wait(connection, route, version, correlation_id, response, began)
         except ProtocolError as error:
             self.stats.refused += 1
             raise self._explain(connection, route, version, error) from error
         except Exception as error:
             raise self._fault(connection, route, version, error) from error
-        if reply is None or isinstance(reply, (bytes, list)):
-            route.stats.observe(perf_counter() - began)
-            return reply
-        return self._wait(connection, route, version, reply, began)
+        route.stats.observe(perf_counter() - began)
+        return reply
 
     def respond(self, route: Route, version: int, correlation_id: int, response: "Any") -> "Answer":
         """Write a response, and count the error codes in it."""
@@ -250,28 +246,8 @@ class Gate:
             route.stats.failed(code)
         return answer
 
-    def _respond_later(
-        self, route: Route, version: int, correlation_id: int, response: "Any"
-    ) -> "Waiting":
-        """Return what writes the response once it is there."""
-        raise NotImplementedError
-
     def _refuse_version(self, key: int, version: int, correlation_id: int) -> "Answer":
         """Answer, or close on, a version or an API that is not served."""
-        raise NotImplementedError
-
-    def _handle(  # noqa: PLR0913, PLR0917
-        self,
-        connection: "Connection",
-        route: Route,
-        version: int,
-        correlation_id: int,
-        client_id: str | None,
-        buffer: memoryview,
-        body: int,
-        end: int,
-    ) -> "Answer | Waiting":
-        """Decode to the newest entity, handle, and encode in the version asked."""
         raise NotImplementedError
 
     def _wait(
@@ -279,7 +255,8 @@ class Gate:
         connection: "Connection",
         route: Route,
         version: int,
-        reply: "Waiting",
+        correlation_id: int,
+        response: "Coroutine[Any, Any, Any]",
         began: float,
     ) -> "Waiting":
         """Return what answers later."""

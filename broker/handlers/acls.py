@@ -9,20 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.create_acls.v3.response import AclCreationResult, CreateAclsResponse
-from kio.schema.delete_acls.v3.response import DeleteAclsFilterResult, DeleteAclsResponse
-from kio.schema.describe_acls.v3.response import DescribeAclsResponse
-from kio.schema.errors import ErrorCode
-
-from protocol.errors import ProtocolError
-from protocol.messages import NO_THROTTLE
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.messages.create_acls import AclCreationResult, CreateAclsResponse
+from protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
+from protocol.messages.describe_acls import DescribeAclsResponse
 
 if TYPE_CHECKING:
-    from kio.schema.create_acls.v3.request import CreateAclsRequest
-    from kio.schema.delete_acls.v3.request import DeleteAclsRequest
-    from kio.schema.describe_acls.v3.request import DescribeAclsRequest
-
     from broker.context import RequestContext
+    from protocol.messages.create_acls import CreateAclsRequest
+    from protocol.messages.delete_acls import DeleteAclsRequest
+    from protocol.messages.describe_acls import DescribeAclsRequest
 
 _UNKNOWN: Final = 0  # of each kind of element
 
@@ -37,10 +33,8 @@ def describe(context: RequestContext, request: DescribeAclsRequest) -> DescribeA
         request.permission_type,
     )
     return DescribeAclsResponse(
-        throttle_time=NO_THROTTLE,
         error_code=ErrorCode.security_disabled,
         error_message="No Authorizer is configured on the broker",
-        resources=(),
     )
 
 
@@ -50,9 +44,7 @@ def create(context: RequestContext, request: CreateAclsRequest) -> CreateAclsRes
     for each in request.creations:
         _check(each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)
     refused = AclCreationResult(**_REFUSAL)
-    return CreateAclsResponse(
-        throttle_time=NO_THROTTLE, results=(refused,) * len(request.creations)
-    )
+    return CreateAclsResponse(results=(refused,) * len(request.creations))
 
 
 def delete(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
@@ -65,10 +57,8 @@ def delete(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsRes
             each.operation,
             each.permission_type,
         )
-    refused = DeleteAclsFilterResult(**_REFUSAL, matching_acls=())
-    return DeleteAclsResponse(
-        throttle_time=NO_THROTTLE, filter_results=(refused,) * len(request.filters)
-    )
+    refused = DeleteAclsFilterResult(**_REFUSAL)
+    return DeleteAclsResponse(filter_results=(refused,) * len(request.filters))
 
 
 _REFUSAL: Final[dict[str, Any]] = {

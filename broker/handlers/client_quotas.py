@@ -10,27 +10,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.alter_client_quotas.v1.response import (
+from protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnsupportedVersion
+from protocol.messages.alter_client_quotas import (
     AlterClientQuotasResponse,
-    EntityData,
-    EntryData,
+    ResponseEntityData,
+    ResponseEntryData,
 )
-from kio.schema.describe_client_quotas.v1.response import DescribeClientQuotasResponse
-from kio.schema.errors import ErrorCode
-
-from protocol.errors import InvalidRequest, KafkaError, UnsupportedVersion
-from protocol.messages import NO_THROTTLE
+from protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest
-    from kio.schema.describe_client_quotas.v1.request import (
+    from broker.context import RequestContext
+    from protocol.messages.alter_client_quotas import AlterClientQuotasRequest
+    from protocol.messages.describe_client_quotas import (
         ComponentData,
         DescribeClientQuotasRequest,
     )
-
-    from broker.context import RequestContext
 
 _ENTITY_TYPES: Final = frozenset({"user", "client-id", "ip"})
 _MATCH_TYPES: Final = {0: "EXACT", 1: "DEFAULT", 2: "SPECIFIED"}
@@ -47,14 +43,11 @@ def describe(
         _check(request.components)
     except KafkaError as error:
         return DescribeClientQuotasResponse(
-            throttle_time=NO_THROTTLE,
             error_code=error.code,
             error_message=error.message,
             entries=None,
         )
-    return DescribeClientQuotasResponse(
-        throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message="", entries=()
-    )
+    return DescribeClientQuotasResponse(error_message="", entries=[])
 
 
 def _check(components: Sequence[ComponentData]) -> None:
@@ -99,13 +92,10 @@ def alter(context: RequestContext, request: AlterClientQuotasRequest) -> AlterCl
     for entry in request.entries:
         is_fine = all(each.remove for each in entry.ops)
         entries.append(
-            EntryData(
+            ResponseEntryData(
                 error_code=ErrorCode.none if is_fine else UnsupportedVersion.code,
                 error_message=None if is_fine else _REFUSAL,
-                entity=tuple(
-                    EntityData(entity_type=each.entity_type, entity_name=each.entity_name)
-                    for each in entry.entity
-                ),
+                entity=[ResponseEntityData(*each) for each in entry.entity],
             )
         )
-    return AlterClientQuotasResponse(throttle_time=NO_THROTTLE, entries=tuple(entries))
+    return AlterClientQuotasResponse(entries=entries)

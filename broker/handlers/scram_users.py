@@ -9,28 +9,24 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.alter_user_scram_credentials.v0.response import (
+from protocol.errors import ErrorCode, UnsupportedVersion
+from protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
-from kio.schema.describe_user_scram_credentials.v0.response import (
+from protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from kio.schema.errors import ErrorCode
-
-from protocol.errors import UnsupportedVersion
-from protocol.messages import NO_THROTTLE
 
 if TYPE_CHECKING:
-    from kio.schema.alter_user_scram_credentials.v0.request import (
+    from broker.context import RequestContext
+    from protocol.messages.alter_user_scram_credentials import (
         AlterUserScramCredentialsRequest,
     )
-    from kio.schema.describe_user_scram_credentials.v0.request import (
+    from protocol.messages.describe_user_scram_credentials import (
         DescribeUserScramCredentialsRequest,
     )
-
-    from broker.context import RequestContext
 
 _REFUSAL: Final = "this broker has no SCRAM users yet; nothing is stored"
 _NOT_DELETED: Final = "Attempt to delete a user credential that does not exist"
@@ -42,13 +38,11 @@ def describe(
     """Tell of each user that is named that it has no credentials; nobody else has any."""
     del context
     return DescribeUserScramCredentialsResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=ErrorCode.none,
         error_message="",
-        results=tuple(
+        results=[
             _describe(name, count)
             for name, count in Counter(each.name for each in request.users or ()).items()
-        ),
+        ],
     )
 
 
@@ -60,9 +54,7 @@ def _describe(name: str, count: int) -> DescribeUserScramCredentialsResult:
         message = (
             "Cannot describe SCRAM credentials for the same user twice in a single request: " + name
         )
-    return DescribeUserScramCredentialsResult(
-        user=name, error_code=code, error_message=message, credential_infos=()
-    )
+    return DescribeUserScramCredentialsResult(user=name, error_code=code, error_message=message)
 
 
 def alter(
@@ -80,6 +72,4 @@ def alter(
         results[each.name] = AlterUserScramCredentialsResult(
             user=each.name, error_code=ErrorCode.resource_not_found, error_message=_NOT_DELETED
         )
-    return AlterUserScramCredentialsResponse(
-        throttle_time=NO_THROTTLE, results=tuple(results.values())
-    )
+    return AlterUserScramCredentialsResponse(results=list(results.values()))

@@ -92,8 +92,8 @@ def _min_size(field: Field, is_flexible: bool) -> int:
 def read(table: Table, buffer: Buffer, position: int, end: int, room: int) -> tuple[Any, int]:
     """Read a structure from ``buffer[position:end]``; return it and the position behind it.
 
-    All arrays and tagged fields together have at most ``room`` elements. Strings and bytes are copies, with U+FFFD
-    where a string is no UTF-8, as in Java; records are views of the buffer.
+    All arrays and tagged fields together have at most ``room`` elements. Strings and bytes are
+    copies, with U+FFFD where a string is no UTF-8; records are views of the buffer.
 
     Raises:
         ProtocolError: The bytes are no such structure: the field, the reason and the place.
@@ -214,9 +214,7 @@ class _Source:
                 raise self.fail("null, where a value is required,")
             return None
         if kind == _STRING and length > _MAX_STRING_BYTES:
-            raise self.fail(
-                f"a string of {length} bytes, which is more than {_MAX_STRING_BYTES},"
-            )
+            raise self.fail(f"a string of {length} bytes, which is more than {_MAX_STRING_BYTES},")
         self.need(length)
         view = memoryview(self.buffer)[self.position : self.position + length]
         self.position += length

@@ -200,7 +200,7 @@ def test_a_session_without_partitions_ends(sessions: FetchSessions) -> None:
 )
 def test_a_wrong_request_is_refused(
     sessions: FetchSessions,
-    request_of: Callable[[int], FetchRequest],
+    request_of: Callable[[int], messages.FetchRequest],
     by_id: bool,
     error: type[Exception],
 ) -> None:

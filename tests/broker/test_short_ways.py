@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import sys
 import uuid
 from collections import Counter
 from pathlib import Path
@@ -12,10 +13,13 @@ import pytest
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
 
 from broker import fetch_sessions
+from broker.dispatch_kernels import Gate
 from broker.groups import classic_group
 from broker.handlers import fetch
 from broker.io import IoThreads
-from protocol import fetch as fetch_codec
+from protocol import messages
+from protocol.core import plain_messages
+from protocol.messages import Message
 from protocol.records.batch import TRANSACTIONAL
 from protocol.records.build import ABORT, COMMIT, BatchFields, build_marker
 from storage.append_values import Origin
@@ -24,6 +28,7 @@ from storage.read_kernels import LogReader
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.kio_messages import encode
 from tests.support.logs import validated
+from tests.support.message_twins import twin_of
 from tests.support.produce_requests import request_entity
 from tests.support.random_requests import RandomRequests
 from tests.support.rooms import RoomsOnDisk
@@ -96,25 +101,26 @@ def repeat_chances(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
 
 
 def close_short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have whatever is asked be read and answered by the code that can do all."""
-    for module, name in ((fetch, "find_single_fetch"), (fetch_codec, "_encode_single")):
-        monkeypatch.setattr(module, name, lambda *_: None)
+    """Have messages be read and written by the plain form, and every fetch be planned."""
+    monkeypatch.setattr(fetch, "_read_one", lambda *_: None)
+    monkeypatch.setattr(Message, "table", twin_of)
+    for module in (messages, sys.modules[Gate.__module__]):
+        for name in ("read", "read_head", "write", "write_response"):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, getattr(plain_messages, name))
 
 
 def count_short_ways(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Return what counts the answers that only the short ways write."""
+    """Return what counts the fetches that needed no plan."""
     taken: Counter[str] = Counter()
+    read_one = fetch._read_one
 
-    def count(module: Any, name: str) -> None:
-        write = getattr(module, name)
+    def counting(*arguments: Any) -> Any:
+        answer = read_one(*arguments)
+        taken["_read_one"] += answer is not None
+        return answer
 
-        def counting(*arguments: Any) -> Any:
-            taken[name] += 1
-            return write(*arguments)
-
-        monkeypatch.setattr(module, name, counting)
-
-    count(fetch, "encode_single_fetch")
+    monkeypatch.setattr(fetch, "_read_one", counting)
     return taken
 
 
@@ -138,7 +144,7 @@ def files_below(root: Path) -> dict[Path, bytes]:
 async def test_short_ways_answer_as_general_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """One by one on the general ways; then at once, cut at any byte, on the short ones."""
+    """One by one in the plain form; then at once, cut at any byte, in the compiled one."""
     first, second, ids = await make_folders(tmp_path)
     with monkeypatch.context() as patched:
         repeat_chances(patched, seed)
@@ -157,7 +163,7 @@ async def test_short_ways_answer_as_general_ones(
 
     assert again.errors == stand.errors
     assert files_below(second) == files_below(first)
-    assert taken["encode_single_fetch"] > 5
+    assert taken["_read_one"] > 5
 
 
 async def test_a_talk_that_ends_with_what_has_no_answer_is_said_whole(tmp_path: Path) -> None:

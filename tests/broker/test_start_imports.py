@@ -85,9 +85,7 @@ print(json.dumps(max(made)))
 """
 FIRST_REQUESTS = """
 from broker.api import APIS
-from broker.dispatch import _RAW, TABLED
 from broker.coordinators import Coordinators
-from protocol.kio_messages import preload
 
 made = {}
 for api in APIS:
@@ -95,10 +93,7 @@ for api in APIS:
     if not os.fork():
         sys.setprofile(count)
         api.load()
-        if api.key in TABLED:
-            for message in api.load_messages(): message.table(api.versions[0])
-        elif api.key not in _RAW:
-            for _ in preload([(api.key, api.versions[0])]): pass
+        for message in api.load_messages(): message.table(api.versions[0])
         sys.setprofile(None)
         os.write(writing, str(calls).encode())
         os._exit(0)

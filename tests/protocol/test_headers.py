@@ -1,6 +1,7 @@
 """Request and response headers, with kio as the judge."""
 
 import io
+from struct import pack
 from typing import Any
 
 import pytest
@@ -12,16 +13,22 @@ from kio.schema.request_header.v1.header import RequestHeader as HeaderV1
 from kio.schema.request_header.v2.header import RequestHeader as HeaderV2
 from kio.serial import entity_writer
 
+from broker.api import APIS, Api
+from protocol import core
+from protocol.core import plain_messages
 from protocol.errors import ProtocolError
 from protocol.headers import (
-    API_VERSIONS,
     FIRST_FLEXIBLE,
-    RequestHeader,
     is_flexible,
-    parse_header,
-    response_head,
 )
 from tests.support.kio_messages import UNKNOWN_TAGS
+
+BOTH = (core.read_head, plain_messages.read_head)
+
+
+def served(flexible: bool) -> list[tuple[int, int, int] | None]:
+    """Return that Produce is served up to version 9, which is flexible or not."""
+    return [(0, 9, 9 if flexible else 10)]
 
 
 def boundary_versions() -> list[tuple[int, int]]:
@@ -63,24 +70,22 @@ def test_headers_as_kio_writes_them(client_id: str | None, flexible: bool) -> No
     frame = b"...." + header + b"body"
     end = 4 + len(header)
 
-    assert parse_header(frame, 4, len(frame), flexible=flexible) == RequestHeader(
-        0, 9, -5, client_id, end
-    )
-    for cut in range(4, end):
-        with pytest.raises(ProtocolError):
-            parse_header(frame, 4, cut, flexible=flexible)
+    for read in BOTH:
+        assert read(frame, 4, len(frame), served(flexible)) == (0, 9, -5, client_id, end)
+        for cut in range(4, end):
+            with pytest.raises(ProtocolError):
+                read(frame, 4, cut, served(flexible))
 
 
 def test_unknown_tagged_fields_of_a_header_are_skipped() -> None:
     """Kio refuses them; the protocol says to ignore them."""
     header = written(HeaderV2, "me")[:-1] + b"\x02" + UNKNOWN_TAGS
 
-    parsed = parse_header(header + b"x", 0, len(header) + 1, flexible=True)
-
-    assert parsed.body_position == len(header)
-    for cut in range(len(header)):
-        with pytest.raises(ProtocolError):
-            parse_header(header, 0, cut, flexible=True)
+    for read in BOTH:
+        assert read(header + b"x", 0, len(header) + 1, served(True))[-1] == len(header)
+        for cut in range(len(header)):
+            with pytest.raises(ProtocolError):
+                read(header, 0, cut, served(True))
 
 
 @pytest.mark.parametrize("length", [b"\xff\xfe", b"\x80\x00", b"\x7f\xff"])
@@ -88,21 +93,40 @@ def test_a_client_id_has_a_possible_length(length: bytes) -> None:
     """Negative lengths but -1, and lengths past the frame, are refused."""
     frame = written(HeaderV1, None)[:-2] + length + b"client"
 
-    with pytest.raises(ProtocolError):
-        parse_header(frame, 0, len(frame), flexible=False)
+    for read in BOTH:
+        with pytest.raises(ProtocolError):
+            read(frame, 0, len(frame), served(False))
 
 
 def test_a_client_id_becomes_text() -> None:
     """A client id goes into logs and member ids; one in Latin-1 is no reason to refuse a client."""
     frame = written(HeaderV1, "cafe")[:-1] + b"\xe9"
 
-    assert parse_header(frame, 0, len(frame), flexible=False).client_id == "caf\ufffd"
+    for read in BOTH:
+        assert read(frame, 0, len(frame), served(False))[3] == "caf\ufffd"
 
 
-@pytest.mark.parametrize(("key", "version"), [*boundary_versions(), (API_VERSIONS, 4)])
-def test_response_headers_are_those_of_the_schemas(key: int, version: int) -> None:
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+def test_response_heads_are_those_of_the_schemas(api: Api) -> None:
     """Size, correlation id, and an empty tag section where the response header has version 1."""
-    has_tags = load_response_schema(key, version).__header_schema__.__version__ == 1
+    _, response = api.load_messages()
+    for version in api.versions:
+        has_tags = load_response_schema(api.key, version).__header_schema__.__version__ == 1
 
-    expected = b"\0\0\0\x0f\0\0\0\x07\0" if has_tags else b"\0\0\0\x0e\0\0\0\x07"
-    assert response_head(key, version, 7, 10) == expected
+        frame = response.respond(version, 7, response.struct())
+
+        body = response.write(version, response.struct())
+        assert frame == pack(">ii", len(body) + 4 + has_tags, 7) + bytes(has_tags) + body
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+def test_the_tables_say_the_same(api: Api) -> None:
+    """The first flexible version stands in two places, since heads come before tables."""
+    request, response = api.load_messages()
+
+    assert request.key == response.key == api.key
+    assert request.first <= api.versions[0] <= api.versions[-1] <= request.last
+    for message in (request, response):
+        assert [message.is_flexible(version) for version in api.versions] == [
+            is_flexible(api.key, version) for version in api.versions
+        ]

@@ -1,6 +1,6 @@
 """Handlers answer at once or by a coroutine; a test awaits either and looks at what was written.
 
-The answer is what a client reads: written by the version's kio writer and read back with kio.
+The answer is what a client reads: written by the tables of its version and read back with kio.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from kio.index import load_response_schema
 from kio.serial import entity_reader
 
 from broker.api import BY_KEY
-from broker.dispatch import TABLED
-from protocol.kio_messages import encode_response
 from tests.support.kio_messages import encode
 
 if TYPE_CHECKING:
@@ -26,19 +24,13 @@ async def ask(home: RoomsOnDisk, key: int, request: Any, version: int | None = N
     ``request`` is an entity of kio's, or one of the structures of `protocol.messages`.
     """
     context = home.context(key, version)
-    api = BY_KEY[key]
-    if key in TABLED:
-        asked, answered = api.load_messages()
-        if not isinstance(request, tuple):
-            body = encode(request)
-            request, _ = asked.read(type(request).__version__, body, 0, len(body))
-    answer = api.load()(context, request)
-    entity = await answer if isawaitable(answer) else answer
-    if key in TABLED:
-        frame: Any = answered.respond(context.version, 1, entity)
-    else:
-        parts: Any = encode_response(key, context.version, 1, entity)
-        frame = b"".join(bytes(part) for part in parts)
+    asked, answered = BY_KEY[key].load_messages()
+    if not isinstance(request, tuple):
+        body = encode(request)
+        request, _ = asked.read(type(request).__version__, body, 0, len(body))
+    answer = BY_KEY[key].load()(context, request)
+    response = await answer if isawaitable(answer) else answer
+    frame: Any = answered.respond(context.version, 1, response)
     cls = load_response_schema(key, context.version)
     _, size = entity_reader(cls.__header_schema__)(frame[4:], 0)
     return entity_reader(cls)(frame[4:], size)[0]

@@ -22,6 +22,7 @@ from tests.support.kio_messages import (
     example,
     smallest,
 )
+from tests.support.message_twins import twin_of
 
 MODULES = sorted(
     path.stem
@@ -207,23 +208,6 @@ def repr_of_views(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return f"{type(value).__name__}({', '.join(map(repr_of_views, value))})"
     return repr(value)
-
-
-def twin_of(message: Message, version: int) -> plain_messages.Table:
-    """Return the table of a version for the plain form."""
-    made: dict[int, plain_messages.Table] = {}
-    return convert(messages.describe(message.struct, version), message.is_flexible(version), made)
-
-
-def convert(
-    description: Any, is_flexible: bool, made: dict[int, plain_messages.Table]
-) -> plain_messages.Table:
-    """Make plain tables of descriptions, inner ones first."""
-    struct, rows = description
-    children = [
-        row._replace(child=row.child and convert(row.child, is_flexible, made)) for row in rows
-    ]
-    return plain_messages.Table(struct, children, is_flexible)
 
 
 def message_response(message: Message, version: int, row: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 import pytest
 
+from protocol import core
 from protocol.core import plain_messages, read_head
 from protocol.errors import ProtocolError
 from protocol.messages import Message, offset_commit, parse_spec
@@ -18,6 +19,7 @@ from protocol.messages.fetch import (
 )
 from protocol.parts import FileSlice
 from tests.support.kafka import KafkaJars
+from tests.support.message_twins import twin_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -150,9 +152,6 @@ def test_a_wrong_value_is_not_written(row: Any, error: type[Exception], reason: 
 
 def both(message: Message, version: int) -> list[Any]:
     """Return the table and the function that writes by it, of either form."""
-    from protocol import core  # noqa: PLC0415  # the chosen form
-    from tests.protocol.messages.test_against_kio import twin_of  # noqa: PLC0415
-
     return [
         (message.table(version), core.write),
         (twin_of(message, version), plain_messages.write),
