@@ -2,7 +2,7 @@
 
 Dispatch, the ApiVersions answer, metric labels and ``docs/compatibility.md`` are derived from it.
 A handler is named by module and function in ``broker.handlers`` and imported when it is first
-called, since kio's schema modules together take a second to import.
+called: together they would hold up the start.
 """
 
 from __future__ import annotations

@@ -12,13 +12,11 @@ import os
 import struct
 from typing import TYPE_CHECKING
 
-from kio.schema.errors import ErrorCode
-
 from broker.loopback import reachable
 from broker.probe_frames import fetch_request, produce_request, read_fetched, read_produced
 from broker.readiness import PROBE_SECONDS, ProbeFailed
 from config.topic import TopicConfig
-from protocol.errors import KafkaStorageError
+from protocol.errors import ErrorCode, KafkaStorageError
 from protocol.names import random_id
 from protocol.records.batch import CRC_POSITION
 from protocol.records.build import build_batch
