@@ -117,7 +117,7 @@ $(KERNEL_TOOLS)/Cython: pyproject.toml | setup
 kernels-sanitized: $(KERNEL_TOOLS)/Cython
 	@rm -rf '$(SANITIZED)' && mkdir -p '$(SANITIZED)'
 	@cp -r $(CODE) tests hatch_build.py pyproject.toml '$(SANITIZED)'
-	@find '$(SANITIZED)' -name '*_kernels*.so' -delete
+	@find '$(SANITIZED)' -name '*.so' -delete
 	@PYTHONPATH='$(KERNEL_TOOLS)' $(BIN)/python hatch_build.py --sanitized '$(SANITIZED)'
 	@PYTHON='$(CURDIR)/$(BIN)/python' SEED='$(SEED)' tests/damage/sanitized.sh '$(CURDIR)/$(SANITIZED)' $(ARGS)
 
@@ -171,4 +171,4 @@ lock:
 clean:
 	@rm -rf .venv .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find $(CODE) tests bench examples -name __pycache__ -prune -exec rm -rf {} +
-	@find $(CODE) \( -name '*_kernels*.so' -o -name '_messages.*.so' -o -name '*_kernels.c' \) -delete
+	@find $(CODE) \( -name '_*.so' -o -name '_*.c' \) -delete

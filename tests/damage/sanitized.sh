@@ -24,7 +24,7 @@ from hatch_build import KERNELS
 
 assert kernels.COMPILED
 assert Path(_kernels.__file__).is_relative_to(Path.cwd()), _kernels.__file__
-assert all(list(Path().glob(each.removesuffix(".py") + ".*.so")) for each in KERNELS)
+assert all(list(Path().glob(each.rpartition(".")[0] + ".*.so")) for each in KERNELS)
 PY
 
 run() {
@@ -38,9 +38,9 @@ kernels=(
   tests/protocol/records/test_journal.py
   tests/protocol/records/test_kernels.py
   tests/protocol/records/test_segment_kernels.py
-  tests/protocol/test_fetch_kernels.py
+  tests/protocol/test_framing.py
   tests/protocol/test_group_kernels.py
-  tests/protocol/test_request_kernels.py
+  tests/protocol/messages/test_damaged.py
   tests/broker/test_dispatch_kernels.py
   tests/broker/test_turn_kernels.py
   tests/fuzz

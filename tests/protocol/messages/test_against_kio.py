@@ -1,81 +1,18 @@
 """Every table, every version, both directions: byte for byte what kio writes and reads."""
 
-import random
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from datetime import datetime, timedelta
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.index import load_request_schema, load_response_schema
-from kio.serial._introspect import EntityField, EntityTupleField, classify_field, is_optional
 
-from protocol import core, messages
+from protocol import core
 from protocol.core import plain_messages
-from protocol.errors import ProtocolError
 from protocol.messages import NO_ID, Message
-from tests.support.kio_messages import (
-    encode,
-    encode_with_unknown_tags,
-    example,
-    smallest,
-)
+from tests.support.kio_messages import encode, encode_with_unknown_tags, example
+from tests.support.message_cases import CASES, entities
 from tests.support.message_twins import twin_of
-
-MODULES = sorted(
-    path.stem
-    for path in Path(messages.__file__).parent.glob("[a-z]*.py")
-    if path.stem != "__init__"
-)
-
-
-def find_cases() -> list[Any]:
-    """Return (message, kio's class) of every version of every module."""
-    cases = []
-    for name in MODULES:
-        module = import_module(f"protocol.messages.{name}")
-        for direction, load in (
-            ("REQUEST", load_request_schema),
-            ("RESPONSE", load_response_schema),
-        ):
-            message = getattr(module, direction)
-            for version in range(message.first, message.last + 1):
-                schema = load(message.key, version)
-                cases.append(
-                    pytest.param(message, schema, id=f"{name}-{direction.lower()}-{version}")
-                )
-    return cases
-
-
-CASES = find_cases()
-SEEDS = 10
-
-
-def entities(schema: Any) -> list[Any]:
-    """Return an example, the smallest and some random entities of a class."""
-    chance = random.Random(schema.__name__)
-    several = [vary(example(schema, seed, seed % 4), chance) for seed in range(3, 3 + SEEDS)]
-    return [example(schema), smallest(schema), *several]
-
-
-def vary(entity: Any, chance: random.Random) -> Any:
-    """Return an entity in which some of what may be null is, and some defaults stand."""
-    values = {}
-    for field in fields(entity):
-        value = getattr(entity, field.name)
-        kind = classify_field(field)
-        if is_optional(field) and chance.random() < 0.3:
-            value = None
-        elif field.default is not MISSING and chance.random() < 0.2:
-            value = getattr(smallest(type(entity)), field.name)
-        elif isinstance(kind, EntityField) and value is not None:
-            value = vary(value, chance)
-        elif isinstance(kind, EntityTupleField) and value is not None:
-            value = tuple(vary(each, chance) for each in value)
-        values[field.name] = value
-    return type(entity)(**values)
 
 
 def read(message: Message, version: int, body: bytes) -> Any:
@@ -148,21 +85,6 @@ def test_the_plain_twin_does_the_same(message: Message, schema: Any) -> None:
         )
 
 
-@pytest.mark.parametrize(("message", "schema"), CASES)
-def test_a_body_cut_at_any_byte_is_refused_with_its_field(message: Message, schema: Any) -> None:
-    """Bytes behind the end are not read, and both forms say the same of it."""
-    version = schema.__version__
-    body = encode(example(schema))
-    buffer = bytearray(body + body)
-    twin = twin_of(message, version)
-    for end in range(len(body)):
-        with pytest.raises(ProtocolError, match=r"^\w+\.[\w ]+: ") as refused:
-            message.read(version, buffer, 0, end)
-        with pytest.raises(ProtocolError) as expected:
-            plain_messages.read(twin, buffer, 0, end, messages.MAX_ELEMENTS)
-        assert str(refused.value) == str(expected.value)
-
-
 @pytest.mark.parametrize(
     ("message", "schema"), [case for case in CASES if case.values[1].__flexible__]
 )
@@ -173,41 +95,6 @@ def test_unknown_tagged_fields_are_skipped_at_any_depth(message: Message, schema
     body = encode_with_unknown_tags(entity)
 
     assert read(message, version, body) == read(message, version, encode(entity))
-
-
-@pytest.mark.parametrize(("message", "schema"), CASES)
-def test_damaged_bodies_are_read_alike(message: Message, schema: Any) -> None:
-    """Both forms read the same out of a damaged body, or refuse it for the same reason."""
-    chance = random.Random(f"{schema.__name__} {schema.__version__}")
-    version = schema.__version__
-    twin = twin_of(message, version)
-    body = encode(example(schema, seed=7))
-    for _ in range(30 if body else 0):
-        damaged = bytearray(body)
-        for _ in range(chance.choice([1, 1, 2, 5])):
-            damaged[chance.randrange(len(body))] = chance.choice([0, 1, 0x7F, 0x80, 0xFF, 0xC3])
-
-        found = outcome(lambda d=damaged: message.read(version, d, 0, len(d), 100))
-        expected = outcome(lambda d=damaged: plain_messages.read(twin, d, 0, len(d), 100))
-
-        assert found == expected
-
-
-def outcome(call: Any) -> Any:
-    """Return what a call returns, or says when it refuses."""
-    try:
-        return repr_of_views(call())
-    except ProtocolError as error:
-        return str(error)
-
-
-def repr_of_views(value: Any) -> str:
-    """Print a value with the bytes of views instead of their addresses."""
-    if isinstance(value, memoryview):
-        return repr(bytes(value))
-    if isinstance(value, (tuple, list)):
-        return f"{type(value).__name__}({', '.join(map(repr_of_views, value))})"
-    return repr(value)
 
 
 def message_response(message: Message, version: int, row: Any) -> Any:

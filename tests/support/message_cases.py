@@ -1,0 +1,67 @@
+"""Every message in every version, and entities of kio's to fill them with."""
+
+import random
+from dataclasses import MISSING, fields
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.index import load_request_schema, load_response_schema
+from kio.serial._introspect import EntityField, EntityTupleField, classify_field, is_optional
+
+from protocol import messages
+from tests.support.kio_messages import example, smallest
+
+MODULES = sorted(
+    path.stem
+    for path in Path(messages.__file__).parent.glob("[a-z]*.py")
+    if path.stem != "__init__"
+)
+
+
+def find_cases() -> list[Any]:
+    """Return (message, kio's class) of every version of every module."""
+    cases = []
+    for name in MODULES:
+        module = import_module(f"protocol.messages.{name}")
+        for direction, load in (
+            ("REQUEST", load_request_schema),
+            ("RESPONSE", load_response_schema),
+        ):
+            message = getattr(module, direction)
+            for version in range(message.first, message.last + 1):
+                schema = load(message.key, version)
+                cases.append(
+                    pytest.param(message, schema, id=f"{name}-{direction.lower()}-{version}")
+                )
+    return cases
+
+
+CASES = find_cases()
+SEEDS = 10
+
+
+def entities(schema: Any) -> list[Any]:
+    """Return an example, the smallest and some random entities of a class."""
+    chance = random.Random(schema.__name__)
+    several = [vary(example(schema, seed, seed % 4), chance) for seed in range(3, 3 + SEEDS)]
+    return [example(schema), smallest(schema), *several]
+
+
+def vary(entity: Any, chance: random.Random) -> Any:
+    """Return an entity in which some of what may be null is, and some defaults stand."""
+    values = {}
+    for field in fields(entity):
+        value = getattr(entity, field.name)
+        kind = classify_field(field)
+        if is_optional(field) and chance.random() < 0.3:
+            value = None
+        elif field.default is not MISSING and chance.random() < 0.2:
+            value = getattr(smallest(type(entity)), field.name)
+        elif isinstance(kind, EntityField) and value is not None:
+            value = vary(value, chance)
+        elif isinstance(kind, EntityTupleField) and value is not None:
+            value = tuple(vary(each, chance) for each in value)
+        values[field.name] = value
+    return type(entity)(**values)
