@@ -38,7 +38,11 @@ def make_sources(topics: dict[str, int]) -> MetricSources:
     requests.by_key[0].observe(60.0)
     requests.by_key[0].failed(0)
     requests.by_key[0].failed(9999)
-    registry = SimpleNamespace(logs=logs, topics=dict.fromkeys(topics))
+    of_topics = {
+        name: SimpleNamespace(logs=[logs[name, p] for p in range(count)])
+        for name, count in topics.items()
+    }
+    registry = SimpleNamespace(logs=logs, topics=of_topics)
     return MetricSources(
         version="1.0",
         kernels="compiled",
