@@ -210,17 +210,16 @@ class Gate:
         try:
             table = route.requests[version] or route.load_tables(version)
             request = read(table, buffer, body, end, MAX_ELEMENTS)[0]
-            context = RequestContext(
-                rooms=connection.rooms,
-                api_key=key,
-                version=version,
-                correlation_id=correlation_id,
-                client_id=client_id,
-                listener=connection.listener.name,
-                peer=connection.peer,
-                stats=self.stats,
-                connection=connection,
-            )
+            context = RequestContext.__new__(RequestContext)  # its __init__ costs as much as a read
+            context.rooms = connection.rooms
+            context.api_key = key
+            context.version = version
+            context.correlation_id = correlation_id
+            context.client_id = client_id
+            context.listener = connection.listener.name
+            context.peer = connection.peer
+            context.stats = self.stats
+            context.connection = connection
             response = route.handler(context, request)
             if response is None:
                 reply = None

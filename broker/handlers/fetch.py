@@ -82,9 +82,11 @@ def _read_one(context: RequestContext, request: FetchRequest) -> FetchResponse |
     That is what a consumer of one partition asks for again and again: a plan would cost as much as
     the read. Nothing is changed before the answer is sure.
     """
-    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+    topics = request.topics
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
-    name, topic_id, ((index, epoch, offset, last_epoch, _, limit, *_),) = request.topics[0]
+    name, topic_id, (partition,) = topics[0]
+    index, epoch, offset, last_epoch, _, limit, _, _ = partition
     by_id = context.version >= FIRST_WITH_TOPIC_ID
     log = context.rooms.topics.get_log(topic_id if by_id else name, index)
     if log is None or last_epoch >= 0 or (epoch >= 0 and epoch != log.leader_epoch):

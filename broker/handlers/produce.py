@@ -70,16 +70,56 @@ _ERROR_CODE = 1
 def handle(
     context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
-    """Append inline and answer; return a coroutine if a batch must be opened or flushed first."""
+    """Append inline and answer; return a coroutine if a batch must be opened or flushed first.
+
+    Nearly every batch breaks no rule and is stored as it came: `PlainRules` knows it from its
+    bytes. All others are left to `_Produce`, which is made by the first of them.
+    """
     topics = request.topic_data
-    is_gathered = not is_each_once(topics, by_id=context.version >= FIRST_WITH_TOPIC_ID)
+    by_id = context.version >= FIRST_WITH_TOPIC_ID
+    is_gathered = not is_each_once(topics, by_id=by_id)
     if is_gathered:
         topics = gather(topics, context.version)
-    return _Produce(context, request, is_gathered=is_gathered).append(topics)
+    rooms = context.rooms
+    now_ms = rooms.clock.now_ms()
+    get_log = rooms.topics.get_log
+    may_be_plain = request.acks in _ACKS and context.version >= _FIRST_WITH_ZSTD
+    others: _Produce | None = None
+    produced: list[Any] = []
+    for number, (name, topic_id, partitions) in enumerate(topics):
+        key = topic_id if by_id else name
+        rows: list[Any] = []
+        produced.append((name, topic_id, rows))
+        for place, (index, records) in enumerate(partitions):
+            log = get_log(key, index) if may_be_plain else None
+            if log is not None and records and log.topic_partition.topic not in INTERNAL_TOPICS:
+                batch = log.rules.take(records, now_ms)  # type: ignore[arg-type]  # a view
+                if batch is not None and not batch.attributes & _TRANSACTIONAL:
+                    try:
+                        base, _, append_ms, start, _, is_flush_due = log.append(batch)
+                    except KafkaError as error:
+                        others = others or _Produce(context, request, produced, now_ms)
+                        rows.append(others.refuse(index, error, log))
+                        continue
+                    rows.append((index, 0, base, append_ms, start, (), None, _NO_LEADER))
+                    if is_flush_due:
+                        others = others or _Produce(context, request, produced, now_ms)
+                        others.flush_later(log)
+                    continue
+            others = others or _Produce(context, request, produced, now_ms)
+            row = others.append(key, index, records)
+            if row is None:
+                others.is_gathered = is_gathered
+                return others.append_rest(topics[number:], place)
+            rows.append(row)
+    if others is None:
+        return ProduceResponse(produced) if request.acks else None
+    others.is_gathered = is_gathered
+    return others.finish()
 
 
 class _Produce:
-    """One request while it is served: what became of its partitions so far.
+    """A request that is not like nearly all, while it is served.
 
     ``produced`` has for each topic its name, its id and the answers for its partitions, as the
     fields of TopicProduceResponse and PartitionProduceResponse.
@@ -89,7 +129,6 @@ class _Produce:
         "by_id",
         "context",
         "is_gathered",
-        "may_be_plain",
         "now_ms",
         "produced",
         "request",
@@ -99,61 +138,55 @@ class _Produce:
     )
 
     def __init__(
-        self, context: RequestContext, request: ProduceRequest, *, is_gathered: bool
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        produced: list[Any],
+        now_ms: int,
     ) -> None:
         self.context = context
         self.rooms = context.rooms
         self.request = request
         self.by_id = context.version >= FIRST_WITH_TOPIC_ID
-        self.is_gathered = is_gathered
-        self.may_be_plain = request.acks in _ACKS and context.version >= _FIRST_WITH_ZSTD
-        self.now_ms = self.rooms.clock.now_ms()
-        self.produced: list[tuple[str, bytes, list[Any]]] = []
+        self.is_gathered = False
+        self.now_ms = now_ms
+        self.produced = produced
         self.unflushed: list[Log] = []
         self.transaction: TransactionalProduce | None = None
 
-    def append(
-        self, topics: Sequence[TopicProduceData]
-    ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
-        """Append partition by partition; go on in a coroutine from a batch that must be opened."""
-        for number, (name, topic_id, partitions) in enumerate(topics):
-            key = topic_id if self.by_id else name
-            rows: list[Any] = []
-            self.produced.append((name, topic_id, rows))
-            for place, (index, records) in enumerate(partitions):
-                try:
-                    row = self._append_one(key, index, records)
-                except KafkaError as error:
-                    row = self._refuse(index, error)
-                if row is None:
-                    return self._append_rest(topics[number:], place)
-                rows.append(row)
+    def finish(self) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+        """Answer, or return what answers when the fsyncs are done that are due."""
         return self._flush() if self.unflushed else self._answer()
 
-    def _append_one(self, key: TopicKey, index: int, records: Any) -> Any:
-        """Append a partition's batch; return its answer, or None if a codec must open it first.
+    def flush_later(self, log: Log) -> None:
+        """Have the answer wait for an fsync of the log."""
+        if log not in self.unflushed:
+            self.unflushed.append(log)
 
-        Nearly every batch breaks no rule and is stored as it came: `PlainRules` knows it from its
-        bytes. Of all others `check_records` and `validate` say what is wrong, or change it.
+    def append(self, key: TopicKey, index: int, records: Any) -> Any:
+        """Append a partition's batch; return its answer, or None if a codec must open it first."""
+        try:
+            return self._append_one(key, index, records)
+        except KafkaError as error:
+            return self.refuse(index, error)
+
+    def _append_one(self, key: TopicKey, index: int, records: Any) -> Any:
+        """Judge a batch rule by rule, and append it.
 
         Raises:
             KafkaError: Nothing is known of the partition, or nothing may be appended to it.
         """
         log = self.rooms.topics.find_log(key, index)
-        batch = None
-        if self.may_be_plain and records and log.topic_partition.topic not in INTERNAL_TOPICS:
-            batch = log.rules.take(records, self.now_ms)
-        if batch is None:
-            whole = self._check(log, records)
-            most = _OPEN_INLINE_BYTES[whole[_CODEC_POSITION] & CODEC_MASK]
-            if len(whole) > most and must_open(whole, log.config):
-                return None
-            try:
-                batch = log.rules.take(whole, self.now_ms)
-                if batch is None:
-                    batch = validate(whole, log.config, self.now_ms)
-            except KafkaError as error:
-                return self._refuse(index, error, log)
+        whole = self._check(log, records)
+        most = _OPEN_INLINE_BYTES[whole[_CODEC_POSITION] & CODEC_MASK]
+        if len(whole) > most and must_open(whole, log.config):
+            return None
+        try:
+            batch = log.rules.take(whole, self.now_ms)
+            if batch is None:
+                batch = validate(whole, log.config, self.now_ms)
+        except KafkaError as error:
+            return self.refuse(index, error, log)
         return self._store(log, index, batch)
 
     def _check(self, log: Log, records: Any) -> memoryview:
@@ -174,9 +207,9 @@ class _Produce:
                 transaction.check_first(log, batch)
             base_offset, _, append_time_ms, start_offset, _, is_flush_due = log.append(batch)
         except KafkaError as error:
-            return self._refuse(index, error, log)
-        if is_flush_due and log not in self.unflushed:
-            self.unflushed.append(log)
+            return self.refuse(index, error, log)
+        if is_flush_due:
+            self.flush_later(log)
         return index, 0, base_offset, append_time_ms, start_offset, (), None, _NO_LEADER
 
     def _admit(self, log: Log, batch: ValidatedBatch) -> TransactionalProduce:
@@ -191,7 +224,7 @@ class _Produce:
         self.transaction.admit(log, batch)
         return self.transaction
 
-    def _refuse(
+    def refuse(
         self, index: int, error: KafkaError, log: Log | None = None
     ) -> PartitionProduceResponse:
         """Return the answer for a partition that was not appended, and count it.
@@ -209,7 +242,7 @@ class _Produce:
             error_message=error.message,
         )
 
-    def _append_rest(
+    def append_rest(
         self, topics: Sequence[TopicProduceData], place: int
     ) -> Coroutine[Any, Any, ProduceResponse | None]:
         """Go on from a partition of the first of ``topics``, opening batches on codec threads.
@@ -241,14 +274,14 @@ class _Produce:
                     whole = self._check(log, records)
                     rows.append(await self._store_slowly(log, key, index, whole))
                 except KafkaError as error:
-                    rows.append(self._refuse(index, error))
+                    rows.append(self.refuse(index, error))
         return await self._flush()
 
     async def _store_slowly(self, log: Log, key: TopicKey, index: int, whole: memoryview) -> Any:
         try:
             batch = await self.rooms.io.unpack(validate, whole, log.config, self.now_ms)
         except KafkaError as error:
-            return self._refuse(index, error, log)
+            return self.refuse(index, error, log)
         # The topic may have gone, or come back as another, in the meantime.
         if self.rooms.topics.find_log(key, index) is not log:
             raise UnknownTopicOrPartition
@@ -271,7 +304,7 @@ class _Produce:
                 continue
             for place, row in enumerate(rows):
                 if row[_INDEX] == partition and not row[_ERROR_CODE]:
-                    rows[place] = self._refuse(partition, error)
+                    rows[place] = self.refuse(partition, error)
 
     def _answer(self) -> ProduceResponse | None:
         """Return the response; nothing for acks=0.
@@ -280,11 +313,11 @@ class _Produce:
             ProtocolError: acks=0 and a partition failed: closing is the only signal there is.
         """
         if self.is_gathered:
-            self.produced = [(*topic, last_of_each(rows)) for *topic, rows in self.produced]  # type: ignore[misc]
+            self.produced = [(*topic, last_of_each(rows)) for *topic, rows in self.produced]
         if self.request.acks == 0:
             self._check_all()
             return None
-        return ProduceResponse(self.produced)  # type: ignore[arg-type]  # bare tuples
+        return ProduceResponse(self.produced)
 
     def _check_all(self) -> None:
         """Raise the first failure of a request that is answered by nothing; count them all."""

@@ -689,7 +689,7 @@ cdef int put_tags(Table table, Sink sink, object row) except -1:
     cdef Field* field
     cdef Sink content
     cdef object value
-    told = []
+    told = None
     for i in range(table.tagged):
         place = table.tag_order[i]
         field = &table.fields[place]
@@ -698,7 +698,11 @@ cdef int put_tags(Table table, Sink sink, object row) except -1:
             content = Sink()
             content.errors = sink.errors
             put_field(content, table, place, value, True)
+            if told is None:
+                told = []
             told.append((field.tag, content))
+    if told is None:
+        return sink.put_int(0, 1)
     sink.put_varint(len(told))
     for tag, content in told:
         sink.put_varint(tag)
