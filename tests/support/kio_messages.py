@@ -77,11 +77,11 @@ def smallest(entity_class: Any) -> Any:
         elif kind.is_array:
             values[field.name] = ()
         else:
-            values[field.name] = _ZEROS.get(get_schema_field_type(field), 0)
+            values[field.name] = ZEROS.get(get_schema_field_type(field), 0)
     return entity_class(**values)
 
 
-_ZEROS: dict[str, Any] = {
+ZEROS: dict[str, Any] = {
     "bool": False,
     "string": "",
     "bytes": b"",

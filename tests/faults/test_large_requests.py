@@ -1,0 +1,180 @@
+"""Every API is asked for as many elements as fit, beside a client that measures its waits.
+
+``-k`` chooses, ``-s`` prints what was measured, passed or not:
+pytest -s tests/faults/test_large_requests.py -k "Metadata and 1MB"
+"""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.index import load_request_schema
+from kio.schema.create_topics.v7 import request as create_topics
+from kio.serial import entity_reader
+
+from broker.api import APIS, Api
+from tests.support.beside import Control, Cost, measure
+from tests.support.broker import SiltstoneProcess
+from tests.support.large_requests import TOPIC, LargeRequest, large_requests
+from tests.support.running import Caller, Client
+
+MIB = 1 << 20
+SIZES = (1, 4, 16)
+WAIT_SECONDS = 0.05
+MEMORY_FACTOR = 8
+MEMORY_BYTES = 4 * MIB
+"""What a request may take whatever its size: a module is imported, a pool is filled."""
+ANSWER_SECONDS = 30.0
+CALM_ROUNDS = 20
+TRIES = 3
+_HEAD = ("API", "v", "where", "what", "MB", "answer", "s", "wait ms", "memory", "too much")
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+
+
+class Target:
+    """A broker that is started anew when a request has left it large, silent, or dead."""
+
+    def __init__(self, root: Path) -> None:
+        self.broker = SiltstoneProcess(
+            root,
+            {
+                "auto.create.topics.enable": "false",
+                "group.initial.rebalance.delay.ms": "0",
+                "offsets.topic.num.partitions": "1",
+                "transaction.state.log.num.partitions": "1",
+            },
+        )
+        self.topic_id = UUID(int=0)
+        self.is_spoilt = True
+        self._resident = 0
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        host, port = self.broker.bootstrap.rsplit(":", 1)
+        return host, int(port)
+
+    def prepare(self) -> None:
+        """Have a broker with the topic, as small as it was at first."""
+        alive = self.broker.daemon.running
+        if alive and not self.is_spoilt and self.broker.resident_bytes < self._resident + 64 * MIB:
+            self.topic_id = asyncio.run(self._create_topic()) or self.topic_id
+            return
+        self.broker.close()
+        self.broker.start()
+        self.topic_id = asyncio.run(self._create_topic()) or self.topic_id
+        self.is_spoilt = False
+        self._resident = self.broker.resident_bytes
+
+    async def _create_topic(self) -> UUID | None:
+        """Return the id of the topic if it was not there."""
+        caller = Caller(Client(*await asyncio.open_connection(*self.address)))
+        topic: Any = create_topics.CreatableTopic(
+            name=TOPIC, num_partitions=1, replication_factor=1, assignments=(), configs=()
+        )
+        answer = await caller.ask(create_topics.CreateTopicsRequest(topics=(topic,)))
+        await caller.client.close()
+        created = answer.topics[0]
+        return created.topic_id if created.error_code == 0 else None
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """A broker for all requests."""
+    target = Target(tmp_path_factory.mktemp("large"))
+    yield target
+    target.broker.close()
+
+
+@pytest.mark.parametrize("megabytes", SIZES, ids=lambda size: f"{size}MB")
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+def test_nobody_waits_for_a_large_request(target: Target, api: Api, megabytes: int) -> None:
+    """Of the oldest and the newest version: no wait above 50 ms, memory 8 times the frame."""
+    rows = []
+    for version in sorted({api.versions[0], api.versions[-1]}):
+        for request in large_requests(api.key, version):
+            calm, cost = cheapest(target, request, megabytes * MIB)
+            excess = find_excess(cost, calm, megabytes * MIB)
+            rows.append((api.name, request, megabytes, cost, excess))
+    table = render(rows)
+    print(f"\n{table}")  # noqa: T201
+
+    assert not any(excess for *_, excess in rows), "\n" + table
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+def test_requests_are_what_they_say(api: Api) -> None:
+    """They are of the size asked, and kio reads elements that are all distinct or all the same."""
+    for version in sorted({api.versions[0], api.versions[-1]}):
+        read = entity_reader(load_request_schema(api.key, version))
+        for request in large_requests(api.key, version):
+            frame = request.frame(20_000, UUID(int=5))
+            assert len(frame) == 4 + int.from_bytes(frame[:4], "big")
+            assert 15_000 < len(frame) <= 20_000 or request.kind == "text"
+            if request.kind in {"tags", "one tag"}:  # which kio does not know
+                continue
+            entity: Any
+            entity, size = read(memoryview(frame), request.head_size)
+            assert request.head_size + size == len(frame)
+            if request.kind == "text":
+                continue
+            for name in request.path:
+                entity = getattr(entity[0] if isinstance(entity, tuple) else entity, name)
+            kinds = len(set(entity))
+            assert len(entity) > 100
+            assert kinds == 1 or (request.kind == "distinct" and kinds == len(entity))
+
+
+def cheapest(target: Target, request: LargeRequest, size: int) -> tuple[float, Cost]:
+    """Return the waits without it and its cost; an excess is measured again: it may be noise."""
+    for left in reversed(range(TRIES)):
+        target.prepare()
+        frame = request.frame(size, target.topic_id)
+        with Control(target.address) as control:
+            calm = control.wait(1.0, CALM_ROUNDS)
+            cost = measure(target.address, target.broker.daemon.pid, frame, control, ANSWER_SECONDS)
+        target.is_spoilt = cost.answer == "nothing" or not target.broker.daemon.running
+        if not left or cost.wait > 1.0 or not find_excess(cost, calm, size):
+            break
+    return calm, cost
+
+
+def find_excess(cost: Cost, calm: float, size: int) -> str:
+    """Return what was too much, in words, or nothing."""
+    found = []
+    if cost.answer == "nothing":
+        found.append("silent")
+    if cost.wait > calm + WAIT_SECONDS:
+        found.append("wait")
+    if cost.memory > MEMORY_FACTOR * size + MEMORY_BYTES:
+        found.append("memory")
+    return " ".join(found)
+
+
+def render(rows: list[tuple[str, LargeRequest, int, Cost, str]]) -> str:
+    """Return the measurements as a table, memory as a multiple of the frame."""
+    lines = [_HEAD]
+    for name, request, megabytes, cost, excess in rows:
+        lines.append(
+            (
+                name,
+                str(request.version),
+                request.place,
+                request.kind,
+                str(megabytes),
+                cost.answer,
+                f"{cost.seconds:.2f}",
+                f"{cost.wait * 1000:.0f}",
+                f"{cost.memory / (megabytes * MIB):.1f}",
+                excess,
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
