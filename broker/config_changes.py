@@ -71,12 +71,12 @@ def apply_changes(
                 raise InvalidConfig(
                     f"{name} is no list, nothing can be appended to it or subtracted from it"
                 )
-            items = _items(changed.get(name, row.value))
-            given = _items(value)
-            if operation is Operation.APPEND:
-                items += [item for item in given if item not in items]
-            else:
-                items = [item for item in items if item not in given]
+            items = dict.fromkeys(_items(changed.get(name, row.value)))
+            for item in _items(value):
+                if operation is Operation.APPEND:
+                    items.setdefault(item)
+                else:
+                    items.pop(item, None)
             changed[name] = ",".join(items)
     return changed
 

@@ -7,7 +7,20 @@ import logging
 import sys
 import time
 
+from protocol.errors import MAX_MESSAGE_CHARACTERS, shorten
+
 _CONSOLE = "%(asctime)s %(levelname)s %(name)s %(message)s"
+
+
+class Shortened(logging.Filter):
+    """Shortens what quotes a client at length; tracebacks stay whole."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let every record pass, with a message of bounded size."""
+        message = record.getMessage()
+        if len(message) > MAX_MESSAGE_CHARACTERS:
+            record.msg, record.args = shorten(message), None
+        return True
 
 
 class JsonLines(logging.Formatter):
@@ -34,4 +47,5 @@ def configure(style: str, level: str) -> None:
     formatter.default_msec_format = "%s.%03dZ"
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)
+    handler.addFilter(Shortened())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)

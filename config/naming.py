@@ -7,12 +7,17 @@ from config.protection import broken_promise
 from config.table import BROKER, TOPIC
 from config.values import parse
 
+_MOST_GUESSED = 200  # characters; no name of a setting has half as many
+_MOST_HINTS = 20
+_NO_HINT = "see docs/configuration.md for the names there are"
+
 
 def unknown_topic_setting(name: str, text: str, faults: list[str], warnings: list[str]) -> None:
     """Judge a topic setting that is not obeyed: a fault if Kafka does not know it either."""
     known = known_topic(name)
     if known is None:
-        faults.append(f"{name} is not a topic setting; {_hint_for_topic(name)}")
+        hint = _hint_for_topic(name) if len(faults) < _MOST_HINTS else _NO_HINT
+        faults.append(f"{name} is not a topic setting; {hint}")
     elif name == "remote.storage.enable" and text.strip().lower() == "true":
         faults.append(f"{name} is true, but there is no tiered storage here; remove it")
     else:
@@ -26,7 +31,8 @@ def unknown_broker_setting(
     place = f"{where}: " if where else ""
     known = known_broker(name)
     if known is None:
-        faults.append(f"{place}{name} is not a setting; {_hint_for_broker(name)}")
+        hint = _hint_for_broker(name) if len(faults) < _MOST_HINTS else _NO_HINT
+        faults.append(f"{place}{name} is not a setting; {hint}")
         return None
     _keep(known, text, place, faults, warnings)
     return known
@@ -77,7 +83,9 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Return a question with the nearest of the names, or where to find them."""
     from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only faults need it
 
-    nearest = get_close_matches(name, dict.fromkeys(names), n=1)
+    nearest = []
+    if len(name) <= _MOST_GUESSED:
+        nearest = get_close_matches(name, dict.fromkeys(names), n=1)
     if nearest:
         return f"did you mean {nearest[0]}?"
-    return "see docs/configuration.md for the names there are"
+    return _NO_HINT

@@ -150,6 +150,16 @@ class ErrorCode(IntEnum):
     share_session_limit_reached = 133
 
 
+MAX_MESSAGE_CHARACTERS = 4_000
+
+
+def shorten(text: str) -> str:
+    """Return a text that may quote a client no longer than answers and log lines have room for."""
+    if len(text) <= MAX_MESSAGE_CHARACTERS:
+        return text
+    return f"{text[:MAX_MESSAGE_CHARACTERS]}... ({len(text)} characters)"
+
+
 class ProtocolError(Exception):
     """The bytes of a frame are not what the protocol allows; the connection is closed."""
 
@@ -159,6 +169,7 @@ class KafkaError(Exception):
 
     ``own_message`` is None where there is no more to say than what the code means; Kafka sends no
     text then where an answer has room for one.
+    Long messages are shortened: they quote what clients sent, and must fit a string on the wire.
     ``record_errors`` names the records of a refused batch: (index in the batch, what is wrong);
     ``counted_as`` says which of Kafka's meters counts it, if one does.
     """
@@ -172,8 +183,8 @@ class KafkaError(Exception):
         record_errors: tuple[tuple[int, str], ...] = (),
         counted_as: str = "",
     ) -> None:
-        self.own_message = message
-        self.message = message or self.__doc__ or self.code.name
+        self.own_message = None if message is None else shorten(message)
+        self.message = self.own_message or self.__doc__ or self.code.name
         self.record_errors = record_errors
         self.counted_as = counted_as
         super().__init__(self.message)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from protocol.errors import ErrorCode, UnsupportedVersion
+from protocol.errors import ErrorCode, UnsupportedVersion, shorten
 from protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
@@ -54,7 +54,9 @@ def _describe(name: str, count: int) -> DescribeUserScramCredentialsResult:
         message = (
             "Cannot describe SCRAM credentials for the same user twice in a single request: " + name
         )
-    return DescribeUserScramCredentialsResult(user=name, error_code=code, error_message=message)
+    return DescribeUserScramCredentialsResult(
+        user=name, error_code=code, error_message=shorten(message)
+    )
 
 
 def alter(

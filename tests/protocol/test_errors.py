@@ -3,7 +3,13 @@
 import pytest
 
 from protocol import errors
-from protocol.errors import InvalidRecord, KafkaError, OffsetOutOfRange, ProtocolError
+from protocol.errors import (
+    InvalidRecord,
+    InvalidRequest,
+    KafkaError,
+    OffsetOutOfRange,
+    ProtocolError,
+)
 
 
 def kafka_errors() -> list[type[KafkaError]]:
@@ -51,3 +57,12 @@ def test_a_refused_batch_names_its_records() -> None:
 def test_undecodable_bytes_are_no_kafka_error() -> None:
     """ProtocolError closes a connection and must not be caught per item."""
     assert not issubclass(ProtocolError, KafkaError)
+
+
+def test_long_messages_are_shortened() -> None:
+    """What quotes a client fits the string of an answer, in any letters."""
+    error = InvalidRequest("\U0001f480" * 32_767)
+
+    assert len(error.message.encode()) < 1 << 15
+    assert error.message.endswith("... (32767 characters)")
+    assert InvalidRequest("short").message == "short"
