@@ -15,10 +15,11 @@ cdef class RequestContext:
 
 @cython.final
 cdef class Route:
-    cdef public object api, handler
+    cdef public object api, handler, slices
     cdef public list requests, responses, has_tags
     cdef public Histogram stats
     cdef public int highest, lowest
+    cdef public Py_ssize_t max_elements
 
 cdef class Gate:
     cdef public dict _routes

@@ -6,9 +6,9 @@ The types of C stand in ``_dispatch_kernels.pxd``; import `broker.dispatch_kerne
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from broker.slices import BODY_BYTES, handle_in_slices
 from protocol.core import read, read_head, write_response
 from protocol.errors import ProtocolError
-from protocol.messages import MAX_ELEMENTS
 
 try:
     import cython
@@ -137,8 +137,10 @@ class Route:
         "has_tags",
         "highest",
         "lowest",
+        "max_elements",
         "requests",
         "responses",
+        "slices",
         "stats",
     )
 
@@ -147,6 +149,8 @@ class Route:
         self.stats = stats
         self.lowest = api.versions.start
         self.highest = api.versions.stop - 1
+        self.max_elements = api.max_elements
+        self.slices = api.slices
         self.handler: Callable[..., Any] = self._load_and_handle
         self.requests: list[Table | None] = [None] * api.versions.stop
         self.responses: list[Table | None] = [None] * api.versions.stop
@@ -209,7 +213,7 @@ class Gate:
         connection.client_id = client_id
         try:
             table = route.requests[version] or route.load_tables(version)
-            request = read(table, buffer, body, end, MAX_ELEMENTS)[0]
+            request = read(table, buffer, body, end, route.max_elements)[0]
             context = RequestContext.__new__(RequestContext)  # its __init__ costs as much as a read
             context.rooms = connection.rooms
             context.api_key = key
@@ -220,7 +224,14 @@ class Gate:
             context.peer = connection.peer
             context.stats = self.stats
             context.connection = connection
-            response = route.handler(context, request)
+            if (
+                route.slices is None
+                or end - body <= BODY_BYTES
+                or not route.slices.is_large(request)
+            ):
+                response = route.handler(context, request)
+            else:
+                response = handle_in_slices(route.slices, route.handler, context, request)
             if response is None:
                 reply = None
             elif isinstance(response, tuple):

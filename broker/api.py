@@ -10,13 +10,31 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from broker.slices import Slices
+from protocol.messages import MAX_ELEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
     from protocol.messages import Message
+
+
+_FEW: Final = 1_000
+"""Of requests that name features, states, or the one partition of the quorum: dozens at most."""
+
+_CHANGES: Final = 10_000
+"""Of requests that change settings, users or rights: some for each topic at most."""
+
+_OF_BROKERS: Final = 2_000
+"""Of requests that only brokers send, which are none here but this one."""
+
+_SUBSCRIPTION: Final = 35_000
+"""Of a member that subscribes to 10,000 topics, and has a partition of each, told by topic."""
+
+_TOPICS: Final = Slices("topics", "topics", "partitions", "partitions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +44,10 @@ class Api:
     ``advertised_from`` is the lowest version that ApiVersions names when it is lower than the
     lowest served: librdkafka takes a Produce range without version 0 for a broker without
     compression, so Apache Kafka names 0 and refuses it (apache/kafka#18727).
+
+    ``max_elements`` is how many elements a request may have: fewer than others where nobody has a
+    use for as many, or where each of them costs much. ``slices`` says that it may be handled in
+    pieces; where the whole matters, the handler itself lets others be served.
     """
 
     key: int
@@ -33,6 +55,8 @@ class Api:
     versions: range
     handler: str
     advertised_from: int | None = None
+    max_elements: int = MAX_ELEMENTS
+    slices: Slices | None = None
 
     @property
     def advertised(self) -> tuple[int, int]:
@@ -56,57 +80,118 @@ class Api:
 APIS = (
     Api(0, "Produce", range(3, 14), "produce.handle", advertised_from=0),
     Api(1, "Fetch", range(4, 19), "fetch.handle"),
-    Api(2, "ListOffsets", range(1, 12), "list_offsets.handle"),
+    Api(2, "ListOffsets", range(1, 12), "list_offsets.handle", slices=Slices("topics", "topics")),
     Api(3, "Metadata", range(14), "metadata.handle"),
     Api(8, "OffsetCommit", range(2, 11), "offset_commit.handle"),
-    Api(9, "OffsetFetch", range(1, 11), "offset_fetch.handle"),
+    Api(
+        9,
+        "OffsetFetch",
+        range(1, 11),
+        "offset_fetch.handle",
+        slices=Slices("groups", "groups"),
+    ),
     Api(10, "FindCoordinator", range(7), "coordinators.find"),
-    Api(11, "JoinGroup", range(10), "joining.join"),
+    Api(11, "JoinGroup", range(10), "joining.join", max_elements=_FEW),
     Api(12, "Heartbeat", range(5), "membership.heartbeat"),
     Api(13, "LeaveGroup", range(6), "membership.leave"),
     Api(14, "SyncGroup", range(6), "joining.sync"),
     Api(15, "DescribeGroups", range(7), "groups.describe"),
-    Api(16, "ListGroups", range(6), "groups.list_all"),
+    Api(16, "ListGroups", range(6), "groups.list_all", max_elements=_FEW),
     Api(17, "SaslHandshake", range(2), "sasl.handshake"),
     Api(18, "ApiVersions", range(5), "api_versions.handle"),
     Api(19, "CreateTopics", range(2, 8), "create_topics.handle"),
     Api(20, "DeleteTopics", range(1, 7), "delete_topics.handle"),
-    Api(21, "DeleteRecords", range(3), "records.delete"),
+    Api(21, "DeleteRecords", range(3), "records.delete", slices=_TOPICS),
     Api(22, "InitProducerId", range(6), "producers.init_producer_id"),
-    Api(23, "OffsetForLeaderEpoch", range(2, 5), "leader_epochs.handle"),
-    Api(24, "AddPartitionsToTxn", range(6), "transactions.add_partitions"),
+    Api(23, "OffsetForLeaderEpoch", range(2, 5), "leader_epochs.handle", slices=_TOPICS),
+    Api(
+        24,
+        "AddPartitionsToTxn",
+        range(6),
+        "transactions.add_partitions",
+        slices=Slices("transactions", "results_by_transaction"),
+    ),
     Api(25, "AddOffsetsToTxn", range(5), "txn_offsets.add_offsets"),
     Api(26, "EndTxn", range(6), "end_txn.handle"),
-    Api(27, "WriteTxnMarkers", range(1, 3), "txn_markers.write"),
+    Api(27, "WriteTxnMarkers", range(1, 3), "txn_markers.write", max_elements=_OF_BROKERS),
     Api(28, "TxnOffsetCommit", range(6), "txn_offsets.commit"),
     Api(29, "DescribeAcls", range(1, 4), "acls.describe"),
-    Api(30, "CreateAcls", range(1, 4), "acls.create"),
-    Api(31, "DeleteAcls", range(1, 4), "acls.delete"),
+    Api(30, "CreateAcls", range(1, 4), "acls.create", max_elements=_CHANGES),
+    Api(31, "DeleteAcls", range(1, 4), "acls.delete", max_elements=_CHANGES),
     Api(32, "DescribeConfigs", range(1, 5), "describe_configs.describe"),
-    Api(33, "AlterConfigs", range(3), "alter_configs.alter"),
+    Api(33, "AlterConfigs", range(3), "alter_configs.alter", max_elements=_CHANGES),
     Api(34, "AlterReplicaLogDirs", range(1, 3), "log_dir_moves.alter"),
     Api(35, "DescribeLogDirs", range(1, 6), "log_dirs.describe"),
     Api(36, "SaslAuthenticate", range(3), "sasl.authenticate"),
     Api(37, "CreatePartitions", range(4), "create_partitions.handle"),
     Api(42, "DeleteGroups", range(3), "groups.delete"),
-    Api(43, "ElectLeaders", range(3), "elections.elect_leaders"),
-    Api(44, "IncrementalAlterConfigs", range(2), "alter_configs.alter_incrementally"),
-    Api(45, "AlterPartitionReassignments", range(2), "elections.alter_reassignments"),
+    Api(
+        43,
+        "ElectLeaders",
+        range(3),
+        "elections.elect_leaders",
+        slices=Slices(
+            "topic_partitions", "replica_election_results", "partitions", "partition_result"
+        ),
+    ),
+    Api(
+        44,
+        "IncrementalAlterConfigs",
+        range(2),
+        "alter_configs.alter_incrementally",
+        max_elements=_CHANGES,
+    ),
+    Api(
+        45,
+        "AlterPartitionReassignments",
+        range(2),
+        "elections.alter_reassignments",
+        slices=Slices("topics", "responses", "partitions", "partitions"),
+    ),
     Api(46, "ListPartitionReassignments", range(1), "elections.list_reassignments"),
     Api(47, "OffsetDelete", range(1), "offset_delete.delete"),
-    Api(48, "DescribeClientQuotas", range(2), "client_quotas.describe"),
-    Api(49, "AlterClientQuotas", range(2), "client_quotas.alter"),
-    Api(50, "DescribeUserScramCredentials", range(1), "scram_users.describe"),
-    Api(51, "AlterUserScramCredentials", range(1), "scram_users.alter"),
-    Api(55, "DescribeQuorum", range(3), "quorum.describe"),
-    Api(57, "UpdateFeatures", range(3), "features.update"),
+    Api(48, "DescribeClientQuotas", range(2), "client_quotas.describe", max_elements=_CHANGES),
+    Api(49, "AlterClientQuotas", range(2), "client_quotas.alter", max_elements=_CHANGES),
+    Api(
+        50,
+        "DescribeUserScramCredentials",
+        range(1),
+        "scram_users.describe",
+        max_elements=_CHANGES,
+    ),
+    Api(51, "AlterUserScramCredentials", range(1), "scram_users.alter", max_elements=_CHANGES),
+    Api(55, "DescribeQuorum", range(3), "quorum.describe", max_elements=_FEW),
+    Api(57, "UpdateFeatures", range(3), "features.update", max_elements=_FEW),
     Api(60, "DescribeCluster", range(3), "cluster.describe"),
-    Api(61, "DescribeProducers", range(1), "describe_producers.describe"),
-    Api(65, "DescribeTransactions", range(1), "describe_transactions.describe"),
+    Api(
+        61,
+        "DescribeProducers",
+        range(1),
+        "describe_producers.describe",
+        slices=Slices("topics", "topics", "partition_indexes", "partitions"),
+    ),
+    Api(
+        65,
+        "DescribeTransactions",
+        range(1),
+        "describe_transactions.describe",
+        slices=Slices("transactional_ids", "transaction_states"),
+    ),
     Api(66, "ListTransactions", range(3), "describe_transactions.list_all"),
-    Api(68, "ConsumerGroupHeartbeat", range(2), "consumer_heartbeat.handle"),
-    Api(69, "ConsumerGroupDescribe", range(2), "consumer_groups.describe"),
-    Api(74, "ListConfigResources", range(2), "describe_configs.list_resources"),
+    Api(
+        68,
+        "ConsumerGroupHeartbeat",
+        range(2),
+        "consumer_heartbeat.handle",
+        max_elements=_SUBSCRIPTION,
+    ),
+    Api(
+        69,
+        "ConsumerGroupDescribe",
+        range(2),
+        "consumer_groups.describe",
+    ),
+    Api(74, "ListConfigResources", range(2), "describe_configs.list_resources", max_elements=_FEW),
     Api(75, "DescribeTopicPartitions", range(1), "topic_partitions.describe"),
 )
 

@@ -1,15 +1,18 @@
 """ConsumerGroupDescribe (69), versions 0-1: groups of the consumer protocol (KIP-848).
 
 v1 the protocol that each member speaks. Groups of the classic protocol are not found here.
+
+Differs from Kafka: a group that is named twice is described once.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker import authorized
 from broker.groups.consumer_group_target import preferred_assignor
 from broker.handlers.consumer_heartbeat import check_enabled
+from broker.loop_share import answer_rows
 from protocol.coordinator.group_errors import InvalidGroupId
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.consumer_group_describe import (
@@ -21,7 +24,7 @@ from protocol.messages.consumer_group_describe import (
 from protocol.messages.consumer_group_describe import Member as DescribedMember
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Coroutine, Iterable, Mapping
     from uuid import UUID
 
     from broker.context import RequestContext
@@ -35,12 +38,14 @@ _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
 def describe(
     context: RequestContext, request: ConsumerGroupDescribeRequest
-) -> ConsumerGroupDescribeResponse:
+) -> ConsumerGroupDescribeResponse | Coroutine[Any, Any, ConsumerGroupDescribeResponse]:
     """Show consumer groups, their members and what those have and are to have."""
     asked = request.include_authorized_operations
     operations = authorized.GROUP if asked else authorized.NOT_ASKED
-    return ConsumerGroupDescribeResponse(
-        groups=[_describe(context, group_id, operations) for group_id in request.group_ids]
+    return answer_rows(
+        list(dict.fromkeys(request.group_ids)),
+        lambda group_id: _describe(context, group_id, operations),
+        lambda groups: ConsumerGroupDescribeResponse(groups=groups),
     )
 
 

@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 
 from broker.groups.client_host import client_host
 from broker.groups.consumer_group_heartbeat import HeartbeatRequest, check_request
+from broker.loop_share import finish, finish_in_shares
 from protocol.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from protocol.messages import NO_ID
 from protocol.messages.consumer_group_heartbeat import (
@@ -23,7 +24,8 @@ from protocol.messages.consumer_group_heartbeat import (
 from protocol.names import uuid_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Generator, Sequence
+    from typing import Any, TypeAlias
 
     from broker.context import RequestContext, Rooms
     from protocol.messages.consumer_group_heartbeat import (
@@ -31,19 +33,37 @@ if TYPE_CHECKING:
         TopicPartitions,
     )
 
+    Owned: TypeAlias = dict[UUID, frozenset[int]] | None
+
 _FIRST_WITH_OWN_MEMBER_ID = 1
+_MANY = 1_000
 
 
 def handle(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> ConsumerGroupHeartbeatResponse:
+) -> ConsumerGroupHeartbeatResponse | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
     """Keep a member alive, take it in or let it go, and tell it what it is to read."""
+    if len(request.topic_partitions or ()) > _MANY:
+        return _handle_later(context, request)
+    return _handle(context, request, finish(_owned(request.topic_partitions)))
+
+
+async def _handle_later(
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse:
+    """Let others be served while it is read what the member owns."""
+    return _handle(context, request, await finish_in_shares(_owned(request.topic_partitions)))
+
+
+def _handle(
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest, owned: Owned
+) -> ConsumerGroupHeartbeatResponse:
     groups = context.rooms.groups
     try:
         check_enabled(context.rooms)
         if not request.group_id.strip():
             raise InvalidRequest("GroupId can't be empty.")
-        values = _read(context, request)
+        values = _read(context, request, owned)
         groups.check(request.group_id)
         result = groups.consumer.heartbeat(request.group_id, values)
     except KafkaError as error:
@@ -75,7 +95,9 @@ def check_enabled(rooms: Rooms) -> None:
         raise UnsupportedVersion
 
 
-def _read(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> HeartbeatRequest:
+def _read(
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest, owned: Owned
+) -> HeartbeatRequest:
     """Return what the request says, if it may say so.
 
     Raises:
@@ -95,22 +117,25 @@ def _read(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> He
         subscribed_topic_names=None if names is None else tuple(sorted(set(names))),
         subscribed_topic_regex=request.subscribed_topic_regex,
         server_assignor=request.server_assignor,
-        owned=_owned(request.topic_partitions),
+        owned=owned,
     )
     assignors = context.rooms.settings.server.group_consumer_assignors
     check_request(values, assignors, needs_member_id=brings_id)
     return values if values.member_id else values.named(uuid_text(uuid4()))
 
 
-def _owned(listed: Sequence[TopicPartitions] | None) -> dict[UUID, frozenset[int]] | None:
+def _owned(listed: Sequence[TopicPartitions] | None) -> Generator[None, None, Owned]:
     """Return partitions by topic; a topic listed twice has both, one without an id is left out."""
     if listed is None:
         return None
-    owned: dict[UUID, frozenset[int]] = {}
+    merged: dict[bytes, list[int]] = {}
     for topic_id, partitions in listed:
         if topic_id != NO_ID:
-            key = UUID(bytes=topic_id)
-            owned[key] = owned.get(key, frozenset()).union(partitions)
+            merged.setdefault(topic_id, []).extend(partitions)
+    owned: dict[UUID, frozenset[int]] = {}
+    for topic_id, indexes in merged.items():
+        owned[UUID(bytes=topic_id)] = frozenset(indexes)
+        yield
     return owned
 
 

@@ -4,7 +4,8 @@ DescribeConfigs: v1 synonyms (KIP-226) · v3 types and documentation (KIP-569) �
 ListConfigResources: v0 client metrics only (KIP-714) · v1 every type (KIP-1142).
 
 Differs from Kafka: DescribeConfigs leaves out broker settings that are not obeyed, unless they were
-given; client metrics have no settings and are described without any.
+given; client metrics have no settings and are described without any; a resource that is named twice
+is described once, as it is named last.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker import loggers
 from broker.config_resources import ALL_BROKERS, ResourceType, check_broker, check_type
+from broker.loop_share import answer_rows
 from config.describe import describe_broker, describe_cluster_default, describe_topic
 from config.groups import describe_group
 from protocol.errors import (
@@ -35,7 +37,7 @@ from protocol.messages.list_config_resources import (
 from protocol.names import check_topic_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
 
     from broker.context import RequestContext
     from config.layers import Layers
@@ -50,25 +52,30 @@ _FIRST_WITH_TYPES = 1
 _MAX_KEPT = 32
 
 
-def describe(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+def describe(
+    context: RequestContext, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse | Coroutine[Any, Any, DescribeConfigsResponse]:
     """Describe settings; a resource of an unknown type fails them all, as in Kafka."""
-    results = []
     refusal = _find_refusal(request)
-    for resource in request.resources:
+
+    def answer(resource: DescribeConfigsResource) -> DescribeConfigsResult:
         kind, name, keys = resource
         try:
             if refusal is not None:
                 raise refusal
             rows = _describe(context, request, resource)
         except KafkaError as error:
-            results.append(DescribeConfigsResult(error.code, error.message, kind, name))
-        else:
-            configs: list[Any] = list(rows.values())
-            if keys:
-                wanted = set(keys)
-                configs = [row for each, row in rows.items() if each in wanted]
-            results.append(DescribeConfigsResult(0, None, kind, name, configs))
-    return DescribeConfigsResponse(results=results)
+            return DescribeConfigsResult(error.code, error.message, kind, name)
+        configs: list[Any] = list(rows.values())
+        if keys:
+            wanted = set(keys)
+            configs = [row for each, row in rows.items() if each in wanted]
+        return DescribeConfigsResult(0, None, kind, name, configs)
+
+    once = {(each.resource_type, each.resource_name): each for each in request.resources}
+    return answer_rows(
+        list(once.values()), answer, lambda results: DescribeConfigsResponse(results=results)
+    )
 
 
 def _find_refusal(request: DescribeConfigsRequest) -> KafkaError | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.fetch_sessions import FINAL_EPOCH, NO_DIVERGENCE, is_read_up, replica_of
+from broker.loop_share import LoopShare
 from broker.waiting import READ_COMMITTED, Watch, WatchGroup
 from protocol.errors import (
     FencedLeaderEpoch,
@@ -37,7 +38,7 @@ from protocol.messages.fetch import (
 from protocol.topic_key import FIRST_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Sequence
 
     from broker.context import RequestContext
     from broker.fetch_sessions import FetchPlan, TopicKey
@@ -49,6 +50,9 @@ _ISOLATION_LEVELS = frozenset({0, READ_COMMITTED})
 # Of these Kafka writes a list of aborted transactions that is empty, of all others none.
 _NOT_HERE = frozenset({UnknownTopicOrPartition.code.value, UnknownTopicId.code.value})
 _LEADER_ERRORS = frozenset({FencedLeaderEpoch.code.value, NotLeaderOrFollower.code.value})
+_AT_ONCE = 500
+"""Of a request for more partitions, without a session, others are served in between."""
+_PIECE = 100
 _NO_LEADER = LeaderIdAndEpoch()
 _NO_SNAPSHOT = SnapshotId()
 _NO_REPLICA = -1
@@ -70,8 +74,9 @@ def handle(
     fetch = _Fetch(context, request, plan)
     if request.isolation_level not in _ISOLATION_LEVELS and fetch.is_of_somebody:
         return _refuse_all(request, by_id=by_id)
-    size, answer_now = fetch.read()
-    if answer_now or size >= fetch.min_bytes or request.max_wait_ms <= 0 or plan.is_empty:
+    if plan.session is None and len(plan.partitions) > _AT_ONCE:
+        return fetch.read_in_shares()
+    if fetch.may_answer(*fetch.read()):
         return fetch.answer()
     return fetch.wait()
 
@@ -167,17 +172,49 @@ class _Fetch:
         read again only if it has changed; a session has sorted that out already.
         """
         before = self.fetched if self.plan.session is None else []
-        remaining = self.max_bytes
+        self.fetched = []
+        return self._read_some(self.plan.partitions, before, 0)
+
+    async def read_in_shares(self) -> FetchResponse:
+        """Read many partitions without a session, and let others be served in between."""
+        share = LoopShare()
+        partitions = self.plan.partitions
+        size = 0
+        answer_now = False
+        for start in range(0, len(partitions), _PIECE):
+            found, urgent = self._read_some(partitions[start : start + _PIECE], [], size)
+            size += found
+            answer_now = answer_now or urgent
+            await share.rest()
+        return self.answer() if self.may_answer(size, answer_now) else await self.wait()
+
+    def may_answer(self, size: int, answer_now: bool) -> bool:
+        """Tell whether there is enough, or nothing to wait for."""
+        return (
+            answer_now
+            or size >= self.min_bytes
+            or self.request.max_wait_ms <= 0
+            or self.plan.is_empty
+        )
+
+    def _read_some(
+        self,
+        partitions: Sequence[tuple[TopicKey, FetchPartition]],
+        before: list[tuple[TopicKey, PartitionData]],
+        found: int,
+    ) -> tuple[int, bool]:
+        """Read partitions behind those in which as many bytes were found; return as `read`."""
+        remaining = max(0, self.max_bytes - found) if found else self.max_bytes
         total = 0
         urgent = False
-        fetched: list[tuple[TopicKey, PartitionData]] = []
-        for number, (key, wanted) in enumerate(self.plan.partitions):
+        fetched = self.fetched
+        for number, (key, wanted) in enumerate(partitions):
             if before and self._is_unchanged(key, wanted, before[number][1]):
                 fetched.append(before[number])
                 continue
             limit = min(wanted.partition_max_bytes, remaining)
             try:
-                result = self._read_partition(key, wanted, limit, at_least_one=not total)
+                result = self._read_partition(key, wanted, limit, at_least_one=not (found or total))
             except KafkaError as error:
                 result = self._refuse(key, wanted, error)
                 urgent = True
@@ -188,7 +225,6 @@ class _Fetch:
             total += size
             remaining = remaining - size if remaining > size else 0
             fetched.append((key, result))
-        self.fetched = fetched
         return total, urgent
 
     async def wait(self) -> FetchResponse:

@@ -3,15 +3,18 @@
 DescribeGroups: v3 authorized operations (KIP-430) · v4 instance ids · v6 a code for a group that is
 not there (KIP-1043). ListGroups: v4 states (KIP-518) · v5 types (KIP-848). Groups of the consumer
 protocol are listed and deleted here, and described elsewhere.
+
+Differs from Kafka: a group that is named twice is described once.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker import authorized
 from broker.groups.classic_state import ClassicState
 from broker.groups.states import GroupState
+from broker.loop_share import answer_rows
 from protocol.coordinator.group_errors import GroupIdNotFound
 from protocol.errors import CoordinatorLoadInProgress, ErrorCode, KafkaError
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
@@ -23,6 +26,8 @@ from protocol.messages.describe_groups import (
 from protocol.messages.list_groups import ListedGroup, ListGroupsResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from broker.context import RequestContext
     from broker.groups.classic_members import Member
     from protocol.messages.delete_groups import DeleteGroupsRequest
@@ -32,12 +37,16 @@ if TYPE_CHECKING:
 _FIRST_WITH_NOT_FOUND = 6
 
 
-def describe(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+def describe(
+    context: RequestContext, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse | Coroutine[Any, Any, DescribeGroupsResponse]:
     """Show classic groups and their members."""
     asked = request.include_authorized_operations
     operations = authorized.GROUP if asked else authorized.NOT_ASKED
-    return DescribeGroupsResponse(
-        groups=[_describe(context, group_id, operations) for group_id in request.groups]
+    return answer_rows(
+        list(dict.fromkeys(request.groups)),
+        lambda group_id: _describe(context, group_id, operations),
+        lambda groups: DescribeGroupsResponse(groups=groups),
     )
 
 
@@ -122,13 +131,14 @@ def list_all(context: RequestContext, request: ListGroupsRequest) -> ListGroupsR
     )
 
 
-def delete(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+def delete(
+    context: RequestContext, request: DeleteGroupsRequest
+) -> DeleteGroupsResponse | Coroutine[Any, Any, DeleteGroupsResponse]:
     """Delete groups without members, with all that they have committed."""
-    return DeleteGroupsResponse(
-        results=[
-            DeletableGroupResult(group_id=group_id, error_code=_delete(context, group_id))
-            for group_id in dict.fromkeys(request.groups_names)
-        ]
+    return answer_rows(
+        list(dict.fromkeys(request.groups_names)),
+        lambda group_id: DeletableGroupResult(group_id, _delete(context, group_id)),
+        lambda results: DeleteGroupsResponse(results=results),
     )
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker import authorized
 from broker.internal_topics import preset_for
+from broker.loop_share import answer_rows, in_pieces
 from broker.topic import keep
 from broker.work_off import work_off
 from protocol.errors import (
@@ -75,13 +76,21 @@ def handle(
         return _refuse_all(context, request)
     if by_id:  # Kafka looks at ids only, once there is one
         ids = dict.fromkeys(each.topic_id for each in wanted if each.topic_id != NO_ID)
-        return _respond(context, request, [_describe_id(context, each, form) for each in ids])
+        return answer_rows(
+            list(ids),
+            lambda topic_id: _describe_id(context, topic_id, form),
+            lambda topics: _respond(context, request, topics),
+        )
     names = list(dict.fromkeys(each.name for each in wanted if each.name is not None))
     server = context.rooms.settings.server
     may_create = request.allow_auto_topic_creation and server.auto_create_topics_enable
     if may_create and any(name not in registry.topics for name in names):
         return _create_and_describe(context, request, names, form)
-    return _respond(context, request, [_describe_name(context, name, form) for name in names])
+    return answer_rows(
+        names,
+        lambda name: _describe_name(context, name, form),
+        lambda topics: _respond(context, request, topics),
+    )
 
 
 async def _create_and_describe(
@@ -97,7 +106,9 @@ async def _create_and_describe(
 
     missing = [name for name in names if name not in context.rooms.topics.topics]
     await work_off(missing, create, _WIDTH)
-    described = [refused.get(name) or _describe_name(context, name, form) for name in names]
+    described = []
+    async for piece in in_pieces(names):
+        described += [refused.get(name) or _describe_name(context, name, form) for name in piece]
     return _respond(context, request, described)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers.repeated_partitions import gather, is_each_once, last_of_each
+from broker.loop_share import LoopShare
 from protocol.errors import (
     CorruptMessage,
     InvalidRequiredAcks,
@@ -61,6 +62,8 @@ _OPEN_INLINE_BYTES = (
     *(_UNFOLDED_INLINE_BYTES // ratio for ratio in MAX_RATIO[1:]),
     *(4 * 1024,) * 3,
 )
+_AT_ONCE = 500
+"""Of a request with more partitions others are served in between."""
 _NO_LEADER = LeaderIdAndEpoch()
 # Where they stand in PartitionProduceResponse.
 _INDEX = 0
@@ -82,10 +85,14 @@ def handle(
         topics = gather(topics, context.version)
     rooms = context.rooms
     now_ms = rooms.clock.now_ms()
+    produced: list[Any] = []
+    others: _Produce | None = None
+    if sum([len(topic[2]) for topic in topics]) > _AT_ONCE:
+        others = _Produce(context, request, produced, now_ms)
+        others.is_gathered = is_gathered
+        return others.append_in_shares(topics)
     get_log = rooms.topics.get_log
     may_be_plain = request.acks in _ACKS and context.version >= _FIRST_WITH_ZSTD
-    others: _Produce | None = None
-    produced: list[Any] = []
     for number, (name, topic_id, partitions) in enumerate(topics):
         key = topic_id if by_id else name
         rows: list[Any] = []
@@ -162,6 +169,15 @@ class _Produce:
         """Have the answer wait for an fsync of the log."""
         if log not in self.unflushed:
             self.unflushed.append(log)
+
+    def append_in_shares(
+        self, topics: Sequence[TopicProduceData]
+    ) -> Coroutine[Any, Any, ProduceResponse | None]:
+        """Append as `append` does, and let others be served in between."""
+        name, topic_id, _ = topics[0]
+        self.produced.append((name, topic_id, []))
+        return self.append_rest(topics, 0)
+
 
     def append(self, key: TopicKey, index: int, records: Any) -> Any:
         """Append a partition's batch; return its answer, or None if a codec must open it first."""
@@ -245,7 +261,7 @@ class _Produce:
     def append_rest(
         self, topics: Sequence[TopicProduceData], place: int
     ) -> Coroutine[Any, Any, ProduceResponse | None]:
-        """Go on from a partition of the first of ``topics``, opening batches on codec threads.
+        """Go on from a partition of the first of ``topics``, opening large batches on threads.
 
         The records are copied out of the receive buffer first, which others use meanwhile.
         """
@@ -262,19 +278,24 @@ class _Produce:
     async def _append_slowly(
         self, topics: list[tuple[str, bytes, list[tuple[int, memoryview | None]]]]
     ) -> ProduceResponse | None:
-        """Validate on threads, where codecs release the GIL, and append on the loop."""
+        """Append on the loop; open what is large on threads, where codecs release the GIL."""
+        share = LoopShare()
         for number, (name, topic_id, partitions) in enumerate(topics):
             key = topic_id if self.by_id else name
             if number:
                 self.produced.append((name, topic_id, []))
             rows = self.produced[-1][2]
             for index, records in partitions:
+                await share.rest()
                 try:
-                    log = self.rooms.topics.find_log(key, index)
-                    whole = self._check(log, records)
-                    rows.append(await self._store_slowly(log, key, index, whole))
+                    row = self._append_one(key, index, records)
+                    if row is None:
+                        log = self.rooms.topics.find_log(key, index)
+                        whole = self._check(log, records)
+                        row = await self._store_slowly(log, key, index, whole)
                 except KafkaError as error:
-                    rows.append(self.refuse(index, error))
+                    row = self.refuse(index, error)
+                rows.append(row)
         return await self._flush()
 
     async def _store_slowly(self, log: Log, key: TopicKey, index: int, whole: memoryview) -> Any:

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 from broker import authorized
+from broker.loop_share import finish, finish_in_shares
 from broker.topic import keep
 from protocol.errors import (
     ErrorCode,
@@ -26,7 +27,7 @@ from protocol.messages.describe_topic_partitions import (
 from protocol.names import check_topic_name, is_internal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Generator, Sequence
 
     from broker.context import RequestContext
     from broker.topic import Form, Topic
@@ -34,12 +35,21 @@ if TYPE_CHECKING:
     from storage.log import Log
 
 _FORM: Form = (75, 0, True)
+_MANY = 500
 
 
 def describe(
     context: RequestContext, request: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse:
+) -> DescribeTopicPartitionsResponse | Coroutine[Any, Any, DescribeTopicPartitionsResponse]:
     """Describe topics from the cursor on, and say where the next page begins."""
+    steps = _describe_page(context, request)
+    return finish_in_shares(steps) if len(request.topics) > _MANY else finish(steps)
+
+
+def _describe_page(
+    context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> Generator[None, None, DescribeTopicPartitionsResponse]:
+    """Describe a page, a topic a step."""
     registry = context.rooms.topics
     names: Sequence[str] = registry.sorted_names()
     if request.topics:
@@ -54,6 +64,7 @@ def describe(
     node_id = context.rooms.identity.node_id
     described: list[Any] = []
     for place in range(bisect_left(names, first), len(names)):
+        yield
         name = names[place]
         start = first_index if name == first else 0
         topic = registry.topics.get(name)

@@ -32,11 +32,12 @@ Records: TypeAlias = bytes | bytearray | memoryview | FileSlice
 NO_ID: Final = bytes(16)
 """The id that stands for none."""
 
-MAX_ELEMENTS: Final = 50_000
-"""How many elements all arrays of one request may have together.
+MAX_ELEMENTS: Final = 25_000
+"""How many elements all arrays and tagged fields of one request may have together.
 
-Kafka's clients ask for at most what one broker has, and a request of as many is read in some
-milliseconds. More of them is an attack: it is refused before anything is made of it.
+Kafka's clients ask for at most what one broker has: of 10,000 partitions in as many topics these
+are 20,000. As many are read in some milliseconds, and they and their answers take about 10 MB.
+More of them is an attack: it is refused before anything is made of it.
 """
 
 KINDS: Final = (

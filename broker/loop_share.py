@@ -1,0 +1,80 @@
+"""How long one request may have the loop before others are served."""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
+
+T = TypeVar("T")
+Row = TypeVar("Row")
+
+SECONDS: Final = 0.002
+_PIECE: Final = 100
+
+
+class LoopShare:
+    """Measures a request that is worked off in one go otherwise (loop only)."""
+
+    __slots__ = ("_end", "_seconds")
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._seconds = seconds
+        self._end = perf_counter() + seconds
+
+    async def rest(self) -> None:
+        """Let others be served if its time is over; what was looked up may have changed then."""
+        if perf_counter() > self._end:
+            await asyncio.sleep(0)
+            self._end = perf_counter() + self._seconds
+
+
+async def in_pieces(rows: Sequence[T]) -> AsyncIterator[Sequence[T]]:
+    """Yield rows some at a time, and let others be served in between."""
+    share = LoopShare()
+    for start in range(0, len(rows), _PIECE):
+        yield rows[start : start + _PIECE]
+        await share.rest()
+
+
+def answer_rows(
+    rows: Sequence[T], describe: Callable[[T], Row], respond: Callable[[list[Row]], Any]
+) -> Any | Coroutine[Any, Any, Any]:
+    """Return a response of what each row is answered, or a coroutine of it where they are many."""
+    if len(rows) <= _PIECE:
+        return respond([describe(row) for row in rows])
+    return _answer_in_pieces(rows, describe, respond)
+
+
+async def _answer_in_pieces(
+    rows: Sequence[T], describe: Callable[[T], Row], respond: Callable[[list[Row]], Any]
+) -> Any:
+    described: list[Row] = []
+    async for piece in in_pieces(rows):
+        described += [describe(row) for row in piece]
+    return respond(described)
+
+
+def finish(steps: Generator[None, None, T]) -> T:
+    """Return what steps come to in the end, in one go."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+async def finish_in_shares(steps: Generator[None, None, T]) -> T:
+    """Return what steps come to in the end, and let others be served in between."""
+    share = LoopShare()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        await share.rest()
