@@ -12,6 +12,7 @@
 #   make fuzz         a million malformed frames: make fuzz FRAMES=1000000 SEED=7
 #   make damage       starts on damaged folders: make damage DAMAGED=3000 SEED=7
 #   make kernels-sanitized  compiled code that reports bad memory and bad numbers, at its work
+#   make large        every API asked for as much as fits 1, 4 and 16 MB, beside a client that waits
 #   make model        random lives of a compacted topic: make model SEQUENCES=5000 SEED=7
 #   make differential Apache Kafka's cleaner beside ours: make differential FOLDERS=100 SEED=7
 #   make compat       public suites of Kafka clients: make compat SUITE=franz-go
@@ -120,6 +121,9 @@ kernels-sanitized: $(KERNEL_TOOLS)/Cython
 	@find '$(SANITIZED)' -name '*.so' -delete
 	@PYTHONPATH='$(KERNEL_TOOLS)' $(BIN)/python hatch_build.py --sanitized '$(SANITIZED)'
 	@PYTHON='$(CURDIR)/$(BIN)/python' SEED='$(SEED)' tests/damage/sanitized.sh '$(CURDIR)/$(SANITIZED)' $(ARGS)
+
+large: setup
+	@LARGE_EVERY=1 $(BIN)/python -m pytest -s tests/faults/test_large_requests.py $(ARGS)
 
 SEQUENCES ?= 5000
 model: setup

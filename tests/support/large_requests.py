@@ -32,11 +32,14 @@ if TYPE_CHECKING:
 
 TOPIC = "t"
 CORRELATION_ID = 7
+_ALL = 1 << 31
+_LONGEST_STRING = (1 << 15) - 1
 _TAG = 1_000  # and the next ones: no schema knows them
 # What zero or false would end too early, or begin what the next request would notice.
 _HINTS: dict[str, Any] = {
     "resource_type": 2,
     "replica_id": -1,
+    "acks": -1,
     "session_epoch": -1,
     "generation_id": -1,
     "validate_only": True,
@@ -78,8 +81,12 @@ class LargeRequest:
         """The path as one word."""
         return ".".join(self.path) or "-"
 
-    def frame(self, size: int, topic_id: UUID) -> bytes:
-        """Return the whole frame, of at most ``size`` bytes and nearly as many."""
+    def frame(self, size: int, topic_id: UUID, most: int = _ALL) -> bytes:
+        """Return the whole frame, of at most ``size`` bytes and nearly as many.
+
+        With ``most`` all its arrays and tags together have no more elements than that, and a text
+        is as long as a string may be.
+        """
         schema: Any = load_request_schema(self.api_key, self.version)
         flexible = schema.__flexible__
         head = struct.pack(">hhih", self.api_key, self.version, CORRELATION_ID, -1)
@@ -88,23 +95,24 @@ class LargeRequest:
         room = size - len(head) - len(writer.structure(schema)) - 200
         if self.path:
             body = writer.structure(
-                schema, self.path, lambda field: self._fill(writer, field, room)
+                schema, self.path, lambda field: self._fill(writer, field, room, most)
             )
         else:
-            body = writer.structure(schema, more=self._tags(room))
+            body = writer.structure(schema, more=self._tags(room, most))
         return struct.pack(">i", len(head) + len(body)) + head + body
 
-    def _fill(self, writer: _Writer, field: Any, room: int) -> bytes:
+    def _fill(self, writer: _Writer, field: Any, room: int, most: int) -> bytes:
         if self.kind == "text":
-            return writer.text(field, room)
-        return writer.elements(field, room, are_distinct=self.kind == "distinct")
+            return writer.text(field, room if most == _ALL else min(room, _LONGEST_STRING))
+        left = most - len(self.path) + 1  # an element of each array around it
+        return writer.elements(field, room, left, are_distinct=self.kind == "distinct")
 
-    def _tags(self, room: int) -> tuple[int, bytes]:
+    def _tags(self, room: int, most: int) -> tuple[int, bytes]:
         if self.kind == "one tag":
             return 1, put_varint(_TAG) + put_varint(room) + bytes(room)
         written = bytearray()
         count = 0
-        while len(written) < room:
+        while len(written) < room and count < most:
             written += put_varint(_TAG + count) + b"\0"
             count += 1
         return count, bytes(written)
@@ -174,10 +182,10 @@ class _Writer:
         count = put_varint(len(tags) + more[0])
         return b"".join([*plain, count, *(each for _, each in sorted(tags)), more[1]])
 
-    def elements(self, field: Any, room: int, *, are_distinct: bool) -> bytes:
-        """Return an array, with its count, of at most ``room`` bytes."""
+    def elements(self, field: Any, room: int, most: int, *, are_distinct: bool) -> bytes:
+        """Return an array, with its count, of at most ``room`` bytes and ``most`` elements."""
         low = self._element(field, b"0" if are_distinct else b"")
-        count = max(1, (room - 8) // len(low))
+        count = min(most, max(1, (room - 8) // len(low)))
         written = bytearray(low * count)
         if are_distinct:
             high = self._element(field, b"f")
@@ -196,7 +204,8 @@ class _Writer:
         if self._flexible:
             return put_varint(room + 1) + b"x" * room
         if kind == "string":
-            return struct.pack(">h", (1 << 15) - 1) + b"x" * ((1 << 15) - 1)
+            room = min(room, _LONGEST_STRING)
+            return struct.pack(">h", room) + b"x" * room
         return struct.pack(">i", room) + b"x" * room
 
     def _element(self, field: Any, mark: bytes) -> bytes:
