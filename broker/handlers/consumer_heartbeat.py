@@ -3,7 +3,8 @@
 v1 member ids of the client's making and regular expressions. It needs group.version 1 and
 "consumer" among group.coordinator.rebalance.protocols.
 
-Differs from Kafka: the hash of subscribed topics in the group's record is another one.
+Differs from Kafka: the hash of subscribed topics in the group's record is another one; a regular
+expression has at most 10,000 characters and 30 Unicode classes.
 """
 
 from __future__ import annotations
