@@ -79,20 +79,33 @@ def handle(
     bytes. All others are left to `_Produce`, which is made by the first of them.
     """
     topics = request.topic_data
-    by_id = context.version >= FIRST_WITH_TOPIC_ID
-    is_gathered = not is_each_once(topics, by_id=by_id)
+    is_gathered = not is_each_once(topics, by_id=context.version >= FIRST_WITH_TOPIC_ID)
     if is_gathered:
         topics = gather(topics, context.version)
-    rooms = context.rooms
-    now_ms = rooms.clock.now_ms()
-    produced: list[Any] = []
-    others: _Produce | None = None
-    if sum([len(topic[2]) for topic in topics]) > _AT_ONCE:
-        others = _Produce(context, request, produced, now_ms)
+    if (is_gathered and topics) or _count(topics) > _AT_ONCE:
+        others = _Produce(context, request, [], context.rooms.clock.now_ms())
         others.is_gathered = is_gathered
         return others.append_in_shares(topics)
+    return _append_all(context, request, topics)
+
+
+def _count(topics: Sequence[TopicProduceData]) -> int:
+    count = 0
+    for topic in topics:
+        count += len(topic[2])
+    return count
+
+
+def _append_all(
+    context: RequestContext, request: ProduceRequest, topics: Sequence[TopicProduceData]
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+    rooms = context.rooms
+    now_ms = rooms.clock.now_ms()
     get_log = rooms.topics.get_log
+    by_id = context.version >= FIRST_WITH_TOPIC_ID
     may_be_plain = request.acks in _ACKS and context.version >= _FIRST_WITH_ZSTD
+    others: _Produce | None = None
+    produced: list[Any] = []
     for number, (name, topic_id, partitions) in enumerate(topics):
         key = topic_id if by_id else name
         rows: list[Any] = []
@@ -116,12 +129,10 @@ def handle(
             others = others or _Produce(context, request, produced, now_ms)
             row = others.append(key, index, records)
             if row is None:
-                others.is_gathered = is_gathered
                 return others.append_rest(topics[number:], place)
             rows.append(row)
     if others is None:
         return ProduceResponse(produced) if request.acks else None
-    others.is_gathered = is_gathered
     return others.finish()
 
 
@@ -177,7 +188,6 @@ class _Produce:
         name, topic_id, _ = topics[0]
         self.produced.append((name, topic_id, []))
         return self.append_rest(topics, 0)
-
 
     def append(self, key: TopicKey, index: int, records: Any) -> Any:
         """Append a partition's batch; return its answer, or None if a codec must open it first."""
