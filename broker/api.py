@@ -28,6 +28,12 @@ _FEW: Final = 1_000
 _CHANGES: Final = 10_000
 """Of requests that change settings, users or rights: some for each topic at most."""
 
+_OF_ONE_MEMBER: Final = 12_000
+"""Of offsets that are written as one: those of one member of a group, 6,000 topics at most."""
+
+_PRODUCED: Final = 20_500
+"""Of batches, one for each of 10,000 partitions: they are looked through as a whole first."""
+
 _OF_BROKERS: Final = 2_000
 """Of requests that only brokers send, which are none here but this one."""
 
@@ -78,7 +84,7 @@ class Api:
 
 
 APIS = (
-    Api(0, "Produce", range(3, 14), "produce.handle", advertised_from=0),
+    Api(0, "Produce", range(3, 14), "produce.handle", advertised_from=0, max_elements=_PRODUCED),
     Api(1, "Fetch", range(4, 19), "fetch.handle"),
     Api(2, "ListOffsets", range(1, 12), "list_offsets.handle", slices=Slices("topics", "topics")),
     Api(3, "Metadata", range(14), "metadata.handle"),
@@ -114,7 +120,7 @@ APIS = (
     Api(25, "AddOffsetsToTxn", range(5), "txn_offsets.add_offsets"),
     Api(26, "EndTxn", range(6), "end_txn.handle"),
     Api(27, "WriteTxnMarkers", range(1, 3), "txn_markers.write", max_elements=_OF_BROKERS),
-    Api(28, "TxnOffsetCommit", range(6), "txn_offsets.commit"),
+    Api(28, "TxnOffsetCommit", range(6), "txn_offsets.commit", max_elements=_OF_ONE_MEMBER),
     Api(29, "DescribeAcls", range(1, 4), "acls.describe"),
     Api(30, "CreateAcls", range(1, 4), "acls.create", max_elements=_CHANGES),
     Api(31, "DeleteAcls", range(1, 4), "acls.delete", max_elements=_CHANGES),

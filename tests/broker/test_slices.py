@@ -120,7 +120,7 @@ def _arguments(annotation: Any) -> Iterator[Any]:
 
 def test_sessions_of_ten_thousand_partitions_are_below_the_limits() -> None:
     """As many partitions in as many topics may be asked for wherever clients do."""
-    for key in (0, 1, 2, 3, 8, 9, 21, 23, 24, 28, 32, 35, 68, 75):
+    for key in (0, 1, 2, 3, 8, 9, 21, 23, 24, 32, 35, 68, 75):
         assert BY_KEY[key].max_elements >= 20_000
 
 
