@@ -55,6 +55,8 @@ def last_of_each(rows: list[Any]) -> list[Any]:
 
 
 def _is_no_batch(records: Any, version: int) -> bool:
+    if not records:
+        return True
     try:
         check_records(records, version)
     except KafkaError:
