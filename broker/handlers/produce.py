@@ -65,6 +65,7 @@ _OPEN_INLINE_BYTES = (
 _AT_ONCE = 500
 """Of a request with more partitions others are served in between."""
 _NO_LEADER = LeaderIdAndEpoch()
+_REST_OF_RESPONSE = ProduceResponse()[1:]
 # Where they stand in PartitionProduceResponse.
 _INDEX = 0
 _ERROR_CODE = 1
@@ -79,6 +80,8 @@ def handle(
     bytes. All others are left to `_Produce`, which is made by the first of them.
     """
     topics = request.topic_data
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
+        return _append_all(context, request, topics)
     is_gathered = not is_each_once(topics, by_id=context.version >= FIRST_WITH_TOPIC_ID)
     if is_gathered:
         topics = gather(topics, context.version)
@@ -132,7 +135,7 @@ def _append_all(
                 return others.append_rest(topics[number:], place)
             rows.append(row)
     if others is None:
-        return ProduceResponse(produced) if request.acks else None
+        return (produced, *_REST_OF_RESPONSE) if request.acks else None  # type: ignore[return-value]
     return others.finish()
 
 
