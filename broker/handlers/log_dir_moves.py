@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_TOLD = 10
+"""How many refused partitions of a request have a line of their own; the others are counted."""
+
 
 async def alter(
     context: RequestContext, request: AlterReplicaLogDirsRequest
@@ -34,23 +37,22 @@ async def alter(
         for index in topic.partitions
     }
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    refused = 0
     for topic_partition, path in paths.items():
-        result = AlterReplicaLogDirPartitionResult(
-            partition_index=topic_partition.partition,
-            error_code=await _alter(context, topic_partition, path),
-        )
+        code = ErrorCode.none
+        try:
+            await context.rooms.moves.alter(topic_partition, path)
+        except KafkaError as error:
+            code = error.code
+            refused += 1
+            if refused <= _TOLD:
+                log.warning("partition is not moved partition=%s: %s", topic_partition, error)
+        result = AlterReplicaLogDirPartitionResult(topic_partition.partition, code)
         results.setdefault(topic_partition.topic, []).append(result)
+    if refused > _TOLD:
+        log.warning("%d more partitions are not moved peer=%s", refused - _TOLD, context.peer)
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(name, partitions) for name, partitions in results.items()
         ]
     )
-
-
-async def _alter(context: RequestContext, topic_partition: TopicPartition, path: str) -> ErrorCode:
-    try:
-        await context.rooms.moves.alter(topic_partition, path)
-    except KafkaError as error:
-        log.warning("partition is not moved partition=%s: %s", topic_partition, error)
-        return error.code
-    return ErrorCode.none
