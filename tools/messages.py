@@ -1,6 +1,6 @@
 """Writes ``protocol/messages/`` from the definitions of messages inside Apache Kafka's client jar.
 
-    python -m tools.messages .cache/kafka-jars/kafka-clients-4.3.1.jar
+    make messages
 
 Only what a message is made of is taken: names, types, versions, tags and defaults.
 `docs/messages.md` says how to add an API, a version or a field.
