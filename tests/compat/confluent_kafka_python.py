@@ -42,7 +42,7 @@ class ConfluentKafkaPython:
     """The tests as they are, and those of its consumer once more in the protocol of KIP-848."""
 
     name: ClassVar[str] = "confluent-kafka-python"
-    settings: ClassVar[Mapping[str, str]] = {
+    settings: ClassVar[Mapping[str, str] | None] = {
         "num.partitions": "4",
         "group.initial.rebalance.delay.ms": "0",
     }

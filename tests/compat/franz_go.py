@@ -23,7 +23,7 @@ class FranzGo:
     """kgo's tests, compiled once into one program."""
 
     name: ClassVar[str] = "franz-go"
-    settings: ClassVar[Mapping[str, str]] = {"group.initial.rebalance.delay.ms": "0"}
+    settings: ClassVar[Mapping[str, str] | None] = {"group.initial.rebalance.delay.ms": "0"}
 
     def __init__(self) -> None:
         self._folder = Path()

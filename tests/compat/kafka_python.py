@@ -49,7 +49,7 @@ class KafkaPython:
 
     name: ClassVar[str] = "kafka-python"
     # Those of the settings that its own broker is started with on which tests depend.
-    settings: ClassVar[Mapping[str, str]] = {
+    settings: ClassVar[Mapping[str, str] | None] = {
         "node.id": "0",
         "num.partitions": "4",
         "group.min.session.timeout.ms": "1000",

@@ -33,7 +33,7 @@ class Librdkafka:
     """The program test-runner; each number stands for all functions whose names begin so."""
 
     name: ClassVar[str] = "librdkafka"
-    settings: ClassVar[Mapping[str, str]] = {
+    settings: ClassVar[Mapping[str, str] | None] = {
         "num.partitions": "4",  # as its own clusters have
         "log.retention.ms": "-1",  # 0052 writes records of 1970
     }

@@ -27,7 +27,7 @@ class Suite(Protocol):
     """A suite of one release of one client, pinned by the digest of its archive."""
 
     name: ClassVar[str]
-    settings: ClassVar[Mapping[str, str]]  # of the broker that the suite is run against
+    settings: ClassVar[Mapping[str, str] | None]  # of the broker; None: the suite starts its own
 
     def build(self) -> None:
         """Bring the sources into the cache and build them; do nothing where that is done.
