@@ -3,6 +3,9 @@
 v1 key types (KIP-98) · v4 several keys at once (KIP-699) · v5 retriable authorization errors ·
 v6 share groups (KIP-932), which are not served. Without it librdkafka takes a broker for one of
 before 0.8.2 and never compresses with lz4.
+
+Differs from Kafka: a coordinator is there when the first answer names it, where Kafka first answers
+COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 
 _GROUP, _TRANSACTION = 0, 1
 _FIRST_WITH_KEYS = 4
+_NO_ERROR = "NONE"
+"""What Kafka says to old versions when nothing is wrong; to others it says nothing."""
 
 
 def find(
@@ -55,7 +60,8 @@ async def _find_when_created(
 def _find(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     host, port = context.advertised
     node_id = context.rooms.identity.node_id
-    found = Coordinator("", node_id, host, port, error_message=None)
+    message = "" if context.version >= _FIRST_WITH_KEYS else _NO_ERROR
+    found = Coordinator("", node_id, host, port, error_message=message)
     return _respond(context, request, found)
 
 

@@ -3,9 +3,10 @@
 DescribeConfigs: v1 synonyms (KIP-226) · v3 types and documentation (KIP-569) · v4 compact encoding.
 ListConfigResources: v0 client metrics only (KIP-714) · v1 every type (KIP-1142).
 
-Differs from Kafka: DescribeConfigs leaves out broker settings that are not obeyed, unless they were
-given; client metrics have no settings and are described without any; a resource that is named twice
-is described once, as it is named last.
+Differs from Kafka: DescribeConfigs leaves out settings of brokers and groups that are not obeyed,
+unless they were given, and has those that only this broker has; broker settings that it cannot
+change while it runs are read-only; client metrics have no settings and are described without any; a
+resource that is named twice is described once, as it is named last.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def describe(
         if keys:
             wanted = set(keys)
             configs = [row for each, row in rows.items() if each in wanted]
-        return DescribeConfigsResult(0, None, kind, name, configs)
+        return DescribeConfigsResult(0, "", kind, name, configs)
 
     once = {(each.resource_type, each.resource_name): each for each in request.resources}
     return answer_rows(
@@ -168,7 +169,7 @@ def _write_rows(
 
 def _logger(name: str, level: str) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
-        name=name, value=level, config_source=_LOGGER_SOURCE, documentation=None
+        name=name, value=level, config_source=_LOGGER_SOURCE, documentation=""
     )
 
 

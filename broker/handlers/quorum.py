@@ -2,7 +2,8 @@
 
 v1 times of replicas (KIP-836) · v2 directory ids, nodes and messages (KIP-853).
 
-Differs from Kafka: there is no metadata log; its offsets are the count of the catalogue's writes.
+Differs from Kafka: there is no metadata log; its offsets are the count of the catalogue's writes,
+and its node has the listener that the request came to.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def describe(context: RequestContext, request: DescribeQuorumRequest) -> Describ
     ]
     if asked != [(CLUSTER_METADATA_TOPIC, 0)]:
         return DescribeQuorumResponse(
-            error_message=None,
+            error_message="",
             topics=[
                 ResponseTopicData(
                     topic.topic_name, [_unknown(each.partition_index) for each in topic.partitions]
@@ -47,7 +48,7 @@ def describe(context: RequestContext, request: DescribeQuorumRequest) -> Describ
     node_id = context.rooms.identity.node_id
     host, port = context.advertised
     return DescribeQuorumResponse(
-        error_message=None,
+        error_message="",
         topics=[ResponseTopicData(CLUSTER_METADATA_TOPIC, [_quorum(context)])],
         nodes=[Node(node_id, [Listener(context.listener, host, port)])],
     )
@@ -59,7 +60,7 @@ def _quorum(context: RequestContext) -> ResponsePartitionData:
     now_ms = context.rooms.clock.now_ms()
     return ResponsePartitionData(
         partition_index=0,
-        error_message=None,
+        error_message="",
         leader_id=node_id,
         leader_epoch=_EPOCH,
         high_watermark=end_offset,

@@ -153,7 +153,7 @@ async def test_resources_without_settings(
 
     assert (result.error_code, result.resource_type, result.resource_name) == (code, kind, name)
     assert result.configs == ()
-    assert (result.error_message is None) == (code is ErrorCode.none)
+    assert (result.error_message == "") == (code is ErrorCode.none)
 
 
 async def test_an_unknown_type_refuses_the_whole_request(home: RoomsOnDisk) -> None:
