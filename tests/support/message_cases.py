@@ -38,7 +38,19 @@ def find_cases() -> list[Any]:
     return cases
 
 
+def find_messages() -> dict[tuple[str, int], messages.Message]:
+    """Return every message by its direction and the key of its API."""
+    found = {}
+    for name in MODULES:
+        module = import_module(f"protocol.messages.{name}")
+        for direction in ("REQUEST", "RESPONSE"):
+            message: messages.Message = getattr(module, direction)
+            found[direction, message.key] = message
+    return found
+
+
 CASES = find_cases()
+MESSAGES = find_messages()
 SEEDS = 10
 
 

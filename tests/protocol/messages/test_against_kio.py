@@ -1,17 +1,15 @@
 """Every table, every version, both directions: byte for byte what kio writes and reads."""
 
-from dataclasses import fields
-from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
 
 from protocol import core
 from protocol.core import plain_messages
-from protocol.messages import NO_ID, Message
+from protocol.messages import Message
 from tests.support.kio_messages import encode, encode_with_unknown_tags, example
 from tests.support.message_cases import CASES, entities
+from tests.support.message_compare import assert_says_the_same
 from tests.support.message_twins import twin_of
 
 
@@ -21,39 +19,6 @@ def read(message: Message, version: int, body: bytes) -> Any:
     row, position = message.read(version, buffer, 5, 5 + len(body))
     assert position == 5 + len(body)
     return row
-
-
-def assert_says_the_same(row: Any, entity: Any) -> None:
-    """Compare a structure with kio's entity, field by field."""
-    for field in fields(entity):
-        expected = getattr(entity, field.name)
-        name = field.name
-        if not hasattr(row, name):
-            name = f"{name}_ms"
-        assert_same(getattr(row, name), expected)
-
-
-def assert_same(found: Any, expected: Any) -> None:
-    """Compare two values, each in its own form."""
-    if isinstance(expected, tuple) and found is not None:
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
-            assert_same(one, other)
-    elif hasattr(expected, "__dataclass_fields__"):
-        assert_says_the_same(found, expected)
-    else:
-        assert found == plain(expected) or (expected is None and found in {NO_ID, -1})
-
-
-def plain(value: Any) -> Any:
-    """Return kio's form of a value in ours."""
-    if isinstance(value, UUID):
-        return value.bytes
-    if isinstance(value, timedelta):
-        return value // timedelta(milliseconds=1)
-    if isinstance(value, datetime):
-        return round(value.timestamp() * 1000)
-    return value
 
 
 @pytest.mark.parametrize(("message", "schema"), CASES)

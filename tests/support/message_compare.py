@@ -1,0 +1,43 @@
+"""What our structures and kio's say, compared field by field, each in its own form."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from protocol.messages import NO_ID
+
+
+def assert_says_the_same(row: Any, entity: Any) -> None:
+    """Compare a structure with kio's entity, field by field."""
+    for field in fields(entity):
+        expected = getattr(entity, field.name)
+        name = field.name
+        if not hasattr(row, name):
+            name = f"{name}_ms"
+        _assert_same(getattr(row, name), expected)
+
+
+def _assert_same(found: Any, expected: Any) -> None:
+    """Compare two values, each in its own form."""
+    if isinstance(expected, tuple) and found is not None:
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            _assert_same(one, other)
+    elif hasattr(expected, "__dataclass_fields__"):
+        assert_says_the_same(found, expected)
+    else:
+        assert found == _plain(expected) or (expected is None and found in {NO_ID, -1})
+
+
+def _plain(value: Any) -> Any:
+    """Return kio's form of a value in ours."""
+    if isinstance(value, UUID):
+        return value.bytes
+    if isinstance(value, timedelta):
+        return value // timedelta(milliseconds=1)
+    if isinstance(value, datetime):
+        return round(value.timestamp() * 1000)
+    return value
