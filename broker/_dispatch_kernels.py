@@ -204,9 +204,9 @@ class Gate:
             key, version, correlation_id, client_id, body = read_head(
                 buffer, start, end, self._served
             )
-        except ProtocolError:
+        except ProtocolError as error:
             self.stats.refused += 1
-            raise
+            raise self._explain_head(bytes(buffer[start : min(start + 4, end)]), error) from error
         if body < 0:
             return self._refuse_version(key, version, correlation_id)
         route = self._routes[key]
@@ -270,6 +270,10 @@ class Gate:
         began: float,
     ) -> "Waiting":
         """Return what answers later."""
+        raise NotImplementedError
+
+    def _explain_head(self, begin: bytes, error: ProtocolError) -> ProtocolError:
+        """Say of which request the head cannot be read; ``begin`` has its first four bytes."""
         raise NotImplementedError
 
     def _explain(

@@ -8,6 +8,7 @@ logged with its traceback once and closes that connection, since no answer fits 
 from __future__ import annotations
 
 import logging
+from struct import Struct
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_KEY_AND_VERSION = Struct(">hh")
 _SERVED = [
     (api.versions[0], api.versions[-1], FIRST_FLEXIBLE[key]) if (api := BY_KEY.get(key)) else None
     for key in range(max(BY_KEY) + 1)
@@ -91,6 +93,14 @@ class Dispatcher(Gate):
             f"api={api.name} version={version} reason=versions {api.versions[0]} to "
             f"{api.versions[-1]} are served"
         )
+
+    def _explain_head(self, begin: bytes, error: ProtocolError) -> ProtocolError:
+        if len(begin) < _KEY_AND_VERSION.size:
+            return error
+        key, version = _KEY_AND_VERSION.unpack(begin)
+        api = BY_KEY.get(key)
+        name = key if api is None else api.name
+        return ProtocolError(f"api={name} version={version} reason={error}")
 
     def _explain(
         self, connection: Connection, route: Route, version: int, error: ProtocolError

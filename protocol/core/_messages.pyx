@@ -53,6 +53,10 @@ COMPILED = True
 cdef enum Kind:
     BOOL, INT8, INT16, UINT16, INT32, UINT32, INT64, FLOAT64, UUID, STRING, BYTES, RECORDS, STRUCT
 
+# What is read of a head, which has no table.
+cdef enum HeadField:
+    HEAD_CLIENT_ID, HEAD_TAGS
+
 cdef int[13] SIZES = [1, 1, 2, 2, 4, 4, 8, 8, 16, 0, 0, 0, 0]
 cdef long long[8] LOWEST = [0, -0x80, -0x8000, 0, -0x80000000LL, 0, INT64_MIN, 0]
 cdef long long[8] HIGHEST = [1, 0x7F, 0x7FFF, 0xFFFF, 0x7FFFFFFFLL, 0xFFFFFFFFLL, 0x7FFFFFFFFFFFFFFFLL, 0]
@@ -194,6 +198,7 @@ def read_head(object buffer, Py_ssize_t start, Py_ssize_t end, list served):
         source.end = end
         source.room = MAX_HEAD_TAGS
         source.table = NULL
+        source.field = HEAD_CLIENT_ID
         key = take_int(&source, INT16)
         version = take_int(&source, INT16)
         correlation_id = take_int(&source, INT32)
@@ -215,6 +220,7 @@ def read_head(object buffer, Py_ssize_t start, Py_ssize_t end, list served):
         elif length != -1:
             fail(&source, f"a client id of {length} bytes")
         if version >= <int> first_flexible:
+            source.field = HEAD_TAGS
             skip_tags(&source)
         return key, version, correlation_id, client_id, source.position
     finally:
@@ -253,8 +259,9 @@ cdef int skip_tags(Source* source) except -1:
 cdef object fail(Source* source, str reason):
     """Raise what names the field and the place."""
     if source.table == NULL:
+        name = "client_id" if source.field == HEAD_CLIENT_ID else "tagged fields"
         raise ProtocolError(
-            f"header: {reason} at {source.position} in a frame that ends at {source.end}"
+            f"header.{name}: {reason} at {source.position} in a frame that ends at {source.end}"
         )
     cdef Table table = <Table> <object> source.table
     names = table.cls._fields

@@ -139,6 +139,7 @@ def read_head(
     elif length != -1:
         raise source.fail(f"a client id of {length} bytes")
     if version >= versions[2]:
+        source.head_field = "tagged fields"
         source.skip_tags()
     return key, version, correlation_id, client_id, source.position
 
@@ -152,12 +153,14 @@ class _Source:
         self.end = end
         self.room = room
         self.place: tuple[Table, int] | None = None
+        self.head_field = "client_id"  # of a head, which has no table
 
     def fail(self, reason: str) -> ProtocolError:
         """Return what names the field, the reason and the place."""
         if self.place is None:
             return ProtocolError(
-                f"header: {reason} at {self.position} in a frame that ends at {self.end}"
+                f"header.{self.head_field}: {reason} at {self.position} in a frame that ends at "
+                f"{self.end}"
             )
         table, number = self.place
         names = table.cls._fields

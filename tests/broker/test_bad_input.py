@@ -1,6 +1,7 @@
 """Bytes that are no request: the connection closes with one line, everybody else goes on."""
 
 import logging
+import re
 import struct
 import time
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ from kio.schema.sasl_authenticate.v0 import request as authenticate_0
 from kio.schema.sasl_authenticate.v1 import request as authenticate_1
 from kio.schema.sasl_authenticate.v2 import request as authenticate_2
 
+from broker.api import BY_KEY
 from tests.support.running import Running, running
 
 API_VERSIONS_0 = struct.pack(">hhih", 18, 0, 7, -1)
@@ -60,6 +62,88 @@ async def test_bad_bytes_close_one_connection(
     assert len(lines) == 1
     assert "peer=127.0.0.1:" in lines[0]
     assert await good.ask(API_VERSIONS_0) == before
+
+
+_HEAD = struct.pack(">hih", 1, 7, 0)  # version, correlation id, an empty client id
+_FLEXIBLE = struct.pack(">hihB", 4, 7, 0, 0)
+FIELDS = {
+    "a head that ends": (3, struct.pack(">h", 1), "Metadata version=1 reason=a frame of 4 bytes"),
+    "a client id that runs out": (
+        3,
+        struct.pack(">hih", 1, 7, 500),
+        "Metadata version=1 reason=header.client_id: a field of 500 bytes",
+    ),
+    "a client id of less than nothing": (
+        12,
+        struct.pack(">hih", 4, 7, -2),
+        "Heartbeat version=4 reason=header.client_id: a client id of -2 bytes",
+    ),
+    "tagged fields of a head that run out": (
+        12,
+        struct.pack(">hihB", 4, 7, -1, 9),
+        "Heartbeat version=4 reason=header.tagged fields: 9 tagged fields",
+    ),
+    "a number cut short": (12, _HEAD + b"\0\1g\0", "HeartbeatRequest.generation_id: a field of 4"),
+    "text that runs out": (12, _HEAD + b"\1\0g", "HeartbeatRequest.group_id: a field of 256"),
+    "text of less than nothing": (
+        12,
+        _HEAD + b"\xff\xfe",
+        "HeartbeatRequest.group_id: a length of",
+    ),
+    "no text": (12, _HEAD + b"\xff\xff", "HeartbeatRequest.group_id: null, where a value"),
+    "a varint without an end": (10, _FLEXIBLE + b"\0\xff", "coordinator_keys: no varint ends"),
+    "a varint of 32 bits": (
+        10,
+        _FLEXIBLE + b"\0\xff\xff\xff\xff\xff",
+        "coordinator_keys: no varint ends",
+    ),
+    "an array that cannot be there": (
+        3,
+        _HEAD + b"\x7f\xff\xff\xff",
+        "MetadataRequest.topics: an array of 2147483647 elements",
+    ),
+    "an array of less than nothing": (
+        3,
+        _HEAD + b"\xff\xff\xff\xfe",
+        "MetadataRequest.topics: a length of -2",
+    ),
+    "more elements than one request may have": (
+        3,
+        _HEAD + struct.pack(">i", 30_000) + b"\0\1a" * 30_000,
+        "MetadataRequest.topics: more elements than one request may have: 30000",
+    ),
+    "a field of an element": (
+        3,
+        _HEAD + struct.pack(">ih", 1, 9),
+        "MetadataRequestTopic.name: a field of 9 bytes",
+    ),
+    "tagged fields of a body that run out": (
+        10,
+        _FLEXIBLE + b"\0\1\5",
+        "FindCoordinatorRequest.tagged fields: 5 tagged fields",
+    ),
+    "a tagged field that runs out": (
+        10,
+        _FLEXIBLE + b"\0\1\1\x63\x7f",
+        "FindCoordinatorRequest.tagged fields: a field of 127 bytes",
+    ),
+}
+
+
+@pytest.mark.parametrize(("key", "rest", "said"), FIELDS.values(), ids=FIELDS.keys())
+async def test_a_line_names_peer_api_version_field_and_reason(
+    broker: Running, key: int, rest: bytes, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever reads the log need not guess which client sent what."""
+    client = await broker.connect()
+    with caplog.at_level(logging.WARNING):
+        await client.send(struct.pack(">ih", 2 + len(rest), key) + rest)
+        assert await client.is_closed()
+
+    (line,) = caplog.messages
+    assert "peer=127.0.0.1:" in line
+    assert re.search(rf"api={BY_KEY[key].name} version=\d+ .*reason=", line)
+    assert said in line
 
 
 async def test_a_tls_handshake_is_told_what_to_do(

@@ -225,12 +225,15 @@ def test_heads(read: Any, head: bytes, expected: Any) -> None:
     ("head", "reason"),
     [
         (b"\0\2\0\1\0\0\0", "a frame of 7 bytes holds no request header"),
-        (b"\0\2\0\1\0\0\0\7\0", "header: a field of 2 bytes"),
-        (b"\0\2\0\1\0\0\0\7\0\3me", "header: a field of 3 bytes"),
-        (b"\0\2\0\1\0\0\0\7\xff\xfe", "header: a client id of -2 bytes"),
-        (b"\0\2\0\2\0\0\0\7\0\0", "header: no varint ends"),
-        (b"\0\2\0\2\0\0\0\7\0\0\1\5\3xx", "header: a field of 3 bytes"),
-        (b"\0\2\0\2\0\0\0\7\0\0\x91\x4e" + b"\5\0" * 10001, "header: more elements .*: 10001"),
+        (b"\0\2\0\1\0\0\0\7\0", r"header\.client_id: a field of 2 bytes"),
+        (b"\0\2\0\1\0\0\0\7\0\3me", r"header\.client_id: a field of 3 bytes"),
+        (b"\0\2\0\1\0\0\0\7\xff\xfe", r"header\.client_id: a client id of -2 bytes"),
+        (b"\0\2\0\2\0\0\0\7\0\0", r"header\.tagged fields: no varint ends"),
+        (b"\0\2\0\2\0\0\0\7\0\0\1\5\3xx", r"header\.tagged fields: a field of 3 bytes"),
+        (
+            b"\0\2\0\2\0\0\0\7\0\0\x91\x4e" + b"\5\0" * 10001,
+            r"header\.tagged fields: more elements .*: 10001",
+        ),
     ],
 )
 def test_heads_that_are_none(read: Any, head: bytes, reason: str) -> None:
