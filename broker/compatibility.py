@@ -44,8 +44,8 @@ _DIFFERENCES = """
 ## Where the answers differ from Kafka's
 
 On purpose, each for its own reason; everything else that a client could tell apart is a mistake.
-The message of an error is in this broker's own words. Rows that Kafka takes out of a hash map stand
-in the order of the request, or of their names.
+The message of an error is in this broker's own words, also where Kafka has none. Rows that Kafka
+takes out of a hash map stand in the order of the request, or of their names.
 """
 
 

@@ -1,6 +1,9 @@
 """DescribeTopicPartitions (75), version 0: topics in pages, sorted by name (KIP-966).
 
 What admin clients ask instead of Metadata when it is offered. Never creates a topic.
+
+Differs from Kafka: an empty name is refused by itself, where Kafka fails the whole request with
+UNKNOWN_SERVER_ERROR.
 """
 
 from __future__ import annotations

@@ -121,9 +121,10 @@ async def test_the_broker_limits_pages_too(tmp_path: Path) -> None:
 
 async def test_topics_that_are_not_there(topics: RoomsOnDisk) -> None:
     """Each with its own reason; none is made."""
-    answer = await ask(topics, KEY, _request("missing", "b", "a/b", "b"))
+    answer = await ask(topics, KEY, _request("missing", "b", "a/b", "b", ""))
 
     assert [(each.name, each.error_code) for each in answer.topics] == [
+        ("", ErrorCode.invalid_topic_exception),
         ("a/b", ErrorCode.invalid_topic_exception),
         ("b", ErrorCode.none),
         ("missing", ErrorCode.unknown_topic_or_partition),
