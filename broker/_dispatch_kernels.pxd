@@ -1,5 +1,6 @@
 # C types of _dispatch_kernels.py; the algorithm stands there alone.
 cimport cython
+from cpython.time cimport perf_counter
 
 cdef class Histogram:
     cdef public list buckets
@@ -7,6 +8,10 @@ cdef class Histogram:
 
     @cython.locals(bucket=Py_ssize_t, bound=double)
     cpdef observe(self, double seconds)
+
+@cython.final
+cdef class Caller:
+    cdef public object rooms, client_id, listener, peer
 
 @cython.final
 cdef class RequestContext:
@@ -26,7 +31,7 @@ cdef class Gate:
     cdef public list _served
     cdef public object stats
 
-    @cython.locals(began=double, key=int, version=int, correlation_id=int, body=Py_ssize_t, route=Route, context=RequestContext)
+    @cython.locals(began=double, key=int, version=int, correlation_id=int, body=Py_ssize_t, route=Route, caller=Caller, context=RequestContext)
     cpdef dispatch(self, object connection, object buffer, Py_ssize_t start, Py_ssize_t end)
 
     cpdef respond(self, Route route, int version, int correlation_id, object response)

@@ -3,7 +3,6 @@
 The types of C stand in ``_dispatch_kernels.pxd``; import `broker.dispatch_kernels`, which chooses.
 """
 
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from broker.slices import BODY_BYTES, handle_in_slices
@@ -15,6 +14,8 @@ try:
 except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
     from protocol.records import _portable as cython
 
+if not cython.compiled:
+    from time import perf_counter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -75,6 +76,21 @@ class Histogram:
     def count(self) -> int:
         """How many durations were observed."""
         return sum(self.buckets)
+
+
+class Caller:
+    """Who asks on a connection: from where, through which listener, and as whom.
+
+    ``client_id`` is None when the client did not say, ``peer`` its address as log lines print it.
+    """
+
+    __slots__ = ("client_id", "listener", "peer", "rooms")
+
+    def __init__(self, rooms: "Rooms", listener: str, peer: str) -> None:
+        self.client_id: str | None = None
+        self.listener = listener
+        self.peer = peer
+        self.rooms = rooms
 
 
 class RequestContext:
@@ -210,18 +226,19 @@ class Gate:
         if body < 0:
             return self._refuse_version(key, version, correlation_id)
         route = self._routes[key]
-        connection.client_id = client_id
+        caller = connection.caller
+        caller.client_id = client_id
         try:
             table = route.requests[version] or route.load_tables(version)
             request = read(table, buffer, body, end, route.max_elements)[0]
             context = RequestContext.__new__(RequestContext)  # its __init__ costs as much as a read
-            context.rooms = connection.rooms
+            context.rooms = caller.rooms
             context.api_key = key
             context.version = version
             context.correlation_id = correlation_id
             context.client_id = client_id
-            context.listener = connection.listener.name
-            context.peer = connection.peer
+            context.listener = caller.listener
+            context.peer = caller.peer
             context.stats = self.stats
             context.connection = connection
             if (

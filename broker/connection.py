@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.buffers import LARGE, LargeBuffer
 from broker.channel import PlainChannel
+from broker.dispatch_kernels import Caller
 from broker.turn_kernels import Turn
 from protocol.errors import ProtocolError
 from protocol.framing import SIZE_PREFIX
@@ -43,7 +44,7 @@ class Connection(Turn):
         "_buffers",
         "_closing",
         "_reading",
-        "client_id",
+        "caller",
         "listener",
         "peer",
         "rooms",
@@ -62,11 +63,16 @@ class Connection(Turn):
         self.rooms: Rooms = listener.rooms
         self.listener = listener
         self.peer = peer
-        self.client_id: str | None = None
+        self.caller = Caller(listener.rooms, listener.name, peer)
         self._buffers = buffers
         self._closing = False
         self._reading = True
         loop.add_reader(self._channel.fileno, self._on_readable)
+
+    @property
+    def client_id(self) -> str | None:
+        """Return what the client calls itself; None if it did not say."""
+        return self.caller.client_id
 
     @property
     def is_idle(self) -> bool:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from broker._dispatch_kernels import (
         BOUNDS_SECONDS,
         COMPILED,
+        Caller,
         Gate,
         Histogram,
         RequestContext,
@@ -17,9 +18,10 @@ else:
     _dispatch = choose("broker._dispatch_kernels")
     BOUNDS_SECONDS = _dispatch.BOUNDS_SECONDS
     COMPILED = _dispatch.COMPILED
+    Caller = _dispatch.Caller
     Gate = _dispatch.Gate
     Histogram = _dispatch.Histogram
     RequestContext = _dispatch.RequestContext
     Route = _dispatch.Route
 
-__all__ = ["BOUNDS_SECONDS", "COMPILED", "Gate", "Histogram", "RequestContext", "Route"]
+__all__ = ["BOUNDS_SECONDS", "COMPILED", "Caller", "Gate", "Histogram", "RequestContext", "Route"]

@@ -29,7 +29,7 @@ from storage.catalog import CatalogTopic
 from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from broker.catalog_writer import CatalogWriter
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from broker.settings import BrokerSettings
     from broker.topic import Form
     from config.topic import TopicConfig
+    from protocol.messages.produce import TopicProduceData
     from protocol.topic_key import TopicKey
     from storage.catalog import CatalogState
     from storage.log import Log
@@ -142,6 +143,14 @@ class TopicRegistry:
                 return None
             key = topic.name
         return self.logs.get((key, partition))
+
+    def name_all(self, topics: Sequence[TopicProduceData]) -> list[TopicProduceData]:
+        """Return topics that a request tells by id with their names, "" for those not there."""
+        by_id = self.by_id
+        return [
+            each._replace(name=by_id[each.topic_id].name if each.topic_id in by_id else "")
+            for each in topics
+        ]
 
     def is_unserved(self, key: TopicKey, partition: int) -> bool:
         """Tell whether a partition is there and has no log: it was set aside, or left alone."""

@@ -28,14 +28,24 @@ cdef enum:
     BASE_SEQUENCE = 8
     LOG_APPEND_TIME_MS = 9
 
+# The numbers of protocol/records/batch.py
+cdef enum:
+    HEADER_SIZE = 61
+    CODEC_MASK = 0x07
+    TRANSACTIONAL = 0x10
+    CONTROL = 0x20
+
 @cython.final
 cdef class PlainRules:
-    cdef public long long after_ms, before_ms, most_bytes
+    cdef public long long after_ms, before_ms, flush_messages, most_bytes
     cdef public bint keys_required
     cdef public int kept_codecs
 
-    @cython.locals(size="long long", codec=int, most_records="long long")
+    @cython.locals(count="long long", last_offset_delta="long long", attributes="long long", max_timestamp="long long", producer_id="long long", epoch="long long", sequence="long long")
     cpdef take(self, object records, long long now_ms)
+
+    @cython.locals(size="long long", codec=int, most_records="long long", plain=(cython.longlong, cython.longlong, cython.longlong, cython.longlong, cython.longlong, cython.longlong, cython.longlong))
+    cdef (long long, long long, long long, long long, long long, long long, long long) judge(self, object records, long long now_ms, int flags) except *
 
 @cython.final
 cdef class ProducerEntry:
@@ -63,18 +73,32 @@ cdef class SegmentEnd:
     cpdef long long append(self, object segment, object buffer, long long size, long long last_offset, long long max_timestamp) except *
 
 cdef class GrowingLog:
-    cdef public object _services, config, directory, lock, producers
+    cdef public object _clock, _services, config, directory, lock, producers
     cdef public dict watchers
     cdef public tuple _view
     cdef public PlainRules rules
     cdef public long long _unwritten, batches_in, bytes_in, leader_epoch, log_end_offset, log_start_offset, records_in, recovery_point, size
     cdef public bint _closed
 
-    @cython.locals(size="long long", max_timestamp="long long", producer_id="long long", producer=ProducerEntry, base_offset="long long", last_offset="long long", segments=tuple, end=SegmentEnd, flush_due=bint)
+    @cython.locals(size="long long", max_timestamp="long long", producer_id="long long", sequence="long long", last_offset_delta="long long", producer=ProducerEntry, base_offset="long long")
     cdef object _append(self, object batch, object origin)
 
-    @cython.locals(producer=ProducerEntry, follows=bint)
-    cdef ProducerEntry _find_producer(self, object batch)
+    @cython.locals(base_offset="long long")
+    cpdef long long take(self, object records, long long now_ms) except? -2
+
+    @cython.locals(count="long long", last_offset_delta="long long", _attributes="long long", max_timestamp="long long", producer_id="long long", epoch="long long", sequence="long long", size="long long", producer=ProducerEntry, base_offset="long long")
+    cdef long long _take(self, object records, long long now_ms) except? -2
+
+    cpdef bint is_flush_due(self) except *
+
+    @cython.locals(segments=tuple, end=SegmentEnd, last_offset="long long")
+    cdef object _find_room(self, long long size, long long last_offset_delta, long long max_timestamp)
+
+    @cython.locals(base_offset="long long", last_offset="long long", end=SegmentEnd)
+    cdef long long _write(self, object segment, object buffer, long long size, long long last_offset_delta, long long count, long long max_timestamp) except? -2
+
+    @cython.locals(producer=ProducerEntry)
+    cdef ProducerEntry _find_producer(self, long long producer_id, long long epoch, long long sequence)
 
 @cython.locals(target=Target, is_whole=bint)
 cdef int _stamp(object buffer, long long size, long long base_offset, long long leader_epoch) except -1

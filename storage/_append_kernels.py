@@ -31,6 +31,7 @@ if not cython.compiled:
         write_int32,
         write_int64,
     )
+    from protocol.records.batch import CODEC_MASK, CONTROL, HEADER_SIZE, TRANSACTIONAL
     from protocol.records.kernels import take_plain
     from storage.append_values import (
         ATTRIBUTES,
@@ -67,9 +68,6 @@ WRITE_BACK_BYTES = 16 << 20
 UNKNOWN = -2
 """Of a timestamp: not looked up yet. -1: there is none."""
 
-_CODEC_MASK = 7
-_NOT_PLAIN = 0x30  # control and transactional batches
-_HEADER_SIZE = 61
 _MIN_RECORD_BYTES = 7
 _KEPT_BY = (
     frozenset({"producer", "uncompressed"}),
@@ -87,7 +85,14 @@ class PlainRules:
     What nearly every batch is. `storage.validation` has every rule, in words.
     """
 
-    __slots__ = ("after_ms", "before_ms", "kept_codecs", "keys_required", "most_bytes")
+    __slots__ = (
+        "after_ms",
+        "before_ms",
+        "flush_messages",
+        "kept_codecs",
+        "keys_required",
+        "most_bytes",
+    )
 
     def __init__(self, config: "TopicConfig") -> None:
         most_bytes = min(config.max_message_bytes, config.segment_bytes)
@@ -95,6 +100,7 @@ class PlainRules:
         self.before_ms = config.message_timestamp_before_max_ms
         self.after_ms = config.message_timestamp_after_max_ms
         self.keys_required = config.is_compacted
+        self.flush_messages = config.flush_messages
         self.kept_codecs = 0  # one bit for each codec
         for codec, kept_by in enumerate(_KEPT_BY):
             if config.compression_type in kept_by:
@@ -102,25 +108,48 @@ class PlainRules:
 
     def take(self, records: memoryview, now_ms: int) -> ValidatedBatch | None:
         """Return the batch, ready to be appended; None: ask `storage.validation.validate`."""
+        count, last_offset_delta, attributes, max_timestamp, producer_id, epoch, sequence = (
+            self.judge(records, now_ms, TRANSACTIONAL)
+        )
+        if not count:
+            return None
+        return row_of(
+            ValidatedBatch,
+            (
+                records,
+                len(records),
+                last_offset_delta,
+                count,
+                attributes,
+                max_timestamp,
+                producer_id,
+                epoch,
+                sequence,
+                -1,
+            ),
+        )
+
+    def judge(
+        self, records: memoryview, now_ms: int, flags: int
+    ) -> tuple[int, int, int, int, int, int, int]:
+        """Return what `take_plain` does; ``flags`` are the attributes that the batch may have."""
         size = len(records)
         if size > self.most_bytes:
-            return None
+            return 0, 0, 0, 0, 0, 0, 0
         plain = take_plain(
             records,
             now_ms - self.before_ms,
             INT64_MAX if self.after_ms > INT64_MAX - now_ms else now_ms + self.after_ms,
             self.keys_required,
+            flags,
+            self.kept_codecs,
         )
-        if plain is None:
-            return None
-        codec = number_of(plain, ATTRIBUTES) & _CODEC_MASK
-        if not self.kept_codecs >> codec & 1:
-            return None
+        codec = plain[2] & CODEC_MASK
         if codec:
-            most_records = (size - _HEADER_SIZE) * MAX_RATIO[codec] // _MIN_RECORD_BYTES
-            if number_of(plain, COUNT) > most_records:
-                return None
-        return row_of(ValidatedBatch, plain)
+            most_records = (size - HEADER_SIZE) * MAX_RATIO[codec] // _MIN_RECORD_BYTES
+            if plain[0] > most_records:
+                return 0, 0, 0, 0, 0, 0, 0
+        return plain
 
 
 class ProducerEntry:
@@ -260,7 +289,7 @@ class SegmentEnd:
         if self.size + size > self.segment_bytes or self.is_index_full:
             return True
         first = self.first_timestamp
-        if first == UNKNOWN:
+        if first < -1:  # not looked up yet
             first = segment.first_batch_timestamp
         waited = max_timestamp - first if first >= 0 else clock.now_ms() - self.created_ms
         return waited > self.roll_after_ms
@@ -308,6 +337,7 @@ class GrowingLog:
     """
 
     __slots__ = (
+        "_clock",
         "_closed",
         "_services",
         "_unwritten",
@@ -330,6 +360,7 @@ class GrowingLog:
 
     def __init__(self, loaded: "LoadedPartition", services: "LogServices") -> None:
         self._services = services
+        self._clock = services.clock
         self.lock = threading.Lock()
         self.directory: LogDirectory = loaded.folder.directory
         self.config: TopicConfig = loaded.folder.config  # loop only; a new value replaces it
@@ -372,73 +403,135 @@ class GrowingLog:
 
     def _append(self, batch: ValidatedBatch, origin: Origin) -> AppendResult:
         """Append; the caller holds the lock."""
-        if self._closed or self.directory.refusal is not None:
-            raise self._refusal()
+        producer_id = number_of(batch, PRODUCER_ID)
+        sequence = number_of(batch, BASE_SEQUENCE)
+        last_offset_delta = number_of(batch, LAST_OFFSET_DELTA)
+        producer = None
+        if producer_id >= 0 and not number_of(batch, ATTRIBUTES) & (TRANSACTIONAL | CONTROL):
+            producer = self._find_producer(producer_id, number_of(batch, PRODUCER_EPOCH), sequence)
         size = number_of(batch, SIZE)
         max_timestamp = number_of(batch, MAX_TIMESTAMP)
-        producer_id = number_of(batch, PRODUCER_ID)
-        base_offset = self.log_end_offset
-        last_offset = base_offset + number_of(batch, LAST_OFFSET_DELTA)
-        segments = self._view[1]
-        segment = segments[len(segments) - 1]
-        end = segment.end
-        producer = self._find_producer(batch) if producer_id >= 0 else None
-        try:
-            if end.should_roll(segment, size, max_timestamp, last_offset, self._services.clock):
-                segment = self._roll()
-                segments = self._view[1]
-                end = segment.end
-            if producer_id >= 0 and producer is None:
-                repeated = self._check_producer(batch, origin)
-                if repeated is not None:
-                    return repeated
-            buffer = field_of(batch, BUFFER)
-            _stamp(buffer, size, base_offset, self.leader_epoch)
-            end.append(segment, buffer, size, last_offset, max_timestamp)
-        except OSError as error:
-            raise self.directory.fail(error) from error
-        self._view = (last_offset + 1, segments, end.size)
-        self.log_end_offset = last_offset + 1
+        segment = self._find_room(size, last_offset_delta, max_timestamp)
+        if producer_id >= 0 and producer is None:
+            repeated = self._check_producer(batch, origin)
+            if repeated is not None:
+                return repeated
+        base_offset = self._write(
+            segment,
+            field_of(batch, BUFFER),
+            size,
+            last_offset_delta,
+            number_of(batch, COUNT),
+            max_timestamp,
+        )
         if producer is not None:
-            producer.note(
-                number_of(batch, BASE_SEQUENCE),
-                number_of(batch, LAST_OFFSET_DELTA),
-                base_offset,
-                max_timestamp,
-            )
+            producer.note(sequence, last_offset_delta, base_offset, max_timestamp)
         elif producer_id >= 0:
             self._note_producer(batch, base_offset, segment)
-        self.size += size
-        self.bytes_in += size
-        self.records_in += number_of(batch, COUNT)
-        self.batches_in += 1
-        self._unwritten += size
-        if self._unwritten >= WRITE_BACK_BYTES:
-            self._start_write_back(segment)
-        flush_due = last_offset + 1 - self.recovery_point >= self.config.flush_messages
         return row_of(
             AppendResult,
             (
                 base_offset,
-                last_offset,
+                base_offset + last_offset_delta,
                 field_of(batch, LOG_APPEND_TIME_MS),
                 self.log_start_offset,
                 False,
-                flush_due,
+                self.is_flush_due(),
             ),
         )
 
-    def _find_producer(self, batch: ValidatedBatch) -> ProducerEntry | None:
-        """Return who sent a batch that needs no further check: nearly every one of its producer."""
-        if number_of(batch, ATTRIBUTES) & _NOT_PLAIN:
-            return None
-        producer = self.producers.producers.get(field_of(batch, PRODUCER_ID))
-        if producer is None:
-            return None
-        follows = producer.is_followed_by(
-            number_of(batch, PRODUCER_EPOCH), number_of(batch, BASE_SEQUENCE)
+    def take(self, records: memoryview, now_ms: int) -> int:
+        """Append a client's batch that breaks no rule and is its producer's next, as nearly all.
+
+        Returns:
+            Its base offset; -1: nothing was done, `storage.validation` has to look at it.
+
+        Raises:
+            KafkaStorageError: As `append` does.
+        """
+        lock = self.lock
+        lock.acquire()
+        try:
+            base_offset = self._take(records, now_ms)
+        finally:
+            lock.release()
+        if base_offset >= 0 and self.watchers:
+            self.tell_watchers()
+        return base_offset
+
+    def _take(self, records: memoryview, now_ms: int) -> int:
+        """Take; the caller holds the lock."""
+        count, last_offset_delta, _attributes, max_timestamp, producer_id, epoch, sequence = (
+            self.rules.judge(records, now_ms, 0)
         )
-        return producer if follows else None
+        if not count:
+            return -1
+        producer = None
+        if producer_id >= 0:
+            producer = self._find_producer(producer_id, epoch, sequence)
+            if producer is None:
+                return -1
+        size = len(records)
+        segment = self._find_room(size, last_offset_delta, max_timestamp)
+        base_offset = self._write(segment, records, size, last_offset_delta, count, max_timestamp)
+        if producer is not None:
+            producer.note(sequence, last_offset_delta, base_offset, max_timestamp)
+        return base_offset
+
+    def is_flush_due(self) -> bool:
+        """Tell whether `flush.messages` asks for an fsync before the last append is answered."""
+        return self.log_end_offset - self.recovery_point >= self.rules.flush_messages
+
+    def _find_room(self, size: int, last_offset_delta: int, max_timestamp: int) -> "LogSegment":
+        """Return the segment that a batch goes into; the caller holds the lock."""
+        if self._closed or self.directory.refusal is not None:
+            raise self._refusal()
+        segments = self._view[1]
+        segment = segments[len(segments) - 1]
+        end = segment.end
+        last_offset = self.log_end_offset + last_offset_delta
+        if end.should_roll(segment, size, max_timestamp, last_offset, self._clock):
+            try:
+                return self._roll()
+            except OSError as error:
+                raise self.directory.fail(error) from error
+        return segment
+
+    def _write(
+        self,
+        segment: "LogSegment",
+        buffer: "Buffer",
+        size: int,
+        last_offset_delta: int,
+        count: int,
+        max_timestamp: int,
+    ) -> int:
+        """Write a batch and publish the new end; return its base offset."""
+        base_offset = self.log_end_offset
+        last_offset = base_offset + last_offset_delta
+        end = segment.end
+        _stamp(buffer, size, base_offset, self.leader_epoch)
+        try:
+            end.append(segment, buffer, size, last_offset, max_timestamp)
+        except OSError as error:
+            raise self.directory.fail(error) from error
+        self._view = (last_offset + 1, self._view[1], end.size)
+        self.log_end_offset = last_offset + 1
+        self.size += size
+        self.bytes_in += size
+        self.records_in += count
+        self.batches_in += 1
+        self._unwritten += size
+        if self._unwritten >= WRITE_BACK_BYTES:
+            self._start_write_back(segment)
+        return base_offset
+
+    def _find_producer(self, producer_id: int, epoch: int, sequence: int) -> ProducerEntry | None:
+        """Return the producer whose next plain batch this is: nearly every one's."""
+        producer = self.producers.producers.get(producer_id)
+        if producer is None or not producer.is_followed_by(epoch, sequence):
+            return None
+        return producer
 
     def tell_watchers(self) -> None:
         """Tell everybody who watches that the log has changed."""

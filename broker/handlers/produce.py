@@ -13,7 +13,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.handlers.repeated_partitions import gather, is_each_once, last_of_each
+from broker.handlers.produce_kernels import (
+    AT_ONCE,
+    append_all,
+    count_once,
+    handle,
+    may_be_plain,
+)
+from broker.handlers.repeated_partitions import gather, last_of_each
 from broker.loop_share import LoopShare
 from protocol.errors import (
     CorruptMessage,
@@ -47,10 +54,11 @@ if TYPE_CHECKING:
     from storage.append_values import ValidatedBatch
     from storage.log import Log
 
+__all__ = ["go_on", "handle"]
+
 _PRODUCE = 0
 _ACKS = frozenset({-1, 0, 1})
 _WITHOUT_LOG_START = (CorruptMessage, KafkaStorageError, RecordListTooLarge, RecordTooLarge)
-_FIRST_WITH_ZSTD = 7
 _ADMIN_CLIENT = "__admin_client"
 _TRANSACTIONAL = 0x10
 _CODEC_POSITION = ATTRIBUTES_POSITION + 1
@@ -62,89 +70,33 @@ _OPEN_INLINE_BYTES = (
     *(_UNFOLDED_INLINE_BYTES // ratio for ratio in MAX_RATIO[1:]),
     *(4 * 1024,) * 3,
 )
-_AT_ONCE = 500
-"""Of a request with more partitions others are served in between."""
 _NO_LEADER = LeaderIdAndEpoch()
-_REST_OF_RESPONSE = ProduceResponse()[1:]
+# Where they stand in TopicProduceData.
+_NAME = 0
+_TOPIC_ID = 1
 # Where they stand in PartitionProduceResponse.
 _INDEX = 0
 _ERROR_CODE = 1
 
 
-def handle(
-    context: RequestContext, request: ProduceRequest
+def go_on(
+    context: RequestContext,
+    request: ProduceRequest,
+    produced: list[Any],
+    unflushed: list[Log],
+    error: KafkaError | None,
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
-    """Append inline and answer; return a coroutine if a batch must be opened or flushed first.
+    """Go on from the first partition without an answer, rule by rule where one is not plain.
 
-    Nearly every batch breaks no rule and is stored as it came: `PlainRules` knows it from its
-    bytes. All others are left to `_Produce`, which is made by the first of them.
+    ``produced`` has for each topic its name, its id and the answers for its partitions, as the
+    fields of TopicProduceResponse and PartitionProduceResponse; ``unflushed`` the logs that must be
+    flushed before the answer. ``error`` says that the first partition without an answer failed.
     """
-    topics = request.topic_data
-    if len(topics) == 1 and len(topics[0].partition_data) == 1:
-        return _append_all(context, request, topics)
-    is_gathered = not is_each_once(topics, by_id=context.version >= FIRST_WITH_TOPIC_ID)
-    if is_gathered:
-        topics = gather(topics, context.version)
-    if (is_gathered and topics) or _count(topics) > _AT_ONCE:
-        others = _Produce(context, request, [], context.rooms.clock.now_ms())
-        others.is_gathered = is_gathered
-        return others.append_in_shares(topics)
-    return _append_all(context, request, topics)
-
-
-def _count(topics: Sequence[TopicProduceData]) -> int:
-    count = 0
-    for topic in topics:
-        count += len(topic[2])
-    return count
-
-
-def _append_all(
-    context: RequestContext, request: ProduceRequest, topics: Sequence[TopicProduceData]
-) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
-    rooms = context.rooms
-    now_ms = rooms.clock.now_ms()
-    get_log = rooms.topics.get_log
-    by_id = context.version >= FIRST_WITH_TOPIC_ID
-    may_be_plain = request.acks in _ACKS and context.version >= _FIRST_WITH_ZSTD
-    others: _Produce | None = None
-    produced: list[Any] = []
-    for number, (name, topic_id, partitions) in enumerate(topics):
-        key = topic_id if by_id else name
-        rows: list[Any] = []
-        produced.append((name, topic_id, rows))
-        for place, (index, records) in enumerate(partitions):
-            log = get_log(key, index) if may_be_plain else None
-            if log is not None and records and log.topic_partition.topic not in INTERNAL_TOPICS:
-                batch = log.rules.take(records, now_ms)  # type: ignore[arg-type]  # a view
-                if batch is not None and not batch.attributes & _TRANSACTIONAL:
-                    try:
-                        base, _, append_ms, start, _, is_flush_due = log.append(batch)
-                    except KafkaError as error:
-                        others = others or _Produce(context, request, produced, now_ms)
-                        rows.append(others.refuse(index, error, log))
-                        continue
-                    rows.append((index, 0, base, append_ms, start, (), None, _NO_LEADER))
-                    if is_flush_due:
-                        others = others or _Produce(context, request, produced, now_ms)
-                        others.flush_later(log)
-                    continue
-            others = others or _Produce(context, request, produced, now_ms)
-            row = others.append(key, index, records)
-            if row is None:
-                return others.append_rest(topics[number:], place)
-            rows.append(row)
-    if others is None:
-        return (produced, *_REST_OF_RESPONSE) if request.acks else None  # type: ignore[return-value]
-    return others.finish()
+    return _Produce(context, request, produced, unflushed).go_on(error)
 
 
 class _Produce:
-    """A request that is not like nearly all, while it is served.
-
-    ``produced`` has for each topic its name, its id and the answers for its partitions, as the
-    fields of TopicProduceResponse and PartitionProduceResponse.
-    """
+    """A request that is not like nearly all, while it is served."""
 
     __slots__ = (
         "by_id",
@@ -163,41 +115,63 @@ class _Produce:
         context: RequestContext,
         request: ProduceRequest,
         produced: list[Any],
-        now_ms: int,
+        unflushed: list[Log],
     ) -> None:
         self.context = context
         self.rooms = context.rooms
         self.request = request
         self.by_id = context.version >= FIRST_WITH_TOPIC_ID
         self.is_gathered = False
-        self.now_ms = now_ms
+        self.now_ms = context.rooms.clock.now_ms()
         self.produced = produced
-        self.unflushed: list[Log] = []
+        self.unflushed = unflushed
         self.transaction: TransactionalProduce | None = None
 
-    def finish(self) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
-        """Answer, or return what answers when the fsyncs are done that are due."""
-        return self._flush() if self.unflushed else self._answer()
+    def go_on(
+        self, error: KafkaError | None
+    ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+        """Append from the first partition without an answer on; ``error`` says that it failed."""
+        topics = self.request.topic_data
+        count = count_once(topics, _TOPIC_ID if self.by_id else _NAME)
+        if count < 0:
+            self.is_gathered = True
+            topics = gather(topics, self.context.version)
+        if self.by_id:
+            topics = self.rooms.topics.name_all(topics)
+        if count < 0 or count > AT_ONCE:
+            return self.append_rest(topics)
+        is_plain = may_be_plain(self.request.acks, self.context.version)
+        logs = self.rooms.topics.logs if is_plain else {}
+        while True:
+            try:
+                if error is None and append_all(
+                    logs, topics, self.now_ms, self.produced, self.unflushed
+                ):
+                    return self._flush() if self.unflushed else self._answer()
+            except KafkaError as refusal:
+                error = refusal
+            if not self.append_next(topics, error):
+                return self.append_rest(topics)
+            error = None
 
-    def flush_later(self, log: Log) -> None:
-        """Have the answer wait for an fsync of the log."""
-        if log not in self.unflushed:
-            self.unflushed.append(log)
+    def append_next(self, topics: Sequence[TopicProduceData], error: KafkaError | None) -> bool:
+        """Append the batch of the first partition without an answer; ``error`` says that it failed.
 
-    def append_in_shares(
-        self, topics: Sequence[TopicProduceData]
-    ) -> Coroutine[Any, Any, ProduceResponse | None]:
-        """Append as `append` does, and let others be served in between."""
-        name, topic_id, _ = topics[0]
-        self.produced.append((name, topic_id, []))
-        return self.append_rest(topics, 0)
-
-    def append(self, key: TopicKey, index: int, records: Any) -> Any:
-        """Append a partition's batch; return its answer, or None if a codec must open it first."""
+        Returns:
+            False: nothing was done, since a codec must open it first.
+        """
+        name, topic_id, rows = self.produced[-1]
+        index, records = topics[len(self.produced) - 1].partition_data[len(rows)]
+        row = None
         try:
-            return self._append_one(key, index, records)
-        except KafkaError as error:
-            return self.refuse(index, error)
+            if error is not None:
+                raise error
+            row = self._append_one(topic_id if self.by_id else name, index, records)
+        except KafkaError as refusal:
+            row = self.refuse(index, refusal)
+        if row is not None:
+            rows.append(row)
+        return row is not None
 
     def _append_one(self, key: TopicKey, index: int, records: Any) -> Any:
         """Judge a batch rule by rule, and append it.
@@ -237,8 +211,8 @@ class _Produce:
             base_offset, _, append_time_ms, start_offset, _, is_flush_due = log.append(batch)
         except KafkaError as error:
             return self.refuse(index, error, log)
-        if is_flush_due:
-            self.flush_later(log)
+        if is_flush_due and log not in self.unflushed:
+            self.unflushed.append(log)
         return index, 0, base_offset, append_time_ms, start_offset, (), None, _NO_LEADER
 
     def _admit(self, log: Log, batch: ValidatedBatch) -> TransactionalProduce:
@@ -272,14 +246,17 @@ class _Produce:
         )
 
     def append_rest(
-        self, topics: Sequence[TopicProduceData], place: int
+        self, topics: Sequence[TopicProduceData]
     ) -> Coroutine[Any, Any, ProduceResponse | None]:
-        """Go on from a partition of the first of ``topics``, opening large batches on threads.
+        """Go on from the first partition without an answer, opening large batches on threads.
 
         The records are copied out of the receive buffer first, which others use meanwhile.
         """
+        if not self.produced and topics:
+            self.produced.append((topics[0].name, topics[0].topic_id, []))
+        place = len(self.produced[-1][2]) if self.produced else 0
         rest = []
-        for name, topic_id, partitions in topics:
+        for name, topic_id, partitions in topics[max(len(self.produced) - 1, 0) :]:
             kept = [
                 (index, None if records is None else memoryview(bytearray(records)))  # type: ignore[arg-type]
                 for index, records in partitions[place:]

@@ -17,20 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def is_each_once(topics: Sequence[TopicProduceData], *, by_id: bool) -> bool:
-    """Tell whether every topic has partitions, and none comes twice."""
-    if len(topics) > 1:
-        keys = {topic.topic_id if by_id else topic.name for topic in topics}
-        if len(keys) < len(topics):
-            return False
-    for _, _, partitions in topics:
-        if len(partitions) != 1 and len({index for index, _ in partitions}) != len(partitions):
-            return False
-        if not partitions:
-            return False
-    return True
-
-
 def gather(topics: Sequence[TopicProduceData], version: int) -> list[TopicProduceData]:
     """Return each topic once, with the last records of a partition that are and that are no batch.
 

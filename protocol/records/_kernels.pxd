@@ -46,8 +46,8 @@ ctypedef unsigned long long Bits
 @cython.locals(region=Region, data=Octets, size=Py_ssize_t, verdict="long long", index="long long", timestamp="long long")
 cpdef tuple check_batch(object buffer, long long low, long long high, bint keys_required)
 
-@cython.locals(region=Region, data=Octets, size=Py_ssize_t, verdict="long long", _index="long long", largest="long long")
-cpdef take_plain(object buffer, long long low, long long high, bint keys_required)
+@cython.locals(region=Region, data=Octets, size=Py_ssize_t, verdict="long long", _index="long long", largest="long long", plain=(cython.longlong, cython.longlong, cython.longlong, cython.longlong, cython.longlong, cython.longlong, cython.longlong))
+cpdef (long long, long long, long long, long long, long long, long long, long long) take_plain(object buffer, long long low, long long high, bint keys_required, int flags, int codecs) except *
 
 @cython.locals(region=Region, data=Octets, verdict="long long", index="long long", timestamp="long long")
 cpdef tuple walk_records(object buffer, Py_ssize_t start, Py_ssize_t end, long long count, long long base_timestamp, long long low, long long high, bint keys_required)
@@ -65,7 +65,7 @@ cpdef crc32c(object buffer, bint portable)
 cpdef continue_crc32c(object buffer, unsigned int value=*)
 
 @cython.locals(attributes=int, first="long long")
-cdef bint _is_plain(Octets data, Py_ssize_t size, bint keys_required, long long low, long long high) noexcept nogil
+cdef bint _is_plain(Octets data, Py_ssize_t size, int flags, int codecs, bint keys_required, long long low, long long high) noexcept nogil
 
 @cython.locals(count="long long")
 cdef (long long, long long, long long) _check_batch(Octets data, Py_ssize_t size, long long low, long long high, bint keys_required) noexcept nogil

@@ -90,16 +90,18 @@ def check_batch(buffer: "Buffer", low: int, high: int, keys_required: bool) -> t
 
 
 def take_plain(
-    buffer: "Buffer", low: int, high: int, keys_required: bool
-) -> "tuple[Buffer, int, int, int, int, int, int, int, int, int] | None":
-    """Check a buffer that is exactly one batch as clients mostly send them; None: look closer.
+    buffer: "Buffer", low: int, high: int, keys_required: bool, flags: int, codecs: int
+) -> tuple[int, int, int, int, int, int, int]:
+    """Check a buffer that is exactly one batch as clients mostly send them.
 
     Every rule about the bytes holds and nothing has to be corrected; `low` and `high` are those of
-    `check_batch`. A compressed batch is judged by its header, so not where a key is required.
+    `check_batch`. `flags` are the attributes that may be set beside the codec, `codecs` has a bit
+    for each codec that is stored as it came. A compressed batch is judged by its header, so not
+    where a key is required.
 
     Returns:
-        The buffer, its size, last offset delta, count, attributes, max timestamp, producer id and
-        epoch, base sequence, and -1 for no append time.
+        Count, last offset delta, attributes, max timestamp, producer id and epoch, base sequence;
+        zeros: look closer.
     """
     region = no_region()
     acquire(buffer, region)
@@ -107,25 +109,22 @@ def take_plain(
     size = region.len
     verdict = -1
     largest = -1
-    if size > 61 and _is_plain(data, size, keys_required, low, high):
+    if size > 61 and _is_plain(data, size, flags, codecs, keys_required, low, high):
         if size >= 262144:
             with cython.nogil:
                 verdict, _index, largest = _check_batch(data, size, low, high, keys_required)
         else:
             verdict, _index, largest = _check_batch(data, size, low, high, keys_required)
-    plain = None
+    plain = (0, 0, 0, 0, 0, 0, 0)
     if verdict == 0 and largest == read_int64(data, 35):
         plain = (
-            buffer,
-            size,
-            read_int32(data, 23),
             read_int32(data, 57),
+            read_int32(data, 23),
             read_int16(data, 21),
             largest,
             read_int64(data, 43),
             read_int16(data, 51),
             read_int32(data, 53),
-            -1,
         )
     release(region)
     return plain
@@ -260,14 +259,23 @@ def continue_crc32c(buffer: "Buffer", value: int = 0) -> int:
     return result
 
 
-def _is_plain(data: memoryview, size: int, keys_required: bool, low: int, high: int) -> bool:
-    """Judge the header: first offset 0, magic 2, none but transactional and codec bits."""
+def _is_plain(  # the rules
+    data: memoryview,
+    size: int,
+    flags: int,
+    codecs: int,
+    keys_required: bool,
+    low: int,
+    high: int,
+) -> bool:
+    """Judge the header: first offset 0, magic 2, a codec and flags that may be."""
     attributes = read_int16(data, 21)
     if (
         read_int64(data, 0) != 0
         or read_int32(data, 8) != size - 12
         or data[16] != 2
-        or attributes & ~0x17
+        or attributes & ~(flags | 7)
+        or not codecs >> (attributes & 7) & 1
         or read_int32(data, 57) != read_int32(data, 23) + 1
         or (read_int64(data, 43) >= 0 and read_int32(data, 53) < 0)
     ):

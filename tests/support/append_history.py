@@ -51,6 +51,7 @@ class History:
         rows = chance.randint(1, 4)
         fields: BatchFields = {}
         producer = chance.choice([-1, -1, *self.sequences])
+        sequence = -1
         if producer >= 0:
             sequence = (self.sequences[producer] + chance.choice([0] * 8 + [-rows, 1])) & 0x7FFFFFFF
             epoch = self.epochs[producer] + chance.choice([0] * 30 + [1, -1])
@@ -66,6 +67,11 @@ class History:
         )
         now_ms = self.folder.clock.now_ms()
         try:
+            base_offset = log.take(memoryview(batch), now_ms)
+            if base_offset >= 0:
+                if producer >= 0:
+                    self.sequences[producer] = (sequence + rows) & 0x7FFFFFFF
+                return f"taken {base_offset} {log.is_flush_due()}"
             plain = log.rules.take(memoryview(batch), now_ms)
             taken = plain or validate(memoryview(batch), log.config, now_ms)
             result = log.append(taken)
@@ -100,6 +106,7 @@ class History:
         """Return what the log knows at its end, and a checksum of every file."""
         log = self.folder.log
         said = [
+            log.config.message_timestamp_type,
             f"{log.last_stable_offset} {log.log_end_offset} {log.size}",
             f"{log.bytes_in} {log.records_in} {log.batches_in}",
             *(

@@ -339,13 +339,23 @@ def test_a_stamped_batch_is_sound(kernel: Any) -> None:
     timestamps,
     timestamps,
     st.booleans(),
+    st.sampled_from([0, 0x10]),
+    st.integers(0, 31),
 )
 def test_both_forms_take_the_same_batches(
-    rows: list[Record], flips: list[tuple[int, int]], low: int, high: int, keys: bool
+    rows: list[Record],
+    flips: list[tuple[int, int]],
+    low: int,
+    high: int,
+    keys: bool,
+    flags: int,
+    codecs: int,
 ) -> None:
-    """A batch that is taken as it is: the same fields of it, or None, from both."""
+    """A batch that is taken as it is: the same numbers of it, or zeros, from both."""
     batch = bytearray(build_batch(number(rows)))
     for position, byte in flips:
         batch[position % len(batch)] = byte
 
-    assert COMPILED.take_plain(batch, low, high, keys) == PLAIN.take_plain(batch, low, high, keys)
+    taken = COMPILED.take_plain(batch, low, high, keys, flags, codecs)
+
+    assert taken == PLAIN.take_plain(batch, low, high, keys, flags, codecs)

@@ -1,0 +1,22 @@
+# C types of _produce_kernels.py; the algorithm stands there alone.
+cimport cython
+from broker._dispatch_kernels cimport RequestContext
+from protocol.records._native cimport field_of
+from storage._append_kernels cimport GrowingLog
+
+# The number of protocol/topic_key.py
+cdef enum:
+    FIRST_WITH_TOPIC_ID = 13
+
+cpdef handle(RequestContext context, object request)
+
+@cython.locals(version=int, count=Py_ssize_t)
+cdef bint _append_plain(RequestContext context, object request, list produced, list unflushed) except *
+
+cpdef bint may_be_plain(long long acks, int version) except *
+
+@cython.locals(partitions=list, total=Py_ssize_t, count=Py_ssize_t)
+cpdef Py_ssize_t count_once(list topics, Py_ssize_t key) except? -2
+
+@cython.locals(number=Py_ssize_t, partitions=list, rows=list, place=Py_ssize_t, count=Py_ssize_t, log=GrowingLog, base_offset="long long")
+cpdef bint append_all(dict logs, list topics, long long now_ms, list produced, list unflushed) except *

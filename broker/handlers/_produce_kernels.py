@@ -1,0 +1,141 @@
+"""What nearly every Produce request is, compiled by Cython, or plain Python as it stands.
+
+The types of C stand in ``_produce_kernels.pxd``; import `broker.handlers.produce_kernels`, which
+chooses.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from protocol.errors import KafkaError
+from protocol.names import INTERNAL_TOPICS
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
+    from protocol.records import _portable as cython
+
+if not cython.compiled:
+    from protocol.records._portable import field_of
+    from protocol.topic_key import FIRST_WITH_TOPIC_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping, Sequence
+
+    from broker import dispatch_kernels
+    from protocol.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
+    from storage import append_kernels
+
+    Produced = ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None
+
+COMPILED: bool = cython.compiled
+
+AT_ONCE = 500
+"""Of a request with more partitions others are served in between."""
+
+_NO_LEADER = (-1, -1)
+
+
+def handle(context: "dispatch_kernels.RequestContext", request: "ProduceRequest") -> "Produced":
+    """Append inline and answer; return a coroutine if a batch must be opened or flushed first.
+
+    Nearly every batch breaks no rule and is its producer's next: `append_all` appends those. All
+    others are left to `broker.handlers.produce`.
+    """
+    produced: list[Any] = []
+    unflushed: list[Any] = []
+    error = None
+    try:
+        if _append_plain(context, request, produced, unflushed) and not unflushed:
+            return (produced, 0, ()) if request.acks else None  # type: ignore[return-value]
+    except KafkaError as refusal:
+        error = refusal
+    from broker.handlers.produce import go_on  # noqa: PLC0415  # it imports this module
+
+    return go_on(context, request, produced, unflushed, error)
+
+
+def _append_plain(
+    context: "dispatch_kernels.RequestContext",
+    request: "ProduceRequest",
+    produced: "list[tuple[str, bytes, list[Any]]]",
+    unflushed: "list[Any]",
+) -> bool:
+    """Append all, if nothing about the request as a whole asks for another way."""
+    version = context.version
+    topics = request.topic_data
+    count = count_once(topics, 1 if version >= FIRST_WITH_TOPIC_ID else 0)
+    if count < 0 or count > AT_ONCE or not may_be_plain(request.acks, version):
+        return False
+    rooms = context.rooms
+    registry = rooms.topics
+    if version >= FIRST_WITH_TOPIC_ID:
+        topics = registry.name_all(topics)
+    return append_all(registry.logs, topics, rooms.clock.now_ms(), produced, unflushed)
+
+
+def may_be_plain(acks: int, version: int) -> bool:
+    """Tell whether `append_all` may append anything of such a request."""
+    return -1 <= acks <= 1 and version >= 7  # the first with zstd
+
+
+def count_once(topics: "Sequence[TopicProduceData]", key: int) -> int:
+    """Count the partitions of a request; -1: one comes twice, or a topic does or has none.
+
+    ``key`` is the column of a topic by which it is told from others.
+    """
+    if len(topics) > 1 and len({field_of(topic, key) for topic in topics}) < len(topics):
+        return -1
+    total = 0
+    for topic in topics:
+        partitions = field_of(topic, 2)
+        count = len(partitions)
+        if count != 1 and (not count or len({field_of(each, 0) for each in partitions}) < count):
+            return -1
+        total += count
+    return total
+
+
+def append_all(
+    logs: "Mapping[tuple[str, int], append_kernels.GrowingLog]",
+    topics: "Sequence[TopicProduceData]",
+    now_ms: int,
+    produced: "list[tuple[str, bytes, list[Any]]]",
+    unflushed: "list[Any]",
+) -> bool:
+    """Append a client's batches, from the first without an answer in ``produced`` on.
+
+    A topic is its name, its id and its partitions, each an index and its records; in ``produced``
+    it has answers for partitions: index, no error, base offset, no append time, log start offset,
+    no record errors, no message, no leader. ``unflushed`` gets the logs to be flushed before it.
+
+    Returns:
+        Whether that was all; False: the first without an answer needs a closer look.
+
+    Raises:
+        KafkaStorageError: The first without an answer could not be written.
+    """
+    number = max(len(produced) - 1, 0)
+    while number < len(topics):
+        topic = topics[number]
+        name = field_of(topic, 0)
+        partitions = field_of(topic, 2)
+        if number == len(produced):
+            produced.append((name, field_of(topic, 1), []))
+        rows = field_of(produced[number], 2)
+        place = len(rows)
+        count = len(partitions)
+        while place < count:
+            index = field_of(partitions[place], 0)
+            records = field_of(partitions[place], 1)
+            log = logs.get((name, index))
+            if log is None or records is None or name in INTERNAL_TOPICS:
+                return False
+            base_offset = log.take(records, now_ms)
+            if base_offset < 0:
+                return False
+            rows.append((index, 0, base_offset, -1, log.log_start_offset, (), None, _NO_LEADER))
+            if log.is_flush_due() and log not in unflushed:
+                unflushed.append(log)
+            place += 1
+        number += 1
+    return True
