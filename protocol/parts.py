@@ -6,6 +6,9 @@ Whoever sends writes the bytes and gives the ranges to sendfile, in order.
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""What messages are read from."""
+
 
 class HasFileno(Protocol):
     """An open file, as far as sending needs one."""

@@ -1,4 +1,4 @@
-"""Writes ``protocol/messages/`` from the definitions of messages inside Apache Kafka's client jar.
+"""Writes ``protocol/messages/`` from the definitions of messages inside Apache Kafka's jars.
 
     make messages
 
@@ -12,10 +12,14 @@ import argparse
 import json
 import re
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zipfile import ZipFile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 APIS: Final = [
     "Produce",
@@ -75,6 +79,36 @@ APIS: Final = [
 ]
 """The APIs that the broker serves, or that the pipeline asks of others."""
 
+RECORDS: Final = {
+    "consumer_offsets": (
+        "Records of ``__consumer_offsets``",
+        [
+            "OffsetCommit",
+            "GroupMetadata",
+            "ConsumerGroupMetadata",
+            "ConsumerGroupPartitionMetadata",
+            "ConsumerGroupMemberMetadata",
+            "ConsumerGroupTargetAssignmentMetadata",
+            "ConsumerGroupTargetAssignmentMember",
+            "ConsumerGroupCurrentMemberAssignment",
+            "ConsumerGroupRegularExpression",
+        ],
+        ("Key", "Value"),
+    ),
+    "transaction_state": (
+        "Records of ``__transaction_state``",
+        ["TransactionLog"],
+        ("Key", "Value"),
+    ),
+    "consumer_protocol": (
+        "What consumers put into JoinGroup and SyncGroup",
+        ["ConsumerProtocol"],
+        ("Subscription", "Assignment"),
+    ),
+}
+"""Other modules: what each is, and its messages, each of two kinds."""
+
+_NO_KEY: Final = -1
 _LINE: Final = 100
 _PYTHON: Final = {
     "bool": "bool",
@@ -139,9 +173,10 @@ class Message:
     structs: list[Struct]
 
 
-def read_message(jar: ZipFile, name: str) -> dict[str, Any]:
-    """Return a definition; its comments are what JSON does not have."""
-    text = jar.read(f"common/message/{name}.json").decode()
+def read_message(jars: Sequence[ZipFile], name: str) -> dict[str, Any]:
+    """Return a definition from the jar that has it; its comments are what JSON does not have."""
+    path = f"common/message/{name}.json"
+    text = next(jar for jar in jars if path in jar.namelist()).read(path).decode()
     definition: dict[str, Any] = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
     return definition
 
@@ -149,8 +184,12 @@ def read_message(jar: ZipFile, name: str) -> dict[str, Any]:
 class Maker:
     """Makes a message whose structures have names that nobody else in their module has."""
 
-    def __init__(self, definition: dict[str, Any], taken: set[str]) -> None:
-        """``taken`` are the names of the module so far; those of this message are added."""
+    def __init__(self, definition: dict[str, Any], taken: set[str], prefix: str) -> None:
+        """``taken`` are the names of the module so far; those of this message are added.
+
+        A structure whose name is taken has a ``prefix``.
+        """
+        self._prefix = prefix
         versions = Versions.parse(definition["validVersions"], 1 << 15)
         flexible = Versions.parse(definition["flexibleVersions"], versions.last)
         first_flexible = flexible.first if flexible.last >= 0 else -1
@@ -164,11 +203,11 @@ class Maker:
     def _add(self, name: str, fields: list[dict[str, Any]]) -> str:
         """Add a structure, once; return the name of its class."""
         if name not in self._made:
-            direction = "Response" if self.message.name.endswith("Response") else "Request"
-            self._made[name] = f"{direction}{name}" if name in self._taken else name
+            self._made[name] = f"{self._prefix}{name}" if name in self._taken else name
             struct = Struct(self._made[name])
             for each in fields:
-                present = Versions.parse(each["versions"], self.message.versions.last)
+                has_it = each.get("versions") or each["taggedVersions"]
+                present = Versions.parse(has_it, self.message.versions.last)
                 present = present.within(self.message.versions)
                 if present.first <= present.last:
                     struct.lines.append(self._print_field(each, present))
@@ -195,12 +234,14 @@ class Maker:
             python = f"Sequence[{python}]"
         if null.first <= null.last or default == "None":
             python += " | None"
-        name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", each["name"]).lower()
+        name = to_snake(each["name"])
         line = f'    {name}: Annotated[{python}, "{spec}"] = {default}'
         if name in {"index", "count"}:  # which every tuple has
             line += "  # type: ignore[assignment]"
         if len(line) <= _LINE:
             return line
+        if default.endswith("()") and default != "()":
+            return f"{line.removesuffix(default)}(\n        {default}\n    )"
         return f'    {name}: Annotated[\n        {python}, "{spec}"\n    ] = {default}'
 
 
@@ -220,54 +261,85 @@ def _find_default(each: dict[str, Any], element: str, python: str, *, is_array: 
     return str(given).capitalize() if element == "bool" else str(int(str(given), 0))
 
 
-def print_module(api: str, key: int, messages: list[Message]) -> str:
-    """Return the source of one API's module."""
-    pieces = []
-    for message in messages:
-        for struct in message.structs:
-            lines = struct.lines or ["    pass"]
-            pieces.append("\n".join([f"class {struct.name}(NamedTuple):", *lines]))
-        pieces.append(
-            f"{message.name.removeprefix(api).upper()} = Message("
-            f"{key}, {message.versions.first}, {message.versions.last}, {message.flexible}, "
-            f"{message.name})"
-        )
+def print_message(message: Message, constant: str, key: int) -> str:
+    """Return the source of a message: its structures, and its constant."""
+    pieces = [
+        "\n".join([f"class {struct.name}(NamedTuple):", *(struct.lines or ["    pass"])])
+        for struct in message.structs
+    ]
+    first, last = message.versions
+    made = f"{constant} = Message({key}, {first}, {last}, {message.flexible}, {message.name})"
+    if len(made) > _LINE:
+        made = made.replace("Message(", "Message(\n    ")[:-1] + "\n)"
+    return "\n\n\n".join([*pieces, made])
+
+
+def print_module(title: str, pieces: list[str]) -> str:
+    """Return the source of a module."""
     text = "\n\n\n".join(pieces)
     typing = "Annotated, NamedTuple" if "Annotated" in text else "NamedTuple"
     ours = [name for name in ("NO_ID", "Message", "Records") if re.search(rf"\b{name}\b", text)]
-    head = [f'"""{api} ({key}). Written by ``tools/messages.py``."""', ""]
+    head = [f'"""{title}. Written by ``tools/messages.py``."""', ""]
     if "Sequence[" in text:
         head.append("from collections.abc import Sequence")
     head += [f"from typing import {typing}", "", f"from protocol.messages import {', '.join(ours)}"]
     return "\n".join([*head, "", "", text, ""])
 
 
-def module_of(api: str) -> str:
-    """Return the name of an API's module."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", api).lower()
+def to_snake(name: str) -> str:
+    """Return a name of Kafka's as Python has it."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def write_all(jar_path: Path, folder: Path) -> None:
-    """Write a module for each of `APIS`."""
-    with ZipFile(jar_path) as jar:
-        for api in APIS:
-            taken: set[str] = set()
-            definitions = [read_message(jar, f"{api}{kind}") for kind in ("Request", "Response")]
-            messages = [Maker(definition, taken).message for definition in definitions]
-            source = print_module(api, definitions[0]["apiKey"], messages)
-            folder.joinpath(f"{module_of(api)}.py").write_text(source)
+def make_api(jars: Sequence[ZipFile], api: str) -> str:
+    """Return the module of an API: its request and its response."""
+    taken: set[str] = set()
+    pieces = []
+    key = _NO_KEY
+    for kind in ("Request", "Response"):
+        definition = read_message(jars, f"{api}{kind}")
+        key = definition["apiKey"]
+        pieces.append(print_message(Maker(definition, taken, kind).message, kind.upper(), key))
+    return print_module(f"{api} ({key})", pieces)
+
+
+def make_records(
+    jars: Sequence[ZipFile], title: str, names: list[str], kinds: Sequence[str]
+) -> str:
+    """Return a module of records, or of what else begins with its version."""
+    taken: set[str] = set()
+    pieces = []
+    for name in (f"{name}{kind}" for name in names for kind in kinds):
+        definition = read_message(jars, name)
+        message = Maker(definition, taken, name.removesuffix("Value")).message
+        constant = to_snake(name).upper()
+        pieces.append(print_message(message, constant, definition.get("apiKey", _NO_KEY)))
+    return print_module(title, pieces)
+
+
+def write_all(jar_paths: Sequence[Path], folder: Path) -> int:
+    """Write a module for each of `APIS` and `RECORDS`; return how many these are."""
+    with ExitStack() as stack:
+        jars = [stack.enter_context(ZipFile(path)) for path in jar_paths]
+        modules = {to_snake(api): make_api(jars, api) for api in APIS}
+        modules |= {name: make_records(jars, *each) for name, each in RECORDS.items()}
+    for name, source in modules.items():
+        folder.joinpath(f"{name}.py").write_text(source)
+    return len(modules)
 
 
 def main() -> None:
     """Read the arguments and write."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0] if __doc__ else None)
-    parser.add_argument("jar", type=Path, help="kafka-clients-VERSION.jar")
+    parser.add_argument(
+        "jars", type=Path, nargs="+", help="kafka-clients and both coordinators' jars"
+    )
     parser.add_argument(
         "--into", type=Path, default=Path(__file__).parents[1] / "protocol" / "messages"
     )
     arguments = parser.parse_args()
-    write_all(arguments.jar, arguments.into)
-    sys.stdout.write(f"{len(APIS)} modules in {arguments.into}\n")
+    count = write_all(arguments.jars, arguments.into)
+    sys.stdout.write(f"{count} modules in {arguments.into}\n")
 
 
 if __name__ == "__main__":

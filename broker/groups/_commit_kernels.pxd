@@ -1,9 +1,11 @@
 # C types of _commit_kernels.py; the algorithm stands there alone.
 cimport cython
-from protocol._group_kernels cimport offset_key, offset_value
 
-@cython.locals(rows=list, offset="long long", leader_epoch=int, commit_timestamp="long long", expire_timestamp="long long")
+@cython.locals(pairs=list, version=int, expiring=Py_ssize_t, never="long long")
 cpdef list offset_rows(str group_id, object offsets)
+
+@cython.locals(rows=list, stored=bytes, version=int)
+cpdef list answer_rows(dict partitions, object indexes)
 
 @cython.final
 cdef class GroupOffsets:

@@ -6,7 +6,9 @@ import `broker.groups.commit_kernels`, which chooses.
 
 from typing import TYPE_CHECKING
 
-from protocol.coordinator.group_records import NO_EXPIRY, put_offset
+from protocol.coordinator.group_records import NO_EXPIRY, VERSION, VERSION_WITH_EXPIRY
+from protocol.core import read, write_pairs
+from protocol.messages.consumer_offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
 from protocol.records.journal import NO_PRODUCER
 
 try:
@@ -14,32 +16,53 @@ try:
 except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
     from protocol.records import _portable as cython
 
-if not cython.compiled:
-    from protocol.group_kernels import offset_key, offset_value
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from protocol.coordinator.group_records import CommittedOffset
+    from protocol.messages.consumer_offsets import OffsetCommitValue
     from protocol.records.journal import Producer, Row
 
-    NewOffset = tuple[str, int, CommittedOffset]
+    NewOffset = tuple[str, int, OffsetCommitValue]
 
 COMPILED: bool = cython.compiled
+
+_KEY = OFFSET_COMMIT_KEY.table(0)
+_KEY_TYPE = OFFSET_COMMIT_KEY.key
+_VALUES = [
+    OFFSET_COMMIT_VALUE.table(version)
+    for version in range(OFFSET_COMMIT_VALUE.first, OFFSET_COMMIT_VALUE.last + 1)
+]
 
 _SHARDS = 64  # a dict grows at once: one of a million groups would hold everybody up for 50 ms
 
 
 def offset_rows(group_id: str, offsets: "Sequence[NewOffset]") -> "list[tuple[bytes, bytes]]":
     """Return the journal's keys and values of offsets of a group."""
-    rows = []
+    never = NO_EXPIRY
+    expiring = 0
+    pairs = []
     for topic, index, committed in offsets:
-        offset, leader_epoch, metadata, commit_timestamp, expire_timestamp = committed
-        if expire_timestamp == NO_EXPIRY:
-            value = offset_value(offset, leader_epoch, metadata, commit_timestamp)
+        pairs.append(((group_id, topic, index), committed))
+        expiring += committed[4] != never
+    if 0 < expiring < len(pairs):  # of one request all do, or none
+        return [row for each in offsets for row in offset_rows(group_id, [each])]
+    version = VERSION_WITH_EXPIRY if expiring else VERSION
+    return write_pairs(_KEY, _KEY_TYPE, _VALUES[version], version, pairs)
+
+
+def answer_rows(
+    partitions: "dict[int, bytes]", indexes: "Sequence[int]"
+) -> "list[tuple[int, int, int, str, int]]":
+    """Return what OffsetFetch answers for partitions of which these are committed."""
+    rows = []
+    for index in indexes:
+        stored = partitions.get(index)
+        if stored is None:
+            rows.append((index, -1, -1, "", 0))
         else:
-            value = put_offset(committed)
-        rows.append((offset_key(group_id, topic, index), value))
+            version = stored[1]  # the first byte of none is other than 0
+            row, _ = read(_VALUES[version], stored, 2, len(stored), len(stored))
+            rows.append((index, row[0], row[1], row[2], 0))
     return rows
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from broker.groups.classic_messages import JoinReply, SyncReply, SyncRequest
     from broker.groups.classic_state import ClassicServices
-    from protocol.coordinator.group_records import GroupMetadata
+    from protocol.messages.consumer_offsets import GroupMetadataValue
 
 log = logging.getLogger(__name__)
 
@@ -413,7 +413,7 @@ class ClassicGroup(ClassicState):
 
     # Starting and ending
 
-    def restore(self, metadata: GroupMetadata) -> None:
+    def restore(self, metadata: GroupMetadataValue) -> None:
         """Take the state that the journal has; `resume` follows when all of it was read."""
         self.generation = metadata.generation
         self.protocol_type = metadata.protocol_type
@@ -426,8 +426,8 @@ class ClassicGroup(ClassicState):
                 client_host=each.client_host,
                 protocol_type=metadata.protocol_type,
                 protocols=((metadata.protocol or "", each.subscription),),
-                rebalance_timeout_ms=each.rebalance_timeout_ms,
-                session_timeout_ms=each.session_timeout_ms,
+                rebalance_timeout_ms=each.rebalance_timeout,
+                session_timeout_ms=each.session_timeout,
             )
             member = Member(each.member_id, request)
             member.assignment = each.assignment
@@ -436,7 +436,7 @@ class ClassicGroup(ClassicState):
             self.members.leader = metadata.leader
         self._subscribed_topics = self._read_subscriptions()
         self._transition(GroupState.STABLE if self.members else GroupState.EMPTY)
-        self.state_timestamp = metadata.state_timestamp
+        self.state_timestamp = metadata.current_state_timestamp
 
     def take_over(self, protocol_type: str, generation: int, members: Sequence[Member]) -> None:
         """Be what a group of another protocol was: stable, with these members, all of classic."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker.groups.classic_messages import JoinedMember, JoinResult
 from broker.groups.member_kernels import LivingMember, MemberTable
-from protocol.coordinator.group_records import MemberMetadata
+from protocol.messages.consumer_offsets import MemberMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,8 +68,8 @@ class Member(LivingMember):
             group_instance_id=self.instance_id,
             client_id=self.client_id,
             client_host=self.client_host,
-            rebalance_timeout_ms=self.rebalance_timeout_ms,
-            session_timeout_ms=self.session_timeout_ms,
+            rebalance_timeout=self.rebalance_timeout_ms,
+            session_timeout=self.session_timeout_ms,
             subscription=self.metadata_of(protocol),
             assignment=assignment,
         )

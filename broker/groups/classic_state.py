@@ -7,7 +7,6 @@ offsets are of use, what the journal says of the group.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from struct import error as StructError  # noqa: N812  # a class, whatever its name looks like
 from typing import TYPE_CHECKING
 
 from broker.groups.classic_members import Members
@@ -18,8 +17,9 @@ from protocol.coordinator.group_errors import (
     GroupIdNotFound,
     NonEmptyGroup,
 )
-from protocol.coordinator.group_records import GroupMetadata, group_key, put_group
+from protocol.coordinator.group_records import group_key, put_group
 from protocol.errors import ProtocolError, UnknownServerError
+from protocol.messages.consumer_offsets import GroupMetadataValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from broker.groups.classic_messages import JoinRequest
     from broker.groups.member_kernels import Timer, Timers
     from config.coordinators import CoordinatorConfig
-    from protocol.coordinator.group_records import CommittedOffset
+    from protocol.messages.consumer_offsets import OffsetCommitValue
     from protocol.records.journal import Row
     from storage.clock import Clock
 
@@ -152,7 +152,7 @@ class ClassicState(LivingGroup):
             return self.is_of_consumers
         return topic in self._subscribed_topics
 
-    def expiry_base(self, topic: str, committed: CommittedOffset) -> int | None:
+    def expiry_base(self, topic: str, committed: OffsetCommitValue) -> int | None:
         """Return since when an offset is of no use, ms; None: it is in use."""
         if not self.protocol_type:
             return committed.commit_timestamp
@@ -186,23 +186,23 @@ class ClassicState(LivingGroup):
         """What every member was assigned."""
         return {member.member_id: member.assignment for member in self.members}
 
-    def _metadata(self, assignments: Mapping[str, bytes]) -> GroupMetadata:
-        return GroupMetadata(
+    def _metadata(self, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
+        return GroupMetadataValue(
             protocol_type=self.protocol_type,
             generation=self.generation,
             protocol=self.protocol_name,
             leader=self.members.leader,
-            state_timestamp=self.state_timestamp,
+            current_state_timestamp=self.state_timestamp,
             members=tuple(
                 member.describe(self.protocol_name, assignments[member.member_id])
                 for member in self.members
             ),
         )
 
-    def _write(self, metadata: GroupMetadata) -> None:
+    def _write(self, metadata: GroupMetadataValue) -> None:
         try:
             row = group_key(self.group_id), put_group(metadata)
-        except StructError as error:
+        except OverflowError as error:
             raise UnknownServerError("a name in the group is too long for its record") from error
         self._services.write(self.partition, [row])
 

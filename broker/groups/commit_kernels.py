@@ -9,6 +9,7 @@ if TYPE_CHECKING:
         COMPILED,
         GroupOffsets,
         OffsetTable,
+        answer_rows,
         offset_rows,
     )
 else:
@@ -16,11 +17,13 @@ else:
     COMPILED = _commits.COMPILED
     GroupOffsets = _commits.GroupOffsets
     OffsetTable = _commits.OffsetTable
+    answer_rows = _commits.answer_rows
     offset_rows = _commits.offset_rows
 
 __all__ = [
     "COMPILED",
     "GroupOffsets",
     "OffsetTable",
+    "answer_rows",
     "offset_rows",
 ]

@@ -169,7 +169,7 @@ class ConsumerGroup:
     def supports_classic(self, protocols: Iterable[str]) -> bool:
         """Tell whether one of a classic member's protocols is known to all classic members."""
         others = [
-            {name for name, _ in member.classic.protocols}
+            {name for name, _ in member.classic.supported_protocols}
             for member in self.members.values()
             if member.classic is not None
         ]

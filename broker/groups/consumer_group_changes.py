@@ -51,7 +51,7 @@ class Changes:
     def encode(self) -> list[Row]:
         """Return the records as the log takes them."""
         return [
-            (encode_key(key), None if value is None else encode_value(value))
+            (encode_key(key), None if value is None else encode_value(key.type, value))
             for key, value in self.records
         ]
 

@@ -8,7 +8,6 @@ long then is fenced by a deadline of its own, beside that of the session.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broker.groups.classic_messages import JoinResult, SyncResult
@@ -21,7 +20,7 @@ from broker.groups.consumer_group_membership import (
     subscribe,
 )
 from broker.groups.consumer_group_target import follow_epoch
-from protocol.coordinator.consumer_group_records import ClassicMetadata
+from protocol.coordinator.consumer_group_records import classic_metadata
 from protocol.coordinator.consumer_protocol import (
     PROTOCOL_TYPE,
     decode_subscription,
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from broker.groups.topic_image import TopicImage
     from protocol.coordinator.consumer_group_records import MemberMetadata
     from protocol.coordinator.consumer_protocol import Subscription
+    from protocol.messages.consumer_offsets import ClassicMemberMetadata
 
 
 def check_protocols(group: ConsumerGroup, request: JoinRequest, member_id: str) -> None:
@@ -121,7 +121,7 @@ def sync(group: ConsumerGroup, request: SyncRequest, world: World) -> SyncResult
     """
     member, classic = _get_classic(group, request.member_id, request.instance_id)
     _check_generation(member, request.generation)
-    name, metadata = classic.protocols[0]
+    name, metadata = classic.supported_protocols[0]
     if request.protocol_type not in {None, PROTOCOL_TYPE} or request.protocol_name not in {
         None,
         name,
@@ -204,8 +204,7 @@ def _merge(
     metadata: MemberMetadata, request: JoinRequest, subscription: Subscription
 ) -> MemberMetadata:
     """Return what is known of a member after it has joined; nothing of the consumer protocol."""
-    return replace(
-        metadata,
+    return metadata._replace(
         instance_id=request.instance_id or metadata.instance_id,
         rack_id=subscription.rack_id or metadata.rack_id,
         client_id=request.client_id,
@@ -213,7 +212,7 @@ def _merge(
         subscribed_topic_names=tuple(sorted(set(subscription.topics))),
         subscribed_topic_regex="",
         rebalance_timeout_ms=request.rebalance_timeout_ms,
-        classic=ClassicMetadata(request.session_timeout_ms, request.protocols),
+        classic_member_metadata=classic_metadata(request.session_timeout_ms, request.protocols),
     )
 
 
@@ -229,7 +228,7 @@ def _read_subscription(request: JoinRequest) -> Subscription:
 
 def _get_classic(
     group: ConsumerGroup, member_id: str, instance_id: str | None
-) -> tuple[Member, ClassicMetadata]:
+) -> tuple[Member, ClassicMemberMetadata]:
     member = get_member(group, member_id, instance_id)
     if member.classic is None:
         raise UnknownMemberId(f"Member {member_id} does not use the classic protocol.")

@@ -241,6 +241,6 @@ def _merge(metadata: MemberMetadata, request: HeartbeatRequest) -> MemberMetadat
         for name, value in said.items()
         if value is not None and value != getattr(metadata, name)
     }
-    if metadata.classic is not None:
-        changed["classic"] = None
-    return replace(metadata, **changed) if changed else metadata
+    if metadata.classic_member_metadata is not None:
+        changed["classic_member_metadata"] = None
+    return metadata._replace(**changed) if changed else metadata

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from broker.groups.consumer_group_checks import PartitionCheck
     from broker.groups.consumer_group_member import Member
     from broker.groups.consumer_groups import ConsumerGroups
-    from protocol.coordinator.group_records import CommittedOffset
+    from protocol.messages.consumer_offsets import OffsetCommitValue
     from protocol.records.journal import Row
 
 
@@ -113,7 +113,7 @@ class HostedConsumerGroup:
         """Tell whether members read a topic, or may."""
         return self.machine.is_subscribed(topic)
 
-    def expiry_base(self, topic: str, committed: CommittedOffset) -> int | None:
+    def expiry_base(self, topic: str, committed: OffsetCommitValue) -> int | None:
         """Return since when an offset is of no use, ms; None: it is in use."""
         return None if self.is_subscribed_to(topic) else committed.commit_timestamp
 

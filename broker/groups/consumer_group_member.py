@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.coordinator.consumer_group_records import (
-    ClassicMetadata,
-    CurrentAssignment,
-    MemberMetadata,
-)
+from protocol.coordinator.consumer_group_records import CurrentAssignment, MemberMetadata
+
+if TYPE_CHECKING:
+    from protocol.messages.consumer_offsets import ClassicMemberMetadata
 
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
@@ -42,7 +41,7 @@ NEW_METADATA: Final = MemberMetadata(
     subscribed_topic_regex="",
     rebalance_timeout_ms=-1,
     server_assignor=None,
-    classic=None,
+    classic_member_metadata=None,
 )
 NEW_ASSIGNMENT: Final = CurrentAssignment(JOIN_EPOCH, -1, MemberState.STABLE, {}, {})
 GONE_ASSIGNMENT: Final = CurrentAssignment(LEAVE_EPOCH, LEAVE_EPOCH, MemberState.STABLE, {}, {})
@@ -66,9 +65,9 @@ class Member(NamedTuple):
         return MemberState.of(self.current.state)
 
     @property
-    def classic(self) -> ClassicMetadata | None:
+    def classic(self) -> ClassicMemberMetadata | None:
         """What it said in the classic protocol; None if it speaks the consumer protocol."""
-        return self.metadata.classic
+        return self.metadata.classic_member_metadata
 
     @property
     def regex(self) -> str:

@@ -18,12 +18,12 @@ from broker.groups.consumer_group_classic import by_id, by_name
 from broker.groups.consumer_group_member import MemberState
 from broker.groups.topic_image import hash_topics
 from protocol.coordinator.consumer_group_records import (
-    ClassicMetadata,
     CurrentAssignment,
     GroupMetadata,
     MemberMetadata,
     RecordType,
     TargetMetadata,
+    classic_metadata,
 )
 from protocol.coordinator.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from broker.groups.consumer_group_member import Member
     from broker.groups.consumer_group_policy import Policy
     from broker.groups.topic_image import TopicImage
+    from protocol.messages.consumer_offsets import ClassicMemberMetadata
 
 
 def check_upgrade(group: ClassicGroup, policy: Policy) -> None:
@@ -118,7 +119,7 @@ class _Upgraded:
             subscribed_topic_regex="",
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             server_assignor=None,
-            classic=ClassicMetadata(member.session_timeout_ms, member.protocols),
+            classic_member_metadata=classic_metadata(member.session_timeout_ms, member.protocols),
         )
 
 
@@ -171,7 +172,7 @@ def downgrade(
     return classic
 
 
-def _request_of(member: Member, classic: ClassicMetadata) -> JoinRequest:
+def _request_of(member: Member, classic: ClassicMemberMetadata) -> JoinRequest:
     metadata = member.metadata
     return JoinRequest(
         member_id=member.id,
@@ -179,7 +180,7 @@ def _request_of(member: Member, classic: ClassicMetadata) -> JoinRequest:
         client_id=metadata.client_id,
         client_host=metadata.client_host,
         protocol_type=PROTOCOL_TYPE,
-        protocols=classic.protocols,
+        protocols=tuple(classic.supported_protocols),
         rebalance_timeout_ms=metadata.rebalance_timeout_ms,
         session_timeout_ms=classic.session_timeout_ms,
     )

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
     from broker.groups.classic_messages import JoinReply, JoinRequest, SyncReply, SyncRequest
     from broker.groups.consumer_group_checks import PartitionCheck
-    from protocol.coordinator.group_records import CommittedOffset
     from protocol.errors import ErrorCode
+    from protocol.messages.consumer_offsets import OffsetCommitValue
     from protocol.records.journal import Row
 
 
@@ -79,7 +79,7 @@ class Group(Protocol):
     def is_subscribed_to(self, topic: str) -> bool:
         """Tell whether members read a topic, or may."""
 
-    def expiry_base(self, topic: str, committed: CommittedOffset) -> int | None:
+    def expiry_base(self, topic: str, committed: OffsetCommitValue) -> int | None:
         """Return since when an offset is of no use, ms; None: it is in use."""
 
     def touch(self, member_id: str) -> None:

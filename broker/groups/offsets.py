@@ -10,17 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.groups.commit_kernels import OffsetTable, offset_rows
-from protocol.coordinator.group_records import read_offset
-from protocol.group_kernels import offset_key
+from protocol.coordinator.group_records import offset_key, read_offset
 from protocol.records.journal import NO_PRODUCER, EntryKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from protocol.coordinator.group_records import CommittedOffset
+    from protocol.messages.consumer_offsets import OffsetCommitValue
     from protocol.records.journal import Producer, Row
 
-    NewOffset = tuple[str, int, CommittedOffset]
+    NewOffset = tuple[str, int, OffsetCommitValue]
 
 _NOTHING: Mapping[str, dict[int, bytes]] = {}
 
@@ -71,7 +70,7 @@ class Offsets(OffsetTable):
             if not group.committed and not group.pending:
                 del self._shard(group_id)[group_id]
 
-    def find(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+    def find(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
         """Return what a group has committed for a partition."""
         stored = self.topics(group_id).get(topic, {}).get(partition)
         return None if stored is None else read_offset(stored)

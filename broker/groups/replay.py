@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from protocol.coordinator.group_records import (
-    GroupKey,
-    OffsetKey,
     read_group,
     read_key,
     read_offset,
 )
 from protocol.errors import ProtocolError
+from protocol.messages.consumer_offsets import GroupMetadataKey, OffsetCommitKey
 from protocol.records.journal import Entry, EntryKind
 
 if TYPE_CHECKING:
@@ -54,13 +53,13 @@ class Replay:
         self, partition: int, groups: dict[str, tuple[int, bytes]], entry: Entry
     ) -> None:
         match read_key(entry.key):
-            case OffsetKey() as key:  # with a value of a form that the kernel does not know
+            case OffsetCommitKey() as key:  # with a value of a form that the kernel does not know
                 if entry.value is not None:
                     read_offset(entry.value)
                 self._coordinator.offsets.replay(
                     partition, key, entry.value, entry.kind, entry.producer_id
                 )
-            case GroupKey(group_id):
+            case GroupMetadataKey(group_id):
                 if entry.value is None:
                     groups.pop(group_id, None)
                 else:

@@ -13,6 +13,7 @@ from broker.groups.offset_metadata import is_too_long
 from protocol.coordinator.group_errors import OffsetMetadataTooLarge
 from protocol.coordinator.group_records import NO_EXPIRY
 from protocol.errors import ErrorCode, KafkaError, UnknownTopicId, UnknownTopicOrPartition
+from protocol.messages import NO_ID
 from protocol.messages.offset_commit import OffsetCommitResponse
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _commit(
             if metadata and is_too_long(metadata, limits):
                 codes.append((index, OffsetMetadataTooLarge.code))
             else:
-                committed = (offset, leader_epoch, metadata or "", now_ms, expiry)
+                committed = (offset, leader_epoch, metadata or "", now_ms, expiry, NO_ID)
                 offsets.append((topic.name, index, committed))
                 codes.append((index, ErrorCode.none))
     if is_any_known:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.groups.commit_kernels import answer_rows
 from protocol.coordinator.group_errors import GroupIdNotFound, UnstableOffsetCommit
-from protocol.coordinator.group_records import read_offset
 from protocol.errors import KafkaError, UnknownTopicId
-from protocol.group_kernels import offset_row
 from protocol.messages import NO_ID
 from protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
@@ -22,7 +21,7 @@ from protocol.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from broker.context import RequestContext, Rooms
     from protocol.messages.offset_fetch import OffsetFetchRequest
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_GROUPS = 8
 _FIRST_WITH_TOPIC_ID = 10
-_NO_OFFSETS: Mapping[int, bytes] = {}
+_NO_OFFSETS: dict[int, bytes] = {}
 
 
 def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
@@ -92,8 +91,8 @@ def _refuse(version: int, wanted: OffsetFetchRequestGroup, code: int) -> OffsetF
     return OffsetFetchResponseGroup(wanted.group_id, topics, code)
 
 
-def _row(index: int, code: int = 0) -> OffsetFetchResponsePartition:
-    """Return that nothing is committed for a partition, or why it cannot be told."""
+def _row(index: int, code: int) -> OffsetFetchResponsePartition:
+    """Return why nothing can be told of a partition."""
     return OffsetFetchResponsePartition(index, -1, -1, "", code)
 
 
@@ -115,10 +114,13 @@ class _Lookup:
     def find(self, name: str, indexes: Sequence[int]) -> list[Any]:
         """Return the offsets of these partitions."""
         committed = self._committed.get(name, _NO_OFFSETS)
+        rows: list[Any] = answer_rows(committed, indexes)
         if self._has_pending:
-            return [self._find_stable(name, index, committed.get(index)) for index in indexes]
-        find = committed.get
-        return [offset_row(index, find(index)) or _read(index, find(index)) for index in indexes]
+            is_pending = self._rooms.groups.offsets.is_pending
+            for place, index in enumerate(indexes):
+                if is_pending(self._group_id, name, index):
+                    rows[place] = _row(index, UnstableOffsetCommit.code)
+        return rows
 
     def find_by_id(self, topic_id: bytes, indexes: Sequence[int]) -> list[Any]:
         """Return the offsets of partitions of a topic, if there is such a topic."""
@@ -139,16 +141,3 @@ class _Lookup:
                 topic_id = topic.key
             found.append((name, topic_id, self.find(name, list(partitions))))
         return found
-
-    def _find_stable(self, name: str, index: int, stored: bytes | None) -> Any:
-        if self._rooms.groups.offsets.is_pending(self._group_id, name, index):
-            return _row(index, UnstableOffsetCommit.code)
-        return offset_row(index, stored) or _read(index, stored)
-
-
-def _read(index: int, stored: bytes | None) -> OffsetFetchResponsePartition:
-    """Return an offset whose record is not laid out as we write it."""
-    if stored is None:
-        return _row(index)
-    offset, leader_epoch, metadata, *_ = read_offset(stored)
-    return OffsetFetchResponsePartition(index, offset, leader_epoch, metadata)

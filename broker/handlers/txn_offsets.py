@@ -21,7 +21,7 @@ from protocol.coordinator.group_errors import (
     OffsetMetadataTooLarge,
     StaleMemberEpoch,
 )
-from protocol.coordinator.group_records import NO_EXPIRY, CommittedOffset
+from protocol.coordinator.group_records import NO_EXPIRY
 from protocol.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -31,6 +31,7 @@ from protocol.errors import (
     UnknownTopicOrPartition,
 )
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from protocol.messages.consumer_offsets import OffsetCommitValue
 from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
     Codes = dict[tuple[str, int], ErrorCode]
-    Offsets = list[tuple[str, int, CommittedOffset]]
+    Offsets = list[tuple[str, int, OffsetCommitValue]]
 
 _FIRST_WITH_LOADING = 2
 _FIRST_WITH_ABORTABLE = 4
@@ -115,7 +116,7 @@ def _sort(context: RequestContext, request: TxnOffsetCommitRequest) -> tuple[Cod
             elif is_too_long(metadata, limits):
                 codes[topic.name, index] = OffsetMetadataTooLarge.code
             else:
-                committed = CommittedOffset(offset, leader_epoch, metadata, now_ms, NO_EXPIRY)
+                committed = OffsetCommitValue(offset, leader_epoch, metadata, now_ms, NO_EXPIRY)
                 offsets.append((topic.name, index, committed))
     return codes, offsets
 

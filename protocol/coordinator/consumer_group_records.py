@@ -1,9 +1,7 @@
 """Records of `__consumer_offsets` that keep consumer groups of the consumer protocol (KIP-848).
 
-Kafka's ConsumerGroup…Key and …Value, written as 4.3.1 writes them. A key is its type as an int16
-and one or two strings with int16 lengths; a value is its version, 0, as an int16 and fields in the
-compact encoding with tagged fields. No value: the thing is gone. The file is long because it is
-the table of all of them.
+What the tables of `protocol.messages.consumer_offsets` have as rows is here as what groups work
+with. A record without a value says that the thing is gone.
 
 | type | name | second string of the key | value |
 | --- | --- | --- | --- |
@@ -16,17 +14,54 @@ the table of all of them.
 | 16 | RegularExpression | the expression | `ResolvedRegex` |
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from struct import Struct
-from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from protocol.coordinator.fields import FieldReader, put_array, put_bytes, put_tags
-from protocol.errors import ProtocolError
-from protocol.primitives import CLASSIC, COMPACT, Buffer
+from protocol.coordinator.headed import (
+    check_epoch,
+    read_body,
+    read_head,
+    read_value,
+    write_key,
+    write_value,
+)
+from protocol.messages import consumer_offsets as tables
+from protocol.messages.consumer_offsets import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    TopicPartition,
+    TopicPartitions,
+)
+from protocol.messages.consumer_offsets import ConsumerGroupMemberMetadataValue as MemberMetadata
+from protocol.messages.consumer_offsets import ConsumerGroupMetadataValue as GroupMetadata
+from protocol.messages.consumer_offsets import (
+    ConsumerGroupPartitionMetadataValue as LegacyPartitionMetadata,
+)
+from protocol.messages.consumer_offsets import (
+    ConsumerGroupTargetAssignmentMetadataValue as TargetMetadata,
+)
+from protocol.parts import Buffer
+
+__all__ = [
+    "ConsumerGroupKey",
+    "CurrentAssignment",
+    "GroupMetadata",
+    "LegacyPartitionMetadata",
+    "MemberMetadata",
+    "OwnedPartitions",
+    "Partitions",
+    "RecordType",
+    "ResolvedRegex",
+    "TargetMetadata",
+    "Value",
+    "classic_metadata",
+    "decode_key",
+    "decode_value",
+    "encode_key",
+    "encode_value",
+]
 
 Partitions: TypeAlias = Mapping[UUID, frozenset[int]]
 """Partitions by topic id."""
@@ -34,11 +69,8 @@ Partitions: TypeAlias = Mapping[UUID, frozenset[int]]
 OwnedPartitions: TypeAlias = Mapping[UUID, Mapping[int, int]]
 """Partitions by topic id, each with the member epoch in which its owner got it."""
 
-_VALUE_VERSION: Final = 0
-_INT8 = Struct(">b")
-_INT16 = Struct(">h")
-_INT32 = Struct(">i")
-_INT64 = Struct(">q")
+_VERSION: Final = 0
+_NOT_CLASSIC: Final = ClassicMemberMetadata()
 
 
 class RecordType(IntEnum):
@@ -53,62 +85,12 @@ class RecordType(IntEnum):
     REGULAR_EXPRESSION = 16
 
 
-_WITH_NAME: Final = frozenset(
-    {
-        RecordType.MEMBER_METADATA,
-        RecordType.TARGET_MEMBER,
-        RecordType.CURRENT_ASSIGNMENT,
-        RecordType.REGULAR_EXPRESSION,
-    }
-)
-
-
 class ConsumerGroupKey(NamedTuple):
     """What a record is about; ``name`` is a member id or an expression where the type has one."""
 
     type: RecordType
     group_id: str
     name: str = ""
-
-
-class GroupMetadata(NamedTuple):
-    """The group epoch, and the hash of the subscribed topics that it was bumped for."""
-
-    epoch: int
-    metadata_hash: int
-
-
-class LegacyPartitionMetadata(NamedTuple):
-    """There is a record of subscribed topics as brokers before 4.1 wrote it."""
-
-
-class ClassicMetadata(NamedTuple):
-    """What a member that speaks the classic protocol said when it joined."""
-
-    session_timeout_ms: int
-    protocols: tuple[tuple[str, bytes], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberMetadata:
-    """Who a member is and what it subscribes to; names of topics are in order."""
-
-    instance_id: str | None
-    rack_id: str | None
-    client_id: str
-    client_host: str
-    subscribed_topic_names: tuple[str, ...]
-    subscribed_topic_regex: str | None
-    rebalance_timeout_ms: int
-    server_assignor: str | None
-    classic: ClassicMetadata | None
-
-
-class TargetMetadata(NamedTuple):
-    """The epoch of the target assignment, and when it was computed (0: unknown)."""
-
-    epoch: int
-    timestamp_ms: int
 
 
 class CurrentAssignment(NamedTuple):
@@ -139,11 +121,40 @@ Value: TypeAlias = (
     | ResolvedRegex
 )
 
+_KEYS: Final = {
+    RecordType.METADATA: tables.CONSUMER_GROUP_METADATA_KEY,
+    RecordType.PARTITION_METADATA: tables.CONSUMER_GROUP_PARTITION_METADATA_KEY,
+    RecordType.MEMBER_METADATA: tables.CONSUMER_GROUP_MEMBER_METADATA_KEY,
+    RecordType.TARGET_METADATA: tables.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY,
+    RecordType.TARGET_MEMBER: tables.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY,
+    RecordType.CURRENT_ASSIGNMENT: tables.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY,
+    RecordType.REGULAR_EXPRESSION: tables.CONSUMER_GROUP_REGULAR_EXPRESSION_KEY,
+}
+_VALUES: Final = {
+    RecordType.METADATA: tables.CONSUMER_GROUP_METADATA_VALUE,
+    RecordType.PARTITION_METADATA: tables.CONSUMER_GROUP_PARTITION_METADATA_VALUE,
+    RecordType.MEMBER_METADATA: tables.CONSUMER_GROUP_MEMBER_METADATA_VALUE,
+    RecordType.TARGET_METADATA: tables.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
+    RecordType.TARGET_MEMBER: tables.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
+    RecordType.CURRENT_ASSIGNMENT: tables.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
+    RecordType.REGULAR_EXPRESSION: tables.CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE,
+}
+
+
+def classic_metadata(
+    session_timeout_ms: int, protocols: Iterable[tuple[str, bytes]]
+) -> ClassicMemberMetadata:
+    """Return what a member that speaks the classic protocol said when it joined."""
+    return ClassicMemberMetadata(
+        session_timeout_ms, tuple(ClassicProtocol(*each) for each in protocols)
+    )
+
 
 def encode_key(key: ConsumerGroupKey) -> bytes:
     """Return the bytes of a key."""
-    encoded = _INT16.pack(key.type) + CLASSIC.put_string(key.group_id)
-    return encoded + CLASSIC.put_string(key.name) if key.type in _WITH_NAME else encoded
+    message = _KEYS[key.type]
+    has_name = len(message.struct.__annotations__) > 1
+    return write_key(message, (key.group_id, key.name) if has_name else (key.group_id,))
 
 
 def decode_key(key: Buffer) -> ConsumerGroupKey | None:
@@ -152,179 +163,82 @@ def decode_key(key: Buffer) -> ConsumerGroupKey | None:
     Raises:
         ProtocolError: it is cut short, or a name is too long.
     """
-    reader = FieldReader(key, CLASSIC)
     try:
-        kind = RecordType(reader.number(_INT16))
+        kind = RecordType(read_head(key))
     except ValueError:
         return None
-    group_id = reader.string()
-    return ConsumerGroupKey(kind, group_id, reader.string() if kind in _WITH_NAME else "")
+    return ConsumerGroupKey(kind, *read_body(_KEYS[kind], 0, key))
 
 
-def encode_value(value: Value) -> bytes:
-    """Return the bytes of a value.
-
-    Raises:
-        TypeError: it is of a kind that is never written.
-    """
+def encode_value(kind: RecordType, value: Value) -> bytes:
+    """Return the bytes of a value under a key of this type."""
+    row: Any = value
     match value:
-        case GroupMetadata():
-            hashed = {0: _INT64.pack(value.metadata_hash)} if value.metadata_hash else {}
-            body = _INT32.pack(value.epoch) + put_tags(hashed)
-        case MemberMetadata():
-            body = _encode_member(value)
-        case TargetMetadata():
-            computed = {0: _INT64.pack(value.timestamp_ms)} if value.timestamp_ms else {}
-            body = _INT32.pack(value.epoch) + put_tags(computed)
         case CurrentAssignment():
-            head = _INT32.pack(value.member_epoch) + _INT32.pack(value.previous_member_epoch)
-            state = _INT8.pack(value.state)
-            body = head + state + _encode_owned(value.assigned) + _encode_owned(value.revoking)
-            body += COMPACT.no_tags
+            epochs = _put_owned(value.assigned), _put_owned(value.revoking)
+            row = (*value[:3], *epochs)
         case ResolvedRegex():
-            topics = put_array(COMPACT.put_string(name) for name in sorted(value.topics))
-            times = _INT64.pack(value.version) + _INT64.pack(value.timestamp_ms)
-            body = topics + times + COMPACT.no_tags
+            row = (sorted(value.topics), *value[1:])
         case Mapping():
-            body = put_array(_encode_topic(*each) for each in value.items()) + COMPACT.no_tags
-        case _:
-            raise TypeError(f"{type(value).__name__} is never written")
-    return _INT16.pack(_VALUE_VERSION) + body
+            row = ([TopicPartition(topic.bytes, sorted(each)) for topic, each in value.items()],)
+    return write_value(_VALUES[kind], _VERSION, row)
 
 
 def decode_value(kind: RecordType, value: Buffer) -> Value:
     """Return what a value under a key of this type says.
 
     Raises:
-        ProtocolError: it is cut short, or of a version that nobody knows.
+        ProtocolError: it is cut short, of a version that nobody knows, or of an epoch too high.
     """
-    reader = FieldReader(value, COMPACT)
-    version = reader.number(_INT16)
-    if version != _VALUE_VERSION:
-        raise ProtocolError(f"a value of record type {kind} has version {version}; 0 is known")
-    return _READERS[kind](reader)
+    row: Any = read_value(_VALUES[kind], value)
+    match kind:
+        case RecordType.METADATA | RecordType.TARGET_METADATA:
+            check_epoch(row[0])
+        case RecordType.MEMBER_METADATA:
+            return _settle(row)
+        case RecordType.TARGET_MEMBER:
+            return {UUID(bytes=topic): frozenset(each) for topic, each in row.topic_partitions}
+        case RecordType.CURRENT_ASSIGNMENT:
+            epoch, previous, state, assigned, revoking = row
+            check_epoch(epoch)
+            check_epoch(previous)
+            return CurrentAssignment(
+                epoch, previous, state, _read_owned(assigned, epoch), _read_owned(revoking, epoch)
+            )
+        case RecordType.REGULAR_EXPRESSION:
+            return ResolvedRegex(frozenset(row.topics), *row[1:])
+    read: Value = row
+    return read
 
 
-def _decode_group(reader: FieldReader) -> GroupMetadata:
-    epoch = reader.epoch()
-    return GroupMetadata(epoch, reader.tagged_number(0, _INT64))
+def _settle(member: MemberMetadata) -> MemberMetadata:
+    """Return a member as it compares with what clients say, names of topics in order.
 
-
-def _decode_target(reader: FieldReader) -> TargetMetadata:
-    epoch = reader.epoch()
-    return TargetMetadata(epoch, reader.tagged_number(0, _INT64))
-
-
-def _decode_regex(reader: FieldReader) -> ResolvedRegex:
-    topics = frozenset(reader.array(FieldReader.string))
-    return ResolvedRegex(topics, reader.number(_INT64), reader.number(_INT64))
-
-
-def _encode_member(member: MemberMetadata) -> bytes:
-    classic = {} if member.classic is None else {0: _encode_classic(member.classic)}
-    return b"".join(
-        (
-            COMPACT.put_string(member.instance_id),
-            COMPACT.put_string(member.rack_id),
-            COMPACT.put_string(member.client_id),
-            COMPACT.put_string(member.client_host),
-            put_array(COMPACT.put_string(name) for name in member.subscribed_topic_names),
-            COMPACT.put_string(member.subscribed_topic_regex),
-            _INT32.pack(member.rebalance_timeout_ms),
-            COMPACT.put_string(member.server_assignor),
-            put_tags(classic),
-        )
+    This broker once wrote nothing where Kafka writes that there is no classic member.
+    """
+    classic = member.classic_member_metadata
+    return member._replace(
+        subscribed_topic_names=tuple(sorted(member.subscribed_topic_names)),
+        classic_member_metadata=None
+        if classic is None or classic == _NOT_CLASSIC
+        else classic_metadata(*classic),
     )
 
 
-def _encode_classic(classic: ClassicMetadata) -> bytes:
-    """A nullable structure in a tagged field begins with 1, like every one that is not null."""
-    protocols = put_array(
-        COMPACT.put_string(name) + put_bytes(metadata) + COMPACT.no_tags
-        for name, metadata in classic.protocols
-    )
-    return b"\1" + _INT32.pack(classic.session_timeout_ms) + protocols + COMPACT.no_tags
-
-
-def _decode_member(reader: FieldReader) -> MemberMetadata:
-    instance_id, rack_id = reader.nullable_string(), reader.nullable_string()
-    client_id, client_host = reader.string(), reader.string()
-    names = reader.array(FieldReader.string)
-    regex = reader.nullable_string()
-    rebalance_timeout_ms = reader.number(_INT32)
-    server_assignor = reader.nullable_string()
-    tagged = reader.tags().get(0)
-    return MemberMetadata(
-        instance_id=instance_id,
-        rack_id=rack_id,
-        client_id=client_id,
-        client_host=client_host,
-        subscribed_topic_names=tuple(sorted(names)),
-        subscribed_topic_regex=regex,
-        rebalance_timeout_ms=rebalance_timeout_ms,
-        server_assignor=server_assignor,
-        classic=None if tagged is None else _decode_classic(tagged),
-    )
-
-
-def _decode_classic(reader: FieldReader) -> ClassicMetadata | None:
-    if reader.number(_INT8) < 0:
-        return None
-    session_timeout_ms = reader.number(_INT32)
-    return ClassicMetadata(session_timeout_ms, tuple(reader.array(_decode_protocol)))
-
-
-def _decode_protocol(reader: FieldReader) -> tuple[str, bytes]:
-    protocol = reader.string(), reader.data()
-    reader.tags()
-    return protocol
-
-
-def _encode_topic(topic_id: UUID, partitions: frozenset[int]) -> bytes:
-    return topic_id.bytes + put_array(map(_INT32.pack, sorted(partitions))) + COMPACT.no_tags
-
-
-def _decode_topic(reader: FieldReader) -> tuple[UUID, frozenset[int]]:
-    topic = reader.uuid(), frozenset(reader.numbers(_INT32))
-    reader.tags()
-    return topic
-
-
-def _encode_owned(owned: OwnedPartitions) -> bytes:
-    topics = []
+def _put_owned(owned: OwnedPartitions) -> list[TopicPartitions]:
+    rows = []
     for topic_id, epochs in owned.items():
-        ordered = sorted(epochs.items())
-        partitions = put_array(_INT32.pack(partition) for partition, _ in ordered)
-        assigned_in = put_array(_INT32.pack(epoch) for _, epoch in ordered)
-        topics.append(topic_id.bytes + partitions + put_tags({0: assigned_in}))
-    return put_array(topics)
+        partitions = sorted(epochs)
+        rows.append(
+            TopicPartitions(topic_id.bytes, partitions, [epochs[each] for each in partitions])
+        )
+    return rows
 
 
-def _decode_current(reader: FieldReader) -> CurrentAssignment:
-    epoch, previous = reader.epoch(), reader.epoch()
-    state = reader.number(_INT8)
-
-    def decode_owned(topic: FieldReader) -> tuple[UUID, dict[int, int]]:
-        """Brokers before 4.3 kept no epochs of partitions; the member's then holds for all."""
-        topic_id, partitions = topic.uuid(), topic.numbers(_INT32)
-        tagged = topic.tags().get(0)
-        epochs = [] if tagged is None else tagged.numbers(_INT32)
-        if len(epochs) != len(partitions):
-            epochs = [epoch] * len(partitions)
-        return topic_id, dict(zip(partitions, epochs, strict=True))
-
-    assigned = dict(reader.array(decode_owned))
-    return CurrentAssignment(epoch, previous, state, assigned, dict(reader.array(decode_owned)))
-
-
-_READERS: Final[Mapping[RecordType, Callable[[FieldReader], Value]]] = MappingProxyType(
-    {
-        RecordType.METADATA: _decode_group,
-        RecordType.PARTITION_METADATA: lambda _: LegacyPartitionMetadata(),
-        RecordType.MEMBER_METADATA: _decode_member,
-        RecordType.TARGET_METADATA: _decode_target,
-        RecordType.TARGET_MEMBER: lambda reader: dict(reader.array(_decode_topic)),
-        RecordType.CURRENT_ASSIGNMENT: _decode_current,
-        RecordType.REGULAR_EXPRESSION: _decode_regex,
-    }
-)
+def _read_owned(rows: Iterable[TopicPartitions], epoch: int) -> dict[UUID, dict[int, int]]:
+    """Brokers before 4.3 kept no epochs of partitions; the member's then holds for all."""
+    owned = {}
+    for topic_id, partitions, said in rows:
+        epochs = said if said and len(said) == len(partitions) else [epoch] * len(partitions)
+        owned[UUID(bytes=topic_id)] = dict(zip(partitions, epochs, strict=True))
+    return owned

@@ -1,26 +1,23 @@
 """What consumers put into JoinGroup and SyncGroup: Kafka's embedded "consumer" protocol.
 
 Opaque to the classic coordinator, but not to one that takes classic members into a consumer group
-(KIP-848) or asks which topics a group subscribes to. An int16 version, then classic encoding;
-newer versions only add fields, so that any version from 0 is read.
-
-Subscription: topics; user data; v1 owned partitions; v2 generation; v3 rack.
-Assignment: partitions by topic; user data.
+(KIP-848) or asks which topics a group subscribes to. Newer versions only add fields, so that any
+version from 0 is read.
 """
 
-from collections.abc import Mapping
-from struct import Struct
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
-from protocol.coordinator.fields import FieldReader
+from protocol.coordinator.headed import read_body, read_head, write_value
 from protocol.errors import ProtocolError
-from protocol.primitives import CLASSIC, Buffer
+from protocol.messages import Message
+from protocol.messages.consumer_protocol import (
+    CONSUMER_PROTOCOL_ASSIGNMENT,
+    CONSUMER_PROTOCOL_SUBSCRIPTION,
+)
+from protocol.parts import Buffer
 
 PROTOCOL_TYPE: Final = "consumer"
-
-_NEWEST: Final = 3
-_INT16 = Struct(">h")
-_INT32 = Struct(">i")
 
 
 class Subscription(NamedTuple):
@@ -44,7 +41,7 @@ def read_version(data: Buffer) -> int:
     Raises:
         ProtocolError: it is cut short or negative.
     """
-    version = FieldReader(data, CLASSIC).number(_INT16)
+    version = read_head(data)
     if version < 0:
         raise ProtocolError(f"the consumer protocol has no version {version}")
     return version
@@ -56,14 +53,8 @@ def decode_subscription(data: Buffer) -> Subscription:
     Raises:
         ProtocolError: it is no such metadata.
     """
-    version = read_version(data)
-    reader = FieldReader(data, CLASSIC, _INT16.size)
-    topics = tuple(reader.array(FieldReader.string))
-    reader.nullable_data()
-    owned = _read_partitions(reader) if version >= 1 else {}
-    if version >= 2:
-        reader.number(_INT32)
-    return Subscription(topics, owned, reader.nullable_string() if version >= 3 else None)
+    topics, _, owned, _, rack_id = _read(CONSUMER_PROTOCOL_SUBSCRIPTION, data)
+    return Subscription(tuple(topics), _by_topic(owned), rack_id)
 
 
 def decode_assignment(data: Buffer) -> Assignment:
@@ -72,19 +63,20 @@ def decode_assignment(data: Buffer) -> Assignment:
     Raises:
         ProtocolError: it is no such assignment.
     """
-    read_version(data)
-    reader = FieldReader(data, CLASSIC, _INT16.size)
-    return Assignment(_read_partitions(reader), reader.nullable_data() or b"")
+    partitions, user_data = _read(CONSUMER_PROTOCOL_ASSIGNMENT, data)
+    return Assignment(_by_topic(partitions), user_data or b"")
 
 
 def encode_assignment(partitions: Mapping[str, frozenset[int]], version: int) -> bytes:
     """Return an assignment without user data, in the version that the member's subscription has."""
-    pieces = [_INT16.pack(min(version, _NEWEST)), CLASSIC.put_count(len(partitions))]
-    for topic, indexes in sorted(partitions.items()):
-        pieces += CLASSIC.put_string(topic), CLASSIC.put_count(len(indexes))
-        pieces += map(_INT32.pack, sorted(indexes))
-    return b"".join((*pieces, CLASSIC.put_size(-1)))
+    rows = [(topic, sorted(indexes)) for topic, indexes in sorted(partitions.items())]
+    version = min(version, CONSUMER_PROTOCOL_ASSIGNMENT.last)
+    return write_value(CONSUMER_PROTOCOL_ASSIGNMENT, version, (rows, None))
 
 
-def _read_partitions(reader: FieldReader) -> dict[str, frozenset[int]]:
-    return dict(reader.array(lambda topic: (topic.string(), frozenset(topic.numbers(_INT32)))))
+def _read(message: Message, data: Buffer) -> Any:
+    return read_body(message, min(read_version(data), message.last), data)
+
+
+def _by_topic(rows: Iterable[tuple[str, Iterable[int]]]) -> dict[str, frozenset[int]]:
+    return {topic: frozenset(indexes) for topic, indexes in rows}

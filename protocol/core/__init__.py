@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         read,
         read_head,
         write,
+        write_pairs,
         write_response,
     )
 else:
@@ -24,6 +25,7 @@ else:
     read = _messages.read
     read_head = _messages.read_head
     write = _messages.write
+    write_pairs = _messages.write_pairs
     write_response = _messages.write_response
 
-__all__ = ["COMPILED", "Table", "read", "read_head", "write", "write_response"]
+__all__ = ["COMPILED", "Table", "read", "read_head", "write", "write_pairs", "write_response"]

@@ -21,6 +21,7 @@ from libc.stdint cimport INT64_MIN, int16_t, int32_t, int64_t, uint16_t, uint32_
 from libc.string cimport memcpy
 
 from protocol.errors import ProtocolError
+from protocol.java_text import AS_JAVA
 
 cdef extern from *:
     """
@@ -62,7 +63,11 @@ cdef int[13] SIZES = [1, 1, 2, 2, 4, 4, 8, 8, 16, 0, 0, 0, 0]
 cdef long long[8] LOWEST = [0, -0x80, -0x8000, 0, -0x80000000LL, 0, INT64_MIN, 0]
 cdef long long[8] HIGHEST = [1, 0x7F, 0x7FFF, 0xFFFF, 0x7FFFFFFFLL, 0xFFFFFFFFLL, 0x7FFFFFFFFFFFFFFFLL, 0]
 
+cdef bytes JAVA = AS_JAVA.encode()
+cdef const char* AS_JAVAS = JAVA
+
 cdef int NO_TAG = -1
+cdef int NO_HEAD = -0x10000
 cdef Py_ssize_t MAX_STRING_BYTES = 0x7FFF  # in both encodings, as in Kafka
 cdef Py_ssize_t MAX_HEAD_TAGS = 1000
 cdef Py_ssize_t FIRST_ROOM = 512
@@ -214,10 +219,7 @@ def read_head(object buffer, Py_ssize_t start, Py_ssize_t end, list served):
         client_id = None
         if length >= 0:
             need(&source, length)
-            client_id = PyUnicode_DecodeUTF8(
-                <const char*> source.data + source.position, length, "replace"
-            )
-            source.position += length
+            client_id = take_text(&source, length)
         elif length != -1:
             fail(&source, f"a client id of {length} bytes")
         if version >= <int> first_flexible:
@@ -359,10 +361,10 @@ cdef object take_long(Source* source, int kind, bint is_flexible, bint is_nullab
     if kind == STRING and length > MAX_STRING_BYTES:
         fail(source, f"a string of {length} bytes, which is more than {MAX_STRING_BYTES},")
     need(source, length)
+    if kind == STRING:
+        return take_text(source, length)
     position = source.position
     source.position += length
-    if kind == STRING:
-        return PyUnicode_DecodeUTF8(<const char*> source.data + position, length, "replace")
     if kind == BYTES:
         return PyBytes_FromStringAndSize(<const char*> source.data + position, length)
     return take_view(<object> source.buffer, position, length)
@@ -379,6 +381,18 @@ cdef object take_view(object buffer, Py_ssize_t position, Py_ssize_t length):
     view.len = length
     view.shape[0] = length
     return part
+
+
+cdef inline object take_text(Source* source, Py_ssize_t length):
+    """Read text whose bytes are known to be there; refuse what could not be written again."""
+    cdef Py_ssize_t size
+    text = PyUnicode_DecodeUTF8(<const char*> source.data + source.position, length, AS_JAVAS)
+    if 3 * length > MAX_STRING_BYTES:
+        PyUnicode_AsUTF8AndSize(text, &size)
+        if size > MAX_STRING_BYTES:
+            fail(source, f"a text of {size} bytes, more than {MAX_STRING_BYTES},")
+    source.position += length
+    return text
 
 
 cdef object take_float(Source* source):
@@ -424,10 +438,14 @@ cdef inline object read_field(Source* source, Field* field, bint is_flexible, bi
         return take_array(source, field, is_flexible)
     if field.kind != STRUCT:
         return take_value(source, field.kind, is_flexible, field.is_nullable)
-    if field.is_nullable and not is_tagged:
-        need(source, 1)
-        if take_int(source, INT8) < 0:
-            return None
+    if field.is_nullable:
+        if is_tagged:
+            if take_varint(source) == 0:
+                return None
+        else:
+            need(source, 1)
+            if take_int(source, INT8) < 0:
+                return None
     return read_struct(<Table> <object> field.child, source)
 
 
@@ -573,9 +591,27 @@ cdef class Sink:
         return 0
 
 
-def write(Table table, object row):
-    """Return a structure's bytes, without a head; see `plain_messages.write`."""
+def write(Table table, object row, int head=NO_HEAD):
+    """Return a structure's bytes behind an int16, if one is given; see `plain_messages.write`."""
+    return put_whole(Sink(), table, row, head)
+
+
+def write_pairs(Table first, int first_head, Table second, int second_head, pairs):
+    """Return pairs of structures as bytes, each behind an int16; see `plain_messages`."""
     cdef Sink sink = Sink()
+    cdef list written = []
+    for one, other in pairs:
+        written.append(
+            (put_whole(sink, first, one, first_head), put_whole(sink, second, other, second_head))
+        )
+    return written
+
+
+cdef bytes put_whole(Sink sink, Table table, object row, int head):
+    """Write a structure over what was in the sink before."""
+    sink.size = 0
+    if head != NO_HEAD:
+        sink.put_int(head, 2)
     put_struct(table, sink, row)
     if sink.parts is not None:
         raise TypeError(f"{table.cls.__name__} has ranges of files; only a response can")
@@ -614,15 +650,21 @@ cdef inline int put_number(Sink sink, Table table, Py_ssize_t place, int kind, i
     return sink.put_int(number, SIZES[kind])
 
 
-cdef int put_value(Sink sink, Table table, Py_ssize_t place, int kind, bint is_flexible, bint is_nullable, object value) except -1:
+cdef inline int put_value(Sink sink, Table table, Py_ssize_t place, int kind, bint is_flexible, bint is_nullable, object value) except -1:
     """Write one value that is no structure."""
+    cdef int64_t number
+    if kind <= INT64:
+        return put_number(sink, table, place, kind, value)
+    return put_long(sink, table, place, kind, is_flexible, is_nullable, value)
+
+
+cdef int put_long(Sink sink, Table table, Py_ssize_t place, int kind, bint is_flexible, bint is_nullable, object value) except -1:
+    """Write a value that is neither an integer nor a structure."""
     cdef int64_t number
     cdef Py_ssize_t length
     cdef const char* text
     cdef Py_buffer view
     cdef double real
-    if kind <= INT64:
-        return put_number(sink, table, place, kind, value)
     if kind == FLOAT64:
         real = value
         memcpy(&number, &real, 8)
@@ -679,8 +721,8 @@ cdef int put_field(Sink sink, Table table, Py_ssize_t place, object value, bint 
         return 0
     if field.kind != STRUCT:
         return put_value(sink, table, place, field.kind, table.is_flexible, field.is_nullable, value)
-    if field.is_nullable and not is_tagged:
-        sink.put_int(-1 if value is None else 1, 1)
+    if field.is_nullable:
+        sink.put_int((0 if is_tagged else -1) if value is None else 1, 1)
         if value is None:
             return 0
     return put_struct(<Table> <object> field.child, sink, value)
@@ -698,13 +740,15 @@ cdef int put_struct(Table table, Sink sink, object row) except -1:
         field = &table.fields[i]
         if field.is_present and field.tag == NO_TAG:
             value = <PyObject*> PyTuple_GET_ITEM(row, i)
-            if field.kind > INT64 or field.is_array:
+            if field.is_array or field.kind == STRUCT:
                 put_field(sink, table, i, <object> value, False)
-                continue
-            number = <object> value
-            put_number(sink, table, i, field.kind, number)
-            if field.is_error and number != 0 and sink.errors is not None:
-                sink.errors.append(number)
+            elif field.kind > INT64:
+                put_long(sink, table, i, field.kind, table.is_flexible, field.is_nullable, <object> value)
+            else:
+                number = <object> value
+                put_number(sink, table, i, field.kind, number)
+                if field.is_error and number != 0 and sink.errors is not None:
+                    sink.errors.append(number)
     if table.is_flexible:
         if table.tagged == 0:
             sink.put_int(0, 1)

@@ -3,7 +3,8 @@
 A structure is a tuple with a value for each field that any version has. Up to the first flexible
 version lengths are int16 (strings) or int32 and -1 is null; from it on they are varints of length
 plus one, 0 is null, and every structure ends with tagged fields, of which unknown ones are skipped
-(KIP-482). Every length is compared with the end of the frame before anything is made of it.
+(KIP-482). A structure that may be null begins with a byte: -1 is null, in a tagged field 0. Every
+length is compared with the end of the frame before anything is made of it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from struct import error as StructError  # noqa: N812  # what struct raises
 from typing import TYPE_CHECKING, Any, Final
 
 from protocol.errors import ProtocolError
+from protocol.java_text import AS_JAVA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from protocol.messages import Field
-    from protocol.parts import Parts
-    from protocol.primitives import Buffer
+    from protocol.parts import Buffer, Parts
 
 COMPILED: Final = False
 
@@ -93,7 +94,7 @@ def read(table: Table, buffer: Buffer, position: int, end: int, room: int) -> tu
     """Read a structure from ``buffer[position:end]``; return it and the position behind it.
 
     All arrays and tagged fields together have at most ``room`` elements. Strings and bytes are
-    copies, with U+FFFD where a string is no UTF-8; records are views of the buffer.
+    copies, with U+FFFD where a string is no UTF-8, as in Java; records are views of the buffer.
 
     Raises:
         ProtocolError: The bytes are no such structure: the field, the reason and the place.
@@ -133,9 +134,7 @@ def read_head(
     client_id = None
     if length >= 0:
         source.need(length)
-        stop = source.position + length
-        client_id = str(memoryview(buffer)[source.position : stop], "utf-8", "replace")
-        source.position = stop
+        client_id = source.take_text(length)
     elif length != -1:
         raise source.fail(f"a client id of {length} bytes")
     if version >= versions[2]:
@@ -219,11 +218,21 @@ class _Source:
         if kind == _STRING and length > _MAX_STRING_BYTES:
             raise self.fail(f"a string of {length} bytes, which is more than {_MAX_STRING_BYTES},")
         self.need(length)
+        if kind == _STRING:
+            return self.take_text(length)
         view = memoryview(self.buffer)[self.position : self.position + length]
         self.position += length
-        if kind == _STRING:
-            return str(view, "utf-8", "replace")
         return bytes(view) if kind == _BYTES else view
+
+    def take_text(self, length: int) -> str:
+        """Read text as Java does; refuse what is not UTF-8 and could not be written again."""
+        stop = self.position + length
+        text = str(memoryview(self.buffer)[self.position : stop], "utf-8", AS_JAVA)
+        size = len(text.encode())
+        if size > _MAX_STRING_BYTES:
+            raise self.fail(f"a text of {size} bytes, more than {_MAX_STRING_BYTES},")
+        self.position = stop
+        return text
 
     def take_room(self, count: int) -> None:
         """Refuse more elements than the request may have."""
@@ -253,16 +262,18 @@ class _Source:
         if count > (self.end - self.position) // least:
             raise self.fail(f"an array of {count} elements")
         self.take_room(count)
-        return [self.take_field(table, element, is_tagged=False) for _ in range(count)]
+        return [self.take_field(table, element) for _ in range(count)]
 
-    def take_field(self, table: Table, field: Field, *, is_tagged: bool) -> Any:
+    def take_field(self, table: Table, field: Field, *, is_tagged: bool = False) -> Any:
         """Read one field of a structure."""
         if field.is_array:
             return self.take_array(table, field)
         if field.child is None:
             return self.take_value(table, field.kind, is_nullable=field.is_nullable)
-        if field.is_nullable and not is_tagged and self.take(_FIXED[1]) < 0:
-            return None
+        if field.is_nullable:
+            mark = self.take_varint() - 1 if is_tagged else self.take(_FIXED[1])
+            if mark < 0:
+                return None
         return self.read_struct(field.child)
 
     def read_struct(self, table: Table) -> Any:
@@ -271,7 +282,7 @@ class _Source:
         for number, field in enumerate(table.fields):
             if _is_plain(field):
                 self.place = table, number
-                values.append(self.take_field(table, field, is_tagged=False))
+                values.append(self.take_field(table, field))
             else:
                 values.append(field.default)
         if table.is_flexible:
@@ -308,18 +319,33 @@ class _Source:
 # Writing ------------------------------------------------------------------------------------------
 
 
-def write(table: Table, row: Any) -> bytes:
-    """Return the bytes of a structure, without a head.
+def write(table: Table, row: Any, head: int | None = None) -> bytes:
+    """Return the bytes of a structure, behind an int16 if a ``head`` is given.
 
     Raises:
         TypeError: A value has the wrong type, is null where none may be, or is a range of a file.
         OverflowError: A number does not fit its field.
     """
     sink = _Sink()
+    if head is not None:
+        sink.data += _INT16.pack(head)
     sink.put_struct(table, row)
     if sink.parts:
         raise TypeError(f"{table.cls.__name__} has ranges of files; only a response can")
     return bytes(sink.data)
+
+
+def write_pairs(
+    first: Table, first_head: int, second: Table, second_head: int, pairs: Sequence[tuple[Any, Any]]
+) -> list[tuple[bytes, bytes]]:
+    """Return pairs of structures as bytes, each behind an int16, such as keys and values.
+
+    Raises:
+        TypeError, OverflowError: As `write`.
+    """
+    return [
+        (write(first, one, first_head), write(second, other, second_head)) for one, other in pairs
+    ]
 
 
 def write_response(
@@ -397,7 +423,7 @@ class _Sink:
             else:
                 self.data += value
 
-    def put_field(self, table: Table, place: int, value: Any, *, is_tagged: bool) -> None:
+    def put_field(self, table: Table, place: int, value: Any, *, is_tagged: bool = False) -> None:
         """Write one field of a structure."""
         field = table.fields[place]
         if field.is_array:
@@ -405,8 +431,9 @@ class _Sink:
         elif field.child is None:
             self.put_value(table, place, field.kind, value)
         else:
-            if field.is_nullable and not is_tagged:
-                self.data += b"\xff" if value is None else b"\1"
+            if field.is_nullable:
+                null = b"\0" if is_tagged else b"\xff"
+                self.data += null if value is None else b"\1"
                 if value is None:
                     return
             self.put_struct(field.child, value)
@@ -433,7 +460,7 @@ class _Sink:
             )
         for place, (field, value) in enumerate(zip(table.fields, row, strict=True)):
             if _is_plain(field):
-                self.put_field(table, place, value, is_tagged=False)
+                self.put_field(table, place, value)
                 if field.is_error and value != 0:
                     self.errors.append(int(value))
         if table.is_flexible:

@@ -24,8 +24,7 @@ from protocol.core import Table, read, write, write_response
 from protocol.parts import FileSlice
 
 if TYPE_CHECKING:
-    from protocol.parts import Parts
-    from protocol.primitives import Buffer
+    from protocol.parts import Buffer, Parts
 
 Records: TypeAlias = bytes | bytearray | memoryview | FileSlice
 

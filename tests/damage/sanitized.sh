@@ -39,7 +39,7 @@ kernels=(
   tests/protocol/records/test_kernels.py
   tests/protocol/records/test_segment_kernels.py
   tests/protocol/test_framing.py
-  tests/protocol/test_group_kernels.py
+  tests/protocol/coordinator
   tests/protocol/messages/test_damaged.py
   tests/broker/test_dispatch_kernels.py
   tests/broker/test_turn_kernels.py

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from protocol.coordinator.group_records import CommittedOffset
+from protocol.messages.consumer_offsets import OffsetCommitValue
 from protocol.records.build import COMMIT, build_marker
 from protocol.records.journal import Producer
 from storage.append_values import Origin, ValidatedBatch
@@ -39,10 +39,10 @@ async def test_the_offsets_decoder_reads_our_records(
     groups = home.rooms.groups
     await groups.log.ensure_created()
     groups.find_or_create_classic("g", "")
-    groups.offsets.append("g", 0, [("orders", 3, CommittedOffset(42, 1, "mine", 7))])
-    groups.offsets.append("g", 0, [("orders", 4, CommittedOffset(43, -1, "", 7, 99))])
+    groups.offsets.append("g", 0, [("orders", 3, OffsetCommitValue(42, 1, "mine", 7))])
+    groups.offsets.append("g", 0, [("orders", 4, OffsetCommitValue(43, -1, "", 7, 99))])
     groups.offsets.append_transactional(
-        "g", 0, [("orders", 5, CommittedOffset(44, -1, "", 7))], Producer(5, 0)
+        "g", 0, [("orders", 5, OffsetCommitValue(44, -1, "", 7))], Producer(5, 0)
     )
     marker = build_marker(0, 7, COMMIT, 0, producer_id=5, producer_epoch=0)
     log = home.rooms.topics.logs["__consumer_offsets", 0]

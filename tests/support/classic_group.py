@@ -10,7 +10,7 @@ from broker.groups.classic_messages import JoinRequest, JoinResult, SyncRequest,
 from broker.groups.classic_state import ClassicServices
 from broker.groups.member_kernels import Timers
 from config.server import ServerConfig
-from protocol.coordinator.group_records import GroupMetadata, read_group
+from protocol.coordinator.group_records import read_group
 from protocol.errors import ErrorCode, KafkaError
 from tests.support.clock import FakeClock
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from broker.groups.classic_messages import Protocols
     from broker.groups.states import GroupState
+    from protocol.messages.consumer_offsets import GroupMetadataValue
     from protocol.records.journal import Row
 
 SESSION_MS = 10_000
@@ -52,7 +53,7 @@ class GroupInHand:
         self.clock = FakeClock()
         self.timers = Timers(self.clock)
         self.settings = ServerConfig(**settings)  # type: ignore[arg-type]
-        self.written: list[GroupMetadata] = []
+        self.written: list[GroupMetadataValue] = []
         self.refusal: KafkaError | None = None
         self.group = ClassicGroup(
             "g",

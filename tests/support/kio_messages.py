@@ -19,7 +19,15 @@ from kio.serial._introspect import (
 )
 from kio.serial._serialize import get_field_writer
 
-from protocol.primitives import put_varint
+
+def put_varint(value: int) -> bytes:
+    """Return an unsigned varint."""
+    written = bytearray()
+    while value >= 0x80:
+        written.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*written, value))
+
 
 UNKNOWN_TAGS = put_varint(90) + put_varint(3) + b"abc" + put_varint(300) + put_varint(0)
 """Two tagged fields that no schema knows: 90 with three bytes and 300 with none."""

@@ -24,8 +24,7 @@ from kio.serial._introspect import (
 )
 from kio.serial._serialize import get_field_writer
 
-from protocol.primitives import put_varint
-from tests.support.kio_messages import ZEROS
+from tests.support.kio_messages import ZEROS, put_varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -3,21 +3,17 @@
 import random
 from dataclasses import MISSING, fields
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.serial._introspect import EntityField, EntityTupleField, classify_field, is_optional
 
-from protocol import messages
+from protocol.messages import Message
 from tests.support.kio_messages import example, smallest
+from tools.messages import APIS, to_snake
 
-MODULES = sorted(
-    path.stem
-    for path in Path(messages.__file__).parent.glob("[a-z]*.py")
-    if path.stem != "__init__"
-)
+MODULES = sorted(map(to_snake, APIS))
 
 
 def find_cases() -> list[Any]:
@@ -38,13 +34,13 @@ def find_cases() -> list[Any]:
     return cases
 
 
-def find_messages() -> dict[tuple[str, int], messages.Message]:
+def find_messages() -> dict[tuple[str, int], Message]:
     """Return every message by its direction and the key of its API."""
     found = {}
     for name in MODULES:
         module = import_module(f"protocol.messages.{name}")
         for direction in ("REQUEST", "RESPONSE"):
-            message: messages.Message = getattr(module, direction)
+            message: Message = getattr(module, direction)
             found[direction, message.key] = message
     return found
 

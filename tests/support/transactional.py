@@ -7,7 +7,8 @@ from broker.transactions.appending import Rules, admit
 from broker.transactions.ending import End
 from broker.transactions.producing import TransactionalProduce
 from broker.transactions.transaction import Transaction
-from protocol.coordinator.group_records import NO_EXPIRY, CommittedOffset
+from protocol.coordinator.group_records import NO_EXPIRY
+from protocol.messages.consumer_offsets import OffsetCommitValue
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch import TRANSACTIONAL, BatchHeader
 from protocol.records.journal import Producer
@@ -95,7 +96,7 @@ def commit_offset(home: RoomsOnDisk, producer: Producer, offset: int, version: i
         Rules(adds=version >= 5, knows_abortable=version >= 4),
     )
     groups.check_commit(GROUP, -1, "", None, version, is_transactional=True)
-    committed = CommittedOffset(offset, -1, "", home.clock.now_ms(), NO_EXPIRY)
+    committed = OffsetCommitValue(offset, -1, "", home.clock.now_ms(), NO_EXPIRY)
     groups.offsets.append_transactional(GROUP, partition, [("orders", 0, committed)], producer)
 
 

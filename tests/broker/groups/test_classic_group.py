@@ -6,8 +6,8 @@ import pytest
 
 from broker.groups.classic_group import NEW_MEMBER_JOIN_MS
 from broker.groups.states import GroupState
-from protocol.coordinator.group_records import CommittedOffset, GroupMetadata
 from protocol.errors import ErrorCode, NotCoordinator
+from protocol.messages.consumer_offsets import GroupMetadataValue, OffsetCommitValue
 from tests.support.classic_group import REBALANCE_MS, SESSION_MS, GroupInHand
 
 DELAY_MS = 3000
@@ -233,12 +233,13 @@ def test_a_member_that_leaves_makes_room() -> None:
 
     assert hand.state() is GroupState.EMPTY
     assert hand.group.generation == 3
-    assert hand.written[-1] == GroupMetadata(
+    assert hand.written[-1] == GroupMetadataValue(
         protocol_type="consumer",
         generation=3,
         protocol=None,
         leader=None,
-        state_timestamp=hand.clock.now_ms(),
+        current_state_timestamp=hand.clock.now_ms(),
+        members=[],
     )
 
 
@@ -619,7 +620,7 @@ def subscription(*topics: str) -> bytes:
 def test_offsets_are_of_use_while_somebody_reads_the_topic() -> None:
     """And count from the commit, or from the moment the group became empty."""
     hand = GroupInHand()
-    offset = CommittedOffset(1, -1, "", 1000)
+    offset = OffsetCommitValue(1, -1, "", 1000)
     assert hand.group.expiry_base("t", offset) == 1000  # nobody was ever a member
     joined = hand.join(version=3, protocols=(("range", subscription("t", "u")),))
     assert hand.group.expiry_base("t", offset) is None
@@ -644,4 +645,4 @@ def test_what_can_not_be_read_may_be_any_topic() -> None:
     hand.sync(joined.answer.member_id, {})
 
     assert hand.group.is_subscribed_to("anything")
-    assert hand.group.expiry_base("anything", CommittedOffset(1, -1, "", 1)) is None
+    assert hand.group.expiry_base("anything", OffsetCommitValue(1, -1, "", 1)) is None

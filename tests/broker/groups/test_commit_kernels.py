@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.groups import commit_kernels
-from protocol.coordinator.group_records import CommittedOffset, OffsetKey, read_key, read_offset
+from protocol.coordinator.group_records import read_key, read_offset
 from protocol.errors import NotCoordinator
+from protocol.messages.consumer_offsets import OffsetCommitKey, OffsetCommitValue
 from protocol.records.choosing import load_uncompiled
 from protocol.records.journal import NO_PRODUCER
 
@@ -39,10 +40,10 @@ class Journal:
         return 0
 
 
-def offsets(*indexes: int, expiry: int = -1) -> list[tuple[str, int, CommittedOffset]]:
+def offsets(*indexes: int, expiry: int = -1) -> list[tuple[str, int, OffsetCommitValue]]:
     """Return what is committed for these partitions of orders."""
     return [
-        ("orders", index, CommittedOffset(index * 10, 4, f"läuft {index}", 1_000, expiry))
+        ("orders", index, OffsetCommitValue(index * 10, 4, f"läuft {index}", 1_000, expiry))
         for index in indexes
     ]
 
@@ -60,7 +61,7 @@ def test_all_offsets_of_a_request_are_one_batch(kernel: Any, expiry: int) -> Non
     [rows] = journal.batches
     assert [(read_key(key), read_offset(value or b"")) for key, value in rows] == [
         (
-            OffsetKey("g", topic, index),
+            OffsetCommitKey("g", topic, index),
             committed if expiry < 0 else committed._replace(leader_epoch=-1),
         )
         for topic, index, committed in new
@@ -75,7 +76,7 @@ def test_a_commit_of_the_same_partition_counts_once(kernel: Any) -> None:
     table = kernel.OffsetTable(Journal().append)
 
     table.append("g", PARTITION, offsets(1, 2))
-    table.append("g", PARTITION, [*offsets(2), ("orders", 1, CommittedOffset(77, -1, "", 2_000))])
+    table.append("g", PARTITION, [*offsets(2), ("orders", 1, OffsetCommitValue(77, -1, "", 2_000))])
 
     assert read_offset(table._find("g").committed["orders"][1]).offset == 77
     assert (table.count, table.commit_count) == (2, 4)
@@ -100,9 +101,9 @@ def test_an_offset_that_cannot_be_written_keeps_out_all(kernel: Any) -> None:
     """A size that is said wrongly would be the end of the journal."""
     journal = Journal()
     table = kernel.OffsetTable(journal.append)
-    long = ("orders", 2, CommittedOffset(1, -1, "x" * 0x8000, 0))
+    long = ("orders", 2, OffsetCommitValue(1, -1, "x" * 0x8000, 0))
 
-    with pytest.raises(ValueError, match="metadata"):
+    with pytest.raises(OverflowError, match="metadata"):
         table.append("g", PARTITION, [*offsets(1), long])
 
     assert journal.batches == []

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from broker.groups.offsets import Offsets
-from protocol.coordinator.group_records import CommittedOffset
+from protocol.messages.consumer_offsets import OffsetCommitValue
 from protocol.records.journal import EntryKind
 from tests.support.rooms import RoomsOnDisk
 
@@ -54,7 +54,7 @@ async def test_the_collector_does_not_go_through_what_was_loaded(tmp_path: Path)
     groups = home.rooms.groups
     await groups.log.ensure_created()
     for name in names:
-        committed = CommittedOffset(7, -1, "", 0)
+        committed = OffsetCommitValue(7, -1, "", 0)
         groups.offsets.append(name, groups.log.partition_for(name), [("orders", 0, committed)])
     await home.close()
     again = await RoomsOnDisk(tmp_path / "root").open()

@@ -25,16 +25,10 @@ from protocol.coordinator.consumer_group_records import (
     encode_value,
 )
 from protocol.coordinator.consumer_group_records import GroupMetadata as ConsumerGroupMetadata
-from protocol.coordinator.fields import MOST_EPOCH
-from protocol.coordinator.group_records import (
-    CommittedOffset,
-    GroupMetadata,
-    group_key,
-    put_group,
-    put_offset,
-)
-from protocol.coordinator.group_records import MemberMetadata as ClassicMember
-from protocol.group_kernels import offset_key
+from protocol.coordinator.group_records import group_key, offset_key, put_group, put_offset
+from protocol.coordinator.headed import MAX_EPOCH
+from protocol.messages.consumer_offsets import GroupMetadataValue, OffsetCommitValue
+from protocol.messages.consumer_offsets import MemberMetadata as ClassicMember
 from protocol.records.build import build_batch, frame_batch
 from protocol.records.record import Record
 from storage.append_values import Origin
@@ -53,7 +47,7 @@ SETTINGS = ("group.initial.rebalance.delay.ms=0", f"offsets.topic.num.partitions
 SKIPPED = "record can not be read and is skipped"
 SECRET = b"secret"
 TOPIC_ID = UUID(int=7)
-COMMITTED = put_offset(CommittedOffset(7, -1, "", 0))
+COMMITTED = put_offset(OffsetCommitValue(7, -1, "", 0))
 UNFOLDED = offset_key("g", "orders", 0)
 REPLACED = "\N{REPLACEMENT CHARACTER}"
 
@@ -61,12 +55,12 @@ REPLACED = "\N{REPLACEMENT CHARACTER}"
 def classic(*members: ClassicMember, generation: int = 3) -> bytes:
     """Return the value of a classic group."""
     return put_group(
-        GroupMetadata(
+        GroupMetadataValue(
             protocol_type="consumer",
             generation=generation,
             protocol="range",
             leader="m",
-            state_timestamp=1,
+            current_state_timestamp=1,
             members=members,
         )
     )
@@ -79,8 +73,8 @@ def member(member_id: str, instance_id: str | None = None) -> ClassicMember:
         group_instance_id=instance_id,
         client_id="c",
         client_host="/h",
-        rebalance_timeout_ms=60_000,
-        session_timeout_ms=10_000,
+        rebalance_timeout=60_000,
+        session_timeout=10_000,
         subscription=subscription("orders"),
         assignment=b"",
     )
@@ -106,22 +100,30 @@ METADATA = MemberMetadata(
     subscribed_topic_regex="o.*",
     rebalance_timeout_ms=9000,
     server_assignor=None,
-    classic=None,
+    classic_member_metadata=None,
 )
-CURRENT = encode_value(CurrentAssignment(5, 4, 0, {TOPIC_ID: {0: 5}}, {}))
-GROUP = encode_value(ConsumerGroupMetadata(5, 77))
+CURRENT = encode_value(
+    RecordType.CURRENT_ASSIGNMENT, CurrentAssignment(5, 4, 0, {TOPIC_ID: {0: 5}}, {})
+)
+GROUP = encode_value(RecordType.METADATA, ConsumerGroupMetadata(5, 77))
 GOOD: list[Row] = [
     (UNFOLDED, COMMITTED),
-    (offset_key("g", "orders", 1), put_offset(CommittedOffset(7, 1, "text", 1, 1 << 60))),
+    (offset_key("g", "orders", 1), put_offset(OffsetCommitValue(7, 1, "text", 1, 1 << 60))),
     (group_key("c"), classic(member("m"), member("n", "i"))),
     (named(RecordType.METADATA), GROUP),
-    (named(RecordType.MEMBER_METADATA), encode_value(METADATA)),
-    (named(RecordType.TARGET_METADATA), encode_value(TargetMetadata(5, 9))),
-    (named(RecordType.TARGET_MEMBER), encode_value({TOPIC_ID: frozenset({0, 1})})),
+    (named(RecordType.MEMBER_METADATA), encode_value(RecordType.MEMBER_METADATA, METADATA)),
+    (
+        named(RecordType.TARGET_METADATA),
+        encode_value(RecordType.TARGET_METADATA, TargetMetadata(5, 9)),
+    ),
+    (
+        named(RecordType.TARGET_MEMBER),
+        encode_value(RecordType.TARGET_MEMBER, {TOPIC_ID: frozenset({0, 1})}),
+    ),
     (named(RecordType.CURRENT_ASSIGNMENT), CURRENT),
     (
         named(RecordType.REGULAR_EXPRESSION, "o.*"),
-        encode_value(ResolvedRegex(frozenset({"orders"}), 1, 1)),
+        encode_value(RecordType.REGULAR_EXPRESSION, ResolvedRegex(frozenset({"orders"}), 1, 1)),
     ),
 ]
 
@@ -143,7 +145,7 @@ UNREADABLE: dict[str, Row] = {
     "a group of a version to come": (group_key("c"), b"\0\5" + classic(member("m"))[2:]),
     "a group cut short": (group_key("c"), classic(member("m"))[:-1]),
     "two thousand million members": (group_key("c"), classic()[:-4] + b"\x7f\xff\xff\xff"),
-    "the last generation": (group_key("c"), classic(generation=MOST_EPOCH + 1)),
+    "the last generation": (group_key("c"), classic(generation=MAX_EPOCH + 1)),
     "a member whose name ends too early": (named(RecordType.MEMBER_METADATA)[:-1], None),
     "metadata of a member of a version to come": (named(RecordType.MEMBER_METADATA), b"\0\1"),
     "an epoch cut short": (named(RecordType.METADATA), GROUP[:4]),

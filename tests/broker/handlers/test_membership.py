@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.groups.classic_group import ClassicGroup
 from broker.groups.states import GroupState
-from protocol.coordinator.group_records import GroupMetadata, MemberMetadata
+from protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
 from tests.support import group_requests as requests
 from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk
@@ -36,18 +36,18 @@ async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
         group_instance_id="i",
         client_id="c",
         client_host="/127.0.0.1",
-        rebalance_timeout_ms=20_000,
-        session_timeout_ms=SESSION_MS,
+        rebalance_timeout=20_000,
+        session_timeout=SESSION_MS,
         subscription=b"",
         assignment=b"",
     )
     group.restore(
-        GroupMetadata(
+        GroupMetadataValue(
             protocol_type="consumer",
             generation=3,
             protocol="range",
             leader="m",
-            state_timestamp=0,
+            current_state_timestamp=0,
             members=(member,),
         )
     )

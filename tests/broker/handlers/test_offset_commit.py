@@ -13,7 +13,8 @@ from kio.schema.errors import ErrorCode
 from broker.groups.classic_group import ClassicGroup
 from broker.groups.states import GroupState
 from broker.handlers import offset_commit
-from protocol.coordinator.group_records import NO_EXPIRY, GroupMetadata, MemberMetadata
+from protocol.coordinator.group_records import NO_EXPIRY
+from protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
 from protocol.messages.offset_commit import REQUEST
 from tests.support import group_requests as requests
 from tests.support.ask import ask
@@ -56,23 +57,23 @@ async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
     await rooms.close()
 
 
-def _metadata() -> GroupMetadata:
+def _metadata() -> GroupMetadataValue:
     member = MemberMetadata(
         member_id="m",
         group_instance_id="i",
         client_id="c",
         client_host="/127.0.0.1",
-        rebalance_timeout_ms=20_000,
-        session_timeout_ms=SESSION_MS,
+        rebalance_timeout=20_000,
+        session_timeout=SESSION_MS,
         subscription=b"",
         assignment=b"",
     )
-    return GroupMetadata(
+    return GroupMetadataValue(
         protocol_type="consumer",
         generation=3,
         protocol="range",
         leader="m",
-        state_timestamp=0,
+        current_state_timestamp=0,
         members=(member,),
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from protocol.coordinator.group_records import CommittedOffset
+from protocol.messages.consumer_offsets import OffsetCommitValue
 from protocol.records.journal import Producer
 from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk
@@ -34,8 +34,8 @@ async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
         "g",
         0,
         [
-            ("orders", 0, CommittedOffset(7, 2, "läuft", 1)),
-            ("orders", 1, CommittedOffset(8, -1, "", 1, expire_timestamp=1 << 60)),
+            ("orders", 0, OffsetCommitValue(7, 2, "läuft", 1)),
+            ("orders", 1, OffsetCommitValue(8, -1, "", 1, expire_timestamp=1 << 60)),
         ],
     )
     yield rooms
@@ -112,7 +112,7 @@ async def test_all_offsets(home: RoomsOnDisk, version: int) -> None:
 
 async def test_what_has_no_topic_any_more_is_not_told_by_id(home: RoomsOnDisk) -> None:
     """It is told by name, as long as it is there."""
-    home.rooms.groups.offsets.append("g", 0, [("gone", 0, CommittedOffset(9, -1, "", 1))])
+    home.rooms.groups.offsets.append("g", 0, [("gone", 0, OffsetCommitValue(9, -1, "", 1))])
 
     assert await fetch(home, _request(10, None)) == (E.none, _rows(10, 0, 1))
     assert (0, 9, -1, "", E.none) in (await fetch(home, _request(9, None)))[1]
@@ -133,7 +133,7 @@ async def test_an_id_that_nobody_has(home: RoomsOnDisk) -> None:
 async def test_an_open_transaction_makes_offsets_unstable(home: RoomsOnDisk, version: int) -> None:
     """For who wants to wait for it; others read what was committed before."""
     home.rooms.groups.offsets.append_transactional(
-        "g", 0, [("orders", 0, CommittedOffset(11, -1, "", 1))], Producer(5, 0)
+        "g", 0, [("orders", 0, OffsetCommitValue(11, -1, "", 1))], Producer(5, 0)
     )
     for require_stable, first in (
         (True, (0, -1, -1, "", E.unstable_offset_commit)),

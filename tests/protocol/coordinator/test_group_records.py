@@ -4,26 +4,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.coordinator.fields import MOST_EPOCH
 from protocol.coordinator.group_records import (
-    CommittedOffset,
-    GroupKey,
-    GroupMetadata,
-    MemberMetadata,
-    OffsetKey,
     group_key,
+    offset_key,
     put_group,
     put_offset,
     read_group,
     read_key,
     read_offset,
 )
+from protocol.coordinator.headed import MAX_EPOCH
 from protocol.coordinator.java_hash import java_hash, partition_for
 from protocol.errors import ProtocolError
-from protocol.group_kernels import offset_key
+from protocol.messages import NO_ID
+from protocol.messages.consumer_offsets import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 
 int32 = st.integers(-(1 << 31), (1 << 31) - 1)
-epochs = st.integers(-(1 << 31), MOST_EPOCH)
+epochs = st.integers(-(1 << 31), MAX_EPOCH)
 int64 = st.integers(-(1 << 63), (1 << 63) - 1)
 names = st.text(max_size=40)
 members = st.builds(
@@ -32,8 +35,8 @@ members = st.builds(
     group_instance_id=st.none() | names,
     client_id=names,
     client_host=names,
-    rebalance_timeout_ms=int32,
-    session_timeout_ms=int32,
+    rebalance_timeout=int32,
+    session_timeout=int32,
     subscription=st.binary(max_size=50),
     assignment=st.binary(max_size=50),
 )
@@ -47,8 +50,8 @@ def test_keys_as_kafka_writes_them() -> None:
 
 def test_values_as_kafka_writes_them() -> None:
     """Version 3, and version 1 where the client said when the offset expires."""
-    plain = put_offset(CommittedOffset(0x0102, 3, "m", 0x0405))
-    expiring = put_offset(CommittedOffset(0x0102, 3, "m", 0x0405, 0x0607))
+    plain = put_offset(OffsetCommitValue(0x0102, 3, "m", 0x0405))
+    expiring = put_offset(OffsetCommitValue(0x0102, 3, "m", 0x0405, 0x0607))
 
     assert plain == b"\0\3" + b"\0" * 6 + b"\1\2\0\0\0\3\0\1m" + b"\0" * 6 + b"\4\5"
     assert expiring == (
@@ -61,7 +64,7 @@ def test_offsets_come_back(
     offset: int, leader_epoch: int, metadata: str, now_ms: int, expiry_ms: int
 ) -> None:
     """Whatever they are; an offset with a time to expire has no leader epoch."""
-    plain = CommittedOffset(offset, leader_epoch, metadata, now_ms)
+    plain = OffsetCommitValue(offset, leader_epoch, metadata, now_ms)
     expiring = plain._replace(leader_epoch=-1, expire_timestamp=expiry_ms)
 
     assert read_offset(put_offset(plain)) == plain
@@ -71,19 +74,19 @@ def test_offsets_come_back(
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (b"\0\0" + b"\0" * 7 + b"\5" + b"\0\1m" + b"\0" * 7 + b"\6", (5, -1, "m", 6, -1)),
+        (b"\0\0" + b"\0" * 7 + b"\5" + b"\0\1m" + b"\0" * 7 + b"\6", (5, -1, "m", 6, -1, NO_ID)),
         (
             b"\0\1" + b"\0" * 7 + b"\5" + b"\0\1m" + b"\0" * 7 + b"\6" + b"\0" * 7 + b"\7",
-            (5, -1, "m", 6, 7),
+            (5, -1, "m", 6, 7, NO_ID),
         ),
-        (b"\0\2" + b"\0" * 7 + b"\5" + b"\0\1m" + b"\0" * 7 + b"\6", (5, -1, "m", 6, -1)),
+        (b"\0\2" + b"\0" * 7 + b"\5" + b"\0\1m" + b"\0" * 7 + b"\6", (5, -1, "m", 6, -1, NO_ID)),
         (
             b"\0\4" + b"\0" * 7 + b"\5" + b"\0\0\0\2" + b"\2m" + b"\0" * 7 + b"\6" + b"\0",
-            (5, 2, "m", 6, -1),
+            (5, 2, "m", 6, -1, NO_ID),
         ),
         (  # as 4.3 writes it with a topic id
             b"\0\4" + b"\0" * 7 + b"\5\0\0\0\2\2m" + b"\0" * 7 + b"\6\1\0\x10" + b"i" * 16,
-            (5, 2, "m", 6, -1),
+            (5, 2, "m", 6, -1, b"i" * 16),
         ),
     ],
 )
@@ -103,16 +106,16 @@ def test_what_is_no_offset_is_refused(value: bytes) -> None:
 
 @given(
     st.builds(
-        GroupMetadata,
+        GroupMetadataValue,
         protocol_type=names,
         generation=epochs,
         protocol=st.none() | names,
         leader=st.none() | names,
-        state_timestamp=int64,
-        members=st.lists(members, max_size=3).map(tuple),
+        current_state_timestamp=int64,
+        members=st.lists(members, max_size=3),
     )
 )
-def test_groups_come_back(group: GroupMetadata) -> None:
+def test_groups_come_back(group: GroupMetadataValue) -> None:
     """Whoever is in them."""
     assert read_group(put_group(group)) == group
 
@@ -125,9 +128,9 @@ def test_old_groups_are_read() -> None:
     old = read_group(b"\0\0" + head + b"\0\0\0\1" + member + b"\0\0\0\x09" + tail)
     newer = read_group(b"\0\1" + head + b"\0\0\0\1" + member + b"\0\0\0\x0a\0\0\0\x09" + tail)
 
-    assert (old.generation, old.state_timestamp, old.leader) == (7, -1, "m")
-    assert (old.members[0].rebalance_timeout_ms, old.members[0].session_timeout_ms) == (9, 9)
-    assert (newer.members[0].rebalance_timeout_ms, newer.members[0].session_timeout_ms) == (10, 9)
+    assert (old.generation, old.current_state_timestamp, old.leader) == (7, -1, "m")
+    assert (old.members[0].rebalance_timeout, old.members[0].session_timeout) == (9, 9)
+    assert (newer.members[0].rebalance_timeout, newer.members[0].session_timeout) == (10, 9)
     assert newer.members[0].group_instance_id is None
 
 
@@ -139,21 +142,21 @@ def test_the_newest_groups_are_read() -> None:
     )
     group = read_group(value)
 
-    assert (group.protocol, group.state_timestamp) == ("p", 5)
+    assert (group.protocol, group.current_state_timestamp) == ("p", 5)
     assert group.members[0].group_instance_id == "i"
     assert (group.members[0].subscription, group.members[0].assignment) == (b"s", b"a")
 
 
 def test_keys_are_told_apart() -> None:
     """Those of other modules, and of a newer Kafka, are not ours."""
-    assert read_key(offset_key("g", "t", 1)) == OffsetKey("g", "t", 1)
-    assert read_key(b"\0\0" + offset_key("g", "t", 1)[2:]) == OffsetKey("g", "t", 1)
-    assert read_key(group_key("g")) == GroupKey("g")
+    assert read_key(offset_key("g", "t", 1)) == OffsetCommitKey("g", "t", 1)
+    assert read_key(b"\0\0" + offset_key("g", "t", 1)[2:]) == OffsetCommitKey("g", "t", 1)
+    assert read_key(group_key("g")) == GroupMetadataKey("g")
     assert read_key(b"\0\3\0\1g") is None
     assert read_key(b"\0\x63whatever") is None
-    assert read_key(b"") is None
-    with pytest.raises(ProtocolError):
-        read_key(b"\0\2\0\7g")
+    for cut in (b"", b"\0", b"\0\2\0\7g"):
+        with pytest.raises(ProtocolError):
+            read_key(cut)
 
 
 @pytest.mark.parametrize(

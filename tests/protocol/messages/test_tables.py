@@ -80,10 +80,13 @@ def test_a_new_version_of_a_real_message_is_one_line() -> None:
 @pytest.mark.java
 def test_the_tables_are_what_the_tool_writes(kafka_jars: KafkaJars, tmp_path: Path) -> None:
     """Nobody edited one by hand: an edit would be lost the next time."""
-    (jar,) = kafka_jars.folder.glob("kafka-clients-*.jar")
+    jars = [
+        next(kafka_jars.folder.glob(f"kafka-{name}-[0-9]*.jar"))
+        for name in ("clients", "group-coordinator", "transaction-coordinator")
+    ]
 
     subprocess.run(
-        [sys.executable, "-m", "tools.messages", jar, "--into", tmp_path], cwd=ROOT, check=True
+        [sys.executable, "-m", "tools.messages", *jars, "--into", tmp_path], cwd=ROOT, check=True
     )
 
     here = {path.name: path.read_text() for path in (ROOT / "protocol" / "messages").glob("*.py")}
@@ -126,11 +129,46 @@ def test_a_string_has_at_most_32767_bytes(version: int) -> None:
 
 
 def test_text_that_is_no_utf8_is_read_as_java_reads_it() -> None:
-    """What is malformed becomes U+FFFD."""
-    body = bytearray(MESSAGE.write(0, Ask([Row("café", 1)])))
-    body[body.index(0xA9)] = 0x41
+    """What is malformed becomes U+FFFD, half of a surrogate pair a single one."""
+    for table, read in readers(MESSAGE, 0):
+        for malformed, text in ((b"caf\xc3A", "caf\ufffdA"), (b"\xed\xa0\x80cd", "\ufffdcd")):
+            body = MESSAGE.write(0, Ask([Row("a" * 5, 1)])).replace(b"aaaaa", malformed)
 
-    assert MESSAGE.read(0, body, 0, len(body))[0].rows[0].name == "caf\ufffdA"
+            assert read(table, body, 0, len(body), 9)[0].rows[0].name == text
+
+
+def test_text_that_could_not_be_written_again_is_refused() -> None:
+    """Each malformed byte is three as U+FFFD."""
+    for table, read in readers(MESSAGE, 0):
+        for count in (10_922, 10_923):
+            body = MESSAGE.write(0, Ask([Row("a" * count, 1)])).replace(b"a", b"\xff")
+            if count * 3 <= 32_767:
+                assert read(table, body, 0, len(body), 9)[0].rows[0].name == "\ufffd" * count
+                continue
+            with pytest.raises(ProtocolError, match=r"Row\.name: a text of 32769 bytes"):
+                read(table, body, 0, len(body), 9)
+
+
+def test_null_of_a_structure_is_another_byte_in_a_tagged_field() -> None:
+    """-1 in its place, 0 behind a tag, as Kafka's generated classes have it."""
+
+    class Part(NamedTuple):
+        size: Annotated[int, "int8"] = 0
+
+    class Whole(NamedTuple):
+        plain: Annotated[Part | None, "struct null"] = None
+        tagged: Annotated[Part | None, "struct null tag 0"] = Part()
+
+    message = Message(99, 0, 0, 0, Whole)
+
+    for (table, write), (_, read) in zip(both(message, 0), readers(message, 0), strict=True):
+        for row, body in (
+            (Whole(None, None), b"\xff\1\0\1\0"),
+            (Whole(Part(7), Part(8)), b"\1\7\0\1\0\3\1\x08\0"),
+            (Whole(None, Part()), b"\xff\0"),
+        ):
+            assert write(table, row) == body
+            assert read(table, body, 0, len(body), 9)[0] == row
 
 
 @pytest.mark.parametrize(
@@ -155,6 +193,14 @@ def both(message: Message, version: int) -> list[Any]:
     return [
         (message.table(version), core.write),
         (twin_of(message, version), plain_messages.write),
+    ]
+
+
+def readers(message: Message, version: int) -> list[Any]:
+    """Return the table and the function that reads by it, of either form."""
+    return [
+        (message.table(version), core.read),
+        (twin_of(message, version), plain_messages.read),
     ]
 
 

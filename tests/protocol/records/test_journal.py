@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.coordinator.group_records import CommittedOffset, group_key, put_offset
+from protocol.coordinator.group_records import group_key, offset_key, put_offset
 from protocol.errors import CorruptMessage
-from protocol.group_kernels import offset_key
+from protocol.messages.consumer_offsets import OffsetCommitValue
 from protocol.records import journal_kernels
 from protocol.records.batch import TRANSACTIONAL
 from protocol.records.build import ABORT, COMMIT, build_batch, build_marker, frame_batch
@@ -74,7 +74,7 @@ def test_what_is_written_is_read(
 
 def journal() -> bytes:
     """Return a journal with everything that may be in one; offsets are those of a log."""
-    committed = put_offset(CommittedOffset(5, 1, "m", NOW))
+    committed = put_offset(OffsetCommitValue(5, 1, "m", NOW))
     pieces = [
         build_batch([Record(10, NOW, offset_key("g", "t", 3), committed)], base_offset=10),
         build_batch(
@@ -99,7 +99,7 @@ def journal() -> bytes:
 @BOTH
 def test_every_kind_of_entry(kernel: Any) -> None:
     """Offsets, markers, producers; keys of committed offsets are taken apart on request."""
-    committed = put_offset(CommittedOffset(5, 1, "m", NOW))
+    committed = put_offset(OffsetCommitValue(5, 1, "m", NOW))
     entries, position, status = kernel.read_journal(journal(), 0, 100, True)
 
     assert (position, status) == (len(journal()), 0)
@@ -118,14 +118,14 @@ def test_every_kind_of_entry(kernel: Any) -> None:
     ("key", "value"),
     [
         (offset_key("g", "t", 3), b"\0\4" + bytes(30)),  # a version that Python reads
-        (offset_key("g", "t", 3), put_offset(CommittedOffset(1, 1, "abc", 1))[:-1]),
+        (offset_key("g", "t", 3), put_offset(OffsetCommitValue(1, 1, "abc", 1))[:-1]),
         (offset_key("g", "t", 3), b""),
         (offset_key("g", "t", 3), b"\0\3" + bytes(12) + b"\xff\xfe" + bytes(6)),
         (offset_key("g", "t", 3), b"\0\3" + bytes(12) + b"\xff\xff" + bytes(7)),
-        (b"\0\1\0\1\xff\0\1t" + bytes(4), put_offset(CommittedOffset(1, 1, "abc", 1))),
-        (offset_key("g", "t", 3) + b"x", put_offset(CommittedOffset(1, 1, "abc", 1))),
-        (b"\0\1\xff\xff" + bytes(10), put_offset(CommittedOffset(1, 1, "abc", 1))),
-        (b"\0\1\x7f\xff" + bytes(10), put_offset(CommittedOffset(1, 1, "abc", 1))),
+        (b"\0\1\0\1\xff\0\1t" + bytes(4), put_offset(OffsetCommitValue(1, 1, "abc", 1))),
+        (offset_key("g", "t", 3) + b"x", put_offset(OffsetCommitValue(1, 1, "abc", 1))),
+        (b"\0\1\xff\xff" + bytes(10), put_offset(OffsetCommitValue(1, 1, "abc", 1))),
+        (b"\0\1\x7f\xff" + bytes(10), put_offset(OffsetCommitValue(1, 1, "abc", 1))),
         (b"\0\7" + bytes(20), b"value"),
     ],
 )
@@ -141,7 +141,7 @@ def test_what_can_not_be_taken_apart_stays_bytes(kernel: Any, key: bytes, value:
 @pytest.mark.parametrize("version_1", [False, True])
 def test_offsets_of_both_written_versions_are_taken_apart(kernel: Any, version_1: bool) -> None:
     """With and without a time to expire, and with no metadata."""
-    value = put_offset(CommittedOffset(1, 1, "", 1, 99 if version_1 else -1))
+    value = put_offset(OffsetCommitValue(1, 1, "", 1, 99 if version_1 else -1))
     batch = encode_rows([(offset_key("grün", "", 2), value)], NOW)
     entries, _, _ = kernel.read_journal(batch, 0, 10, True)
 

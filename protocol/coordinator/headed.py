@@ -1,0 +1,69 @@
+"""An int16 and a message by its table: the coordinators' records, and what consumers tell another.
+
+A key begins with the type of its record, everything else with its version.
+"""
+
+from struct import Struct
+from typing import Any, Final
+
+from protocol.core import write
+from protocol.errors import ProtocolError
+from protocol.messages import Message
+from protocol.parts import Buffer
+
+MAX_EPOCH: Final = 1 << 30
+"""No group comes that far by itself, and whoever starts there has as many left."""
+
+_INT16: Final = Struct(">h")
+
+
+def write_key(message: Message, row: Any) -> bytes:
+    """Return a key of a message's type."""
+    return write(message.table(0), row, message.key)
+
+
+def write_value(message: Message, version: int, row: Any) -> bytes:
+    """Return a message behind its version."""
+    return write(message.table(version), row, version)
+
+
+def read_head(data: Buffer) -> int:
+    """Return the type or the version.
+
+    Raises:
+        ProtocolError: The bytes end before it does.
+    """
+    if len(data) < _INT16.size:
+        raise ProtocolError(f"{len(data)} bytes have neither a type nor a version")
+    head: int = _INT16.unpack_from(data)[0]
+    return head
+
+
+def read_body(message: Message, version: int, data: Buffer) -> Any:
+    """Return what stands behind the type or the version.
+
+    Raises:
+        ProtocolError: It is no such message; there is no such version.
+    """
+    if not message.first <= version <= message.last:
+        raise ProtocolError(f"version {version} of {message.struct.__name__} is not known")
+    return message.read(version, data, _INT16.size, len(data), room=len(data))[0]
+
+
+def read_value(message: Message, data: Buffer) -> Any:
+    """Return a message that stands behind its version.
+
+    Raises:
+        ProtocolError: See `read_body`.
+    """
+    return read_body(message, read_head(data), data)
+
+
+def check_epoch(epoch: int) -> None:
+    """Refuse the epoch of a group or a member that cannot be raised for a long time to come.
+
+    Raises:
+        ProtocolError: It is one.
+    """
+    if epoch > MAX_EPOCH:
+        raise ProtocolError(f"an epoch of {epoch}")
