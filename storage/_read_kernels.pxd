@@ -1,5 +1,9 @@
 # C types of _read_kernels.py; the algorithm stands there alone.
 cimport cython
+from protocol.records._native cimport inside, read_int32, read_int64, row_of
+from protocol.records._segment_kernels cimport find_batch, find_end
+
+ctypedef const unsigned char* Octets
 
 @cython.final
 cdef class LogReader:
@@ -13,4 +17,34 @@ cdef class LogReader:
 
     cdef object _search(self, tuple view, long long offset)
 
+@cython.locals(chunk=bytes, found=Py_ssize_t, at=Py_ssize_t, size="long long")
+cpdef long long find_position(int fd, long long position, long long end, long long offset) except? -1
+
+@cython.locals(fd=int, chunk=bytes, bound="long long", start="long long", target="long long", at=Py_ssize_t, size="long long")
+cpdef tuple find_cut(object segment, long long position, long long max_bytes, long long limit, bint at_least_one)
+
+@cython.locals(octets=Octets, low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, value="long long")
+cpdef Py_ssize_t count_up_to(object data, Py_ssize_t size, long long key, int width, int at) except -1
+
+@cython.locals(position="long long")
 cdef tuple _cut_at(object segment, long long limit, long long upto)
+
+@cython.locals(segments=tuple)
+cdef long long _end_of(tuple view, object segment) except -1
+
+@cython.locals(segments=tuple, index=Py_ssize_t, position="long long")
+cdef object _find_place(tuple view, long long offset)
+
+@cython.locals(segments=tuple)
+cdef object _next_place(tuple view, object segment)
+
+@cython.locals(segments=tuple, first=Py_ssize_t, last=Py_ssize_t)
+cdef object _size_between(tuple view, tuple start, tuple end)
+
+@cython.locals(octets=Octets, length="long long", magic=int)
+cdef long long _size_at(bytes chunk, Py_ssize_t at, long long position) except -1
+
+cdef object _base_offset_at(bytes chunk, Py_ssize_t at)
+
+@cython.locals(first=object, delta=object)
+cdef object _next_offset_at(bytes chunk, Py_ssize_t at)

@@ -2,26 +2,44 @@
 
 A consumer's next fetch begins where its last one ended, so the reader remembers where reads ended
 and a follower of the log's end never searches (performance.md §8). Everybody else goes by the
-offset index and a short walk over batch headers.
+offset index and a short walk over batch headers, a few KiB at a time and never past an end. A batch
+that does not end there is a torn tail and is not seen; nothing here checks a CRC.
 Compiled by Cython, or plain Python as it stands. The types of C stand in ``_read_kernels.pxd``;
 import `storage.read_kernels`, which chooses.
 """
 
+from os import pread
 from typing import TYPE_CHECKING
 
+from protocol.errors import CorruptMessage
 from protocol.parts import FileSlice
-from storage.log_view import LogRead, end_of, find_index, find_place, next_place, size_between
+from storage.log_view import LogRead, find_index
 
 try:
     import cython
 except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
     from protocol.records import _portable as cython
 
+if not cython.compiled:
+    from protocol.records._portable import inside, read_int32, read_int64, row_of
+    from protocol.records.kernels import find_batch, find_end
+
 if TYPE_CHECKING:
     from storage.log_view import LogView, Place
+    from storage.readable_segment import ReadableSegment
     from storage.segment import LogSegment
 
 COMPILED: bool = cython.compiled
+
+LOOKUP_CHUNK = 8192
+"""What a lookup reads at once: the usual distance of two index entries and the batch after it."""
+
+_NEAR = 64 * 1024
+"""Bytes that are walked from header to header sooner than searched by the index."""
+
+_HEADER_SIZE = 61
+_LOG_OVERHEAD = 12
+_MAGIC = 2
 
 _HINTS = 17  # a prime: batches of a power of two records do not share a slot
 _NO_HINT: "tuple[int, LogSegment | None, int]" = (-1, None, 0)
@@ -74,7 +92,8 @@ class LogReader:
             return None
         self._hints[next_offset % _HINTS] = (next_offset, segment, limit)
         part = FileSlice(segment.file(), position, limit - position)
-        return LogRead(part, next_offset, segment)
+        read: LogRead = row_of(LogRead, (part, next_offset, segment))
+        return read
 
     def available_bytes(self, view: "LogView", offset: int, upto: int) -> int:
         """Return the bytes from ``offset``'s batch to ``upto``, exclusive, over all segments.
@@ -91,21 +110,165 @@ class LogReader:
         if upto < view[0]:
             end = self._search(view, upto)
         segments = view[1]
-        return size_between(view, start, end or (segments[len(segments) - 1], view[2]))
+        return _size_between(view, start, end or (segments[len(segments) - 1], view[2]))
 
     def _search(self, view: "LogView", offset: int) -> "Place | None":
         """Return where the first batch whose last offset is >= ``offset`` begins."""
         hinted_offset, segment, position = self._hints[offset % _HINTS]
         if hinted_offset != offset or segment is None:
-            return find_place(view, offset)
-        if position < end_of(view, segment):
+            return _find_place(view, offset)
+        if position < _end_of(view, segment):
             return segment, position
-        return next_place(view, segment)  # it has rolled since
+        return _next_place(view, segment)  # it has rolled since
+
+
+def find_position(fd: int, position: int, end: int, offset: int) -> int:
+    """Return where the first batch begins whose last offset is at or above ``offset``, else -1.
+
+    ``position`` is the start of a batch.
+
+    Raises:
+        CorruptMessage: There is no batch where one has to begin.
+    """
+    while end - position >= _HEADER_SIZE:
+        chunk = pread(fd, min(LOOKUP_CHUNK, end - position), position)
+        if len(chunk) < _HEADER_SIZE:
+            return -1
+        found = find_batch(chunk, 0, len(chunk), offset)
+        at = found if found >= 0 else ~found
+        if found >= 0 or at == 0:
+            size = _size_at(chunk, at, position)
+            return position + at if position + at + size <= end else -1
+        position += at
+    return -1
+
+
+def find_cut(
+    segment: "ReadableSegment", position: int, max_bytes: int, limit: int, at_least_one: bool
+) -> tuple[int, int]:
+    """Return the end and the next offset of what `ReadableSegment.cut` promises.
+
+    Raises:
+        CorruptMessage: There is no batch where one has to begin.
+    """
+    fd = segment.file().fileno()
+    bound = min(position + max_bytes, limit)
+    chunk = pread(fd, _HEADER_SIZE, position)
+    start = position + _size_at(chunk, 0, position)
+    if start > bound and not at_least_one:
+        return position, _base_offset_at(chunk, 0)
+    if bound - start < _HEADER_SIZE:  # a large batch: there is nothing to search
+        return start, _next_offset_at(chunk, 0)
+    target = min(bound, limit - 1)
+    if target - start > _NEAR:
+        start = max(start, segment.start_before_position(target))
+    while True:
+        chunk = pread(fd, min(LOOKUP_CHUNK, limit - start), start)
+        at = find_end(chunk, 0, target - start)
+        if len(chunk) - at < _HEADER_SIZE:
+            start += at
+            at = 0
+            chunk = pread(fd, _HEADER_SIZE, start)
+        size = _size_at(chunk, at, start)
+        if start + at + size > target:
+            break
+        start += at + size
+    if bound == limit:
+        return start + at + size, _next_offset_at(chunk, at)
+    return start + at, _base_offset_at(chunk, at)
+
+
+def count_up_to(data: "bytes | bytearray", size: int, key: int, width: int, at: int) -> int:
+    """Count the entries of ``size`` bytes whose field is at most ``key``, as they are in order.
+
+    The field is ``width`` bytes, ``at`` bytes into the entry. The data may be growing: it is not
+    held, which would keep its writer from it.
+    """
+    octets = data
+    low = 0
+    high = len(data) // size
+    while low < high:
+        middle = (low + high) >> 1
+        if width == 4:  # an int32
+            value = read_int32(octets, middle * size + at)  # type: ignore[arg-type]
+        else:
+            value = read_int64(octets, middle * size + at)  # type: ignore[arg-type]
+        if value <= key:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 def _cut_at(segment: "LogSegment", limit: int, upto: int) -> tuple[int, int]:
     """Return the end position and the next offset of what lies below ``upto`` in a segment."""
-    located = segment.locate(upto)
-    if located is None or located.position >= limit:
-        return limit, upto
-    return located.position, upto
+    position = segment.find(upto)
+    return (limit if position < 0 or position >= limit else position), upto
+
+
+def _end_of(view: "LogView", segment: "LogSegment") -> int:
+    """Return the position at which the bytes of a segment end for readers of this view."""
+    segments = view[1]
+    return view[2] if segment is segments[len(segments) - 1] else segment.size
+
+
+def _find_place(view: "LogView", offset: int) -> "Place | None":
+    """Return where the first batch with a last offset >= ``offset`` begins; None: nowhere.
+
+    An offset in a gap that compaction left is answered by the next batch that is there, in this
+    segment or in a later one (storage.md §5.2).
+    """
+    segments = view[1]
+    for index in range(find_index(segments, offset), len(segments)):
+        segment = segments[index]
+        position = segment.find(offset)
+        if position >= 0:
+            if position >= _end_of(view, segment):
+                return None  # appended after this view was taken
+            return segment, position
+    return None
+
+
+def _next_place(view: "LogView", segment: "LogSegment") -> "Place | None":
+    """Return the start of the next segment after ``segment`` that has bytes; None: nowhere."""
+    segments = view[1]
+    for later in segments[find_index(segments, segment.base_offset) + 1 :]:
+        if _end_of(view, later):
+            return later, 0
+    return None
+
+
+def _size_between(view: "LogView", start: "Place", end: "Place") -> int:
+    """Return the bytes from one place to another, in whole segments in between."""
+    segments = view[1]
+    first = find_index(segments, start[0].base_offset)
+    last = find_index(segments, end[0].base_offset)
+    if first == last:
+        return max(0, end[1] - start[1])
+    return sum([segment.size for segment in segments[first:last]]) - start[1] + end[1]
+
+
+def _size_at(chunk: bytes, at: int, position: int) -> int:
+    """Return the size of the batch at ``at``; ``position`` is that of the chunk."""
+    if len(chunk) - at < _HEADER_SIZE:
+        raise CorruptMessage(f"the log ends inside the batch at position {position + at}")
+    octets = inside(chunk)
+    length = read_int32(octets, at + 8)
+    magic = octets[at + 16]
+    if length < _HEADER_SIZE - _LOG_OVERHEAD or magic != _MAGIC:
+        raise CorruptMessage(
+            f"no batch of magic {_MAGIC} at position {position + at}: length {length}, "
+            f"magic {magic}"
+        )
+    return length + _LOG_OVERHEAD
+
+
+def _base_offset_at(chunk: bytes, at: int) -> int:
+    return read_int64(inside(chunk), at)
+
+
+def _next_offset_at(chunk: bytes, at: int) -> int:
+    """Return the offset after a batch, however many bits it has."""
+    first: int = read_int64(inside(chunk), at)
+    delta: int = read_int32(inside(chunk), at + 23)
+    return first + delta + 1

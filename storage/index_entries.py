@@ -6,9 +6,9 @@ Both classes answer the same two questions, so a lookup does not care where the 
 
 import os
 import struct
-from bisect import bisect_right
 from typing import Final, Protocol
 
+from storage.read_kernels import count_up_to
 from storage.segment_file import SegmentFile
 
 BLOCK: Final = 4096
@@ -49,7 +49,7 @@ class MemoryEntries:
 
     def count_up_to(self, key: int, field: struct.Struct, at: int) -> int:
         """Count the entries whose field, ``at`` bytes into the entry, is at most ``key``."""
-        return _count(self.data, self.size, len(self), key, field, at)
+        return count_up_to(self.data, self.size, key, field.size, at)
 
     @property
     def is_ahead(self) -> bool:
@@ -101,11 +101,4 @@ class FileEntries:
             else:
                 high = middle
         block = os.pread(fd, (high - low) * size, low * size)
-        return low + _count(block, size, len(block) // size, key, field, at)
-
-
-def _count(
-    data: bytes | bytearray, size: int, count: int, key: int, field: struct.Struct, at: int
-) -> int:
-    read = field.unpack_from
-    return bisect_right(range(count), key, key=lambda index: read(data, index * size + at)[0])
+        return low + count_up_to(block, size, key, width, at)

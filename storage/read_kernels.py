@@ -5,10 +5,21 @@ from typing import TYPE_CHECKING
 from protocol.records.choosing import choose
 
 if TYPE_CHECKING:
-    from storage._read_kernels import COMPILED, LogReader
+    from storage._read_kernels import (
+        COMPILED,
+        LOOKUP_CHUNK,
+        LogReader,
+        count_up_to,
+        find_cut,
+        find_position,
+    )
 else:
     _reads = choose("storage._read_kernels")
     COMPILED = _reads.COMPILED
+    LOOKUP_CHUNK = _reads.LOOKUP_CHUNK
     LogReader = _reads.LogReader
+    count_up_to = _reads.count_up_to
+    find_cut = _reads.find_cut
+    find_position = _reads.find_position
 
-__all__ = ["COMPILED", "LogReader"]
+__all__ = ["COMPILED", "LOOKUP_CHUNK", "LogReader", "count_up_to", "find_cut", "find_position"]

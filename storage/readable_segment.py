@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from protocol.errors import CorruptMessage
 from protocol.parts import FileSlice
@@ -24,12 +24,10 @@ from storage.index import (
     TimeIndex,
 )
 from storage.index_entries import Entries, FileEntries, MemoryEntries
+from storage.read_kernels import find_cut, find_position
 from storage.segment_file import OPEN_FILES, OpenFiles, SegmentFile
 from storage.segment_files import SegmentFiles
 from storage.transaction_index import AbortedLookup, AbortedTransaction
-
-_NEAR: Final = 64 * 1024
-"""Bytes that are walked from header to header sooner than searched by the index."""
 
 
 class TimestampOffset(NamedTuple):
@@ -134,16 +132,29 @@ class ReadableSegment(SegmentFiles):
         Raises:
             CorruptMessage: The log is damaged there.
         """
+        found = self.find(offset, position)
+        return None if found < 0 else Located(found, self.header_at(found))
+
+    def find(self, offset: int, position: int = 0) -> int:
+        """Return where the batch begins that `locate` returns, -1 if there is none.
+
+        Raises:
+            CorruptMessage: The log is damaged there.
+        """
         file = self.file()
         start = position or self.start_before(offset)
         try:
-            return batch_walk.find_batch(file.fileno(), start, self.size, offset)
+            return find_position(file.fileno(), start, self.end.size, offset)
         except CorruptMessage as error:
             raise self._named(error) from error
 
     def start_before(self, offset: int) -> int:
         """Return where to begin a walk to a batch: near it by the index, or at the start."""
         return self._confirm(self.offset_index().floor(offset))
+
+    def start_before_position(self, position: int) -> int:
+        """Return the start of a batch at or before a position, near it by the index."""
+        return self._confirm(self.offset_index().floor_position(position))
 
     def cut(self, position: int, max_bytes: int, limit: int, *, at_least_one: bool) -> Cut:
         """Return where the whole batches from ``position`` on end that fit into ``max_bytes``.
@@ -155,25 +166,10 @@ class ReadableSegment(SegmentFiles):
         Raises:
             CorruptMessage: The log is damaged there.
         """
-        bound = min(position + max_bytes, limit)
-        fd = self.file().fileno()
         try:
-            size, base_offset, next_offset = batch_walk.measure_batch(fd, position)
-            start = position + size
-            if start > bound and not at_least_one:
-                return Cut(position, base_offset)
-            if bound - start < HEADER_SIZE:  # a large batch: there is nothing to search
-                return Cut(start, next_offset)
-            target = min(bound, limit - 1)
-            if target - start > _NEAR:
-                start = max(start, self._confirm(self.offset_index().floor_position(target)))
-            found = batch_walk.cut(fd, start, target, limit)
+            return Cut(*find_cut(self, position, max_bytes, limit, at_least_one))
         except CorruptMessage as error:
             raise self._named(error) from error
-        if bound == limit:
-            header = self.header_at(found.end)
-            return Cut(found.end + header.size, header.next_offset)
-        return found
 
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[Located]:
         """Yield the batches between two positions, ``position`` being the start of one."""
