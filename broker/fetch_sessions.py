@@ -16,16 +16,22 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from broker.waiting import READ_COMMITTED, Watch, WatchGroup
+from broker.fetch_kernels import (
+    NO_DIVERGENCE,
+    FetchPlan,
+    is_read_up,
+    list_wanted,
+    replica_of,
+)
+from broker.waiting import Watch, WatchGroup
 from protocol.errors import (
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
 )
-from protocol.messages.fetch import EpochEndOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
     from storage.log import Log
@@ -36,7 +42,7 @@ TopicKey: TypeAlias = str | bytes
 EVICTION_SECONDS = 120.0
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
-NO_DIVERGENCE = EpochEndOffset()
+_FULL_EPOCHS = frozenset({FINAL_EPOCH, INITIAL_EPOCH})
 _MAX_INT32 = 2**31 - 1
 
 
@@ -67,30 +73,6 @@ class SessionPartition(Watch):
         self.high_watermark = -1 if fetched.error_code else fetched.high_watermark
         self.log_start_offset = fetched.log_start_offset
         return news
-
-
-def is_read_up(wanted: FetchPartition, fetched: PartitionData, isolation_level: int) -> bool:
-    """Tell whether every read from now on finds what ``fetched`` says until the log changes.
-
-    A client that names the epoch of its last record is not taken at that: the log forgets old
-    epochs in its own time.
-    """
-    if (
-        len(fetched.records or b"")
-        or fetched.error_code
-        or fetched.diverging_epoch != NO_DIVERGENCE
-    ):
-        return False
-    if isolation_level == READ_COMMITTED:
-        upto = fetched.last_stable_offset
-    else:
-        upto = fetched.high_watermark
-    return wanted.fetch_offset >= upto and wanted.last_fetched_epoch < 0
-
-
-def replica_of(request: FetchRequest) -> int:
-    """Return the follower that asks, or -1; until v14 it says so in another field."""
-    return max(request.replica_id, request.replica_state.replica_id)
 
 
 _turn_of = attrgetter("turn")
@@ -203,35 +185,6 @@ class FetchSession:
         return self._turns
 
 
-@dataclass(slots=True)
-class FetchPlan:
-    """What one request fetches: (topic, partition) in reading order, and for which session.
-
-    ``read`` are the same partitions as the session has them, and ``epoch`` is that session's after
-    the request.
-    """
-
-    partitions: list[tuple[TopicKey, FetchPartition]]
-    session: FetchSession | None = None
-    epoch: int = 0
-    read: Sequence[SessionPartition] = ()
-    wants_session: bool = False
-    by_id: bool = False
-    isolation_level: int = 0
-
-    @property
-    def is_empty(self) -> bool:
-        """Tell whether nothing is asked for, now or by the session."""
-        return not self.partitions and self.session is None
-
-    @property
-    def all_partitions(self) -> list[tuple[TopicKey, FetchPartition]]:
-        """Return all that the request stands for, whether it has to be read or not."""
-        if self.session is None:
-            return self.partitions
-        return [(each.key, each.wanted) for each in self.session.partitions.values()]
-
-
 class FetchSessions:
     """The cache of sessions, at most ``max.incremental.fetch.session.cache.slots`` (loop only).
 
@@ -269,16 +222,12 @@ class FetchSessions:
             InvalidFetchSessionEpoch: A request was lost or doubled.
             FetchSessionTopicIdError: Names and ids are mixed in one session.
         """
-        if request.session_epoch in {FINAL_EPOCH, INITIAL_EPOCH}:
+        if request.session_epoch in _FULL_EPOCHS:
             before = self._sessions.get(request.session_id)
             if before is not None:
                 self._close(before)
             return FetchPlan(
-                [
-                    (topic_id if by_id else name, wanted)
-                    for name, topic_id, wanted_list in request.topics
-                    for wanted in wanted_list
-                ],
+                list_wanted(request, by_id),
                 wants_session=request.session_epoch == INITIAL_EPOCH,
                 by_id=by_id,
                 isolation_level=request.isolation_level,

@@ -2,6 +2,7 @@
 cimport cython
 from protocol.records._native cimport inside, read_int32, read_int64, row_of
 from protocol.records._segment_kernels cimport find_batch, find_end
+from storage._append_kernels cimport GrowingLog
 
 ctypedef const unsigned char* Octets
 
@@ -17,6 +18,9 @@ cdef class LogReader:
 
     cdef object _search(self, tuple view, long long offset)
 
+cdef class ReadLog(GrowingLog):
+    cdef public LogReader _reader
+
 @cython.locals(chunk=bytes, found=Py_ssize_t, at=Py_ssize_t, size="long long")
 cpdef long long find_position(int fd, long long position, long long end, long long offset) except? -1
 
@@ -25,6 +29,9 @@ cpdef tuple find_cut(object segment, long long position, long long max_bytes, lo
 
 @cython.locals(octets=Octets, low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, value="long long")
 cpdef Py_ssize_t count_up_to(object data, Py_ssize_t size, long long key, int width, int at) except -1
+
+@cython.locals(octets=Octets, count=Py_ssize_t)
+cpdef long long position_before(object data, long long key, int at) except -1
 
 @cython.locals(position="long long")
 cdef tuple _cut_at(object segment, long long limit, long long upto)

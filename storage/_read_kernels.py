@@ -11,7 +11,7 @@ import `storage.read_kernels`, which chooses.
 from os import pread
 from typing import TYPE_CHECKING
 
-from protocol.errors import CorruptMessage
+from protocol.errors import CorruptMessage, KafkaError, OffsetOutOfRange
 from protocol.parts import FileSlice
 from storage.log_view import LogRead, find_index
 
@@ -23,10 +23,13 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
 if not cython.compiled:
     from protocol.records._portable import inside, read_int32, read_int64, row_of
     from protocol.records.kernels import find_batch, find_end
+    from storage.append_kernels import GrowingLog
 
 if TYPE_CHECKING:
+    from storage.log_services import LogServices
     from storage.log_view import LogView, Place
     from storage.readable_segment import ReadableSegment
+    from storage.recovery import LoadedPartition
     from storage.segment import LogSegment
 
 COMPILED: bool = cython.compiled
@@ -122,6 +125,71 @@ class LogReader:
         return _next_place(view, segment)  # it has rolled since
 
 
+class ReadLog(GrowingLog):
+    """The offsets of a log as its readers see them, and its reads."""
+
+    __slots__ = ("_reader",)
+
+    def __init__(self, loaded: "LoadedPartition", services: "LogServices") -> None:
+        super().__init__(loaded, services)
+        self._reader = LogReader()  # a new one when segments go
+
+    @property
+    def high_watermark(self) -> int:
+        """Return the offset below which everybody may read; the log end offset on one replica."""
+        return self.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Return the first offset of the earliest open transaction, else the high watermark."""
+        first = self.producers.first_unstable_offset
+        if first is None:
+            return self.log_end_offset
+        return max(first, self.log_start_offset)
+
+    def read(
+        self, offset: int, max_bytes: int, upto: int, *, at_least_one: bool = True
+    ) -> LogRead | None:
+        """Return whole batches from the one that holds ``offset`` or follows it; None: nothing yet.
+
+        ``upto`` is exclusive: the high watermark, or the last stable offset for read_committed.
+        The first batch may exceed ``max_bytes`` if ``at_least_one``. The range may begin with
+        records below ``offset``; it ends with its segment at the latest.
+
+        Raises:
+            OffsetOutOfRange: ``offset`` is below the log start offset or above the log end offset.
+            KafkaStorageError: The files there can not be read.
+            CorruptMessage: They hold no batch there.
+        """
+        if self._closed:
+            raise self._absence()
+        view = self._view
+        if not self.log_start_offset <= offset <= view[0]:
+            raise self._out_of_range(offset, view[0])
+        try:
+            return self._reader.read(view, offset, max_bytes, upto, at_least_one)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        except CorruptMessage as error:
+            raise self._damaged(error) from error
+
+    def _absence(self) -> KafkaError:
+        """Say that the log is not here any more."""
+        raise NotImplementedError
+
+    def _out_of_range(self, offset: int, end_offset: int) -> OffsetOutOfRange:
+        """Say that a log does not have an offset."""
+        raise NotImplementedError
+
+    def _unreadable(self, error: OSError) -> KafkaError:
+        """Return the refusal of a read that the disk has failed."""
+        raise NotImplementedError
+
+    def _damaged(self, error: CorruptMessage) -> CorruptMessage:
+        """Return the refusal of a read of what is no batch."""
+        raise NotImplementedError
+
+
 def find_position(fd: int, position: int, end: int, offset: int) -> int:
     """Return where the first batch begins whose last offset is at or above ``offset``, else -1.
 
@@ -198,6 +266,17 @@ def count_up_to(data: "bytes | bytearray", size: int, key: int, width: int, at: 
         else:
             high = middle
     return low
+
+
+def position_before(data: bytearray, key: int, at: int) -> int:
+    """Return the position in the last entry of an offset index whose field is at most ``key``.
+
+    The fields are at 0, the offset less the segment's, and at 4, the position. Below the first
+    entry it is 0, the segment's start.
+    """
+    count = count_up_to(data, 8, key, 4, at)
+    octets = data
+    return read_int32(octets, count * 8 - 4) if count else 0  # type: ignore[arg-type]
 
 
 def _cut_at(segment: "LogSegment", limit: int, upto: int) -> tuple[int, int]:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import CorruptMessage, KafkaStorageError, NotLeaderOrFollower, OffsetOutOfRange
 from storage import timestamp_lookup
-from storage.append_kernels import GrowingLog
-from storage.log_view import LogRead, find_index
-from storage.read_kernels import LogReader
+from storage.log_view import find_index
+from storage.read_kernels import ReadLog
 from storage.segment import LogSegment
 from storage.timestamp_lookup import TimestampedOffset
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from storage.recovery import LoadedPartition
 
 
-class ReadableLog(GrowingLog):
+class ReadableLog(ReadLog):
     """The offsets and segments of one partition.
 
     Invariants: log start offset <= last stable offset <= high watermark = log end offset (one
@@ -30,61 +29,18 @@ class ReadableLog(GrowingLog):
     or deleted meanwhile; an append shows after its bytes are written.
     """
 
-    __slots__ = ("_reader", "epochs", "topic_id", "topic_partition")
+    __slots__ = ("epochs", "topic_id", "topic_partition")
 
     def __init__(self, loaded: "LoadedPartition", services: "LogServices") -> None:
         super().__init__(loaded, services)
         self.topic_partition = loaded.folder.topic_partition
         self.topic_id = loaded.topic_id
         self.epochs = loaded.epochs
-        self._reader = LogReader()  # a new one when segments go
 
     @property
     def segments(self) -> tuple[LogSegment, ...]:
         """Return the segments from the oldest to the active one."""
         return self._view[1]
-
-    @property
-    def high_watermark(self) -> int:
-        """Return the offset below which everybody may read; the log end offset on one replica."""
-        return self.log_end_offset
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Return the first offset of the earliest open transaction, else the high watermark."""
-        first = self.producers.first_unstable_offset
-        if first is None:
-            return self.log_end_offset
-        return max(first, self.log_start_offset)
-
-    def read(
-        self, offset: int, max_bytes: int, upto: int, *, at_least_one: bool = True
-    ) -> LogRead | None:
-        """Return whole batches from the one that holds ``offset`` or follows it; None: nothing yet.
-
-        ``upto`` is exclusive: the high watermark, or the last stable offset for read_committed.
-        The first batch may exceed ``max_bytes`` if ``at_least_one``. The range may begin with
-        records below ``offset``; it ends with its segment at the latest.
-
-        Raises:
-            OffsetOutOfRange: ``offset`` is below the log start offset or above the log end offset.
-            KafkaStorageError: The files there can not be read.
-            CorruptMessage: They hold no batch there.
-        """
-        if self._closed:
-            raise self._absence()
-        view = self._view
-        if not self.log_start_offset <= offset <= view[0]:
-            raise OffsetOutOfRange(
-                f"offset {offset} of {self.topic_partition} is outside "
-                f"{self.log_start_offset}..{view[0]}"
-            )
-        try:
-            return self._reader.read(view, offset, max_bytes, upto, at_least_one)
-        except OSError as error:
-            raise self._unreadable(error) from error
-        except CorruptMessage as error:
-            raise self._damaged(error) from error
 
     def available_bytes(self, offset: int, upto: int) -> int:
         """Return the bytes that a read of ``offset`` could come to, over all segments."""
@@ -133,6 +89,12 @@ class ReadableLog(GrowingLog):
     def _absence(self) -> NotLeaderOrFollower:
         return NotLeaderOrFollower(
             f"{self.topic_partition} is not here: deleted, or the broker stops"
+        )
+
+    def _out_of_range(self, offset: int, end_offset: int) -> OffsetOutOfRange:
+        return OffsetOutOfRange(
+            f"offset {offset} of {self.topic_partition} is outside "
+            f"{self.log_start_offset}..{end_offset}"
         )
 
     def _unreadable(self, error: OSError) -> KafkaStorageError:

@@ -24,7 +24,7 @@ from storage.index import (
     TimeIndex,
 )
 from storage.index_entries import Entries, FileEntries, MemoryEntries
-from storage.read_kernels import find_cut, find_position
+from storage.read_kernels import find_cut, find_position, position_before
 from storage.segment_file import OPEN_FILES, OpenFiles, SegmentFile
 from storage.segment_files import SegmentFiles
 from storage.transaction_index import AbortedLookup, AbortedTransaction
@@ -150,10 +150,16 @@ class ReadableSegment(SegmentFiles):
 
     def start_before(self, offset: int) -> int:
         """Return where to begin a walk to a batch: near it by the index, or at the start."""
+        active = self._active
+        if active is not None and active.is_ours:  # it is as it was written
+            return position_before(active.offsets.data, offset - self.base_offset, 0)
         return self._confirm(self.offset_index().floor(offset))
 
     def start_before_position(self, position: int) -> int:
         """Return the start of a batch at or before a position, near it by the index."""
+        active = self._active
+        if active is not None and active.is_ours:
+            return position_before(active.offsets.data, position, 4)
         return self._confirm(self.offset_index().floor_position(position))
 
     def cut(self, position: int, max_bytes: int, limit: int, *, at_least_one: bool) -> Cut:

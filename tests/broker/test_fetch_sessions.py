@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from broker.fetch_sessions import FetchPlan, FetchSessions, SessionPartition, TopicKey, is_read_up
+from broker.fetch_kernels import FetchPlan, is_read_up
+from broker.fetch_sessions import FetchSessions, SessionPartition, TopicKey
 from broker.waiting import READ_COMMITTED
 from protocol.errors import (
     FetchSessionIdNotFound,

@@ -16,12 +16,12 @@ from kio.schema.produce.v7 import request as produce7
 from kio.schema.produce.v9 import request as produce9
 from kio.schema.produce.v13 import request as produce13
 
-from broker.handlers import fetch as fetch_handler
 from protocol.records.batch import BatchHeader
 from storage.clock import Clock
 from storage.log import Log
 from tests.support.appending import append
 from tests.support.batches import Row, make_batch, make_producer_batch
+from tests.support.fetch_twin import fetch_plainly
 from tests.support.running import Caller, Client, Running, running
 
 
@@ -120,7 +120,7 @@ SHORT: list[tuple[int, dict[str, Any]]] = [
     (3, {"partition_max_bytes": 1, "min_bytes": 0}),
     (11, {"max_bytes": 80, "min_bytes": 1 << 20, "wait_ms": 60_000}),
 ]
-"""Offsets and limits of fetches that go the short way, of batches of less than 100 bytes."""
+"""Offsets and limits of fetches, of batches of less than 100 bytes."""
 LARGE = fetch({("t", 0): 0}, max_bytes=16 << 20, partition_max_bytes=16 << 20)
 
 
@@ -204,25 +204,23 @@ async def test_leader_epochs_are_compared(caller: Caller, epoch: int, code: int)
 
 
 @pytest.mark.parametrize("isolation", [0, 1])
-async def test_one_partition_is_read_as_several_are(
+async def test_limits_and_offsets_of_both_forms(
     caller: Caller, monkeypatch: pytest.MonkeyPatch, isolation: int
 ) -> None:
-    """One partition without a session needs no plan; the answer is the same as with one."""
+    """Compiled and plain, the same whole batches are read, one at the least."""
     (size,) = {len(batch) for batch in await fill(caller, 6, rows=2)}
-    monkeypatch.setattr(fetch_handler, "_Fetch", None)
-    short = [
-        only(await caller.ask(fetch({("t", 0): offset}, isolation=isolation, **limits)))
-        for offset, limits in SHORT
-    ]
-    monkeypatch.undo()
-    monkeypatch.setattr(fetch_handler, "_read_one", lambda *_: None)
-    general = [
-        only(await caller.ask(fetch({("t", 0): offset}, isolation=isolation, **limits)))
-        for offset, limits in SHORT
-    ]
 
-    assert short == general
-    assert [len(one.records) // size for one in short] == [6, 3, 1, 1, 2, 1, 1]
+    async def ask_all() -> list[Any]:
+        return [
+            only(await caller.ask(fetch({("t", 0): offset}, isolation=isolation, **limits)))
+            for offset, limits in SHORT
+        ]
+
+    chosen = await ask_all()
+    fetch_plainly(monkeypatch)
+
+    assert await ask_all() == chosen
+    assert [len(one.records) // size for one in chosen] == [6, 3, 1, 1, 2, 1, 1]
 
 
 @pytest.mark.parametrize("limit", ["max_bytes", "partition_max_bytes"])

@@ -4,10 +4,8 @@ import random
 import shutil
 import sys
 import uuid
-from collections import Counter
 from pathlib import Path
 from struct import pack
-from typing import Any
 
 import pytest
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
@@ -15,7 +13,6 @@ from kio.schema.api_versions.v0.request import ApiVersionsRequest
 from broker import fetch_sessions
 from broker.dispatch_kernels import Gate
 from broker.groups import classic_group
-from broker.handlers import fetch
 from broker.io import IoThreads
 from protocol import messages
 from protocol.core import plain_messages
@@ -26,6 +23,7 @@ from storage.append_values import Origin
 from storage.log import Log
 from storage.read_kernels import LogReader
 from tests.support.batches import TIMESTAMP, make_batch
+from tests.support.fetch_twin import fetch_plainly
 from tests.support.kio_messages import encode
 from tests.support.logs import validated
 from tests.support.message_twins import twin_of
@@ -101,27 +99,13 @@ def repeat_chances(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
 
 
 def close_short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have messages be read and written by the plain form, and every fetch be planned."""
-    monkeypatch.setattr(fetch, "_read_one", lambda *_: None)
+    """Have messages read and written, and partitions fetched, by the plain forms."""
+    fetch_plainly(monkeypatch)
     monkeypatch.setattr(Message, "table", twin_of)
     for module in (messages, sys.modules[Gate.__module__]):
         for name in ("read", "read_head", "write", "write_response"):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, getattr(plain_messages, name))
-
-
-def count_short_ways(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Return what counts the fetches that needed no plan."""
-    taken: Counter[str] = Counter()
-    read_one = fetch._read_one
-
-    def counting(*arguments: Any) -> Any:
-        answer = read_one(*arguments)
-        taken["_read_one"] += answer is not None
-        return answer
-
-    monkeypatch.setattr(fetch, "_read_one", counting)
-    return taken
 
 
 def close_short_ways_of_logs(home: RoomsOnDisk) -> None:
@@ -154,7 +138,6 @@ async def test_short_ways_answer_as_general_ones(
             requests = RandomRequests(random.Random(seed), ids)
             talks = await hold(stand, requests, REQUESTS, lambda: close_short_ways_of_logs(home))
     repeat_chances(monkeypatch, seed)
-    taken = count_short_ways(monkeypatch)
     home = make_home(second)
     home.io.close()
     home.io = IoThreads(4, sender_count=1)
@@ -163,7 +146,6 @@ async def test_short_ways_answer_as_general_ones(
 
     assert again.errors == stand.errors
     assert files_below(second) == files_below(first)
-    assert taken["_read_one"] > 5
 
 
 async def test_a_talk_that_ends_with_what_has_no_answer_is_said_whole(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_a_follower_of_the_end_never_searches(
     """Who reads on where it ended is found by the hint, across rolls too."""
     log = folder.log
     assert log.read(20, 1, 20) is None
-    monkeypatch.setattr(LogSegment, "locate", None)
+    monkeypatch.setattr(LogSegment, "find", None)
     offset, seen = 20, []
 
     for _ in range(8):

@@ -1,0 +1,38 @@
+"""A fetch's partitions, compiled where they could be: import them from here."""
+
+from typing import TYPE_CHECKING
+
+from protocol.records.choosing import choose
+
+if TYPE_CHECKING:
+    from broker._fetch_kernels import (
+        NO_DIVERGENCE,
+        READ_COMMITTED,
+        FetchPlan,
+        FetchRead,
+        is_read_up,
+        list_wanted,
+        refused,
+        replica_of,
+    )
+else:
+    _fetch = choose("broker._fetch_kernels")
+    NO_DIVERGENCE = _fetch.NO_DIVERGENCE
+    READ_COMMITTED = _fetch.READ_COMMITTED
+    FetchPlan = _fetch.FetchPlan
+    FetchRead = _fetch.FetchRead
+    is_read_up = _fetch.is_read_up
+    list_wanted = _fetch.list_wanted
+    refused = _fetch.refused
+    replica_of = _fetch.replica_of
+
+__all__ = [
+    "NO_DIVERGENCE",
+    "READ_COMMITTED",
+    "FetchPlan",
+    "FetchRead",
+    "is_read_up",
+    "list_wanted",
+    "refused",
+    "replica_of",
+]
