@@ -45,13 +45,25 @@ class Journal:
     ``unflushed`` is what must be on the disk before anybody is answered.
     """
 
-    __slots__ = ("_clock", "_topics", "name", "unflushed")
+    __slots__ = ("_clock", "_failed", "_loading", "_topics", "name", "unflushed")
 
     def __init__(self, name: str, topics: "TopicRegistry", clock: "Clock") -> None:
         self.name = name
         self.unflushed: set[Log] = set()
         self._topics = topics
         self._clock = clock
+        self._loading: set[int] = set()
+        self._failed: set[int] = set()
+
+    @property
+    def is_created(self) -> bool:
+        """Whether the topic exists."""
+        return self.name in self._topics.topics
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there are partitions, and every one was read, and none in vain."""
+        return not self._loading and not self._failed and self.name in self._topics.topics
 
     def append(
         self, partition: int, rows: "Sequence[Row]", producer: "Producer" = NO_PRODUCER

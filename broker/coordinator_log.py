@@ -72,8 +72,6 @@ class CoordinatorLog(Journal):
         self._settings = settings
         self._io = io
         self._count = 0
-        self._loading: set[int] = set()
-        self._failed: set[int] = set()
         self._skipped_before = 0
         self._slice_ends = 0.0
         self._creation: asyncio.Task[None] | None = None
@@ -87,16 +85,6 @@ class CoordinatorLog(Journal):
                 return preset_for(self.name, self._settings.server).partitions
             self._count = topic.partitions
         return self._count
-
-    @property
-    def is_created(self) -> bool:
-        """Whether the topic exists."""
-        return self.name in self._topics.topics
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether there are partitions, and every one was read, and none in vain."""
-        return not self._loading and not self._failed and self.is_created
 
     @property
     def loading_count(self) -> int:

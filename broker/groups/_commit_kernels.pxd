@@ -1,5 +1,35 @@
 # C types of _commit_kernels.py; the algorithm stands there alone.
 cimport cython
+from broker.groups._member_kernels cimport GroupTable
+from protocol.records._native cimport field_of, number_of
+
+# The columns of OffsetCommitRequest, of its topics and of their partitions.
+cdef enum:
+    GROUP_ID = 0
+    GENERATION = 1
+    MEMBER_ID = 2
+    INSTANCE_ID = 3
+    RETENTION = 4
+    TOPICS = 5
+
+cdef enum:
+    NAME = 0
+    TOPIC_ID = 1
+    PARTITIONS = 2
+
+cdef enum:
+    PARTITION = 0
+    OFFSET = 1
+    LEADER_EPOCH = 2
+    METADATA = 3
+
+@cython.locals(known_topics=dict, by_id=bint, retention_ms="long long", expiry=object, results=list, offsets=list, codes=list, is_any_known=bint, is_any_unknown=bint, count=Py_ssize_t, number="long long")
+cpdef list commit(object rooms, GroupTable groups, int version, object request)
+
+@cython.locals(generation="long long", table=OffsetTable)
+cdef int _write(GroupTable groups, int version, object request, list offsets) except -1
+
+cdef list _merge(list results)
 
 @cython.locals(pairs=list, version=int, expiring=Py_ssize_t, never="long long")
 cpdef list offset_rows(str group_id, object offsets)
@@ -22,7 +52,7 @@ cdef class OffsetTable:
     cdef public tuple _shards
     cdef public long long commit_count, count
 
-    @cython.locals(rows=list, group=GroupOffsets, count=Py_ssize_t, new=tuple, row=tuple)
+    @cython.locals(rows=list, group=GroupOffsets, count=Py_ssize_t, new=tuple)
     cpdef append(self, str group_id, object partition, object offsets)
 
     cpdef dict _shard(self, str group_id)

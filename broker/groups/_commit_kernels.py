@@ -4,10 +4,15 @@ Compiled by Cython, or plain Python as it stands. The types of C stand in ``_com
 import `broker.groups.commit_kernels`, which chooses.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from broker.groups.consumer_group_checks import check_partitions
+from broker.groups.offset_metadata import is_too_long
+from protocol.coordinator.group_errors import OffsetMetadataTooLarge
 from protocol.coordinator.group_records import NO_EXPIRY, VERSION, VERSION_WITH_EXPIRY
 from protocol.core import read, write_pairs
+from protocol.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
+from protocol.messages import NO_ID
 from protocol.messages.consumer_offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
 from protocol.records.journal import NO_PRODUCER
 
@@ -16,15 +21,36 @@ try:
 except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
     from protocol.records import _portable as cython
 
+if not cython.compiled:
+    from protocol.records._portable import field_of, number_of
+
+    # The columns of OffsetCommitRequest, of its topics and of their partitions.
+    GROUP_ID, GENERATION, MEMBER_ID, INSTANCE_ID, RETENTION, TOPICS = range(6)
+    NAME, TOPIC_ID, PARTITIONS = range(3)
+    PARTITION, OFFSET, LEADER_EPOCH, METADATA = range(4)
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from broker.context import Rooms
+    from broker.groups.coordinator import GroupCoordinator
+    from broker.topic import Topic
     from protocol.messages.consumer_offsets import OffsetCommitValue
+    from protocol.messages.offset_commit import OffsetCommitRequest
     from protocol.records.journal import Producer, Row
+
+    Results = list[tuple[str, bytes, list[tuple[int, int]]]]
 
     NewOffset = tuple[str, int, OffsetCommitValue]
 
 COMPILED: bool = cython.compiled
+
+_FIRST_WITH_TOPIC_ID = 10
+_NO_RETENTION = -1
+_LATEST_MS = (1 << 63) - 1
+_TOO_LARGE = OffsetMetadataTooLarge.code
+_UNKNOWN = UnknownTopicOrPartition.code
+_UNKNOWN_ID = UnknownTopicId.code
 
 _KEY = OFFSET_COMMIT_KEY.table(0)
 _KEY_TYPE = OFFSET_COMMIT_KEY.key
@@ -32,7 +58,6 @@ _VALUES = [
     OFFSET_COMMIT_VALUE.table(version)
     for version in range(OFFSET_COMMIT_VALUE.first, OFFSET_COMMIT_VALUE.last + 1)
 ]
-
 _SHARDS = 64  # a dict grows at once: one of a million groups would hold everybody up for 50 ms
 
 
@@ -64,6 +89,106 @@ def answer_rows(
             row, _ = read(_VALUES[version], stored, 2, len(stored), len(stored))
             rows.append((index, row[0], row[1], row[2], 0))
     return rows
+
+
+def commit(
+    rooms: "Rooms", groups: "GroupCoordinator", version: int, request: "OffsetCommitRequest"
+) -> "Results":
+    """Commit what can be, and return a code for each partition of the request.
+
+    A topic that is named twice is answered once, unless all partitions are there.
+    """
+    registry = rooms.topics
+    by_id = version >= _FIRST_WITH_TOPIC_ID
+    known_topics: dict[Any, Topic] = registry.by_id if by_id else registry.topics
+    now_ms = rooms.clock.now_ms()
+    retention_ms = number_of(request, RETENTION)
+    expiry = NO_EXPIRY
+    if retention_ms != _NO_RETENTION:
+        expiry = _LATEST_MS if retention_ms > _LATEST_MS - now_ms else now_ms + retention_ms
+    results: Results = []
+    offsets: list[NewOffset] = []
+    is_any_known = is_any_unknown = False
+    for wanted in field_of(request, TOPICS):
+        name = field_of(wanted, NAME)
+        topic_id = field_of(wanted, TOPIC_ID)
+        topic = known_topics.get(topic_id if by_id else name)
+        count = 0 if topic is None else len(topic.logs)
+        codes: list[tuple[int, int]] = []
+        results.append((name, topic_id, codes))
+        for row in field_of(wanted, PARTITIONS):
+            number = number_of(row, PARTITION)
+            index = field_of(row, PARTITION)
+            if topic is None or number < 0 or number >= count:
+                is_any_unknown = True
+                codes.append((index, _UNKNOWN_ID if by_id and topic is None else _UNKNOWN))
+                continue
+            is_any_known = True
+            metadata = field_of(row, METADATA) or ""
+            if metadata and is_too_long(metadata, rooms.settings.server):
+                codes.append((index, _TOO_LARGE))
+                continue
+            committed: Any = (
+                field_of(row, OFFSET),
+                field_of(row, LEADER_EPOCH),
+                metadata,
+                now_ms,
+                expiry,
+                NO_ID,
+            )
+            offsets.append((topic.name, index, committed))
+            codes.append((index, 0))
+    if is_any_known:
+        try:
+            _write(groups, version, request, offsets)
+        except KafkaError as error:
+            results = [
+                (
+                    name,
+                    topic_id,
+                    [
+                        (index, before if before in (_UNKNOWN, _UNKNOWN_ID) else error.code)
+                        for index, before in codes
+                    ],
+                )
+                for name, topic_id, codes in results
+            ]
+    return _merge(results) if is_any_unknown else results
+
+
+def _write(
+    groups: "GroupCoordinator",
+    version: int,
+    request: "OffsetCommitRequest",
+    offsets: "list[NewOffset]",
+) -> None:
+    """Write offsets of partitions that exist, if the member may.
+
+    Raises:
+        KafkaError: It may not, or the journal did not take them.
+    """
+    group_id = field_of(request, GROUP_ID)
+    generation = number_of(request, GENERATION)
+    member_id = field_of(request, MEMBER_ID)
+    groups.check(group_id)
+    group = groups.check_commit(
+        group_id, generation, member_id, field_of(request, INSTANCE_ID), version
+    )
+    group.touch(member_id)
+    check = group.find_partition_check(member_id, generation)
+    if check is not None:
+        check_partitions(check, offsets, groups.consumer.image)
+    if offsets:
+        groups.offsets.append(group_id, group.partition, offsets)
+        groups.keep(group)
+
+
+def _merge(results: "Results") -> "Results":
+    """Return the codes of a topic that is there twice in one place."""
+    merged: dict[tuple[str, bytes], list[tuple[int, int]]] = {}
+    for name, topic_id, codes in results:
+        merged.setdefault((name, topic_id), []).extend(codes)
+    return [(name, topic_id, codes) for (name, topic_id), codes in merged.items()]
 
 
 class GroupOffsets:
@@ -132,8 +257,8 @@ class OffsetTable:
         self._append(partition, rows, NO_PRODUCER)
         group = self._of(group_id)
         count = 0
-        for new, row in zip(offsets, rows, strict=True):
-            self.count += group.put(new[0], new[1], row[1])
+        for new in offsets:
+            self.count += group.put(new[0], new[1], rows[count][1])
             count += 1
         self.commit_count += count
 

@@ -1,5 +1,7 @@
 # C types of _member_kernels.py; the algorithm stands there alone.
 cimport cython
+from broker._coordinator_kernels cimport Journal
+from protocol.records._native cimport field_of
 
 cdef object _COMPLETING, _DEAD, _EMPTY, _PREPARING, _STABLE
 
@@ -43,3 +45,13 @@ cdef class LivingGroup:
     cpdef judge_commit(self, str member_id, object instance_id, long long generation, bint is_transactional)
 
     cpdef _check_alive(self)
+
+cdef class GroupTable:
+    cdef public dict groups
+    cdef public Journal log
+    cdef public object offsets
+
+    cpdef check(self, str group_id)
+    cpdef find(self, str group_id)
+    cpdef keep(self, object group)
+    cpdef heartbeat(self, object request)

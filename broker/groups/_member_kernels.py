@@ -11,11 +11,15 @@ deadline is only noted, and looked at when the earlier one comes due.
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
+from broker.groups.offset_metadata import MOST_CHARACTERS
 from broker.groups.states import GroupState
 from protocol.coordinator.group_errors import (
     FencedInstanceId,
+    GroupIdNotFound,
     IllegalGeneration,
+    InvalidGroupId,
     RebalanceInProgress,
+    StaleMemberEpoch,
     UnknownMemberId,
 )
 from protocol.errors import CoordinatorNotAvailable
@@ -25,10 +29,17 @@ try:
 except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
     from protocol.records import _portable as cython
 
+if not cython.compiled:
+    from protocol.records._portable import field_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from broker.coordinator_log import CoordinatorLog
     from broker.groups.classic_members import Member
+    from broker.groups.group import Group
+    from broker.groups.offsets import Offsets
+    from protocol.messages.heartbeat import HeartbeatRequest
     from storage.clock import Clock
 
 COMPILED: bool = cython.compiled
@@ -39,6 +50,7 @@ _EMPTY = GroupState.EMPTY
 _PREPARING = GroupState.PREPARING
 _STABLE = GroupState.STABLE
 
+_FIRST_WITH_GROUP_ID_NOT_FOUND = 9
 _LEAST_ENTRIES = 256
 _ENTRIES_PER_TIMER = 4
 _ROUNDING_MS = 0.001
@@ -268,6 +280,100 @@ class LivingGroup:
     def _check_alive(self) -> None:
         if self.state is _DEAD:
             raise CoordinatorNotAvailable
+
+
+class GroupTable:
+    """Groups by id, and who may commit to them (loop only); `GroupCoordinator` does the rest."""
+
+    __slots__ = ("groups", "log", "offsets")
+
+    def __init__(self, log: "CoordinatorLog", offsets: "Offsets") -> None:
+        self.groups: dict[str, Group] = {}
+        self.log = log
+        self.offsets = offsets
+
+    def check(self, group_id: str) -> None:
+        """Refuse to speak of a group whose state is not known.
+
+        Raises:
+            CoordinatorLoadInProgress: Its partition of the journal is being read.
+            NotCoordinator: It could not be read.
+            InvalidGroupId: No record can hold the name.
+        """
+        if len(group_id) > MOST_CHARACTERS:
+            raise InvalidGroupId(f"a group id has at most {MOST_CHARACTERS} characters")
+        if not self.log.is_settled:
+            self.log.check(self.log.partition_for(group_id))
+
+    def find(self, group_id: str) -> "Group | None":
+        """Return a group that is there, if only because of its committed offsets."""
+        group = self.groups.get(group_id)
+        if group is None and group_id in self.offsets:
+            group = self.add_classic(group_id)
+        return group
+
+    def keep(self, group: "Group") -> None:
+        """Have a group that `check_commit` has made, now that it has committed something."""
+        self.groups.setdefault(group.group_id, group)
+
+    def check_commit(
+        self,
+        group_id: str,
+        generation: int,
+        member_id: str,
+        instance_id: str | None,
+        version: int,
+        *,
+        is_transactional: bool = False,
+    ) -> "Group":
+        """Return the group that may commit offsets, or a simple one, which it is up to you to keep.
+
+        Raises:
+            GroupIdNotFound: There is no such group, and so no member of it.
+            IllegalGeneration: The same, for whoever does not know that code.
+            KafkaError: Another refusal of the group.
+        """
+        group = self.find(group_id)
+        if group is None:
+            if generation >= 0:
+                if version >= _FIRST_WITH_GROUP_ID_NOT_FOUND and not is_transactional:
+                    raise GroupIdNotFound(f"group {group_id} was not found")
+                raise IllegalGeneration
+            group = self.new_classic(group_id)
+        try:
+            group.check_commit(
+                member_id, instance_id, generation, version, is_transactional=is_transactional
+            )
+        except StaleMemberEpoch:
+            if version < _FIRST_WITH_GROUP_ID_NOT_FOUND or is_transactional:
+                raise IllegalGeneration from None
+            raise
+        return group
+
+    def heartbeat(self, request: "HeartbeatRequest") -> None:
+        """Keep a member alive.
+
+        Raises:
+            InvalidGroupId: The group has no name, or one that no record can hold.
+            UnknownMemberId: There is no such group, or no such member of it.
+            KafkaError: Another refusal, of the group or because it is not known yet.
+        """
+        group_id = field_of(request, 0)
+        if not group_id:
+            raise InvalidGroupId
+        self.check(group_id)
+        group = self.find(group_id)
+        if group is None:
+            raise UnknownMemberId
+        group.heartbeat(field_of(request, 2), field_of(request, 3), field_of(request, 1))
+
+    def add_classic(self, group_id: str) -> "Group":
+        """Have a group that is not in the journal yet, or only by its offsets."""
+        raise NotImplementedError
+
+    def new_classic(self, group_id: str) -> "Group":
+        """Return a group that nobody else knows yet."""
+        raise NotImplementedError
 
 
 def _ignore(_: float) -> None:

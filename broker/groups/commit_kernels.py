@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         GroupOffsets,
         OffsetTable,
         answer_rows,
+        commit,
         offset_rows,
     )
 else:
@@ -19,11 +20,13 @@ else:
     OffsetTable = _commits.OffsetTable
     answer_rows = _commits.answer_rows
     offset_rows = _commits.offset_rows
+    commit = _commits.commit
 
 __all__ = [
     "COMPILED",
     "GroupOffsets",
     "OffsetTable",
     "answer_rows",
+    "commit",
     "offset_rows",
 ]

@@ -15,18 +15,11 @@ from broker.groups.classic_group import ClassicGroup
 from broker.groups.classic_state import ClassicServices
 from broker.groups.consumer_groups import ConsumerGroups
 from broker.groups.expiry import expire
-from broker.groups.member_kernels import Timers
-from broker.groups.offset_metadata import MOST_CHARACTERS
+from broker.groups.member_kernels import GroupTable, Timers
 from broker.groups.offsets import Offsets
 from broker.groups.replay import Replay
 from broker.internal_topics import OFFSETS_TOPIC
-from protocol.coordinator.group_errors import (
-    GroupIdNotFound,
-    IllegalGeneration,
-    InvalidGroupId,
-    StaleMemberEpoch,
-    UnknownMemberId,
-)
+from protocol.coordinator.group_errors import UnknownMemberId
 from protocol.errors import KafkaError, NotCoordinator
 
 if TYPE_CHECKING:
@@ -42,12 +35,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_FIRST_WITH_GROUP_ID_NOT_FOUND = 9
 _TIMERS_AT_A_TIME = 500
 _TOMBSTONES_AT_A_TIME = 1000
 
 
-class GroupCoordinator:
+class GroupCoordinator(GroupTable):
     """Owner of groups, offsets and timers (loop only).
 
     A group lives in the partition of the journal that its id hashes to; while that is being read
@@ -65,9 +57,9 @@ class GroupCoordinator:
         self.settings = settings
         self.topics = topics
         self.clock = clock
-        self.log = CoordinatorLog(OFFSETS_TOPIC, topics, settings, io, clock)
-        self.offsets = Offsets(self.log.append)
-        self.groups: dict[str, Group] = {}
+        self.log: CoordinatorLog = CoordinatorLog(OFFSETS_TOPIC, topics, settings, io, clock)
+        self.offsets: Offsets = Offsets(self.log.append)
+        super().__init__(self.log, self.offsets)
         self.timers = Timers(clock)
         self.consumer = ConsumerGroups(self)
         self.replay = Replay(self)
@@ -117,26 +109,6 @@ class GroupCoordinator:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def check(self, group_id: str) -> None:
-        """Refuse to speak of a group whose state is not known.
-
-        Raises:
-            CoordinatorLoadInProgress: Its partition of the journal is being read.
-            NotCoordinator: It could not be read.
-            InvalidGroupId: No record can hold the name.
-        """
-        if len(group_id) > MOST_CHARACTERS:
-            raise InvalidGroupId(f"a group id has at most {MOST_CHARACTERS} characters")
-        if not self.log.is_settled:
-            self.log.check(self.log.partition_for(group_id))
-
-    def find(self, group_id: str) -> Group | None:
-        """Return a group that is there, if only because of its committed offsets."""
-        group = self.groups.get(group_id)
-        if group is None and group_id in self.offsets:
-            group = self.add_classic(group_id)
-        return group
-
     def list_all(self) -> list[Group]:
         """Return all groups."""
         for group_id in self.offsets:
@@ -145,14 +117,11 @@ class GroupCoordinator:
 
     def add_classic(self, group_id: str) -> ClassicGroup:
         """Have a group that is not in the journal yet, or only by its offsets."""
-        group = self.groups[group_id] = self._new_classic(group_id)
+        group = self.groups[group_id] = self.new_classic(group_id)
         return group
 
-    def keep(self, group: Group) -> None:
-        """Have a group that `check_commit` has made, now that it has committed something."""
-        self.groups.setdefault(group.group_id, group)
-
-    def _new_classic(self, group_id: str) -> ClassicGroup:
+    def new_classic(self, group_id: str) -> ClassicGroup:
+        """Return a group that nobody else knows yet."""
         return ClassicGroup(group_id, self.log.partition_for(group_id), self.classic)
 
     def find_or_create_classic(self, group_id: str, member_id: str) -> Group:
@@ -174,40 +143,6 @@ class GroupCoordinator:
             del self.groups[group_id]
             raise
         return created
-
-    def check_commit(
-        self,
-        group_id: str,
-        generation: int,
-        member_id: str,
-        instance_id: str | None,
-        version: int,
-        *,
-        is_transactional: bool = False,
-    ) -> Group:
-        """Return the group that may commit offsets, or a simple one, which it is up to you to keep.
-
-        Raises:
-            GroupIdNotFound: There is no such group, and so no member of it.
-            IllegalGeneration: The same, for whoever does not know that code.
-            KafkaError: Another refusal of the group.
-        """
-        group = self.find(group_id)
-        if group is None:
-            if generation >= 0:
-                if version >= _FIRST_WITH_GROUP_ID_NOT_FOUND and not is_transactional:
-                    raise GroupIdNotFound(f"group {group_id} was not found")
-                raise IllegalGeneration
-            group = self._new_classic(group_id)
-        try:
-            group.check_commit(
-                member_id, instance_id, generation, version, is_transactional=is_transactional
-            )
-        except StaleMemberEpoch:
-            if version < _FIRST_WITH_GROUP_ID_NOT_FOUND or is_transactional:
-                raise IllegalGeneration from None
-            raise
-        return group
 
     def write(self, group: Group, rows: Sequence[Row]) -> None:
         """Write records of a group into the journal, in batches that it can take.

@@ -7,6 +7,7 @@ from protocol.records.choosing import choose
 if TYPE_CHECKING:
     from broker.groups._member_kernels import (
         COMPILED,
+        GroupTable,
         LivingGroup,
         LivingMember,
         MemberTable,
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 else:
     _members = choose("broker.groups._member_kernels")
     COMPILED = _members.COMPILED
+    GroupTable = _members.GroupTable
     LivingGroup = _members.LivingGroup
     LivingMember = _members.LivingMember
     MemberTable = _members.MemberTable
@@ -24,6 +26,7 @@ else:
 
 __all__ = [
     "COMPILED",
+    "GroupTable",
     "LivingGroup",
     "LivingMember",
     "MemberTable",

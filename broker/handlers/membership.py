@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.coordinator.group_errors import InvalidGroupId, UnknownMemberId
+from protocol.coordinator.group_errors import InvalidGroupId
 from protocol.errors import CoordinatorLoadInProgress, ErrorCode, KafkaError
 from protocol.messages.heartbeat import HeartbeatResponse
 from protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
@@ -26,16 +26,8 @@ _ALIVE = HeartbeatResponse()
 
 def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     """Keep a member alive, or tell it to join again."""
-    group_id, generation, member_id, instance_id = request
-    coordinator = context.rooms.groups
     try:
-        if not group_id:
-            raise InvalidGroupId
-        coordinator.check(group_id)
-        group = coordinator.find(group_id)
-        if group is None:
-            raise UnknownMemberId
-        group.heartbeat(member_id, instance_id, generation)
+        context.rooms.groups.heartbeat(request)
     except CoordinatorLoadInProgress:
         pass  # Kafka's answer: the member would only join again without need
     except KafkaError as error:

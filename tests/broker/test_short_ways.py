@@ -13,12 +13,14 @@ from kio.schema.api_versions.v0.request import ApiVersionsRequest
 from broker import fetch_sessions
 from broker.dispatch_kernels import Gate
 from broker.groups import classic_group
+from broker.handlers import offset_commit
 from broker.io import IoThreads
 from protocol import messages
 from protocol.core import plain_messages
 from protocol.messages import Message
 from protocol.records.batch import TRANSACTIONAL
 from protocol.records.build import ABORT, COMMIT, BatchFields, build_marker
+from protocol.records.choosing import load_uncompiled
 from storage.append_values import Origin
 from storage.log import Log
 from storage.read_kernels import LogReader
@@ -99,8 +101,10 @@ def repeat_chances(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
 
 
 def close_short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have messages read and written, and partitions fetched, by the plain forms."""
+    """Have messages read and written, partitions fetched and committed, by the plain forms."""
     fetch_plainly(monkeypatch)
+    plain = load_uncompiled("broker.groups._commit_kernels")
+    monkeypatch.setattr(offset_commit, "commit", plain.commit)
     monkeypatch.setattr(Message, "table", twin_of)
     for module in (messages, sys.modules[Gate.__module__]):
         for name in ("read", "read_head", "write", "write_response"):
