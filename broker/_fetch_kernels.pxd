@@ -31,6 +31,12 @@ cdef class FetchPlan:
     cdef public object session, epoch, read, isolation_level
     cdef public bint wants_session, by_id
 
+@cython.locals(named=set)
+cpdef bint are_distinct(object partitions) except *
+
+@cython.locals(count=Py_ssize_t, rows=list, number="long long", told_epoch="long long", timestamp="long long")
+cpdef list list_ends(object partitions, tuple logs, bint is_committed)
+
 @cython.locals(replica_id="long long", state_id="long long")
 cpdef long long replica_of(object request) except? -1
 

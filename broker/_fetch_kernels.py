@@ -1,4 +1,4 @@
-"""What a fetch does with each of its partitions: compiled by Cython, or plain Python as it stands.
+"""What consumers ask of each partition, compiled by Cython, or plain Python as it stands.
 
 The types of C stand in ``_fetch_kernels.pxd``; import `broker.fetch_kernels`, which chooses.
 """
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from broker.context import RequestContext, Rooms
     from broker.fetch_sessions import FetchSession, SessionPartition
     from protocol.messages.fetch import FetchPartition, FetchRequest
+    from protocol.messages.list_offsets import ListOffsetsPartition
     from protocol.parts import FileSlice
     from protocol.topic_key import TopicKey
     from storage.log import Log
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 COMPILED: bool = cython.compiled
 
 READ_COMMITTED = 1
+LATEST, EARLIEST = -1, -2  # as timestamps of ListOffsets
 NO_DIVERGENCE = EpochEndOffset()
 
 _NO_LEADER = LeaderIdAndEpoch()
@@ -110,6 +112,41 @@ class FetchPlan:
         if self.session is None:
             return self.partitions
         return [(each.key, each.wanted) for each in self.session.partitions.values()]
+
+
+def are_distinct(partitions: "Sequence[ListOffsetsPartition]") -> bool:
+    """Tell whether no partition is named twice."""
+    named = set()
+    for wanted in partitions:
+        named.add(field_of(wanted, 0))
+    return len(named) == len(partitions)
+
+
+def list_ends(
+    partitions: "Sequence[ListOffsetsPartition]", logs: "Sequence[Log | None]", is_committed: bool
+) -> list[Any]:
+    """Return what ListOffsets answers to who asks for the latest or the earliest offset.
+
+    It is None for whoever asks for something else, or must not be answered.
+    """
+    count = len(logs)
+    rows: list[Any] = []
+    for wanted in partitions:
+        number = number_of(wanted, 0)
+        log = logs[number] if 0 <= number < count else None
+        row = None
+        if log is not None:
+            told_epoch = number_of(wanted, 1)
+            timestamp = number_of(wanted, 2)
+            if told_epoch in (-1, log.leader_epoch):
+                if timestamp == LATEST:
+                    end = log.last_stable_offset if is_committed else log.high_watermark
+                    row = (field_of(wanted, 0), 0, -1, end, log.leader_epoch)
+                elif timestamp == EARLIEST:
+                    start = log.log_start_offset
+                    row = (field_of(wanted, 0), 0, -1, start, log.epochs.epoch_of(start))
+        rows.append(row)
+    return rows
 
 
 def replica_of(request: "FetchRequest") -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.fetch_kernels import EARLIEST, LATEST, are_distinct, list_ends
 from broker.leader_epoch import UNKNOWN, judge_leader_epoch
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.list_offsets import (
@@ -35,16 +36,14 @@ _NONE: Final = -1
 _NEVER: Final = 1 << 15
 
 # What a negative timestamp asks for.
-_LATEST: Final = -1
-_EARLIEST: Final = -2
 _MAX_TIMESTAMP: Final = -3
 _EARLIEST_LOCAL: Final = -4
 _LATEST_TIERED: Final = -5
 _EARLIEST_PENDING_UPLOAD: Final = -6
 
 _FIRST_VERSION: Final = {
-    _LATEST: 1,
-    _EARLIEST: 1,
+    LATEST: 1,
+    EARLIEST: 1,
     _MAX_TIMESTAMP: 7,
     _EARLIEST_LOCAL: 8,
     _LATEST_TIERED: 9,
@@ -58,9 +57,11 @@ class _Search:
 
     __slots__ = ("index", "log", "place", "rows", "timestamp", "upto")
 
-    def __init__(self, rows: list[Any], index: int, log: Log, timestamp: int, upto: int) -> None:
+    def __init__(  # where it goes, and what is looked for
+        self, rows: list[Any], place: int, index: int, log: Log, timestamp: int, upto: int
+    ) -> None:
         self.rows = rows
-        self.place = len(rows)
+        self.place = place
         self.index = index
         self.log = log
         self.timestamp = timestamp
@@ -119,27 +120,23 @@ class _Finder:
         """Return the answers of a topic's partitions, some of them yet to be searched."""
         topic = self.topics.get(wanted.name)
         logs = () if topic is None else topic.logs
-        count = len(logs)
-        committed = self.committed
-        rows: list[Any] = []
         partitions = wanted.partitions
         twice: set[int] = set()
-        if len({each[0] for each in partitions}) < len(partitions):
+        if not are_distinct(partitions):
             twice, partitions = _find_repeated(partitions)
-        for index, told_epoch, timestamp in partitions:
-            log = logs[index] if 0 <= index < count else None
+        rows = list_ends(partitions, logs, self.committed)
+        if not twice and None not in rows:
+            return rows
+        for place, row in enumerate(rows):
+            index, told_epoch, timestamp = partitions[place]
             if index in twice:
-                rows.append(ListOffsetsPartitionResponse(index, ErrorCode.invalid_request))
-            elif log is None or told_epoch not in (UNKNOWN, log.leader_epoch):
-                rows.append(self._refuse(index, log, told_epoch, timestamp))
-            elif timestamp == _LATEST:
-                end = log.last_stable_offset if committed else log.high_watermark
-                rows.append((index, 0, _NONE, end, log.leader_epoch))
-            elif timestamp == _EARLIEST:
-                start = log.log_start_offset
-                rows.append((index, 0, _NONE, start, log.epochs.epoch_of(start)))
-            else:
-                rows.append(self._look_for(rows, index, log, timestamp))
+                rows[place] = ListOffsetsPartitionResponse(index, ErrorCode.invalid_request)
+            elif row is None:
+                log = logs[index] if 0 <= index < len(logs) else None
+                if log is None or told_epoch not in (UNKNOWN, log.leader_epoch):
+                    rows[place] = self._refuse(index, log, told_epoch, timestamp)
+                else:
+                    rows[place] = self._look_for(rows, place, index, log, timestamp)
         return rows
 
     def _is_known(self, timestamp: int) -> bool:
@@ -157,7 +154,7 @@ class _Finder:
             code = judge_leader_epoch(log.leader_epoch, told_epoch)
         return ListOffsetsPartitionResponse(index, code)
 
-    def _look_for(self, rows: list[Any], index: int, log: Log, timestamp: int) -> Any:
+    def _look_for(self, rows: list[Any], place: int, index: int, log: Log, timestamp: int) -> Any:
         """Answer the positions that are seldom asked for; a time is left to a thread."""
         if not self._is_known(timestamp):
             return ListOffsetsPartitionResponse(index, ErrorCode.unsupported_version)
@@ -167,7 +164,7 @@ class _Finder:
         if timestamp in _OF_TIERED:
             return ListOffsetsPartitionResponse(index)
         upto = log.last_stable_offset if self.committed else log.high_watermark
-        search = _Search(rows, index, log, timestamp, upto)
+        search = _Search(rows, place, index, log, timestamp, upto)
         self.searches.append(search)
         return search
 
