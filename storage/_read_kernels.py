@@ -220,7 +220,7 @@ def find_cut(
         CorruptMessage: There is no batch where one has to begin.
     """
     fd = segment.file().fileno()
-    bound = min(position + max_bytes, limit)
+    bound = limit if max_bytes > limit - position else position + max_bytes
     chunk = pread(fd, _HEADER_SIZE, position)
     start = position + _size_at(chunk, 0, position)
     if start > bound and not at_least_one:
