@@ -14,9 +14,11 @@ if TYPE_CHECKING:
         Table,
         read,
         read_head,
+        read_in_steps,
         write,
         write_pairs,
         write_response,
+        write_response_in_steps,
     )
 else:
     _messages = choose("protocol.core._messages", plain="protocol.core.plain_messages")
@@ -24,8 +26,20 @@ else:
     Table = _messages.Table
     read = _messages.read
     read_head = _messages.read_head
+    read_in_steps = _messages.read_in_steps
     write = _messages.write
     write_pairs = _messages.write_pairs
     write_response = _messages.write_response
+    write_response_in_steps = _messages.write_response_in_steps
 
-__all__ = ["COMPILED", "Table", "read", "read_head", "write", "write_pairs", "write_response"]
+__all__ = [
+    "COMPILED",
+    "Table",
+    "read",
+    "read_head",
+    "read_in_steps",
+    "write",
+    "write_pairs",
+    "write_response",
+    "write_response_in_steps",
+]

@@ -71,6 +71,12 @@ cdef int NO_HEAD = -0x10000
 cdef Py_ssize_t MAX_STRING_BYTES = 0x7FFF  # in both encodings, as in Kafka
 cdef Py_ssize_t MAX_HEAD_TAGS = 1000
 cdef Py_ssize_t FIRST_ROOM = 512
+cdef Py_ssize_t STEP = 1000  # elements, half a millisecond at most
+cdef Py_ssize_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
+
+
+class Many(Exception):
+    """More elements than are read or written at once; nobody outside of this module sees it."""
 
 
 cdef struct Field:
@@ -160,30 +166,146 @@ cdef struct Source:
     Py_ssize_t position
     Py_ssize_t end
     Py_ssize_t room  # how many more elements arrays may have
+    Py_ssize_t at_once  # how many of them before `Many` is raised
     PyObject* buffer  # whose bytes `data` are
     PyObject* table  # the structure and the field that are being read, for errors
     Py_ssize_t field
 
 
-def read(Table table, object buffer, Py_ssize_t position, Py_ssize_t end, Py_ssize_t room):
+cdef int begin(Source* source, Table table, object buffer, Py_buffer* view, Py_ssize_t position, Py_ssize_t end) except -1:
+    """Begin to read a structure; ``room`` and ``at_once`` are for the caller to set."""
+    if position < 0 or position > end or end > view.len:
+        raise IndexError(f"{position} to {end} of a buffer of {view.len} bytes")
+    source.data = <const unsigned char*> view.buf
+    source.position = position
+    source.end = end
+    source.buffer = <PyObject*> buffer
+    source.table = <PyObject*> table
+    source.field = 0
+    return 0
+
+
+def read(Table table, object buffer, Py_ssize_t position, Py_ssize_t end, Py_ssize_t room, Py_ssize_t at_once=NO_LIMIT):
     """Read a structure from ``buffer[position:end]``; see `plain_messages.read`."""
     cdef Source source
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
-        if position < 0 or position > end or end > view.len:
-            raise IndexError(f"{position} to {end} of a buffer of {view.len} bytes")
-        source.data = <const unsigned char*> view.buf
-        source.position = position
-        source.end = end
+        begin(&source, table, buffer, &view, position, end)
         source.room = room
-        source.buffer = <PyObject*> buffer
-        source.table = <PyObject*> table
-        source.field = 0
+        source.at_once = at_once
         row = read_struct(table, &source)
         return row, source.position
+    except Many:
+        return None, -1
     finally:
         PyBuffer_Release(&view)
+
+
+def read_in_steps(Table table, object buffer, Py_ssize_t position, Py_ssize_t end, Py_ssize_t room):
+    """Return what `read` would, after some steps; see `plain_messages.read_in_steps`."""
+    cdef Reader reader = Reader(table, buffer, position, end, room)
+    return reader.whole(table)
+
+
+@cython.final
+cdef class Reader:
+    """A structure that is read some elements at a time."""
+
+    cdef Source source
+    cdef Py_buffer view
+    cdef object buffer
+    cdef Py_ssize_t left  # elements of this step
+
+    def __cinit__(self, Table table, object buffer, Py_ssize_t position, Py_ssize_t end, Py_ssize_t room):
+        PyObject_GetBuffer(buffer, &self.view, PyBUF_SIMPLE)
+        self.buffer = buffer
+        begin(&self.source, table, buffer, &self.view, position, end)
+        self.source.room = room
+        self.left = STEP
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.view)
+
+    def whole(self, Table table):
+        """Read the structure and return it with the position behind it."""
+        row = yield from self.struct_(table)
+        return row, self.source.position
+
+    def struct_(self, Table table):
+        """Read a structure that may have many elements."""
+        cdef Py_ssize_t i
+        cdef Field* field
+        values = []
+        for i in range(table.count):
+            field = &table.fields[i]
+            if field.is_present and field.tag == NO_TAG:
+                self.source.table = <PyObject*> table
+                self.source.field = i
+                if field.is_array:
+                    value = yield from self.array(table, i)
+                else:
+                    self.source.at_once = NO_LIMIT
+                    value = read_field(&self.source, field, table.is_flexible, False)
+            else:
+                value = <object> field.default
+            values.append(value)
+        row = make_row(table, values)
+        if table.is_flexible:
+            self.source.table = <PyObject*> table
+            self.source.field = table.count
+            self.source.at_once = NO_LIMIT
+            read_tags(table, &self.source, row)
+        return row
+
+    def array(self, Table table, Py_ssize_t place):
+        """Read an array, and let others run after some of its elements."""
+        cdef int64_t count, i
+        self.source.at_once = NO_LIMIT
+        count = take_count(&self.source, &table.fields[place], table.is_flexible)
+        if count < 0:
+            return None
+        items = []
+        for i in range(count):
+            if self.left <= 0:
+                yield
+                self.left = STEP
+            item = self.element(table, place)
+            if item is MORE:
+                item = yield from self.struct_(<Table> <object> table.fields[place].child)
+            items.append(item)
+        return items
+
+    cdef object element(self, Table table, Py_ssize_t place):
+        """Read one element, or return `MORE` if it has too many elements of its own."""
+        cdef Field* field = &table.fields[place]
+        cdef Source before = self.source
+        self.left -= 1
+        if field.kind != STRUCT:
+            return take_value(&self.source, field.kind, table.is_flexible, False)
+        self.source.at_once = STEP
+        try:
+            item = read_struct(<Table> <object> field.child, &self.source)
+        except Many:
+            self.source = before
+            self.left -= STEP
+            return MORE
+        self.left -= before.room - self.source.room
+        return item
+
+
+cdef object MORE = object()
+
+
+cdef object make_row(Table table, list values):
+    """Return a structure of these values."""
+    cdef Py_ssize_t i
+    row = PyType_GenericAlloc(<PyTypeObject*> table.cls, table.count)
+    for i in range(table.count):
+        value = values[i]
+        Py_INCREF(value)
+        PyTuple_SET_ITEM(row, i, value)
+    return row
 
 
 def read_head(object buffer, Py_ssize_t start, Py_ssize_t end, list served):
@@ -203,6 +325,7 @@ def read_head(object buffer, Py_ssize_t start, Py_ssize_t end, list served):
         source.position = start
         source.end = end
         source.room = MAX_HEAD_TAGS
+        source.at_once = NO_LIMIT
         source.table = NULL
         source.field = HEAD_CLIENT_ID
         key = take_int(&source, INT16)
@@ -243,7 +366,10 @@ cdef int take_room(Source* source, int64_t count) except -1:
     """Refuse more elements than the request may have."""
     if count > source.room:
         fail(source, f"more elements than one request may have: {count}, with {source.room} left,")
+    if count > source.at_once:
+        raise Many
     source.room -= count
+    source.at_once -= count
     return 0
 
 
@@ -402,18 +528,18 @@ cdef object take_float(Source* source):
     return value
 
 
-cdef object take_array(Source* source, Field* field, bint is_flexible):
-    """Read an array; what it reserves is bounded by the bytes that are there and by the room."""
+cdef int64_t take_count(Source* source, Field* field, bint is_flexible) except -2:
+    """Read how many elements an array has, as the bytes that are there and the room bound it."""
     cdef int64_t count = take_length(source, is_flexible, INT32)
-    cdef Table child = None
-    cdef Py_ssize_t least, i
+    cdef Py_ssize_t least
     if count < 0:
         if not field.is_nullable:
             fail(source, "null, where an array is required,")
-        return None
+        return -1
     if field.kind == STRUCT:
-        child = <Table> <object> field.child
-        least = child.min_size if child.min_size > 0 else 1
+        least = (<Table> <object> field.child).min_size
+        if least == 0:
+            least = 1
     elif field.kind <= UUID:
         least = SIZES[field.kind]
     else:
@@ -421,6 +547,18 @@ cdef object take_array(Source* source, Field* field, bint is_flexible):
     if count > (source.end - source.position) // least:
         fail(source, f"an array of {count} elements")
     take_room(source, count)
+    return count
+
+
+cdef object take_array(Source* source, Field* field, bint is_flexible):
+    """Read an array."""
+    cdef int64_t count = take_count(source, field, is_flexible)
+    cdef Table child = None
+    cdef Py_ssize_t i
+    if count < 0:
+        return None
+    if field.kind == STRUCT:
+        child = <Table> <object> field.child
     items = PyList_New(count)
     for i in range(count):
         if field.kind == STRUCT:
@@ -527,6 +665,7 @@ cdef class Sink:
     cdef Py_ssize_t cut  # where the piece begins that no part holds yet
     cdef list parts  # None while there is no range
     cdef Py_ssize_t ranges  # bytes of ranges
+    cdef Py_ssize_t at_once  # how many more elements before `Many` is raised
     cdef list errors
 
     def __cinit__(self):
@@ -534,6 +673,7 @@ cdef class Sink:
         if self.data == NULL:
             raise MemoryError
         self.room = FIRST_ROOM
+        self.at_once = NO_LIMIT
 
     def __dealloc__(self):
         PyMem_Free(self.data)
@@ -618,18 +758,111 @@ cdef bytes put_whole(Sink sink, Table table, object row, int head):
     return PyBytes_FromStringAndSize(<char*> sink.data, sink.size)
 
 
-def write_response(Table table, object row, int32_t correlation_id, bint has_tags, list errors):
-    """Return a response with its size and head; see `plain_messages.write_response`."""
+cdef Sink begin_response(int32_t correlation_id, bint has_tags, list errors):
+    """Return what holds the head of a response and the place of its size."""
     cdef Sink sink = Sink()
-    cdef Py_ssize_t size
-    cdef unsigned char* head
     sink.errors = errors
     sink.put_int(0, 4)
     sink.put_int(correlation_id, 4)
     if has_tags:
         sink.put_int(0, 1)
-    put_struct(table, sink, row)
-    size = sink.size + sink.ranges - 4
+    return sink
+
+
+def write_response(Table table, object row, int32_t correlation_id, bint has_tags, list errors, Py_ssize_t at_once=NO_LIMIT):
+    """Return a response with its size and head; see `plain_messages.write_response`."""
+    cdef Sink sink = begin_response(correlation_id, has_tags, errors)
+    cdef Py_ssize_t before = 0 if errors is None else len(errors)
+    sink.at_once = at_once
+    try:
+        put_struct(table, sink, row)
+    except Many:
+        if errors is not None:
+            del errors[before:]
+        return None
+    return end_response(sink)
+
+
+def write_response_in_steps(Table table, object row, int32_t correlation_id, bint has_tags, list errors):
+    """Return what `write_response` would, after some steps; see `plain_messages`."""
+    cdef Writer writer = Writer()
+    writer.sink = begin_response(correlation_id, has_tags, errors)
+    return writer.whole(table, row)
+
+
+@cython.final
+cdef class Writer:
+    """A response that is written some elements at a time."""
+
+    cdef Sink sink
+    cdef Py_ssize_t left  # elements of this step
+
+    def whole(self, Table table, object row):
+        """Write the body and return the response."""
+        self.left = STEP
+        yield from self.struct_(table, row)
+        return end_response(self.sink)
+
+    def struct_(self, Table table, object row):
+        """Write a structure that may have many elements."""
+        cdef Py_ssize_t i
+        cdef Field* field
+        check_row(table, row)
+        for i in range(table.count):
+            field = &table.fields[i]
+            if field.is_present and field.tag == NO_TAG:
+                value = <object> PyTuple_GET_ITEM(row, i)
+                if field.is_array and value is not None:
+                    yield from self.array(table, i, value)
+                else:
+                    self.sink.at_once = NO_LIMIT
+                    put_field(self.sink, table, i, value, False)
+                note_error(self.sink, field, value)
+        self.sink.at_once = NO_LIMIT
+        end_struct(table, self.sink, row)
+
+    def array(self, Table table, Py_ssize_t place, object value):
+        """Write an array, and let others run after some of its elements."""
+        cdef Py_ssize_t count, i
+        items = PySequence_Fast(value, "an array is a list or a tuple")
+        count = PySequence_Fast_GET_SIZE(items)
+        self.sink.put_length(count, table.is_flexible, 4)
+        for i in range(count):
+            if self.left <= 0:
+                yield
+                self.left = STEP
+            item = <object> PySequence_Fast_GET_ITEM(items, i)
+            if not self.element(table, place, item):
+                yield from self.struct_(<Table> <object> table.fields[place].child, item)
+
+    cdef bint element(self, Table table, Py_ssize_t place, object item) except -1:
+        """Write one element; return false, having written nothing, if it has too many of its own."""
+        cdef Sink sink = self.sink
+        cdef Py_ssize_t size = sink.size, cut = sink.cut, ranges = sink.ranges
+        cdef Py_ssize_t parts = -1 if sink.parts is None else len(sink.parts)
+        cdef Py_ssize_t errors = -1 if sink.errors is None else len(sink.errors)
+        sink.at_once = STEP
+        try:
+            put_element(sink, table, place, item)
+        except Many:
+            sink.size = size
+            sink.cut = cut
+            sink.ranges = ranges
+            if parts < 0:
+                sink.parts = None
+            else:
+                del sink.parts[parts:]
+            if errors >= 0:
+                del sink.errors[errors:]
+            self.left -= STEP
+            return False
+        self.left -= 1 + STEP - sink.at_once + (sink.size - size) // STEP
+        return True
+
+
+cdef object end_response(Sink sink):
+    """Return the response, now that its size is known."""
+    cdef Py_ssize_t size = sink.size + sink.ranges - 4
     if size > 0x7FFFFFFF:
         raise OverflowError(f"a response of {size} bytes")
     if sink.parts is None:
@@ -652,7 +885,6 @@ cdef inline int put_number(Sink sink, Table table, Py_ssize_t place, int kind, i
 
 cdef inline int put_value(Sink sink, Table table, Py_ssize_t place, int kind, bint is_flexible, bint is_nullable, object value) except -1:
     """Write one value that is no structure."""
-    cdef int64_t number
     if kind <= INT64:
         return put_number(sink, table, place, kind, value)
     return put_long(sink, table, place, kind, is_flexible, is_nullable, value)
@@ -697,11 +929,21 @@ cdef int put_long(Sink sink, Table table, Py_ssize_t place, int kind, bint is_fl
     return 0
 
 
+cdef inline int put_element(Sink sink, Table table, Py_ssize_t place, object item) except -1:
+    """Write one element of an array."""
+    cdef Field* field = &table.fields[place]
+    if field.kind != STRUCT:
+        return put_value(sink, table, place, field.kind, table.is_flexible, False, item)
+    if PyBytes_CheckExact(item):  # written before, in the same version
+        memcpy(sink.more(PyBytes_GET_SIZE(item)), PyBytes_AS_STRING(item), PyBytes_GET_SIZE(item))
+        return 0
+    return put_struct(<Table> <object> field.child, sink, item)
+
+
 cdef int put_field(Sink sink, Table table, Py_ssize_t place, object value, bint is_tagged) except -1:
     """Write one field of a structure."""
     cdef Field* field = &table.fields[place]
     cdef Py_ssize_t count, i
-    cdef object item
     if field.is_array:
         if value is None:
             if not field.is_nullable:
@@ -709,15 +951,12 @@ cdef int put_field(Sink sink, Table table, Py_ssize_t place, object value, bint 
             return sink.put_length(-1, table.is_flexible, 4)
         items = PySequence_Fast(value, "an array is a list or a tuple")
         count = PySequence_Fast_GET_SIZE(items)
+        if count > sink.at_once:
+            raise Many
+        sink.at_once -= count
         sink.put_length(count, table.is_flexible, 4)
         for i in range(count):
-            item = <object> PySequence_Fast_GET_ITEM(items, i)
-            if field.kind != STRUCT:
-                put_value(sink, table, place, field.kind, table.is_flexible, False, item)
-            elif PyBytes_CheckExact(item):  # written before, in the same version
-                memcpy(sink.more(PyBytes_GET_SIZE(item)), PyBytes_AS_STRING(item), PyBytes_GET_SIZE(item))
-            else:
-                put_struct(<Table> <object> field.child, sink, item)
+            put_element(sink, table, place, <object> PySequence_Fast_GET_ITEM(items, i))
         return 0
     if field.kind != STRUCT:
         return put_value(sink, table, place, field.kind, table.is_flexible, field.is_nullable, value)
@@ -731,24 +970,47 @@ cdef int put_field(Sink sink, Table table, Py_ssize_t place, object value, bint 
 cdef int put_struct(Table table, Sink sink, object row) except -1:
     """Write a structure: a tuple with a value for each field of the newest version."""
     cdef Py_ssize_t i
-    cdef int64_t number
     cdef Field* field
     cdef PyObject* value
-    if not isinstance(row, tuple) or PyTuple_GET_SIZE(row) != table.count:
-        raise TypeError(f"{table.cls.__name__} has {table.count} fields, not {row!r:.200}")
+    check_row(table, row)
     for i in range(table.count):
         field = &table.fields[i]
         if field.is_present and field.tag == NO_TAG:
             value = <PyObject*> PyTuple_GET_ITEM(row, i)
-            if field.is_array or field.kind == STRUCT:
-                put_field(sink, table, i, <object> value, False)
-            elif field.kind > INT64:
-                put_long(sink, table, i, field.kind, table.is_flexible, field.is_nullable, <object> value)
-            else:
-                number = <object> value
-                put_number(sink, table, i, field.kind, number)
-                if field.is_error and number != 0 and sink.errors is not None:
-                    sink.errors.append(number)
+            put_member(sink, table, i, field, <object> value)
+    return end_struct(table, sink, row)
+
+
+cdef inline int check_row(Table table, object row) except -1:
+    """Refuse what is no structure with these fields."""
+    if not isinstance(row, tuple) or PyTuple_GET_SIZE(row) != table.count:
+        raise TypeError(f"{table.cls.__name__} has {table.count} fields, not {row!r:.200}")
+    return 0
+
+
+cdef inline int put_member(Sink sink, Table table, Py_ssize_t i, Field* field, object value) except -1:
+    """Write a field that has no tag, and report it if it is an error code that is not zero."""
+    cdef int64_t number
+    if field.is_array or field.kind == STRUCT:
+        return put_field(sink, table, i, value, False)
+    if field.kind > INT64:
+        return put_long(sink, table, i, field.kind, table.is_flexible, field.is_nullable, value)
+    number = value
+    put_number(sink, table, i, field.kind, number)
+    if field.is_error and number != 0 and sink.errors is not None:
+        sink.errors.append(number)
+    return 0
+
+
+cdef inline int note_error(Sink sink, Field* field, object value) except -1:
+    """Report an error code that is not zero."""
+    if field.is_error and sink.errors is not None and value != 0:
+        sink.errors.append(int(value))
+    return 0
+
+
+cdef inline int end_struct(Table table, Sink sink, object row) except -1:
+    """Write the tagged fields that end a structure of a flexible version."""
     if table.is_flexible:
         if table.tagged == 0:
             sink.put_int(0, 1)

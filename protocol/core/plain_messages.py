@@ -17,7 +17,7 @@ from protocol.errors import ProtocolError
 from protocol.java_text import AS_JAVA
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from protocol.messages import Field
     from protocol.parts import Buffer, Parts
@@ -34,6 +34,12 @@ _NO_TAG: Final = -1
 _MAX_HEAD_TAGS: Final = 1000
 _MAX_STRING_BYTES: Final = (1 << 15) - 1  # in both encodings, as in Kafka
 _INT32_MAX: Final = (1 << 31) - 1
+_NO_LIMIT: Final = (1 << 63) - 1
+_STEP: Final = 1000  # elements
+
+
+class _TooManyError(Exception):
+    """More elements than are read or written at once."""
 
 
 class Table:
@@ -77,6 +83,10 @@ def _is_tagged(field: Field) -> bool:
     return field.is_present and field.tag != _NO_TAG
 
 
+def _element_of(field: Field) -> Field:
+    return field._replace(is_array=False, is_nullable=False)
+
+
 def _min_size(field: Field, is_flexible: bool) -> int:
     if field.is_array or field.kind in {_BYTES, _RECORDS}:
         return 1 if is_flexible else 4
@@ -90,19 +100,40 @@ def _min_size(field: Field, is_flexible: bool) -> int:
 # Reading ------------------------------------------------------------------------------------------
 
 
-def read(table: Table, buffer: Buffer, position: int, end: int, room: int) -> tuple[Any, int]:
+def read(
+    table: Table, buffer: Buffer, position: int, end: int, room: int, at_once: int = _NO_LIMIT
+) -> tuple[Any, int]:
     """Read a structure from ``buffer[position:end]``; return it and the position behind it.
 
     All arrays and tagged fields together have at most ``room`` elements. Strings and bytes are
-    copies, with U+FFFD where a string is no UTF-8, as in Java; records are views of the buffer.
+    copies, with U+FFFD where a string is no UTF-8, as in Java; records are views of the buffer. If
+    they have more than ``at_once``, nothing is read: None and -1 are returned.
 
     Raises:
         ProtocolError: The bytes are no such structure: the field, the reason and the place.
     """
     if not 0 <= position <= end <= memoryview(buffer).nbytes:
         raise IndexError(f"{position} to {end} of a buffer of {len(buffer)} bytes")
+    source = _Source(buffer, position, end, room, at_once)
+    try:
+        return source.read_struct(table), source.position
+    except _TooManyError:
+        return None, -1
+
+
+def read_in_steps(
+    table: Table, buffer: Buffer, position: int, end: int, room: int
+) -> Generator[None, None, tuple[Any, int]]:
+    """Yield now and then, and return what `read` does.
+
+    A step is about 1,000 elements. The buffer must stay as it is until the last of them.
+
+    Raises:
+        ProtocolError: As `read`.
+    """
     source = _Source(buffer, position, end, room)
-    return source.read_struct(table), source.position
+    row = yield from source.steps(table)
+    return row, source.position
 
 
 def read_head(
@@ -146,11 +177,15 @@ def read_head(
 class _Source:
     """A frame while it is read. ``place`` says which structure and field are being read."""
 
-    def __init__(self, buffer: Buffer, position: int, end: int, room: int) -> None:
+    def __init__(
+        self, buffer: Buffer, position: int, end: int, room: int, at_once: int = _NO_LIMIT
+    ) -> None:
         self.buffer = buffer
         self.position = position
         self.end = end
         self.room = room
+        self.at_once = at_once
+        self.done = 0  # elements that were read in steps
         self.place: tuple[Table, int] | None = None
         self.head_field = "client_id"  # of a head, which has no table
 
@@ -240,7 +275,10 @@ class _Source:
             raise self.fail(
                 f"more elements than one request may have: {count}, with {self.room} left,"
             )
+        if count > self.at_once:
+            raise _TooManyError
         self.room -= count
+        self.at_once -= count
 
     def take_tag_count(self) -> int:
         """Read how many tagged fields follow; they are elements like those of an array."""
@@ -250,19 +288,58 @@ class _Source:
         self.take_room(count)
         return count
 
-    def take_array(self, table: Table, field: Field) -> list[Any] | None:
-        """Read an array, whose elements must be there and within the room."""
+    def take_count(self, table: Table, field: Field) -> int:
+        """Read how many elements an array has, which must be there and within the room."""
         count = self.take_length(table, _INT32)
         if count < 0:
             if not field.is_nullable:
                 raise self.fail("null, where an array is required,")
-            return None
-        element = field._replace(is_array=False, is_nullable=False)
-        least = max(_min_size(element, table.is_flexible), 1)
+            return -1
+        least = max(_min_size(_element_of(field), table.is_flexible), 1)
         if count > (self.end - self.position) // least:
             raise self.fail(f"an array of {count} elements")
         self.take_room(count)
+        return count
+
+    def take_array(self, table: Table, field: Field) -> list[Any] | None:
+        """Read an array."""
+        count = self.take_count(table, field)
+        if count < 0:
+            return None
+        element = _element_of(field)
         return [self.take_field(table, element) for _ in range(count)]
+
+    def steps(self, table: Table) -> Generator[None, None, Any]:
+        """Read a structure, and yield within its arrays."""
+        values: list[Any] = []
+        for number, field in enumerate(table.fields):
+            self.place = table, number
+            if not _is_plain(field):
+                values.append(field.default)
+            elif field.is_array:
+                values.append((yield from self.array_steps(table, field)))
+            else:
+                values.append(self.take_field(table, field))
+        if table.is_flexible:
+            self.read_tags(table, values)
+        return table.cls(*values)
+
+    def array_steps(self, table: Table, field: Field) -> Generator[None, None, list[Any] | None]:
+        """Read an array, and yield after some of its elements."""
+        count = self.take_count(table, field)
+        if count < 0:
+            return None
+        element = _element_of(field)
+        items = []
+        for _ in range(count):
+            self.done += 1
+            if self.done % _STEP == 0:
+                yield
+            if field.child is None:
+                items.append(self.take_field(table, element))
+            else:
+                items.append((yield from self.steps(field.child)))
+        return items
 
     def take_field(self, table: Table, field: Field, *, is_tagged: bool = False) -> Any:
         """Read one field of a structure."""
@@ -349,33 +426,62 @@ def write_pairs(
 
 
 def write_response(
-    table: Table, row: Any, correlation_id: int, has_tags: bool, errors: list[int] | None
-) -> bytes | Parts:
+    table: Table,
+    row: Any,
+    correlation_id: int,
+    has_tags: bool,
+    errors: list[int] | None,
+    at_once: int = _NO_LIMIT,
+) -> bytes | Parts | None:
     """Return a response: its size, its head, its body; in parts if it has ranges of files.
 
     ``has_tags`` says that the head ends with (no) tagged fields. Error codes that are not zero are
-    appended to ``errors``, if given.
+    appended to ``errors``, if given. If its arrays have more than ``at_once`` elements, nothing is
+    written: None is returned.
+
+    Raises:
+        TypeError, OverflowError: As `write`.
+    """
+    sink = _Sink(at_once)
+    sink.data += _INT32.pack(correlation_id) + bytes(has_tags)
+    try:
+        sink.put_struct(table, row)
+    except _TooManyError:
+        return None
+    return sink.end(errors)
+
+
+def write_response_in_steps(
+    table: Table, row: Any, correlation_id: int, has_tags: bool, errors: list[int] | None
+) -> Generator[None, None, bytes | Parts]:
+    """Yield now and then, and return what `write_response` does; a step is about 1,000 elements.
 
     Raises:
         TypeError, OverflowError: As `write`.
     """
     sink = _Sink()
     sink.data += _INT32.pack(correlation_id) + bytes(has_tags)
-    sink.put_struct(table, row)
-    if errors is not None:
-        errors += sink.errors
-    first, *rest = [*sink.parts, bytes(sink.data)] if sink.data else sink.parts
-    whole: bytes = _INT32.pack(len(first) + sum(map(len, rest))) + first
-    return [whole, *rest] if rest else whole
+    yield from sink.steps(table, row)
+    return sink.end(errors)
 
 
 class _Sink:
     """What has been written: finished parts, and the bytes behind the last range of a file."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: int = _NO_LIMIT) -> None:
         self.data = bytearray()
+        self.at_once = at_once
+        self.done = 0  # elements that were written in steps
         self.parts: list[Any] = []
         self.errors: list[int] = []
+
+    def end(self, errors: list[int] | None) -> bytes | Parts:
+        """Return the response, now that its size is known."""
+        if errors is not None:
+            errors += self.errors
+        first, *rest = [*self.parts, bytes(self.data)] if self.data else self.parts
+        whole: bytes = _INT32.pack(len(first) + sum(map(len, rest))) + first
+        return [whole, *rest] if rest else whole
 
     def put_varint(self, value: int) -> None:
         """Write an unsigned varint."""
@@ -443,26 +549,52 @@ class _Sink:
         field = table.fields[place]
         if value is None and not field.is_nullable:
             raise TypeError(f"{table.cls.__name__}.{table.cls._fields[place]} cannot be null")
+        self.at_once -= len(value or ())
+        if self.at_once < 0:
+            raise _TooManyError
         self.put_length(table, -1 if value is None else len(value), _INT32)
         for item in value or ():
-            if field.child is None:
-                self.put_value(table, place, field.kind, item)
-            elif isinstance(item, bytes):
-                self.data += item
-            else:
-                self.put_struct(field.child, item)
+            self.put_element(table, place, item)
+
+    def put_element(self, table: Table, place: int, item: Any) -> None:
+        """Write one element of an array."""
+        field = table.fields[place]
+        if field.child is None:
+            self.put_value(table, place, field.kind, item)
+        elif isinstance(item, bytes):
+            self.data += item
+        else:
+            self.put_struct(field.child, item)
 
     def put_struct(self, table: Table, row: Any) -> None:
         """Write a structure: a tuple with a value for each field of any version."""
-        if not isinstance(row, tuple) or len(row) != len(table.fields):
-            raise TypeError(
-                f"{table.cls.__name__} has {len(table.fields)} fields, not {row!r:.200}"
-            )
-        for place, (field, value) in enumerate(zip(table.fields, row, strict=True)):
+        for place, (field, value) in enumerate(zip(table.fields, _check(table, row), strict=True)):
             if _is_plain(field):
                 self.put_field(table, place, value)
                 if field.is_error and value != 0:
                     self.errors.append(int(value))
+        if table.is_flexible:
+            self.put_tags(table, row)
+
+    def steps(self, table: Table, row: Any) -> Generator[None, None, None]:
+        """Write a structure, and yield within its arrays."""
+        for place, (field, value) in enumerate(zip(table.fields, _check(table, row), strict=True)):
+            if not _is_plain(field):
+                continue
+            if field.is_array and value is not None:
+                self.put_length(table, len(value), _INT32)
+                for item in value:
+                    self.done += 1
+                    if self.done % _STEP == 0:
+                        yield
+                    if field.child is None or isinstance(item, bytes):
+                        self.put_element(table, place, item)
+                    else:
+                        yield from self.steps(field.child, item)
+            else:
+                self.put_field(table, place, value, is_tagged=False)
+            if field.is_error and value != 0:
+                self.errors.append(int(value))
         if table.is_flexible:
             self.put_tags(table, row)
 
@@ -479,6 +611,13 @@ class _Sink:
             self.put_varint(len(content.data))
             self.data += content.data
             self.errors += content.errors
+
+
+def _check(table: Table, row: Any) -> Any:
+    """Return a row that is a structure with these fields."""
+    if not isinstance(row, tuple) or len(row) != len(table.fields):
+        raise TypeError(f"{table.cls.__name__} has {len(table.fields)} fields, not {row!r:.200}")
+    return row
 
 
 def _is_told(table: Table, place: int, value: Any) -> bool:

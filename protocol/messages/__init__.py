@@ -136,7 +136,9 @@ class Message:
     ) -> bytes | Parts:
         """Return a response with its size and head; append the error codes in it to ``errors``."""
         has_tags = self.has_tagged_head(version)
-        return write_response(self.table(version), row, correlation_id, has_tags, errors)
+        response = write_response(self.table(version), row, correlation_id, has_tags, errors)
+        assert response is not None  # noqa: S101  # which is if it may not have all elements
+        return response
 
 
 Description: TypeAlias = "tuple[type, list[Field]]"

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -16,6 +17,10 @@ from protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchResponse,
     PartitionData,
+)
+from protocol.messages.offset_commit import (
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
 )
 from protocol.parts import FileSlice
 from tests.support.kafka import KafkaJars
@@ -104,6 +109,86 @@ def test_more_elements_than_allowed_are_refused_before_they_are_made() -> None:
     tagged = body[:-1] + b"\2" + b"\5\0" * 2
     with pytest.raises(ProtocolError, match=r"more elements .*: 2, with 1 left"):
         MESSAGE.read(1, tagged, 0, len(tagged), 101)
+
+
+MANY = [
+    OffsetCommitRequestTopic(
+        f"t{topic}",
+        bytes(16),
+        [OffsetCommitRequestPartition(index, index, 1, "m" * topic) for index in range(count)],
+    )
+    for topic, count in enumerate([0, 1, 2500, 3, 999, 1000, 1001, 0, *[1] * 1500])
+]
+
+
+ELEMENTS = len(MANY) + sum(len(topic.partitions) for topic in MANY)
+
+
+@pytest.mark.parametrize("form", [core, plain_messages], ids=["core", "plain"])
+@pytest.mark.parametrize("version", [2, 9, 10])
+def test_many_elements_are_read_in_steps(form: Any, version: int) -> None:
+    """What comes of it is what is read at once, and each step has about a thousand of them."""
+    request = offset_commit.OffsetCommitRequest("g", 1, "m", None, -1, MANY)
+    body = b"head" + offset_commit.REQUEST.write(version, request)
+    expected = offset_commit.REQUEST.read(version, body, 4, len(body))
+    table = offset_commit.REQUEST.table(version)
+    if form is plain_messages:
+        table = twin_of(offset_commit.REQUEST, version)
+
+    steps = form.read_in_steps(table, body, 4, len(body), 25_000)
+
+    assert run(steps, at_least=7) == expected
+    assert form.read(table, body, 4, len(body), 25_000, ELEMENTS - 1) == (None, -1)
+    assert form.read(table, body, 4, len(body), 25_000, ELEMENTS) == expected
+    with pytest.raises(ProtocolError, match="more elements than one request may have"):
+        run(form.read_in_steps(table, body, 4, len(body), ELEMENTS - 1))
+    with pytest.raises(ProtocolError, match="in a frame that ends at"):
+        run(form.read_in_steps(table, body, 4, len(body) - 10, 25_000))
+
+
+@pytest.mark.parametrize("form", [core, plain_messages], ids=["core", "plain"])
+@pytest.mark.parametrize("version", [4, 12, 18])
+def test_many_elements_are_written_in_steps(form: Any, version: int, tmp_path: Path) -> None:
+    """What comes of it is what is written at once: bytes, ranges of files and error codes."""
+    with (tmp_path / "log").open("w+b") as file:
+        records = FileSlice(file, 0, 10)
+    topics = [
+        FetchableTopicResponse(
+            f"t{topic}",
+            bytes(16),
+            [
+                PartitionData(
+                    index, index % 3, 5, 5, 0, records=records if index % 500 == 7 else b""
+                )
+                for index in range(count)
+            ],
+        )
+        for topic, count in enumerate([1, 2500, 0, 999, 1001, *[1] * 1500])
+    ]
+    table = RESPONSE.table(version) if form is core else twin_of(RESPONSE, version)
+    arguments = table, FetchResponse(responses=topics), 7, RESPONSE.has_tagged_head(version)
+    errors: list[int] = []
+    expected = form.write_response(*arguments, errors)
+    told: list[int] = []
+
+    assert run(form.write_response_in_steps(*arguments, told), at_least=5) == expected
+    assert told == errors
+    few: list[int] = []
+    assert form.write_response(*arguments, few, 5000) is None
+    assert few == []
+    assert form.write_response(*arguments, few, 10_000) == expected
+
+
+def run(steps: Iterator[None], at_least: int = 0) -> Any:
+    """Return what steps come to."""
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            assert count >= at_least
+            return end.value
+        count += 1
 
 
 def test_a_count_that_cannot_be_there_is_refused() -> None:
