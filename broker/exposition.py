@@ -77,6 +77,7 @@ class Scrapes:
         self._clock = clock
         self._metrics = metrics
         self._runtime: CollectorRegistry | None = None
+        self._turn = asyncio.Lock()  # of all scrapes together one slice is written in a turn
 
     async def answer(self, _request: HttpRequest) -> HttpResponse:
         """Answer a scrape; the text is made while it is sent."""
@@ -87,20 +88,30 @@ class Scrapes:
     async def _text(self, runtime: CollectorRegistry) -> AsyncIterator[bytes]:
         from prometheus_client import generate_latest  # noqa: PLC0415 - see above
 
-        yield generate_latest(runtime)
-        lines: list[str] = []
+        async with self._turn:
+            text = generate_latest(runtime)
+            await asyncio.sleep(0)
+        yield text
+        lines = enumerate(self._lines(), 1)
+        is_over = False
+        while not is_over:
+            async with self._turn:
+                text, is_over = self._slice(lines)
+                await asyncio.sleep(0)
+            yield text
+
+    def _slice(self, lines: Iterator[tuple[int, str | None]]) -> tuple[bytes, bool]:
+        """Return what is written in a millisecond, and whether it was the last."""
+        written: list[str] = []
         began = self._clock.monotonic()
-        for number, line in enumerate(self._lines(), 1):
+        for number, line in lines:
             if line is not PAUSE:
-                lines.append(line)
+                written.append(line)
                 if number % _CHECK_EVERY:
                     continue
             if self._clock.monotonic() - began >= SLICE_SECONDS:
-                yield "".join(lines).encode()
-                lines.clear()
-                await asyncio.sleep(0)
-                began = self._clock.monotonic()
-        yield "".join(lines).encode()
+                return "".join(written).encode(), False
+        return "".join(written).encode(), True
 
     def _lines(self) -> Iterator[str | None]:
         for metric in self._metrics:

@@ -1,5 +1,6 @@
 """The metrics page: prometheus_client reads our text, and no slice of it holds the loop."""
 
+import asyncio
 import json
 import sys
 from typing import TYPE_CHECKING, Any, cast
@@ -158,3 +159,36 @@ async def test_no_slice_of_a_scrape_holds_the_loop() -> None:
     assert len(turns) > 10
     assert sorted(turns)[len(turns) // 2] < 0.003
     assert max(turns) < 0.02
+
+
+async def test_many_scrapes_together_write_one_slice_in_a_turn() -> None:
+    """A hundred that are asked for at once do not hold the loop longer than one."""
+    sources = make_sources({"wide": 300})
+    await scrape(make_sources({}))
+    scrapes = Scrapes(sources, Clock())
+    turn = 0
+    slices: list[int] = []
+    write = scrapes._slice
+
+    def counting(lines: Any) -> Any:
+        slices.append(turn)
+        return write(lines)
+
+    async def read() -> bytes:
+        body = (await scrapes.answer(REQUEST)).body
+        return b"".join([piece async for piece in cast("AsyncIterator[bytes]", body)])
+
+    async def count() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    scrapes._slice = counting  # type: ignore[method-assign]
+    beside = asyncio.create_task(count())
+    texts = await asyncio.gather(*[read() for _ in range(100)])
+    beside.cancel()
+
+    assert all(text.endswith(b"\n") for text in texts)
+    assert len(slices) >= 100
+    assert len(set(slices)) == len(slices)
