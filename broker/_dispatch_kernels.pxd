@@ -31,7 +31,7 @@ cdef class Gate:
     cdef public list _served
     cdef public object stats
 
-    @cython.locals(began=double, key=int, version=int, correlation_id=int, body=Py_ssize_t, route=Route, caller=Caller, context=RequestContext)
+    @cython.locals(began=double, key=int, version=int, correlation_id=int, body=Py_ssize_t, position=Py_ssize_t, route=Route, caller=Caller, context=RequestContext)
     cpdef dispatch(self, object connection, object buffer, Py_ssize_t start, Py_ssize_t end)
 
     cpdef respond(self, Route route, int version, int correlation_id, object response)

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 COMPILED: bool = cython.compiled
 
+AT_ONCE = 4000
+"""Elements that are read in the turn in which they come, in a millisecond at most."""
+
 # 1-2.5-5 steps from 50 us, where a small produce ends, to 5 s, beyond every long poll by default.
 BOUNDS_SECONDS = (
     0.000_05,
@@ -230,7 +233,7 @@ class Gate:
         caller.client_id = client_id
         try:
             table = route.requests[version] or route.load_tables(version)
-            request = read(table, buffer, body, end, route.max_elements)[0]
+            request, position = read(table, buffer, body, end, route.max_elements, AT_ONCE)
             context = RequestContext.__new__(RequestContext)  # its __init__ costs as much as a read
             context.rooms = caller.rooms
             context.api_key = key
@@ -241,7 +244,9 @@ class Gate:
             context.peer = caller.peer
             context.stats = self.stats
             context.connection = connection
-            if (
+            if position < 0:
+                response = self._handle_large(route, context, table, buffer, body, end)
+            elif (
                 route.slices is None
                 or end - body <= BODY_BYTES
                 or not route.slices.is_large(request)
@@ -269,9 +274,23 @@ class Gate:
         table = route.responses[version]
         assert table is not None  # noqa: S101  # made when the request was read
         answer = write_response(table, response, correlation_id, route.has_tags[version], errors)
-        for code in errors:
-            route.stats.failed(code)
+        if len(errors) > 1:
+            route.stats.all_failed(errors)
+        elif errors:
+            route.stats.failed(errors[0])
         return answer
+
+    def _handle_large(
+        self,
+        route: Route,
+        context: RequestContext,
+        table: "Table",
+        buffer: memoryview,
+        position: int,
+        end: int,
+    ) -> "Coroutine[Any, Any, Any]":
+        """Return what reads and handles a request of more elements than are read at once."""
+        raise NotImplementedError
 
     def _refuse_version(self, key: int, version: int, correlation_id: int) -> "Answer":
         """Answer, or close on, a version or an API that is not served."""

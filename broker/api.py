@@ -26,16 +26,22 @@ _FEW: Final = 1_000
 """Of requests that name features, states, or the one partition of the quorum: dozens at most."""
 
 _CHANGES: Final = 10_000
-"""Of requests that change settings, users or rights: some for each topic at most."""
+"""Of requests that change topics, settings, users or rights: some for each of many topics."""
 
 _OF_ONE_MEMBER: Final = 12_000
-"""Of offsets that are written as one: those of one member of a group, 6,000 topics at most."""
+"""Of offsets of one member of a group in a transaction: of 6,000 topics at most."""
 
 _PRODUCED: Final = 20_500
 """Of batches, one for each of 10,000 partitions: they are looked through as a whole first."""
 
 _OF_BROKERS: Final = 2_000
 """Of requests that only brokers send, which are none here but this one."""
+
+_USERS: Final = 2_000
+"""Of users that are named one by one; all of them are described by naming none."""
+
+_MEMBERS: Final = 10_000
+"""Of members of one group that leave, by the word of an administrator: hundreds at most."""
 
 _SUBSCRIPTION: Final = 35_000
 """Of a member that subscribes to 10,000 topics, and has a partition of each, told by topic."""
@@ -96,17 +102,30 @@ APIS = (
         "offset_fetch.handle",
         slices=Slices("groups", "groups"),
     ),
-    Api(10, "FindCoordinator", range(7), "coordinators.find"),
+    Api(
+        10,
+        "FindCoordinator",
+        range(7),
+        "coordinators.find",
+        slices=Slices("coordinator_keys", "coordinators"),
+    ),
     Api(11, "JoinGroup", range(10), "joining.join", max_elements=_FEW),
     Api(12, "Heartbeat", range(5), "membership.heartbeat"),
-    Api(13, "LeaveGroup", range(6), "membership.leave"),
+    Api(
+        13,
+        "LeaveGroup",
+        range(6),
+        "membership.leave",
+        max_elements=_MEMBERS,
+        slices=Slices("members", "members"),
+    ),
     Api(14, "SyncGroup", range(6), "joining.sync"),
     Api(15, "DescribeGroups", range(7), "groups.describe"),
     Api(16, "ListGroups", range(6), "groups.list_all", max_elements=_FEW),
     Api(17, "SaslHandshake", range(2), "sasl.handshake"),
     Api(18, "ApiVersions", range(5), "api_versions.handle"),
-    Api(19, "CreateTopics", range(2, 8), "create_topics.handle"),
-    Api(20, "DeleteTopics", range(1, 7), "delete_topics.handle"),
+    Api(19, "CreateTopics", range(2, 8), "create_topics.handle", max_elements=_CHANGES),
+    Api(20, "DeleteTopics", range(1, 7), "delete_topics.handle", max_elements=_CHANGES),
     Api(21, "DeleteRecords", range(3), "records.delete", slices=_TOPICS),
     Api(22, "InitProducerId", range(6), "producers.init_producer_id"),
     Api(23, "OffsetForLeaderEpoch", range(2, 5), "leader_epochs.handle", slices=_TOPICS),
@@ -129,7 +148,7 @@ APIS = (
     Api(34, "AlterReplicaLogDirs", range(1, 3), "log_dir_moves.alter"),
     Api(35, "DescribeLogDirs", range(1, 6), "log_dirs.describe"),
     Api(36, "SaslAuthenticate", range(3), "sasl.authenticate"),
-    Api(37, "CreatePartitions", range(4), "create_partitions.handle"),
+    Api(37, "CreatePartitions", range(4), "create_partitions.handle", max_elements=_CHANGES),
     Api(42, "DeleteGroups", range(3), "groups.delete"),
     Api(
         43,
@@ -157,15 +176,22 @@ APIS = (
     Api(46, "ListPartitionReassignments", range(1), "elections.list_reassignments"),
     Api(47, "OffsetDelete", range(1), "offset_delete.delete"),
     Api(48, "DescribeClientQuotas", range(2), "client_quotas.describe", max_elements=_CHANGES),
-    Api(49, "AlterClientQuotas", range(2), "client_quotas.alter", max_elements=_CHANGES),
+    Api(
+        49,
+        "AlterClientQuotas",
+        range(2),
+        "client_quotas.alter",
+        max_elements=_CHANGES,
+        slices=Slices("entries", "entries"),
+    ),
     Api(
         50,
         "DescribeUserScramCredentials",
         range(1),
         "scram_users.describe",
-        max_elements=_CHANGES,
+        max_elements=_USERS,
     ),
-    Api(51, "AlterUserScramCredentials", range(1), "scram_users.alter", max_elements=_CHANGES),
+    Api(51, "AlterUserScramCredentials", range(1), "scram_users.alter", max_elements=_USERS),
     Api(55, "DescribeQuorum", range(3), "quorum.describe", max_elements=_FEW),
     Api(57, "UpdateFeatures", range(3), "features.update", max_elements=_FEW),
     Api(60, "DescribeCluster", range(3), "cluster.describe"),

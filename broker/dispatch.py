@@ -13,7 +13,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from broker.api import APIS, BY_KEY
-from broker.dispatch_kernels import Gate, Route
+from broker.buffers import SHARED_BYTES
+from broker.dispatch_kernels import AT_ONCE, Gate, Route
+from broker.loop_share import finish_in_shares, free, parts_of
+from broker.slices import handle_in_slices
+from protocol.core import read_in_steps, write_response, write_response_in_steps
 from protocol.errors import ProtocolError
 from protocol.headers import API_VERSIONS, FIRST_FLEXIBLE
 
@@ -22,7 +26,9 @@ if TYPE_CHECKING:
 
     from broker.answers import Answer
     from broker.connection import Connection
+    from broker.dispatch_kernels import RequestContext
     from broker.request_stats import RequestStats
+    from protocol.core import Table
 
 log = logging.getLogger(__name__)
 
@@ -64,15 +70,74 @@ class Dispatcher(Gate):
         began: float,
     ) -> Answer:
         """Answer when the response is there."""
+        answer: Answer = None
         try:
             row = await response
-            answer = None if row is None else self.respond(route, version, correlation_id, row)
+            if row is not None:
+                answer = await self._respond(route, version, correlation_id, row)
+                parts = parts_of(row)
+                del row
+                await free(parts)
         except ProtocolError as error:
             raise self._explain(connection, route, version, error) from error
         except Exception as error:
             raise self._fault(connection, route, version, error) from error
         route.stats.observe(perf_counter() - began)
         return answer
+
+    async def _respond(self, route: Route, version: int, correlation_id: int, row: Any) -> Answer:
+        """Write a response as `respond` does, one of many elements in pieces."""
+        errors: list[int] = []
+        table = route.responses[version]
+        assert table is not None  # noqa: S101  # made when the request was read
+        arguments = table, row, correlation_id, route.has_tags[version], errors
+        answer: Answer = write_response(*arguments, AT_ONCE)
+        if answer is None:
+            answer = await finish_in_shares(write_response_in_steps(*arguments))
+        if errors:
+            route.stats.all_failed(errors)
+        return answer
+
+    def _handle_large(  # all that is known of a request
+        self,
+        route: Route,
+        context: RequestContext,
+        table: Table,
+        buffer: memoryview,
+        position: int,
+        end: int,
+    ) -> Coroutine[Any, Any, Any]:
+        if end <= SHARED_BYTES:  # the buffer may be the one that the next frame comes into
+            buffer = memoryview(bytearray(buffer[:end]))
+        return self._read_and_handle(route, context, table, buffer, position, end)
+
+    async def _read_and_handle(  # all that is known of a request
+        self,
+        route: Route,
+        context: RequestContext,
+        table: Table,
+        buffer: memoryview,
+        position: int,
+        end: int,
+    ) -> Any:
+        """Read a request in pieces, then handle it."""
+        try:
+            steps = read_in_steps(table, buffer, position, end, route.max_elements)
+            request, _ = await finish_in_shares(steps)
+        except ProtocolError:
+            self.stats.refused += 1
+            raise
+        del steps
+        if route.slices is None or not route.slices.is_large(request):
+            response = route.handler(context, request)
+        else:
+            response = handle_in_slices(route.slices, route.handler, context, request)
+        if response is not None and not isinstance(response, tuple):
+            response = await response
+        parts = parts_of(request)
+        del request
+        await free(parts)
+        return response
 
     def _refuse_version(self, key: int, version: int, correlation_id: int) -> Answer:
         """Answer ApiVersions of a newer kind as every client can read it; close on others.

@@ -6,6 +6,7 @@ from protocol.records.choosing import choose
 
 if TYPE_CHECKING:
     from broker._dispatch_kernels import (
+        AT_ONCE,
         BOUNDS_SECONDS,
         COMPILED,
         Caller,
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     )
 else:
     _dispatch = choose("broker._dispatch_kernels")
+    AT_ONCE = _dispatch.AT_ONCE
     BOUNDS_SECONDS = _dispatch.BOUNDS_SECONDS
     COMPILED = _dispatch.COMPILED
     Caller = _dispatch.Caller
@@ -24,4 +26,13 @@ else:
     RequestContext = _dispatch.RequestContext
     Route = _dispatch.Route
 
-__all__ = ["BOUNDS_SECONDS", "COMPILED", "Caller", "Gate", "Histogram", "RequestContext", "Route"]
+__all__ = [
+    "AT_ONCE",
+    "BOUNDS_SECONDS",
+    "COMPILED",
+    "Caller",
+    "Gate",
+    "Histogram",
+    "RequestContext",
+    "Route",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from heapq import merge
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -14,6 +15,7 @@ Row = TypeVar("Row")
 
 SECONDS: Final = 0.002
 _PIECE: Final = 100
+_FREED: Final = 1000
 
 
 class LoopShare:
@@ -56,6 +58,58 @@ async def _answer_in_pieces(
     async for piece in in_pieces(rows):
         described += [describe(row) for row in piece]
     return respond(described)
+
+
+def parts_of(message: Any) -> list[Any]:
+    """Return the elements of a message's long arrays, to be freed with `free`."""
+    parts: list[Any] = []
+    for value in message:
+        if type(value) is not list:
+            continue
+        if len(value) > _PIECE:
+            parts += value
+        else:
+            for row in value:
+                if isinstance(row, tuple):
+                    parts += parts_of(row)
+    return parts
+
+
+async def free(parts: list[Any]) -> None:
+    """Let go of what nobody else has any more, and let others be served in between.
+
+    To free a message of 25,000 elements at once takes as long as to read it.
+    """
+    share = LoopShare()
+    while parts:
+        del parts[-_FREED:]
+        await share.rest()
+
+
+def each_of(rows: Sequence[T], convert: Callable[[T], Row]) -> Generator[None, None, list[Row]]:
+    """Return what becomes of each row, in steps."""
+    converted: list[Row] = []
+    for start in range(0, len(rows), _PIECE):
+        converted += map(convert, rows[start : start + _PIECE])
+        yield
+    return converted
+
+
+def sort_once(texts: Sequence[str]) -> Generator[None, None, list[str]]:
+    """Return the texts in order, each once, in steps."""
+    pieces = []
+    for start in range(0, len(texts), _FREED):
+        pieces.append(sorted(texts[start : start + _FREED]))
+        yield
+    if len(pieces) == 1:
+        return list(dict.fromkeys(pieces[0]))
+    ordered: list[str] = []
+    for number, text in enumerate(merge(*pieces)):
+        if not ordered or text != ordered[-1]:
+            ordered.append(text)
+        if number % _FREED == 0:
+            yield
+    return ordered
 
 
 def finish(steps: Generator[None, None, T]) -> T:

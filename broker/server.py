@@ -58,7 +58,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_GC_THRESHOLDS = (50_000, 20, 100)
+# The youngest are looked through in a fraction of a millisecond, those that survive in two.
+_GC_THRESHOLDS = (10_000, 5, 2_000)
 _IDLE_SCAN_SECONDS = 5.0
 _JUDGE_SECONDS = 1.0
 _MIN_CLOSE_SECONDS = 1.0

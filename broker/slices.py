@@ -24,11 +24,13 @@ BODY_BYTES: Final = 2048
 class Slices(NamedTuple):
     """The arrays of a request that may be cut, and those of its answer that match them.
 
+    A handler that joins the answers itself leaves those of the answer out.
+
     ``nested`` and ``answer_nested`` are arrays in their rows; without names a row is never cut.
     """
 
     rows: str
-    answer_rows: str
+    answer_rows: str = ""
     nested: str = ""
     answer_nested: str = ""
 
@@ -36,7 +38,7 @@ class Slices(NamedTuple):
         """Tell whether a request is to be handled in pieces."""
         rows = getattr(request, self.rows) or ()
         count = len(rows)
-        if self.nested:
+        if self.nested and count <= ELEMENTS:
             count += sum(len(getattr(row, self.nested) or ()) for row in rows)
         return count > ELEMENTS
 

@@ -24,12 +24,10 @@ cdef enum:
     METADATA = 3
 
 @cython.locals(known_topics=dict, by_id=bint, retention_ms="long long", expiry=object, results=list, offsets=list, codes=list, is_any_known=bint, is_any_unknown=bint, count=Py_ssize_t, number="long long")
-cpdef list commit(object rooms, GroupTable groups, int version, object request)
+cpdef tuple commit(object rooms, GroupTable groups, int version, object request)
 
 @cython.locals(generation="long long", table=OffsetTable)
 cdef int _write(GroupTable groups, int version, object request, list offsets) except -1
-
-cdef list _merge(list results)
 
 @cython.locals(pairs=list, version=int, expiring=Py_ssize_t, never="long long")
 cpdef list offset_rows(str group_id, object offsets)

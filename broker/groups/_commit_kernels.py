@@ -93,11 +93,8 @@ def answer_rows(
 
 def commit(
     rooms: "Rooms", groups: "GroupCoordinator", version: int, request: "OffsetCommitRequest"
-) -> "Results":
-    """Commit what can be, and return a code for each partition of the request.
-
-    A topic that is named twice is answered once, unless all partitions are there.
-    """
+) -> "tuple[Results, bool]":
+    """Commit what can be; return a code for each partition, and whether one is not there."""
     registry = rooms.topics
     by_id = version >= _FIRST_WITH_TOPIC_ID
     known_topics: dict[Any, Topic] = registry.by_id if by_id else registry.topics
@@ -153,7 +150,7 @@ def commit(
                 )
                 for name, topic_id, codes in results
             ]
-    return _merge(results) if is_any_unknown else results
+    return results, is_any_unknown
 
 
 def _write(
@@ -181,14 +178,6 @@ def _write(
     if offsets:
         groups.offsets.append(group_id, group.partition, offsets)
         groups.keep(group)
-
-
-def _merge(results: "Results") -> "Results":
-    """Return the codes of a topic that is there twice in one place."""
-    merged: dict[tuple[str, bytes], list[tuple[int, int]]] = {}
-    for name, topic_id, codes in results:
-        merged.setdefault((name, topic_id), []).extend(codes)
-    return [(name, topic_id, codes) for (name, topic_id), codes in merged.items()]
 
 
 class GroupOffsets:

@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 from broker.groups.client_host import client_host
 from broker.groups.consumer_group_heartbeat import HeartbeatRequest, check_request
-from broker.loop_share import finish, finish_in_shares
+from broker.loop_share import finish, finish_in_shares, sort_once
 from protocol.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from protocol.messages import NO_ID
 from protocol.messages.consumer_group_heartbeat import (
@@ -44,16 +44,28 @@ def handle(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
     """Keep a member alive, take it in or let it go, and tell it what it is to read."""
-    if len(request.topic_partitions or ()) > _MANY:
+    if len(request.topic_partitions or ()) + len(request.subscribed_topic_names or ()) > _MANY:
         return _handle_later(context, request)
-    return _handle(context, request, finish(_owned(request.topic_partitions)))
+    return _handle(context, *finish(_read_many(request)))
 
 
 async def _handle_later(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
     """Let others be served while it is read what the member owns."""
-    return _handle(context, request, await finish_in_shares(_owned(request.topic_partitions)))
+    return _handle(context, *await finish_in_shares(_read_many(request)))
+
+
+def _read_many(
+    request: ConsumerGroupHeartbeatRequest,
+) -> Generator[None, None, tuple[ConsumerGroupHeartbeatRequest, Owned]]:
+    """Return the request with its topics in order, each once, and what the member owns."""
+    names = request.subscribed_topic_names
+    if names is not None:
+        names = yield from sort_once(names)
+        request = request._replace(subscribed_topic_names=names)
+    owned = yield from _owned(request.topic_partitions)
+    return request, owned
 
 
 def _handle(
@@ -115,7 +127,7 @@ def _read(
         instance_id=request.instance_id,
         rack_id=request.rack_id,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
-        subscribed_topic_names=None if names is None else tuple(sorted(set(names))),
+        subscribed_topic_names=None if names is None else tuple(names),
         subscribed_topic_regex=request.subscribed_topic_regex,
         server_assignor=request.server_assignor,
         owned=owned,
@@ -133,6 +145,7 @@ def _owned(listed: Sequence[TopicPartitions] | None) -> Generator[None, None, Ow
     for topic_id, partitions in listed:
         if topic_id != NO_ID:
             merged.setdefault(topic_id, []).extend(partitions)
+        yield
     owned: dict[UUID, frozenset[int]] = {}
     for topic_id, indexes in merged.items():
         owned[UUID(bytes=topic_id)] = frozenset(indexes)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker import loggers
 from broker.config_resources import ALL_BROKERS, ResourceType, check_broker, check_type
-from broker.loop_share import answer_rows
+from broker.loop_share import answer_rows, finish, finish_in_shares
 from config.describe import describe_broker, describe_cluster_default, describe_topic
 from config.groups import describe_group
 from protocol.errors import (
@@ -38,7 +38,7 @@ from protocol.messages.list_config_resources import (
 from protocol.names import check_topic_name
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Coroutine, Generator, Mapping
 
     from broker.context import RequestContext
     from config.layers import Layers
@@ -51,14 +51,31 @@ if TYPE_CHECKING:
 _LOGGER_SOURCE = 6
 _FIRST_WITH_TYPES = 1
 _MAX_KEPT = 32
+_MANY = 100
 
 
 def describe(
     context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse | Coroutine[Any, Any, DescribeConfigsResponse]:
     """Describe settings; a resource of an unknown type fails them all, as in Kafka."""
-    refusal = _find_refusal(request)
+    if len(request.resources) > _MANY:
+        return _describe_many(context, request)
+    return _answer(context, request, *finish(_judge(request)))
 
+
+async def _describe_many(
+    context: RequestContext, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    answer = _answer(context, request, *await finish_in_shares(_judge(request)))
+    return answer if isinstance(answer, DescribeConfigsResponse) else await answer
+
+
+def _answer(
+    context: RequestContext,
+    request: DescribeConfigsRequest,
+    resources: list[DescribeConfigsResource],
+    refusal: KafkaError | None,
+) -> DescribeConfigsResponse | Coroutine[Any, Any, DescribeConfigsResponse]:
     def answer(resource: DescribeConfigsResource) -> DescribeConfigsResult:
         kind, name, keys = resource
         try:
@@ -73,19 +90,23 @@ def describe(
             configs = [row for each, row in rows.items() if each in wanted]
         return DescribeConfigsResult(0, "", kind, name, configs)
 
-    once = {(each.resource_type, each.resource_name): each for each in request.resources}
-    return answer_rows(
-        list(once.values()), answer, lambda results: DescribeConfigsResponse(results=results)
-    )
+    return answer_rows(resources, answer, lambda results: DescribeConfigsResponse(results=results))
 
 
-def _find_refusal(request: DescribeConfigsRequest) -> KafkaError | None:
-    try:
-        for resource in request.resources:
+def _judge(
+    request: DescribeConfigsRequest,
+) -> Generator[None, None, tuple[list[DescribeConfigsResource], KafkaError | None]]:
+    """Return the resources, each once, and why none of them is described."""
+    once: dict[tuple[int, str], DescribeConfigsResource] = {}
+    refusal: KafkaError | None = None
+    for resource in request.resources:
+        once[resource.resource_type, resource.resource_name] = resource
+        try:
             check_type(resource.resource_type)
-    except InvalidRequest as error:
-        return error
-    return None
+        except InvalidRequest as error:
+            refusal = refusal or error
+        yield
+    return list(once.values()), refusal
 
 
 def _describe(

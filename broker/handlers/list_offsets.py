@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.fetch_kernels import EARLIEST, LATEST, are_distinct, list_ends
 from broker.leader_epoch import UNKNOWN, judge_leader_epoch
+from broker.loop_share import finish_in_shares
+from broker.slices import ELEMENTS
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -21,7 +23,7 @@ from protocol.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Coroutine, Generator, Sequence
 
     from broker.context import RequestContext
     from protocol.messages.list_offsets import (
@@ -87,11 +89,24 @@ def handle(
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
     """Answer at once unless a timestamp has to be looked for."""
     finder = _Finder(context, request.isolation_level == _READ_COMMITTED)
+    if any(len(topic.partitions) > ELEMENTS for topic in request.topics):
+        return _handle_large(context, finder, request)
     topics = [
         ListOffsetsTopicResponse(topic.name, finder.look_up(topic)) for topic in request.topics
     ]
     response = ListOffsetsResponse(topics=topics)
     return _search(context, finder.searches, response) if finder.searches else response
+
+
+async def _handle_large(
+    context: RequestContext, finder: _Finder, request: ListOffsetsRequest
+) -> ListOffsetsResponse:
+    """Look up some partitions of a topic at a time."""
+    topics = [
+        ListOffsetsTopicResponse(topic.name, await finish_in_shares(finder.look_up_in_steps(topic)))
+        for topic in request.topics
+    ]
+    return await _search(context, finder.searches, ListOffsetsResponse(topics=topics))
 
 
 async def _search(
@@ -118,26 +133,46 @@ class _Finder:
 
     def look_up(self, wanted: ListOffsetsTopic) -> list[Any]:
         """Return the answers of a topic's partitions, some of them yet to be searched."""
-        topic = self.topics.get(wanted.name)
-        logs = () if topic is None else topic.logs
         partitions = wanted.partitions
         twice: set[int] = set()
         if not are_distinct(partitions):
             twice, partitions = _find_repeated(partitions)
-        rows = list_ends(partitions, logs, self.committed)
-        if not twice and None not in rows:
-            return rows
-        for place, row in enumerate(rows):
-            index, told_epoch, timestamp = partitions[place]
+        rows: list[Any] = []
+        self._answer(rows, wanted.name, partitions, twice)
+        return rows
+
+    def look_up_in_steps(self, wanted: ListOffsetsTopic) -> Generator[None, None, list[Any]]:
+        """Return what `look_up` does, some partitions at a time."""
+        twice, partitions = _find_repeated(wanted.partitions)
+        rows: list[Any] = []
+        for start in range(0, len(partitions), ELEMENTS):
+            yield
+            self._answer(rows, wanted.name, partitions[start : start + ELEMENTS], twice)
+        return rows
+
+    def _answer(
+        self,
+        rows: list[Any],
+        name: str,
+        partitions: Sequence[ListOffsetsPartition],
+        twice: set[int],
+    ) -> None:
+        topic = self.topics.get(name)
+        logs = () if topic is None else topic.logs
+        first = len(rows)
+        ends = list_ends(partitions, logs, self.committed)
+        rows += ends
+        if not twice and None not in ends:
+            return
+        for place, (index, told_epoch, timestamp) in enumerate(partitions, first):
             if index in twice:
                 rows[place] = ListOffsetsPartitionResponse(index, ErrorCode.invalid_request)
-            elif row is None:
+            elif rows[place] is None:
                 log = logs[index] if 0 <= index < len(logs) else None
                 if log is None or told_epoch not in (UNKNOWN, log.leader_epoch):
                     rows[place] = self._refuse(index, log, told_epoch, timestamp)
                 else:
                     rows[place] = self._look_for(rows, place, index, log, timestamp)
-        return rows
 
     def _is_known(self, timestamp: int) -> bool:
         return timestamp >= 0 or self.version >= _FIRST_VERSION.get(timestamp, _NEVER)

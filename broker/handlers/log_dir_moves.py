@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from broker.loop_share import LoopShare
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -30,15 +31,17 @@ async def alter(
     context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     """Begin to move partitions, each by itself; of a partition named twice the last one counts."""
-    paths = {
-        TopicPartition(topic.name, index): directory.path
-        for directory in request.dirs
-        for topic in directory.topics
-        for index in topic.partitions
-    }
+    share = LoopShare()
+    paths = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                paths[TopicPartition(topic.name, index)] = directory.path
+                await share.rest()
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     refused = 0
     for topic_partition, path in paths.items():
+        await share.rest()
         code = ErrorCode.none
         try:
             await context.rooms.moves.alter(topic_partition, path)

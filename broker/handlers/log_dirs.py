@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from broker.loop_share import finish_in_shares
 from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -17,10 +18,13 @@ from protocol.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from broker.context import RequestContext
-    from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+    from protocol.messages.describe_log_dirs import (
+        DescribableLogDirTopic,
+        DescribeLogDirsRequest,
+    )
     from storage.log import Log
     from storage.log_directory import LogDirectory
 
@@ -31,12 +35,10 @@ async def describe(
     context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     """List the partitions asked for by directory; the disks are asked on a thread."""
-    wanted = None
-    if request.topics is not None:
-        wanted = {(each.topic, index) for each in request.topics for index in each.partitions}
+    wanted = None if request.topics is None else await finish_in_shares(_wanted(request.topics))
     directories = context.rooms.logs.directories
     rooms_left = await context.rooms.io.run(_measure, directories)
-    found = _by_directory(context, wanted)
+    found = await finish_in_shares(_by_directory(context, wanted))
     return DescribeLogDirsResponse(
         results=[
             _result(directory, found.get(directory, {}), room)
@@ -45,15 +47,32 @@ async def describe(
     )
 
 
+def _wanted(
+    topics: Sequence[DescribableLogDirTopic],
+) -> Generator[None, None, dict[str, list[int]]]:
+    """Return the partitions asked for by topic, each once and in order."""
+    wanted: dict[str, list[int]] = {}
+    for name, partitions in topics:
+        wanted.setdefault(name, []).extend(partitions)
+        yield
+    for name, indexes in wanted.items():
+        wanted[name] = sorted(set(indexes))
+        yield
+    return wanted
+
+
 def _by_directory(
-    context: RequestContext, wanted: set[tuple[str, int]] | None
-) -> dict[LogDirectory, dict[str, list[DescribeLogDirsPartition]]]:
+    context: RequestContext, wanted: dict[str, list[int]] | None
+) -> Generator[None, None, dict[LogDirectory, dict[str, list[DescribeLogDirsPartition]]]]:
     found: dict[LogDirectory, dict[str, list[DescribeLogDirsPartition]]] = {}
     for name, index, log in _logs(context, wanted):
+        yield
+        if log is None:
+            continue
         partition = DescribeLogDirsPartition(index, log.size)
         found.setdefault(log.directory, {}).setdefault(name, []).append(partition)
     for (topic_name, index), future in context.rooms.logs.futures.under_way.items():
-        if wanted is None or (topic_name, index) in wanted:
+        if wanted is None or index in wanted.get(topic_name, ()):
             partition = DescribeLogDirsPartition(
                 index, future.size, offset_lag=future.lag, is_future_key=True
             )
@@ -62,21 +81,20 @@ def _by_directory(
 
 
 def _logs(
-    context: RequestContext, wanted: set[tuple[str, int]] | None
-) -> Iterator[tuple[str, int, Log]]:
+    context: RequestContext, wanted: dict[str, list[int]] | None
+) -> Iterator[tuple[str, int, Log | None]]:
+    """Yield partitions with their logs, or None where there is none."""
     topics = context.rooms.topics.topics
     if wanted is None:
-        for topic in topics.values():
+        for topic in list(topics.values()):
             for index, log in enumerate(topic.logs):
-                if log is not None:
-                    yield topic.name, index, log
+                yield topic.name, index, log
         return
-    for name, index in sorted(wanted):
-        found = topics.get(name)
-        if found is not None and 0 <= index < found.partitions:
-            log = found.logs[index]
-            if log is not None:
-                yield name, index, log
+    for name in sorted(wanted):
+        for index in wanted[name]:
+            found = topics.get(name)
+            is_there = found is not None and 0 <= index < found.partitions
+            yield name, index, found.logs[index] if found is not None and is_there else None
 
 
 def _result(

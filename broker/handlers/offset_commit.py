@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.groups.commit_kernels import commit
+from broker.loop_share import LoopShare, finish, finish_in_shares
+from broker.slices import ELEMENTS, Slices
 from protocol.errors import KafkaError
 from protocol.messages.offset_commit import OffsetCommitResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Generator
 
     from broker.context import RequestContext
     from broker.groups.coordinator import GroupCoordinator
@@ -21,15 +23,45 @@ if TYPE_CHECKING:
 
     Results = list[tuple[str, bytes, list[tuple[int, int]]]]
 
+_SLICES = Slices("topics", nested="partitions")
+
 
 def handle(
     context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
     """Commit and answer; return a coroutine if the journal must be flushed first."""
+    topics = request.topics
+    is_one = len(topics) == 1 and len(topics[0].partitions) <= ELEMENTS
+    if not is_one and _SLICES.is_large(request):
+        return _handle_large(context, request)
     rooms = context.rooms
     groups = rooms.groups
-    results = commit(rooms, groups, context.version, request)
+    results, is_any_unknown = commit(rooms, groups, context.version, request)
+    if is_any_unknown:
+        results = finish(_merge(results))
     return _flush(groups, results) if groups.log.unflushed else _answer(results)
+
+
+async def _handle_large(
+    context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse:
+    """Commit some partitions at a time; each batch of the journal is as if somebody had asked."""
+    rooms = context.rooms
+    groups = rooms.groups
+    share = LoopShare()
+    results: Results = []
+    is_any_unknown = False
+    for piece, goes_on in _SLICES.cut(request):
+        await share.rest()
+        some, is_unknown = commit(rooms, groups, context.version, piece)
+        is_any_unknown |= is_unknown
+        if goes_on:
+            (_, _, codes), *some = some
+            results[-1][2].extend(codes)
+        results += some
+    if is_any_unknown:
+        results = await finish_in_shares(_merge(results))
+    return await _flush(groups, results) if groups.log.unflushed else _answer(results)
 
 
 async def _flush(groups: GroupCoordinator, results: Results) -> OffsetCommitResponse:
@@ -46,3 +78,18 @@ async def _flush(groups: GroupCoordinator, results: Results) -> OffsetCommitResp
 
 def _answer(results: Any) -> OffsetCommitResponse:
     return OffsetCommitResponse(0, results)
+
+
+def _merge(results: Results) -> Generator[None, None, Results]:
+    """Return the codes of a topic that is there twice in one place.
+
+    Kafka answers so, unless all partitions are there.
+    """
+    merged: dict[tuple[str, bytes], tuple[str, bytes, list[tuple[int, int]]]] = {}
+    for row in results:
+        name, topic_id, codes = row
+        before = merged.setdefault((name, topic_id), row)
+        if before is not row:
+            before[2].extend(codes)
+        yield
+    return list(merged.values())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from broker.loop_share import finish, finish_in_shares
+from broker.slices import ELEMENTS, Slices
 from protocol.coordinator.group_errors import (
     GroupIdNotFound,
     GroupSubscribedToTopic,
@@ -17,54 +19,56 @@ from protocol.messages.offset_delete import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine, Generator
+
     from broker.context import RequestContext, Rooms
     from broker.groups.group import Group
     from protocol.messages.offset_delete import OffsetDeleteRequest
 
+_SLICES = Slices("topics", nested="partitions")
 
-def delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+
+def delete(
+    context: RequestContext, request: OffsetDeleteRequest
+) -> OffsetDeleteResponse | Coroutine[Any, Any, OffsetDeleteResponse]:
     """Delete offsets of topics that no member reads; one that was not there is no error."""
-    rooms = context.rooms
-    named: dict[str, list[int]] = {}
-    for topic in request.topics:
-        named.setdefault(topic.name, []).extend(each.partition_index for each in topic.partitions)
-    codes = {
-        (name, index): _find_unknown(rooms, name, index)
-        for name, indexes in named.items()
-        for index in indexes
-    }
-    known = [key for key, code in codes.items() if code is ErrorCode.none]
-    error = ErrorCode.none
+    steps = _delete(context.rooms, request)
+    return finish_in_shares(steps) if _SLICES.is_large(request) else finish(steps)
+
+
+def _delete(
+    rooms: Rooms, request: OffsetDeleteRequest
+) -> Generator[None, None, OffsetDeleteResponse]:
+    """Delete some offsets at a time, as the group is then; a refusal of the group is of all."""
+    answered: dict[str, list[OffsetDeleteResponsePartition]] = {}
     try:
-        group = _find_group(rooms, request.group_id)
-        deleted = []
-        for name, index in known:
-            if group.is_subscribed_to(name):
-                codes[name, index] = GroupSubscribedToTopic.code
-            else:
-                deleted.append((name, index))
-        rooms.groups.offsets.deleted_count += rooms.groups.delete_offsets(group, deleted)
+        _find_group(rooms, request.group_id)
+        for name, partitions in request.topics:
+            rows = answered.setdefault(name, [])
+            for start in range(0, len(partitions), ELEMENTS):
+                group = _find_group(rooms, request.group_id)
+                indexes = [each[0] for each in partitions[start : start + ELEMENTS]]
+                code = ErrorCode.none
+                if group.is_subscribed_to(name):
+                    code = GroupSubscribedToTopic.code
+                topic = rooms.topics.topics.get(name)
+                count = 0 if topic is None else topic.partitions
+                known = dict.fromkeys(index for index in indexes if 0 <= index < count)
+                if not code:
+                    doomed = [(name, index) for index in known]
+                    rooms.groups.offsets.deleted_count += rooms.groups.delete_offsets(group, doomed)
+                unknown = UnknownTopicOrPartition.code
+                rows += [
+                    OffsetDeleteResponsePartition(index, code if index in known else unknown)
+                    for index in indexes
+                ]
+                yield
+            yield
     except KafkaError as refusal:
-        error = refusal.code
+        return OffsetDeleteResponse(error_code=refusal.code)
     return OffsetDeleteResponse(
-        error_code=error,
-        topics=[]
-        if error
-        else [
-            OffsetDeleteResponseTopic(
-                name,
-                [OffsetDeleteResponsePartition(index, codes[name, index]) for index in indexes],
-            )
-            for name, indexes in named.items()
-        ],
+        topics=[OffsetDeleteResponseTopic(*each) for each in answered.items()]
     )
-
-
-def _find_unknown(rooms: Rooms, name: str, index: int) -> ErrorCode:
-    topic = rooms.topics.topics.get(name)
-    if topic is None or not 0 <= index < topic.partitions:
-        return UnknownTopicOrPartition.code
-    return ErrorCode.none
 
 
 def _find_group(rooms: Rooms, group_id: str) -> Group:

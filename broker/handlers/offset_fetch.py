@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.groups.commit_kernels import answer_rows
+from broker.loop_share import each_of, finish, finish_in_shares
+from broker.slices import ELEMENTS, Slices
 from protocol.coordinator.group_errors import GroupIdNotFound, UnstableOffsetCommit
 from protocol.errors import KafkaError, UnknownTopicId
 from protocol.messages import NO_ID
@@ -21,35 +23,49 @@ from protocol.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Generator, Sequence
 
     from broker.context import RequestContext, Rooms
     from protocol.messages.offset_fetch import OffsetFetchRequest
 
+_OF_ONE = Slices("topics", nested="partition_indexes")
+_OF_GROUP = Slices("topics", nested="partition_indexes")
 _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_GROUPS = 8
 _FIRST_WITH_TOPIC_ID = 10
 _NO_OFFSETS: dict[int, bytes] = {}
 
 
-def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+def handle(
+    context: RequestContext, request: OffsetFetchRequest
+) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
     """Answer for every group of the request; before version 8 there is one."""
+    steps = _answer(context, request)
+    is_large = _OF_ONE.is_large(request) or any(map(_OF_GROUP.is_large, request.groups))
+    return finish_in_shares(steps) if is_large else finish(steps)
+
+
+def _answer(
+    context: RequestContext, request: OffsetFetchRequest
+) -> Generator[None, None, OffsetFetchResponse]:
     if context.version >= _FIRST_WITH_GROUPS:
-        return OffsetFetchResponse(
-            groups=[_fetch(context, request, wanted) for wanted in request.groups]
-        )
+        groups = []
+        for each in request.groups:
+            group = yield from _fetch(context, request, each)
+            groups.append(group)
+        return OffsetFetchResponse(groups=groups)
     topics: Any = request.topics
     if topics is not None:
-        topics = [(name, NO_ID, indexes) for name, indexes in topics]
+        topics = yield from each_of(topics, lambda topic: (topic[0], NO_ID, topic[1]))
     wanted = OffsetFetchRequestGroup(request.group_id, topics=topics)
-    _, found, code = _fetch(context, request, wanted)
-    answered: Any = [(name, rows) for name, _, rows in found]
+    _, found, code = yield from _fetch(context, request, wanted)
+    answered: Any = yield from each_of(found, lambda topic: (topic[0], topic[2]))
     return OffsetFetchResponse(topics=answered, error_code=code)
 
 
 def _fetch(
     context: RequestContext, request: OffsetFetchRequest, wanted: OffsetFetchRequestGroup
-) -> OffsetFetchResponseGroup:
+) -> Generator[None, None, OffsetFetchResponseGroup]:
     group_id, member_id, member_epoch, topics = wanted
     rooms = context.rooms
     try:
@@ -60,7 +76,7 @@ def _fetch(
     except GroupIdNotFound:
         pass  # a group without offsets, as one that never was
     except KafkaError as error:
-        return _refuse(context.version, wanted, error.code)
+        return (yield from _refuse(context.version, wanted, error.code))
     lookup = _Lookup(rooms, group_id, require_stable=request.require_stable)
     has_ids = context.version >= _FIRST_WITH_TOPIC_ID
     found: Any
@@ -69,25 +85,31 @@ def _fetch(
     else:
         if has_ids:  # unknown ones come last, as in Kafka
             topics = sorted(topics, key=lookup.is_unknown)
-        found = [
-            (
-                name,
-                topic_id,
-                lookup.find_by_id(topic_id, indexes) if has_ids else lookup.find(name, indexes),
-            )
-            for name, topic_id, indexes in topics
-        ]
+        found = []
+        for name, topic_id, indexes in topics:
+            rows: list[Any] = []
+            for start in range(0, len(indexes), ELEMENTS):
+                some = indexes[start : start + ELEMENTS]
+                rows += lookup.find_by_id(topic_id, some) if has_ids else lookup.find(name, some)
+                yield
+            found.append((name, topic_id, rows))
+            yield
     return OffsetFetchResponseGroup(group_id, found)
 
 
-def _refuse(version: int, wanted: OffsetFetchRequestGroup, code: int) -> OffsetFetchResponseGroup:
+def _refuse(
+    version: int, wanted: OffsetFetchRequestGroup, code: int
+) -> Generator[None, None, OffsetFetchResponseGroup]:
     """Return the error of a group, which version 1 can only say of partitions."""
     topics: Any = []
     if version < _FIRST_WITH_GROUP_ERROR:
-        topics = [
-            (name, topic_id, [_row(index, code) for index in indexes])
-            for name, topic_id, indexes in wanted.topics or ()
-        ]
+        for name, topic_id, indexes in wanted.topics or ():
+            rows: list[Any] = []
+            for start in range(0, len(indexes), ELEMENTS):
+                rows += [_row(index, code) for index in indexes[start : start + ELEMENTS]]
+                yield
+            yield
+            topics.append((name, topic_id, rows))
     return OffsetFetchResponseGroup(wanted.group_id, topics, code)
 
 

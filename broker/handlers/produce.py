@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.dispatch_kernels import AT_ONCE as READ_AT_ONCE
 from broker.handlers.produce_kernels import (
     AT_ONCE,
     append_all,
@@ -21,7 +22,7 @@ from broker.handlers.produce_kernels import (
     may_be_plain,
 )
 from broker.handlers.repeated_partitions import gather, last_of_each
-from broker.loop_share import LoopShare
+from broker.loop_share import LoopShare, finish, finish_in_shares
 from protocol.errors import (
     CorruptMessage,
     InvalidRequiredAcks,
@@ -133,9 +134,11 @@ class _Produce:
         """Append from the first partition without an answer on; ``error`` says that it failed."""
         topics = self.request.topic_data
         count = count_once(topics, _TOPIC_ID if self.by_id else _NAME)
-        if count < 0:
-            self.is_gathered = True
-            topics = gather(topics, self.context.version)
+        self.is_gathered = count < 0
+        if sum(len(topic.partition_data) for topic in topics) > READ_AT_ONCE:
+            return self.append_large()
+        if self.is_gathered:
+            topics = finish(gather(topics, self.context.version))
         if self.by_id:
             topics = self.rooms.topics.name_all(topics)
         if count < 0 or count > AT_ONCE:
@@ -153,6 +156,14 @@ class _Produce:
             if not self.append_next(topics, error):
                 return self.append_rest(topics)
             error = None
+
+    async def append_large(self) -> ProduceResponse | None:
+        """Append all; so many were read in steps, and the frame is not others' meanwhile."""
+        topics: Any = self.request.topic_data
+        if self.is_gathered:
+            topics = await finish_in_shares(gather(topics, self.context.version))
+        self.produced.append((topics[0].name, topics[0].topic_id, []))
+        return await self._append_slowly(topics)
 
     def append_next(self, topics: Sequence[TopicProduceData], error: KafkaError | None) -> bool:
         """Append the batch of the first partition without an answer; ``error`` says that it failed.

@@ -14,19 +14,23 @@ from protocol.messages.produce import PartitionProduceData, TopicProduceData
 from storage.validation import check_records
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
 
-def gather(topics: Sequence[TopicProduceData], version: int) -> list[TopicProduceData]:
+def gather(
+    topics: Sequence[TopicProduceData], version: int
+) -> Generator[None, None, list[TopicProduceData]]:
     """Return each topic once, with the last records of a partition that are and that are no batch.
 
-    The latter come second, so that the last result of a partition is its answer.
+    It does so in steps. The latter come second, so that the last result of a partition is its
+    answer.
     """
     gathered: dict[tuple[str, bytes], dict[int, dict[bool, Any]]] = {}
     for name, topic_id, partitions in topics:
         for index, records in partitions:
             last = gathered.setdefault((name, topic_id), {}).setdefault(index, {})
             last[_is_no_batch(records, version)] = PartitionProduceData(index, records)
+            yield
     return [
         TopicProduceData(
             *key, [last[is_none] for last in each.values() for is_none in sorted(last)]

@@ -9,10 +9,11 @@ UNKNOWN_SERVER_ERROR.
 from __future__ import annotations
 
 from bisect import bisect_left
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from broker import authorized
-from broker.loop_share import finish, finish_in_shares
+from broker.loop_share import each_of, finish, finish_in_shares, sort_once
 from broker.topic import keep
 from protocol.errors import (
     ErrorCode,
@@ -56,12 +57,13 @@ def _describe_page(
     registry = context.rooms.topics
     names: Sequence[str] = registry.sorted_names()
     if request.topics:
-        names = sorted({each.name for each in request.topics})
+        listed = yield from each_of(request.topics, itemgetter(0))
+        names = yield from sort_once(listed)
     first, first_index = "", 0
     if request.cursor is not None:
         first, first_index = request.cursor
         if first_index < 0 or (request.topics and first not in names):
-            return _refuse_all(names)
+            return (yield from _refuse_all(names))
     most = context.rooms.settings.server.max_request_partition_size_limit
     room = max(1, min(most, request.response_partition_limit))
     node_id = context.rooms.identity.node_id
@@ -93,9 +95,11 @@ def _respond(topics: list[Any], cursor: ResponseCursor | None) -> DescribeTopicP
     return DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor)
 
 
-def _refuse_all(names: Sequence[str]) -> DescribeTopicPartitionsResponse:
+def _refuse_all(names: Sequence[str]) -> Generator[None, None, DescribeTopicPartitionsResponse]:
     """Answer a cursor that points nowhere; only topics have room for an error."""
-    refused = [_refuse(name, InvalidRequest.code, authorized.NOT_ASKED) for name in names]
+    refused = yield from each_of(
+        names, lambda name: _refuse(name, InvalidRequest.code, authorized.NOT_ASKED)
+    )
     return _respond(refused, None)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from broker.loop_share import each_of, finish, finish_in_shares
+from broker.slices import ELEMENTS, Slices
 from broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
 from protocol.errors import (
     ErrorCode,
@@ -29,7 +31,7 @@ from protocol.messages.add_partitions_to_txn import (
 from protocol.names import is_internal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 
     from broker.context import RequestContext
     from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_SLICES = Slices("topics", nested="partitions")
 _FIRST_WITH_FENCED = 2
 _FIRST_BY_BROKERS = 4
 _FIRST_WITH_EPOCH_BUMP = 5
@@ -67,11 +70,22 @@ def when_durable(
 
 async def _flush(context: RequestContext, answer: T, refuse: Callable[[KafkaError], T]) -> T:
     try:
-        await context.rooms.transactions.flush()
-        await context.rooms.groups.log.flush()
+        await flush(context)
     except KafkaError as error:
         return refuse(error)
     return answer
+
+
+async def flush(context: RequestContext) -> None:
+    """Wait for the fsyncs that ``flush.messages`` of the journals asks for, if any.
+
+    Raises:
+        KafkaError: A disk refuses.
+    """
+    rooms = context.rooms
+    if rooms.transactions.must_flush or rooms.groups.log.unflushed:
+        await rooms.transactions.flush()
+        await rooms.groups.log.flush()
 
 
 def add_partitions(
@@ -85,13 +99,25 @@ def add_partitions(
 
     def refuse(error: KafkaError) -> AddPartitionsToTxnResponse:
         code = code_of(error, version)
-        return _respond(
-            version,
-            [_results(each, dict.fromkeys(_partitions_of(each), code)) for each in wanted],
-        )
+        return _respond(version, [finish(_refuse(each, code)) for each in wanted])
 
-    answer = _respond(version, [_add(context, each) for each in wanted])
+    if len(wanted) == 1 and _SLICES.is_large(wanted[0]):
+        return _add_large(context, wanted[0])
+    answer = _respond(version, [finish(_add(context, each)) for each in wanted])
     return when_durable(context, answer, refuse)
+
+
+async def _add_large(
+    context: RequestContext, wanted: AddPartitionsToTxnTransaction
+) -> AddPartitionsToTxnResponse:
+    """Do as `add_partitions` for one transaction, and let others be served in between."""
+    result = await finish_in_shares(_add(context, wanted))
+    try:
+        await flush(context)
+    except KafkaError as error:
+        code = code_of(error, context.version)
+        result = await finish_in_shares(_refuse(wanted, code))
+    return _respond(context.version, [result])
 
 
 def _only_transaction(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
@@ -112,31 +138,50 @@ def _respond(version: int, results: list[AddPartitionsToTxnResult]) -> AddPartit
 
 def _add(
     context: RequestContext, wanted: AddPartitionsToTxnTransaction
-) -> AddPartitionsToTxnResult:
-    partitions = _partitions_of(wanted)
-    codes = _find_faults(context, partitions)
-    return _results(wanted, codes or _add_or_verify(context, wanted, partitions))
+) -> Generator[None, None, AddPartitionsToTxnResult]:
+    partitions = yield from _partitions_of(wanted)
+    codes = yield from _find_faults(context, partitions)
+    if not codes:
+        codes = yield from _add_or_verify(context, wanted, partitions)
+    return (yield from _results(wanted, codes))
 
 
-def _partitions_of(wanted: AddPartitionsToTxnTransaction) -> list[tuple[str, int]]:
-    return [(topic.name, index) for topic in wanted.topics for index in topic.partitions]
+def _refuse(
+    wanted: AddPartitionsToTxnTransaction, code: ErrorCode
+) -> Generator[None, None, AddPartitionsToTxnResult]:
+    """Return the answer for one transaction whose partitions all have the same code."""
+    partitions = yield from _partitions_of(wanted)
+    return (yield from _results(wanted, dict.fromkeys(partitions, code)))
 
 
-def _results(wanted: AddPartitionsToTxnTransaction, codes: Codes) -> AddPartitionsToTxnResult:
-    """Return the answer for one transaction, in which every topic is there once."""
-    named: dict[str, list[int]] = {}
+def _partitions_of(
+    wanted: AddPartitionsToTxnTransaction,
+) -> Generator[None, None, list[tuple[str, int]]]:
+    partitions: list[tuple[str, int]] = []
     for topic in wanted.topics:
-        named.setdefault(topic.name, []).extend(topic.partitions)
-    return AddPartitionsToTxnResult(
-        wanted.transactional_id,
-        [
-            AddPartitionsToTxnTopicResult(
-                name,
-                [AddPartitionsToTxnPartitionResult(index, codes[name, index]) for index in indexes],
-            )
-            for name, indexes in named.items()
-        ],
+        partitions += [(topic.name, index) for index in topic.partitions]
+        yield
+    return partitions
+
+
+def _results(
+    wanted: AddPartitionsToTxnTransaction, codes: Codes
+) -> Generator[None, None, AddPartitionsToTxnResult]:
+    """Return the answer for one transaction, in which every topic is there once."""
+    named: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
+    for name, indexes in wanted.topics:
+        rows = named.setdefault(name, [])
+        for start in range(0, len(indexes), ELEMENTS):
+            rows += [
+                AddPartitionsToTxnPartitionResult(index, codes[name, index])
+                for index in indexes[start : start + ELEMENTS]
+            ]
+            yield
+        yield
+    topics = yield from each_of(
+        list(named.items()), lambda each: AddPartitionsToTxnTopicResult(*each)
     )
+    return AddPartitionsToTxnResult(wanted.transactional_id, topics)
 
 
 def _is_never(topic: str) -> bool:
@@ -145,28 +190,33 @@ def _is_never(topic: str) -> bool:
     return False
 
 
-def _find_faults(context: RequestContext, partitions: list[tuple[str, int]]) -> Codes:
+def _find_faults(
+    context: RequestContext, partitions: list[tuple[str, int]]
+) -> Generator[None, None, Codes]:
     """Return a code for every partition if one of them cannot be part of a transaction."""
     logs = context.rooms.topics.logs
     is_barred = _is_never if context.version >= _FIRST_BY_BROKERS else is_internal
-    if all(each in logs and not is_barred(each[0]) for each in partitions):
-        return {}
     codes: dict[tuple[str, int], ErrorCode] = {}
-    for each in partitions:
-        if is_barred(each[0]):
-            codes[each] = TopicAuthorizationFailed.code
-        elif each not in logs:
-            codes[each] = UnknownTopicOrPartition.code
-        else:
-            codes[each] = OperationNotAttempted.code
-    return codes
+    has_faults = False
+    for start in range(0, len(partitions), ELEMENTS):
+        for each in partitions[start : start + ELEMENTS]:
+            if is_barred(each[0]):
+                codes[each] = TopicAuthorizationFailed.code
+                has_faults = True
+            elif each not in logs:
+                codes[each] = UnknownTopicOrPartition.code
+                has_faults = True
+            else:
+                codes[each] = OperationNotAttempted.code
+        yield
+    return codes if has_faults else {}
 
 
 def _add_or_verify(
     context: RequestContext,
     wanted: AddPartitionsToTxnTransaction,
     partitions: list[tuple[str, int]],
-) -> Codes:
+) -> Generator[None, None, Codes]:
     coordinator = context.rooms.transactions
     producer = wanted.transactional_id, wanted.producer_id, wanted.producer_epoch
     codes: dict[tuple[str, int], ErrorCode] = dict.fromkeys(partitions, ErrorCode.none)
@@ -184,4 +234,5 @@ def _add_or_verify(
                 coordinator.verify(*producer, each)
             except KafkaError as error:
                 codes[each] = error.code
+            yield
     return codes

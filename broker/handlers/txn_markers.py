@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.loop_share import LoopShare
 from broker.transactions.markers import Outcome
 from broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
 from protocol.errors import ErrorCode, InvalidProducerEpoch, KafkaError
@@ -25,28 +26,24 @@ if TYPE_CHECKING:
     from storage.log import Log
 
 
-def write(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+async def write(
+    context: RequestContext, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse:
     """Write each marker to each of its partitions."""
-    return WriteTxnMarkersResponse(
-        markers=[
-            WritableTxnMarkerResult(
-                marker.producer_id,
-                [
-                    WritableTxnMarkerTopicResult(
-                        topic.name,
-                        [
-                            WritableTxnMarkerPartitionResult(
-                                index, _write(context, marker, topic.name, index)
-                            )
-                            for index in topic.partition_indexes
-                        ],
-                    )
-                    for topic in marker.topics
-                ],
-            )
-            for marker in request.markers
-        ]
-    )
+    share = LoopShare()
+    markers = []
+    for marker in request.markers:
+        topics = []
+        for topic in marker.topics:
+            partitions = []
+            for index in topic.partition_indexes:
+                code = _write(context, marker, topic.name, index)
+                partitions.append(WritableTxnMarkerPartitionResult(index, code))
+                await share.rest()
+            topics.append(WritableTxnMarkerTopicResult(topic.name, partitions))
+        markers.append(WritableTxnMarkerResult(marker.producer_id, topics))
+        await share.rest()
+    return WriteTxnMarkersResponse(markers=markers)
 
 
 def _write(context: RequestContext, marker: WritableTxnMarker, topic: str, index: int) -> ErrorCode:

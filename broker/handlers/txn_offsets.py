@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from broker.groups.consumer_group_checks import check_partitions
 from broker.groups.offset_metadata import is_too_long
-from broker.handlers.transactions import code_of, when_durable
+from broker.handlers.transactions import code_of, flush, when_durable
 from broker.internal_topics import OFFSETS_TOPIC
+from broker.loop_share import LoopShare, finish, finish_in_shares
+from broker.slices import ELEMENTS, Slices
 from broker.transactions.appending import Rules, admit
 from protocol.coordinator.group_errors import (
     IllegalGeneration,
@@ -40,7 +42,7 @@ from protocol.messages.txn_offset_commit import (
 from protocol.records.journal import Producer
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Generator
 
     from broker.context import RequestContext
     from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     Codes = dict[tuple[str, int], ErrorCode]
     Offsets = list[tuple[str, int, OffsetCommitValue]]
 
+_SLICES = Slices("topics", nested="partitions")
 _FIRST_WITH_LOADING = 2
 _FIRST_WITH_ABORTABLE = 4
 _FIRST_THAT_ADDS = 5
@@ -83,12 +86,41 @@ def commit(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
     """Write offsets that count once their transaction is committed."""
+    if _SLICES.is_large(request):
+        return _commit_large(context, request)
     codes, offsets = _sort(context, request)
 
-    def respond(error: KafkaError | None = None) -> TxnOffsetCommitResponse:
-        code = ErrorCode.none if error is None else _code_of(error, context.version)
-        return _respond(request, codes, code)
+    def refuse(error: KafkaError) -> TxnOffsetCommitResponse:
+        return finish(_respond(request, codes, _code_of(error, context.version)))
 
+    code = _try(context, request, offsets)
+    answer = finish(_respond(request, codes, code))
+    return answer if code else when_durable(context, answer, refuse)
+
+
+async def _commit_large(
+    context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    """Write some offsets at a time; if some are refused, so are all: the producer will abort."""
+    share = LoopShare()
+    codes: Codes = {}
+    code = ErrorCode.none
+    for piece, _ in _SLICES.cut(request):
+        await share.rest()
+        refused, offsets = _sort(context, piece)
+        codes.update(refused)
+        if not code:
+            code = _try(context, piece, offsets)
+    if not code:
+        try:
+            await flush(context)
+        except KafkaError as error:
+            code = _code_of(error, context.version)
+    return await finish_in_shares(_respond(request, codes, code))
+
+
+def _try(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Offsets) -> ErrorCode:
+    """Write offsets, and return a code for all of them."""
     try:
         if not request.group_id:
             raise InvalidGroupId
@@ -96,8 +128,8 @@ def commit(
             raise CoordinatorNotAvailable
         _write(context, request, offsets)
     except KafkaError as error:
-        return respond(error)
-    return when_durable(context, respond(), respond)
+        return _code_of(error, context.version)
+    return ErrorCode.none
 
 
 def _sort(context: RequestContext, request: TxnOffsetCommitRequest) -> tuple[Codes, Offsets]:
@@ -170,25 +202,22 @@ def _code_of(error: KafkaError, version: int) -> ErrorCode:
 
 def _respond(
     request: TxnOffsetCommitRequest, codes: Codes, others: ErrorCode
-) -> TxnOffsetCommitResponse:
-    named: list[tuple[str, list[int]]] = [
-        (topic.name, [each.partition_index for each in topic.partitions])
-        for topic in request.topics
-    ]
+) -> Generator[None, None, TxnOffsetCommitResponse]:
+    topics: list[TxnOffsetCommitResponseTopic] = []
+    once: dict[str, list[Any]] | None = None
     if UnknownTopicOrPartition.code in codes.values():
-        merged: dict[str, list[int]] = {}  # Kafka's answer has a topic once then
-        for name, indexes in named:
-            merged.setdefault(name, []).extend(indexes)
-        named = list(merged.items())
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name,
-                [
-                    TxnOffsetCommitResponsePartition(index, codes.get((name, index), others))
-                    for index in indexes
-                ],
-            )
-            for name, indexes in named
-        ]
-    )
+        once = {}  # Kafka's answer has a topic once then
+    for name, partitions in request.topics:
+        rows: list[Any] = [] if once is None else once.get(name, [])
+        if once is None or name not in once:
+            topics.append(TxnOffsetCommitResponseTopic(name, rows))
+        if once is not None:
+            once[name] = rows
+        for start in range(0, len(partitions), ELEMENTS):
+            rows += [
+                TxnOffsetCommitResponsePartition(each[0], codes.get((name, each[0]), others))
+                for each in partitions[start : start + ELEMENTS]
+            ]
+            yield
+        yield
+    return TxnOffsetCommitResponse(topics=topics)

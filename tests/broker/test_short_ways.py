@@ -10,12 +10,12 @@ from struct import pack
 import pytest
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
 
-from broker import fetch_sessions
+from broker import dispatch, fetch_sessions
 from broker.dispatch_kernels import Gate
 from broker.groups import classic_group
 from broker.handlers import offset_commit
 from broker.io import IoThreads
-from protocol import messages
+from protocol import core, messages
 from protocol.core import plain_messages
 from protocol.messages import Message
 from protocol.records.batch import TRANSACTIONAL
@@ -106,9 +106,9 @@ def close_short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = load_uncompiled("broker.groups._commit_kernels")
     monkeypatch.setattr(offset_commit, "commit", plain.commit)
     monkeypatch.setattr(Message, "table", twin_of)
-    for module in (messages, sys.modules[Gate.__module__]):
-        for name in ("read", "read_head", "write", "write_response"):
-            if hasattr(module, name):
+    for module in (messages, dispatch, sys.modules[Gate.__module__]):
+        for name in core.__all__:
+            if name.startswith(("read", "write")) and hasattr(module, name):
                 monkeypatch.setattr(module, name, getattr(plain_messages, name))
 
 

@@ -11,7 +11,10 @@ import struct
 import threading
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from tests.support.turns import Turns
 
 _PAUSE_SECONDS = 0.002
 _THIS_THREAD = Path("/proc/thread-self/schedstat")
@@ -31,6 +34,8 @@ class Cost(NamedTuple):
     """From its first byte to the answer's last."""
     wait: float
     """The longest that a small request of somebody else took meanwhile, in seconds."""
+    turn: float
+    """The longest turn of the broker's loop, in seconds of its processor time."""
     memory: int
     """How many bytes the process had at most beyond what it had before."""
 
@@ -107,8 +112,13 @@ class Control:
         return True
 
 
-def measure(
-    address: tuple[str, int], pid: int, frame: bytes, control: Control, timeout: float
+def measure(  # what is asked, and all who measure
+    address: tuple[str, int],
+    pid: int,
+    frame: bytes,
+    control: Control,
+    turns: Turns,
+    timeout: float,
 ) -> Cost:
     """Send one frame on a connection of its own and return what it cost."""
     process = Path(f"/proc/{pid}")
@@ -116,11 +126,13 @@ def measure(
     before = _kilobytes(process, "VmRSS")
     with socket.create_connection(address, timeout=timeout) as client:
         control.begin()
+        turns.begin()
         began = time.monotonic()
         answer = _ask(client, frame)
         seconds = time.monotonic() - began
         wait = control.wait(timeout)
-    return Cost(answer, seconds, wait, (_kilobytes(process, "VmHWM") - before) * 1024)
+    taken = (_kilobytes(process, "VmHWM") - before) * 1024
+    return Cost(answer, seconds, wait, turns.longest, taken)
 
 
 def _ask(client: socket.socket, frame: bytes) -> str:

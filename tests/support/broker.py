@@ -32,11 +32,17 @@ class SiltstoneProcess:
     so that clients find the broker where it was.
     """
 
-    def __init__(self, root: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        settings: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
         root.mkdir(parents=True, exist_ok=True)
         self.folder = root / "data"
         self.daemon = Daemon(root / "siltstone.log")
         self.settings = dict(settings or {})
+        self.environ = dict(environ or {})
         self.listener = "127.0.0.1:0"
         self.http = "127.0.0.1:0"
 
@@ -64,7 +70,8 @@ class SiltstoneProcess:
 
     def start(self, timeout: float = 30) -> "SiltstoneProcess":
         """Start it and return when it says that it is ready."""
-        self.daemon.launch(self.command("serve"), environ={**os.environ, "PYTHONUNBUFFERED": "1"})
+        environ = {**os.environ, "PYTHONUNBUFFERED": "1", **self.environ}
+        self.daemon.launch(self.command("serve"), environ=environ)
         self.daemon.wait_for(READY, timeout)
         self.listener = self.daemon.wait_for(ADDRESS.format("PLAINTEXT"))[1]
         self.http = self.daemon.wait_for(ADDRESS.format("http"))[1]

@@ -1,0 +1,54 @@
+"""How much processor time the loop of a server process spends between two waits for events.
+
+That is how long others wait for it on a machine with nothing else to do: a fact that neither other
+processes nor a missing processor can change.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.support.missing import require
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SOURCE = Path(__file__).with_name("turns.c")
+_FORM = struct.Struct("=qq")
+
+
+class Turns:
+    """The turns of the loop of one process, which is started with `environ`."""
+
+    def __init__(self, folder: Path) -> None:
+        compiler = require("gcc")
+        library = folder / "turns.so"
+        command = [compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(_SOURCE), "-ldl"]
+        subprocess.run(command, check=True)
+        file = folder / "turns"
+        file.write_bytes(bytes(mmap.PAGESIZE))
+        self.environ: Mapping[str, str] = {"LD_PRELOAD": str(library), "TURNS_FILE": str(file)}
+        descriptor = os.open(file, os.O_RDWR)
+        self._memory = mmap.mmap(descriptor, mmap.PAGESIZE)
+        os.close(descriptor)
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        count: int = _FORM.unpack_from(self._memory)[1]
+        return count
+
+    @property
+    def longest(self) -> float:
+        """The longest that has ended since `begin`, in seconds of processor time."""
+        longest: int = _FORM.unpack_from(self._memory)[0]
+        return longest / 1e9
+
+    def begin(self) -> None:
+        """Forget what was."""
+        self._memory[:8] = bytes(8)
