@@ -3,7 +3,7 @@ cimport cython
 from broker._dispatch_kernels cimport Gate
 from broker._native_transport cimport *
 from protocol._request_kernels cimport next_frame
-from protocol.records._native cimport (
+from protocol.core._format cimport (
     Target,
     acquire_target,
     inside,

@@ -1,7 +1,7 @@
 # C types of _emit_kernels.py; the algorithm stands there alone.
 cimport cython
 from cleaner._native_map cimport *
-from protocol.records._native cimport (
+from protocol.core._format cimport (
     INT64_MAX,
     Numbers,
     Region,

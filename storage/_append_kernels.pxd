@@ -1,7 +1,7 @@
 # C types of _append_kernels.py; the algorithm stands there alone.
 cimport cython
 from protocol.records._kernels cimport take_plain
-from protocol.records._native cimport (
+from protocol.core._format cimport (
     INT32_MAX,
     INT64_MAX,
     Target,

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.records import kernels, verdicts
+from protocol.core import constants as verdicts
+from protocol.records import kernels
 from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader
 from storage.index import ActiveIndexes
 

@@ -11,6 +11,14 @@ must be writable and belongs to the `ValidatedBatch` afterwards.
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from protocol.core.constants import (
+    BAD_CRC,
+    BATCH_FAULTS,
+    NEEDS_REWRITE,
+    NULL_KEY,
+    TIMESTAMP_OUTSIDE,
+    UNEVEN_OFFSETS,
+)
 from protocol.errors import (
     CorruptMessage,
     InvalidRecord,
@@ -33,14 +41,6 @@ from protocol.records.batch import (
 )
 from protocol.records.compression import MAX_RATIO, NONE, ZSTD, UnfoldsTooFar, decompress
 from protocol.records.kernels import check_batch, walk_records
-from protocol.records.verdicts import (
-    BAD_CRC,
-    BATCH_FAULTS,
-    NEEDS_REWRITE,
-    NULL_KEY,
-    TIMESTAMP_OUTSIDE,
-    UNEVEN_OFFSETS,
-)
 from storage.append_values import ValidatedBatch
 from storage.recompression import find_codec, rebuild
 from storage.record_errors import Limits, find_stamp_error, refuse_records, refuse_whole

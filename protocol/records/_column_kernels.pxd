@@ -1,6 +1,6 @@
 # C types of _column_kernels.py; the algorithm stands there alone.
 cimport cython
-from protocol.records._native cimport (
+from protocol.core._format cimport (
     INT64_MAX,
     INT64_MIN,
     Numbers,

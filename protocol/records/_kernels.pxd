@@ -1,6 +1,6 @@
 # C types of _kernels.py; the algorithm stands there alone.
 cimport cython
-from protocol.records._native cimport (
+from protocol.core._format cimport (
     BAD_BODY,
     BAD_COUNT,
     BAD_CRC,

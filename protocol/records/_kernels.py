@@ -14,6 +14,23 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
     from protocol.records import _portable as cython
 
 if not cython.compiled:
+    from protocol.core.constants import (
+        BAD_BODY,
+        BAD_COUNT,
+        BAD_CRC,
+        BAD_FIELD,
+        BAD_HEADERS,
+        BAD_LENGTH,
+        BAD_NUMBER,
+        BAD_TIMESTAMP,
+        BYTES_LEFT,
+        FINE,
+        NEEDS_REWRITE,
+        NULL_KEY,
+        RECORDS_MISSING,
+        TIMESTAMP_OUTSIDE,
+        UNEVEN_OFFSETS,
+    )
     from protocol.records._portable import (
         INT64_MAX,
         INT64_MIN,
@@ -36,23 +53,6 @@ if not cython.compiled:
         release_target,
         write_zigzag,
         zigzag_size,
-    )
-    from protocol.records.verdicts import (
-        BAD_BODY,
-        BAD_COUNT,
-        BAD_CRC,
-        BAD_FIELD,
-        BAD_HEADERS,
-        BAD_LENGTH,
-        BAD_NUMBER,
-        BAD_TIMESTAMP,
-        BYTES_LEFT,
-        FINE,
-        NEEDS_REWRITE,
-        NULL_KEY,
-        RECORDS_MISSING,
-        TIMESTAMP_OUTSIDE,
-        UNEVEN_OFFSETS,
     )
 
 if TYPE_CHECKING:

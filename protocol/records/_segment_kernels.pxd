@@ -1,6 +1,6 @@
 # C types of _segment_kernels.py; the algorithm stands there alone.
 cimport cython
-from protocol.records._native cimport (
+from protocol.core._format cimport (
     BASE_OFFSET,
     BATCHES,
     ENTRIES,

@@ -14,23 +14,7 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
     from protocol.records import _portable as cython
 
 if not cython.compiled:
-    from protocol.records._portable import (
-        INT64_MAX,
-        acquire,
-        acquire_numbers,
-        checksum,
-        no_numbers,
-        no_region,
-        prepare,
-        read_int16,
-        read_int32,
-        read_int64,
-        read_uint32,
-        release,
-        release_numbers,
-        sum_reaches,
-    )
-    from protocol.records.verdicts import (
+    from protocol.core.constants import (
         BASE_OFFSET,
         BATCHES,
         ENTRIES,
@@ -55,6 +39,22 @@ if not cython.compiled:
         WANTS_MORE,
         WRONG_CRC,
         WRONG_MAGIC,
+    )
+    from protocol.records._portable import (
+        INT64_MAX,
+        acquire,
+        acquire_numbers,
+        checksum,
+        no_numbers,
+        no_region,
+        prepare,
+        read_int16,
+        read_int32,
+        read_int64,
+        read_uint32,
+        release,
+        release_numbers,
+        sum_reaches,
     )
 
 if TYPE_CHECKING:

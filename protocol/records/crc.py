@@ -5,7 +5,7 @@ package does, which is not imported otherwise (it asks for its own version, and 
 15 ms), and where that has no wheel, crcmod, many times slower.
 """
 
+from protocol.core.crc_packages import Crc, choose_package
 from protocol.records import kernels
-from protocol.records.crc_packages import Crc, choose_package
 
 crc32c: Crc = kernels.continue_crc32c if kernels.COMPILED else choose_package()

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
+from protocol.core.crc_packages import choose_package, portable_crc32c
 from protocol.records import kernels
 from protocol.records.crc import crc32c
-from protocol.records.crc_packages import choose_package, portable_crc32c
 
 ORACLE = portable_crc32c()
 SIZES = [0, 1, 7, 8, 9, 63, 119, 120, 121, 241, 767, 768, 769, 12_287, 12_288, 12_289, 40_000]

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.core import constants as verdicts
 from protocol.errors import InvalidRecord
-from protocol.records import kernels, verdicts
+from protocol.records import kernels
 from protocol.records.batch import HEADER_SIZE, BatchHeader, stamp_timestamp
 from protocol.records.build import build_batch, frame_batch
 from protocol.records.choosing import load_uncompiled

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.records import kernels, verdicts
+from protocol.core import constants as verdicts
+from protocol.records import kernels
 from protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, stamp
 from protocol.records.choosing import load_uncompiled
 from tests.support.batches import TIMESTAMP, make_batch, make_producer_batch

@@ -1,4 +1,4 @@
-"""What the kernels answer, in numbers and words; `_native.pxd` repeats the numbers for C."""
+"""What the kernels answer, in numbers and words; `_format.pxd` repeats the numbers for C."""
 
 from typing import Final
 

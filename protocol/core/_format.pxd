@@ -1,7 +1,7 @@
 # The C side of _kernels.py; _portable.py has the same names for uncompiled runs.
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN
 
-cdef extern from "_native.h" nogil:
+cdef extern from "_format.h" nogil:
     ctypedef struct Region "Py_buffer":
         const unsigned char* buf
         Py_ssize_t len
@@ -31,7 +31,7 @@ cdef extern from "_native.h" nogil:
     void write_int32(unsigned char* output, Py_ssize_t at, long long number)
     void write_int16(unsigned char* output, Py_ssize_t at, long long number)
 
-cdef extern from "_native.h":
+cdef extern from "_format.h":
     int acquire(object buffer, Region region) except -1
     int acquire_numbers "acquire_writable" (object buffer, Numbers numbers) except -1
     int acquire_target "acquire_writable" (object buffer, Target target) except -1

@@ -1,12 +1,12 @@
-/* CRC-32C, big-endian loads and buffer access for _kernels.py; see _native.pxd.
+/* CRC-32C, big-endian loads and buffer access for _kernels.py; see _format.pxd.
  *
  * CRC-32C, reflected polynomial 0x82F63B78. Where the CPU has SSE4.2 and PCLMULQDQ (asked at
  * import), three independent chains hide the three cycles of the crc32 instruction; their results
  * meet by carry-less multiplication with x^(8n-33) mod P, which the crc32 of the product reduces.
  * Everywhere else: slicing-by-8, eight table look-ups for eight bytes.
  */
-#ifndef SILTSTONE_NATIVE_H
-#define SILTSTONE_NATIVE_H
+#ifndef SILTSTONE_FORMAT_H
+#define SILTSTONE_FORMAT_H
 
 #include <Python.h>
 #include <stdint.h>
