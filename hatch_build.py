@@ -7,6 +7,7 @@ into the checkout at hand.
 """
 
 import os
+import runpy
 import sys
 import sysconfig
 import tempfile
@@ -22,6 +23,7 @@ except ModuleNotFoundError:  # run as a script in an environment that only has C
 
 ROOT = Path(__file__).parent
 PACKAGES = ("broker", "protocol", "cleaner", "storage")
+CONSTANTS = "protocol/core/constants.py"
 
 
 def find_kernels(root: Path) -> tuple[str, ...]:
@@ -45,7 +47,7 @@ def find_declarations(root: Path) -> tuple[str, ...]:
 
 
 KERNELS = find_kernels(ROOT)
-DEPENDS = find_declarations(ROOT)
+DEPENDS = (*find_declarations(ROOT), CONSTANTS)
 HEADERS = tuple(dict.fromkeys(str(Path(path).parent) for path in DEPENDS if path.endswith(".h")))
 # The arithmetic of C may not depend on how the interpreter was compiled.
 FLAGS = ("-O3", "-g0", "-fwrapv")
@@ -60,6 +62,13 @@ DIRECTIVES = {
     "language_level": 3,
     "wraparound": False,
 }
+
+
+def write_constants(folder: Path) -> None:
+    """Write the whole numbers of `CONSTANTS` as an enum, for C to have the list that Python has."""
+    named = runpy.run_path(str(ROOT / CONSTANTS))
+    rows = [f"    {name} = {value}" for name, value in named.items() if isinstance(value, int)]
+    (folder / "constants.pxi").write_text("\n".join(["cdef enum:", *rows, ""]))
 
 
 def compile_kernels(
@@ -84,8 +93,13 @@ def compile_kernels(
         for source in KERNELS
     ]
     with tempfile.TemporaryDirectory() as scratch:
+        write_constants(Path(scratch))
         modules = cythonize(  # type: ignore[no-untyped-call,unused-ignore]
-            extensions, build_dir=scratch, compiler_directives=DIRECTIVES, quiet=True
+            extensions,
+            build_dir=scratch,
+            compiler_directives=DIRECTIVES,
+            include_path=[scratch],
+            quiet=True,
         )
         command = Distribution({"ext_modules": modules}).get_command_obj("build_ext")
         command.build_lib = str(target)

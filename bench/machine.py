@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from protocol.records import kernels
+from protocol import core
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ def facts() -> dict[str, object]:
     ).stdout.strip()
     return {
         "commit": commit or "unknown",
-        "kernels": "compiled" if kernels.COMPILED else "python",
+        "kernels": "compiled" if core.COMPILED else "python",
         "machine": f"{os.cpu_count()} x {model}, Linux {platform.release()}, "
         f"Python {platform.python_version()}",
         "date": dt.datetime.now(dt.UTC).date().isoformat(),

@@ -337,9 +337,9 @@ def _dump_log(options: argparse.Namespace) -> int:
 
 
 def _version(_options: argparse.Namespace) -> int:
-    from protocol.records import kernels
+    from protocol import core
 
-    print(f"siltstone {VERSION}, kernels {'compiled' if kernels.COMPILED else 'off'}")
+    print(f"siltstone {VERSION}, kernels {'compiled' if core.COMPILED else 'off'}")
     return 0
 
 

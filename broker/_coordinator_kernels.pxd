@@ -1,6 +1,6 @@
 # C types of _coordinator_kernels.py; the algorithm stands there alone.
 cimport cython
-from protocol.records._journal_kernels cimport pack_rows
+from protocol.core._records cimport pack_rows
 from protocol.core._format cimport row_of
 
 cdef object _ORIGIN

@@ -23,8 +23,8 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
     from protocol.records import _portable as cython
 
 if not cython.compiled:
+    from protocol.core import pack_rows
     from protocol.records._portable import row_of
-    from protocol.records.journal_kernels import pack_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

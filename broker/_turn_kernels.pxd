@@ -2,7 +2,7 @@
 cimport cython
 from broker._dispatch_kernels cimport Gate
 from broker._native_transport cimport *
-from protocol._request_kernels cimport next_frame
+from protocol.core._records cimport next_frame
 from protocol.core._format cimport (
     Target,
     acquire_target,

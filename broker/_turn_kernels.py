@@ -19,7 +19,7 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
 
 if not cython.compiled:
     from broker._portable_transport import *
-    from protocol.kernels import next_frame
+    from protocol.core import next_frame
     from protocol.records._portable import acquire_target, inside, no_target, release_target
 
 if TYPE_CHECKING:

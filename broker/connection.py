@@ -15,9 +15,9 @@ from broker.buffers import LARGE, LargeBuffer
 from broker.channel import PlainChannel
 from broker.dispatch_kernels import Caller
 from broker.turn_kernels import Turn
+from protocol.core import next_frame
 from protocol.errors import ProtocolError
 from protocol.framing import SIZE_PREFIX
-from protocol.kernels import next_frame
 
 if TYPE_CHECKING:
     import asyncio

@@ -43,7 +43,7 @@ from broker.settings import BrokerSettings
 from broker.topics import TopicRegistry
 from broker.version import VERSION
 from broker.waiting import Waiting
-from protocol.records import kernels
+from protocol import core
 from storage.catalog import Catalog
 from storage.log_directory import LogDirError
 from storage.manager import LogManager
@@ -364,4 +364,4 @@ class Broker:
 
 
 def _kernels() -> str:
-    return "compiled" if kernels.COMPILED else "off"
+    return "compiled" if core.COMPILED else "off"

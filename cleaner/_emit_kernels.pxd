@@ -25,7 +25,7 @@ from protocol.core._format cimport (
     write_int32,
     write_int64,
 )
-from protocol.records._varints cimport read_varint, read_varlong, write_zigzag, zigzag_size
+from protocol.core._format cimport read_varint, read_varlong, write_zigzag, zigzag_size
 
 ctypedef const unsigned char* Octets
 ctypedef unsigned char* Output

@@ -22,7 +22,7 @@ from protocol.core._format cimport (
     release_numbers,
     release_target,
 )
-from protocol.records._varints cimport read_varint, read_varlong
+from protocol.core._format cimport read_varint, read_varlong
 
 ctypedef const unsigned char* Octets
 ctypedef unsigned char* Output

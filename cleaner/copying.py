@@ -8,7 +8,7 @@ from cleaner.offset_map import OffsetMap
 from cleaner.output import Output
 from cleaner.segment_walk import SegmentWalk, corrupt, open_batch
 from cleaner.stats import FileFacts
-from protocol.records.crc import crc32c
+from protocol.core import crc32c
 from storage import files
 from storage.readable_segment import ReadableSegment
 

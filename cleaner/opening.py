@@ -3,6 +3,7 @@
 from struct import Struct
 from typing import Final
 
+from protocol.core import crc32c
 from protocol.records import compression
 from protocol.records.batch import (
     ATTRIBUTES_POSITION,
@@ -12,7 +13,6 @@ from protocol.records.batch import (
     LENGTH_POSITION,
     LOG_OVERHEAD,
 )
-from protocol.records.crc import crc32c
 
 _INT32: Final = Struct(">i")
 _UINT32: Final = Struct(">I")

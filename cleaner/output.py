@@ -13,8 +13,8 @@ from typing import Final, Protocol, Self
 from cleaner import kernels, slots
 from cleaner.log_to_clean import LogToClean
 from cleaner.stats import FileFacts
+from protocol.core import crc32c
 from protocol.records.batch import HEADER_SIZE
-from protocol.records.crc import crc32c
 from storage import files
 from storage.readable_segment import ReadableSegment
 from storage.segment import LogSegment

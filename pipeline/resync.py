@@ -3,6 +3,7 @@
 from typing import Final
 
 from pipeline.stores import StoredFile
+from protocol.core import crc32c
 from protocol.records.batch import (
     ATTRIBUTES_POSITION,
     CRC_POSITION,
@@ -11,7 +12,6 @@ from protocol.records.batch import (
     MAGIC,
     MAGIC_POSITION,
 )
-from protocol.records.crc import crc32c
 
 _SEARCHED_BYTES: Final = 4 << 20
 

@@ -1,4 +1,4 @@
-"""What is wrong with a frame whose size cannot be; where one ends says `protocol.kernels`."""
+"""What is wrong with a frame whose size cannot be; `protocol.core.next_frame` finds its end."""
 
 from typing import Final
 

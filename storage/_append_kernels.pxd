@@ -1,6 +1,6 @@
 # C types of _append_kernels.py; the algorithm stands there alone.
 cimport cython
-from protocol.records._kernels cimport take_plain
+from protocol.core._records cimport take_plain
 from protocol.core._format cimport (
     INT32_MAX,
     INT64_MAX,

@@ -19,6 +19,7 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
     from protocol.records import _portable as cython
 
 if not cython.compiled:
+    from protocol.core import take_plain
     from protocol.records._portable import (
         INT32_MAX,
         INT64_MAX,
@@ -32,7 +33,6 @@ if not cython.compiled:
         write_int64,
     )
     from protocol.records.batch import CODEC_MASK, CONTROL, HEADER_SIZE, TRANSACTIONAL
-    from protocol.records.kernels import take_plain
     from storage.append_values import (
         ATTRIBUTES,
         BASE_SEQUENCE,

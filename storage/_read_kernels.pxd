@@ -1,7 +1,7 @@
 # C types of _read_kernels.py; the algorithm stands there alone.
 cimport cython
-from protocol.records._native cimport inside, read_int32, read_int64, row_of
-from protocol.records._segment_kernels cimport find_batch, find_end
+from protocol.core._format cimport inside, read_int32, read_int64, row_of
+from protocol.core._records cimport find_batch, find_end
 from storage._append_kernels cimport GrowingLog
 
 ctypedef const unsigned char* Octets

@@ -21,8 +21,8 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
     from protocol.records import _portable as cython
 
 if not cython.compiled:
+    from protocol.core import find_batch, find_end
     from protocol.records._portable import inside, read_int32, read_int64, row_of
-    from protocol.records.kernels import find_batch, find_end
     from storage.append_kernels import GrowingLog
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from protocol.records.crc import crc32c
+from protocol.core import crc32c
 from storage import files
 from storage.append_kernels import ProducerEntry
 from storage.producer_entry import SEQUENCES, AppendedBatch

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from protocol.core import rewrite_records
+from protocol.core.plain_format import read_record
 from protocol.errors import InvalidRecord, RecordTooLarge
 from protocol.records import compression
 from protocol.records.batch import TRANSACTIONAL
 from protocol.records.build import frame_batch
-from protocol.records.kernels import rewrite_records
-from protocol.records.record import VARLONG_BYTES, read_varint
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -50,7 +50,7 @@ def rebuild(
     rows: Buffer = data
     if is_uneven:
         rows = _renumber(data, header.count)
-        base_timestamp += _read_first_delta(data)
+        base_timestamp += read_record(data, 0, len(data)).timestamp_delta
     codec = find_codec(header.codec, config)
     batch = frame_batch(
         compression.compress(codec, rows, _level(codec, config)),
@@ -78,12 +78,6 @@ def _renumber(data: "bytes | memoryview", count: int) -> bytearray:
     rows = bytearray(size)
     rewrite_records(data, 0, len(data), count, rows)
     return rows
-
-
-def _read_first_delta(data: "bytes | memoryview") -> int:
-    _size, position = read_varint(data, 0, len(data))
-    delta, _position = read_varint(data, position + 1, len(data), VARLONG_BYTES)
-    return delta
 
 
 def _level(codec: int, config: "TopicConfig") -> int | None:

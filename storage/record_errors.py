@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
+from protocol.core import list_bad_records
 from protocol.core.constants import NULL_KEY
 from protocol.errors import InvalidRecord, InvalidTimestamp
 from protocol.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP
-from protocol.records.kernels import list_bad_records
 from storage.refused_batches import NO_KEY_COMPACTED_TOPIC
 
 if TYPE_CHECKING:

@@ -2,26 +2,23 @@
 
 Follows ``LogSegment.recover``: length, magic and CRC of each batch; the first one that is wrong
 ends the log. Stricter than Kafka in one point: a batch whose offsets do not follow those before it
-is wrong as well. The walk is `kernels.scan_batches` (1 MiB per call, without the GIL); Python sees
-one row per index entry and the batches that matter.
+is wrong as well. The walk is `core.SegmentScan` (1 MiB per call, without the GIL); Python sees one
+row per index entry and the batches that matter.
 """
 
 import os
 import struct
 import zlib
-from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.core import constants as verdicts
-from protocol.records import kernels
+from protocol.core import SegmentScan
+from protocol.core.constants import FAULTS
 from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader
 from storage.index import ActiveIndexes
 
 CHUNK: Final = 1 << 20
-_MOST_ENTRIES: Final = 1024
-_MOST_NOTABLE: Final = 4096
 
 _CRC_BYTES: Final = 4
 _LEGACY_HEAD: Final = struct.Struct(">qiIb")  # offset, length, CRC, magic
@@ -58,31 +55,30 @@ def scan_log(
         LegacyFormatError: It holds sound messages of a Kafka before 0.11, which must not be cut.
     """
     indexes = ActiveIndexes(base_offset)
-    state = _initial_state(base_offset, interval)
-    entries = array("q", bytes(8 * verdicts.ENTRY_NUMBERS * _MOST_ENTRIES))
-    notable = array("q", bytes(8 * _MOST_NOTABLE))
+    state = SegmentScan(base_offset, interval)
     buffer = bytearray(min(CHUNK, size))
-    position = filled = 0
-    while size - position >= HEADER_SIZE:
-        if state[verdicts.NEEDED] > len(buffer) and state[verdicts.NEEDED] <= size - position:
-            buffer = bytearray(state[verdicts.NEEDED])
+    while size - state.position >= HEADER_SIZE:
+        position = state.position
+        if len(buffer) < state.needed <= size - position:
+            buffer = bytearray(state.needed)
         filled = os.preadv(fd, [buffer], position)
         if not filled:
             break  # the file is shorter than it was
         chunk = memoryview(buffer)[: min(filled, size - position)]
-        kernels.scan_batches(chunk, state, entries, notable)
-        _add_entries(indexes, state, entries)
+        entries, notable = state.scan(chunk)
+        for last_offset, at, timestamp, offset in entries:
+            indexes.add(last_offset, at)
+            indexes.add_time(timestamp, offset)
         if observe is not None:
-            for at in notable[: state[verdicts.NOTABLE]]:
+            for at in notable:
                 batch = chunk[at - position :]
                 header = BatchHeader.read(batch)
                 observe(header, batch[: header.size])
-        stuck = state[verdicts.POSITION] == position and state[verdicts.NEEDED] > len(chunk)
-        position = state[verdicts.POSITION]
-        if state[verdicts.STATUS] < 0 or (stuck and state[verdicts.NEEDED] > size - position):
+        stuck = state.position == position and state.needed > len(chunk)
+        if state.status < 0 or (stuck and state.needed > size - position):
             break
-    if position < size:
-        _refuse_legacy(fd, position, size)
+    if state.position < size:
+        _refuse_legacy(fd, state.position, size)
     return _conclude(indexes, state, size)
 
 
@@ -102,40 +98,20 @@ def _refuse_legacy(fd: int, position: int, size: int) -> None:
         )
 
 
-def _initial_state(base_offset: int, interval: int) -> "array[int]":
-    state = array("q", bytes(8 * verdicts.SLOTS))
-    state[verdicts.BASE_OFFSET] = base_offset
-    state[verdicts.INTERVAL] = interval
-    state[verdicts.LAST_OFFSET] = base_offset - 1
-    state[verdicts.MAX_TIMESTAMP] = -1
-    state[verdicts.MAX_TIMESTAMP_OFFSET] = base_offset
-    state[verdicts.LEADER_EPOCH] = -1
-    state[verdicts.FIRST_TIMESTAMP] = -1
-    return state
-
-
-def _add_entries(indexes: ActiveIndexes, state: "array[int]", entries: "array[int]") -> None:
-    width = verdicts.ENTRY_NUMBERS
-    for row in range(0, state[verdicts.ENTRIES] * width, width):
-        last_offset, position, timestamp, offset = entries[row : row + width]
-        indexes.add(last_offset, position)
-        indexes.add_time(timestamp, offset)
-
-
-def _conclude(indexes: ActiveIndexes, state: "array[int]", size: int) -> Scan:
-    end, status = state[verdicts.POSITION], state[verdicts.STATUS]
+def _conclude(indexes: ActiveIndexes, state: SegmentScan, size: int) -> Scan:
+    end = state.position
     damage = None
-    if status < 0:
-        damage = f"the batch at position {end} is damaged: {verdicts.SCAN_FAULTS[status]}"
+    if state.status < 0:
+        damage = f"the batch at position {end} is damaged: {FAULTS[state.status]}"
     elif end < size:
         damage = f"the batch at position {end} is incomplete"
     return Scan(
         indexes=indexes,
         end=end,
-        next_offset=state[verdicts.LAST_OFFSET] + 1,
-        since_index=end - state[verdicts.INDEXED],
-        first_timestamp=state[verdicts.FIRST_TIMESTAMP],
-        max_timestamp=state[verdicts.MAX_TIMESTAMP],
-        offset_of_max_timestamp=state[verdicts.MAX_TIMESTAMP_OFFSET],
+        next_offset=state.last_offset + 1,
+        since_index=end - state.indexed,
+        first_timestamp=state.first_timestamp,
+        max_timestamp=state.max_timestamp,
+        offset_of_max_timestamp=state.max_timestamp_offset,
         damage=damage,
     )

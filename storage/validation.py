@@ -11,13 +11,15 @@ must be writable and belongs to the `ValidatedBatch` afterwards.
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from protocol.core import check_batch, walk_records
 from protocol.core.constants import (
-    BAD_CRC,
-    BATCH_FAULTS,
+    FAULTS,
+    MIN_RECORD_BYTES,
     NEEDS_REWRITE,
     NULL_KEY,
     TIMESTAMP_OUTSIDE,
     UNEVEN_OFFSETS,
+    WRONG_CRC,
 )
 from protocol.errors import (
     CorruptMessage,
@@ -40,7 +42,6 @@ from protocol.records.batch import (
     stamp_timestamp,
 )
 from protocol.records.compression import MAX_RATIO, NONE, ZSTD, UnfoldsTooFar, decompress
-from protocol.records.kernels import check_batch, walk_records
 from storage.append_values import ValidatedBatch
 from storage.recompression import find_codec, rebuild
 from storage.record_errors import Limits, find_stamp_error, refuse_records, refuse_whole
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
 
 _FIRST_ZSTD_VERSION: Final = 7
 _MIN_LEGACY_SIZE: Final = 14 + LOG_OVERHEAD
-_MIN_RECORD_BYTES: Final = 7
 _WRITTEN_ATTRIBUTES: Final = 0x7F & ~LOG_APPEND_TIME
 _BAD_RECORDS: Final = NULL_KEY | TIMESTAMP_OUTSIDE
 
@@ -142,7 +142,7 @@ def validate(records: memoryview, config: "TopicConfig", now_ms: int) -> Validat
             f"the batch says to have {header.size} bytes and magic {header.magic};"
             f" {size} bytes are there"
         )
-    if verdict[0] == BAD_CRC:
+    if verdict[0] == WRONG_CRC:
         raise CorruptMessage(
             "the checksum of the batch does not match its bytes", counted_as=INVALID_MESSAGE_CRC
         )
@@ -201,7 +201,7 @@ def _read_content(
         flags, index, largest = verdict
         data: bytes | memoryview = payload
     else:
-        most = len(payload) * MAX_RATIO[header.codec] // _MIN_RECORD_BYTES
+        most = len(payload) * MAX_RATIO[header.codec] // MIN_RECORD_BYTES
         if header.count > most:
             raise InvalidRecord(f"{len(payload)} bytes cannot hold {header.count} records")
         if find_codec(header.codec, config) == header.codec and not _needs_records(header, config):
@@ -221,7 +221,7 @@ def _read_content(
             config.is_compacted,
         )
     if flags < 0:
-        raise InvalidRecord(f"record {index} of the batch is broken: {BATCH_FAULTS[flags]}")
+        raise InvalidRecord(f"record {index} of the batch is broken: {FAULTS[flags]}")
     if header.codec == NONE and flags & UNEVEN_OFFSETS:
         raise InvalidRecord(
             "the offset deltas of the batch are not 0, 1, 2 and so on",

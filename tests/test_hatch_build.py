@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import hatch_build
+from protocol.core import constants
 
 
 def fail(target: Path) -> list[Path]:
@@ -73,6 +74,19 @@ def test_kernels_are_found_where_they_are(tmp_path: Path) -> None:
     }
 
 
+def test_c_has_the_numbers_that_python_has(tmp_path: Path) -> None:
+    """One list: the build writes all of it for the compiler, and nothing else."""
+    hatch_build.write_constants(tmp_path)
+
+    first, *rows = (tmp_path / "constants.pxi").read_text().splitlines()
+    written = {name.strip(): int(value) for name, _, value in (row.partition("=") for row in rows)}
+    assert first == "cdef enum:"
+    assert written == {
+        name: value for name, value in vars(constants).items() if isinstance(value, int)
+    }
+    assert written["HEADER_SIZE"] == 61
+
+
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 def test_make_compiles_anew_after_a_change_of_any_kernel() -> None:
     """Else an edit there would be tested with the old binary."""
@@ -86,8 +100,9 @@ def test_make_compiles_anew_after_a_change_of_any_kernel() -> None:
     (line,) = [each for each in done.stdout.splitlines() if each.startswith("KERNELS_IN := ")]
     inputs = set(line.split()[2:])
 
-    assert len(hatch_build.KERNELS) >= 16
+    assert "protocol/core/_records.pyx" in hatch_build.KERNELS
     assert "broker/groups/_member_kernels.py" in hatch_build.KERNELS
+    assert hatch_build.CONSTANTS in hatch_build.DEPENDS
     assert {*hatch_build.KERNELS, *hatch_build.DEPENDS} <= inputs
 
 

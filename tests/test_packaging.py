@@ -108,7 +108,11 @@ def test_source_archive_can_build_the_kernels(built: Path) -> None:
         names = {name.partition("/")[2] for name in opened.getnames()}
 
     assert {"pyproject.toml", "hatch_build.py", "LICENSE", "README.md"} <= names
-    assert {"protocol/records/_kernels.py", "protocol/records/_kernels.pxd"} <= names
+    assert {
+        "protocol/core/_records.pyx",
+        "protocol/core/_format.pxd",
+        "protocol/core/_format.h",
+    } <= names
     assert not [name for name in names if name.endswith((".so", "_kernels.c"))]
 
 

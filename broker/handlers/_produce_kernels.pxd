@@ -1,7 +1,7 @@
 # C types of _produce_kernels.py; the algorithm stands there alone.
 cimport cython
 from broker._dispatch_kernels cimport RequestContext
-from protocol.records._native cimport field_of
+from protocol.core._format cimport field_of
 from storage._append_kernels cimport GrowingLog
 
 # The number of protocol/topic_key.py

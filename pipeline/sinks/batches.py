@@ -11,10 +11,10 @@ from typing import Final
 
 from pipeline.cluster import Cluster
 from pipeline.sinks.kafka import NotSent
+from protocol.core import crc32c
 from protocol.errors import ErrorCode
 from protocol.records.batch import CODEC_MASK, HEADER, BatchHeader
 from protocol.records.build import build_batch
-from protocol.records.crc import crc32c
 from protocol.records.record import iterate_records
 from storage.topic_partition import TopicPartition
 

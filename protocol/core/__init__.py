@@ -1,7 +1,8 @@
 """The compiled core and its plain twin: bytes and numbers in, values out, nothing of the broker.
 
-`plain_messages` is the specification: it is what runs where there is no compiler, and what the
-tests hold the compiled form against. Import the names from here.
+`plain_messages` and `plain_records` are the specification: they are what runs where there is no
+compiler, and what the tests hold the compiled forms against. Import the names from here, and
+numbers from `constants`.
 """
 
 from typing import TYPE_CHECKING
@@ -10,7 +11,6 @@ from protocol.records.choosing import choose
 
 if TYPE_CHECKING:
     from protocol.core.plain_messages import (
-        COMPILED,
         Table,
         read,
         read_head,
@@ -20,9 +20,24 @@ if TYPE_CHECKING:
         write_response,
         write_response_in_steps,
     )
+    from protocol.core.plain_records import (
+        COMPILED,
+        SegmentScan,
+        check_batch,
+        crc32c,
+        crc32c_by_tables,
+        find_batch,
+        find_end,
+        list_bad_records,
+        next_frame,
+        pack_rows,
+        read_journal,
+        rewrite_records,
+        take_plain,
+        walk_records,
+    )
 else:
     _messages = choose("protocol.core._messages", plain="protocol.core.plain_messages")
-    COMPILED = _messages.COMPILED
     Table = _messages.Table
     read = _messages.read
     read_head = _messages.read_head
@@ -31,13 +46,41 @@ else:
     write_pairs = _messages.write_pairs
     write_response = _messages.write_response
     write_response_in_steps = _messages.write_response_in_steps
+    _records = choose("protocol.core._records", plain="protocol.core.plain_records")
+    COMPILED = _messages.COMPILED and _records.COMPILED
+    SegmentScan = _records.SegmentScan
+    check_batch = _records.check_batch
+    crc32c = _records.crc32c
+    crc32c_by_tables = _records.crc32c_by_tables
+    find_batch = _records.find_batch
+    find_end = _records.find_end
+    list_bad_records = _records.list_bad_records
+    next_frame = _records.next_frame
+    pack_rows = _records.pack_rows
+    read_journal = _records.read_journal
+    rewrite_records = _records.rewrite_records
+    take_plain = _records.take_plain
+    walk_records = _records.walk_records
 
 __all__ = [
     "COMPILED",
+    "SegmentScan",
     "Table",
+    "check_batch",
+    "crc32c",
+    "crc32c_by_tables",
+    "find_batch",
+    "find_end",
+    "list_bad_records",
+    "next_frame",
+    "pack_rows",
     "read",
     "read_head",
     "read_in_steps",
+    "read_journal",
+    "rewrite_records",
+    "take_plain",
+    "walk_records",
     "write",
     "write_pairs",
     "write_response",

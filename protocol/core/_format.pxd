@@ -1,5 +1,8 @@
-# The C side of _kernels.py; _portable.py has the same names for uncompiled runs.
-from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN
+# Batches and records as they lie in bytes, for compiled code: the header, the numbers of varying
+# size, the one parser of a record. `plain_format` has the same in Python.
+from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
+
+include "constants.pxi"  # protocol/core/constants.py, as the build writes it
 
 cdef extern from "_format.h" nogil:
     ctypedef struct Region "Py_buffer":
@@ -48,50 +51,202 @@ cdef extern from "_format.h":
     long long number_of(object row, Py_ssize_t column) except? -1
     object octets_of(const unsigned char* data, Py_ssize_t start, Py_ssize_t end)
 
-# The numbers of verdicts.py
-cdef enum:
-    BAD_CRC = -1
-    BAD_LENGTH = -2
-    BAD_NUMBER = -3
-    BAD_FIELD = -4
-    BAD_HEADERS = -5
-    BAD_BODY = -6
-    RECORDS_MISSING = -7
-    BYTES_LEFT = -8
-    BAD_TIMESTAMP = -9
-    BAD_COUNT = -10
-    FINE = 0
-    NULL_KEY = 1
-    TIMESTAMP_OUTSIDE = 2
-    UNEVEN_OFFSETS = 4
-    NEEDS_REWRITE = 8
 
-cdef enum:
-    WANTS_MORE = 0
-    FULL = 1
-    SHORT_LENGTH = -1
-    WRONG_MAGIC = -2
-    WRONG_CRC = -3
-    OFFSET_OVERFLOW = -4
-    OFFSET_BACKWARDS = -5
+cdef struct Header:
+    long long base_offset
+    long long length
+    long long leader_epoch
+    int magic
+    unsigned int crc
+    int attributes
+    long long last_offset_delta
+    long long base_timestamp
+    long long max_timestamp
+    long long producer_id
+    long long producer_epoch
+    long long base_sequence
+    long long count
 
-cdef enum:
-    POSITION
-    BASE_OFFSET
-    INTERVAL
-    INDEXED
-    LAST_OFFSET
-    MAX_TIMESTAMP
-    MAX_TIMESTAMP_OFFSET
-    LEADER_EPOCH
-    BATCHES
-    FIRST_TIMESTAMP
-    STATUS
-    NEEDED
-    ENTRIES
-    NOTABLE
-    TABLE
 
-cdef enum:
-    ENTRY_NUMBERS = 4
-    TABLE_PRODUCERS = 256
+cdef inline Header read_header(const unsigned char* batch) noexcept nogil:
+    cdef Header header
+    header.base_offset = read_int64(batch, 0)
+    header.length = read_int32(batch, LENGTH_POSITION)
+    header.leader_epoch = read_int32(batch, LEADER_EPOCH_POSITION)
+    header.magic = batch[MAGIC_POSITION]
+    header.crc = read_uint32(batch, CRC_POSITION)
+    header.attributes = read_int16(batch, ATTRIBUTES_POSITION)
+    header.last_offset_delta = read_int32(batch, LAST_OFFSET_DELTA_POSITION)
+    header.base_timestamp = read_int64(batch, BASE_TIMESTAMP_POSITION)
+    header.max_timestamp = read_int64(batch, MAX_TIMESTAMP_POSITION)
+    header.producer_id = read_int64(batch, PRODUCER_ID_POSITION)
+    header.producer_epoch = read_int16(batch, PRODUCER_EPOCH_POSITION)
+    header.base_sequence = read_int32(batch, BASE_SEQUENCE_POSITION)
+    header.count = read_int32(batch, COUNT_POSITION)
+    return header
+
+
+# Writes all but the checksum, which is taken of what is there then.
+cdef inline void write_header(unsigned char* batch, Header header) noexcept nogil:
+    write_int64(batch, 0, header.base_offset)
+    write_int32(batch, LENGTH_POSITION, header.length)
+    write_int32(batch, LEADER_EPOCH_POSITION, header.leader_epoch)
+    batch[MAGIC_POSITION] = <unsigned char> header.magic
+    write_int16(batch, ATTRIBUTES_POSITION, header.attributes)
+    write_int32(batch, LAST_OFFSET_DELTA_POSITION, header.last_offset_delta)
+    write_int64(batch, BASE_TIMESTAMP_POSITION, header.base_timestamp)
+    write_int64(batch, MAX_TIMESTAMP_POSITION, header.max_timestamp)
+    write_int64(batch, PRODUCER_ID_POSITION, header.producer_id)
+    write_int16(batch, PRODUCER_EPOCH_POSITION, header.producer_epoch)
+    write_int32(batch, BASE_SEQUENCE_POSITION, header.base_sequence)
+    write_int32(batch, COUNT_POSITION, header.count)
+
+
+# Whether a difference, or a sum, leaves 64 bits.
+cdef inline bint is_far(long long a, long long b) noexcept nogil:
+    if b > 0:
+        return a < INT64_MIN + b
+    return a > INT64_MAX + b
+
+
+cdef inline bint leaves_64_bits(long long base, long long delta) noexcept nogil:
+    if delta > 0:
+        return base > INT64_MAX - delta
+    return base < INT64_MIN - delta
+
+
+# What the batch's checksum should be; `length` is that of its header.
+cdef inline unsigned int batch_checksum(const unsigned char* batch, long long length) noexcept nogil:
+    return checksum(batch, ATTRIBUTES_POSITION, length + LOG_OVERHEAD)
+
+
+# Numbers of varying size: a position of -1 after one says that it is broken.
+cdef inline (long long, Py_ssize_t) read_zigzag(const unsigned char* data, Py_ssize_t position, Py_ssize_t end, int last_shift) noexcept nogil:
+    cdef unsigned long long rest = 0
+    cdef unsigned long long byte
+    cdef int shift = 0
+    while position < end and shift <= last_shift:
+        byte = data[position]
+        position += 1
+        rest |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if shift == 63 and byte > 1:
+                break
+            return <long long>((rest >> 1) ^ -(rest & 1)), position
+        shift += 7
+    return 0, -1
+
+# A number of 32 bits and the position after it.
+cdef inline (long long, Py_ssize_t) read_varint(const unsigned char* data, Py_ssize_t position, Py_ssize_t end) noexcept nogil:
+    cdef long long number
+    if position < end:
+        number = data[position]
+        if number < 0x80:
+            return (number >> 1) ^ -(number & 1), position + 1
+    number, position = read_zigzag(data, position, end, 28)
+    if number < INT32_MIN or number > INT32_MAX:
+        return 0, -1
+    return number, position
+
+# A number of 64 bits and the position after it.
+cdef inline (long long, Py_ssize_t) read_varlong(const unsigned char* data, Py_ssize_t position, Py_ssize_t end) noexcept nogil:
+    return read_zigzag(data, position, end, 63)
+
+cdef inline Py_ssize_t zigzag_size(long long number) noexcept nogil:
+    cdef unsigned long long rest = (<unsigned long long>number << 1) ^ <unsigned long long>(number >> 63)
+    cdef Py_ssize_t size = 1
+    while rest > 0x7F:
+        rest >>= 7
+        size += 1
+    return size
+
+# Returns the position after the number.
+cdef inline Py_ssize_t write_zigzag(unsigned char* output, Py_ssize_t position, long long number) noexcept nogil:
+    cdef unsigned long long rest = (<unsigned long long>number << 1) ^ <unsigned long long>(number >> 63)
+    while rest > 0x7F:
+        output[position] = (rest & 0x7F) | 0x80
+        position += 1
+        rest >>= 7
+    output[position] = <unsigned char>rest
+    return position + 1
+
+
+cdef struct Record:
+    Py_ssize_t stop  # where the record ends
+    int attributes
+    long long timestamp_delta
+    long long offset_delta
+    Py_ssize_t tail  # the size of the key: from here on nothing depends on where the record stands
+    long long key_size  # -1: null, as for the value
+    Py_ssize_t key
+    long long value_size
+    Py_ssize_t value
+    long long header_count
+    Py_ssize_t headers  # where the first begins
+
+
+# A size that is -1 for null, and where its bytes begin; a fault in place of that.
+cdef inline (long long, Py_ssize_t) read_field(const unsigned char* data, Py_ssize_t position, Py_ssize_t end) noexcept nogil:
+    cdef long long size
+    size, position = read_varint(data, position, end)
+    if position < 0:
+        return 0, BAD_NUMBER
+    if size < -1 or size > end - position:
+        return 0, BAD_FIELD
+    return size, position
+
+
+# The position after so many headers, or a fault.
+cdef inline Py_ssize_t skip_headers(const unsigned char* data, Py_ssize_t position, Py_ssize_t end, long long count) noexcept nogil:
+    cdef long long size
+    if count < 0 or count > end - position:
+        return BAD_HEADERS
+    while count > 0:
+        size, position = read_field(data, position, end)
+        if position < 0:
+            return position
+        if size < 0:
+            return BAD_HEADERS
+        size, position = read_field(data, position + size, end)
+        if position < 0:
+            return position
+        position += max(size, 0)
+        count -= 1
+    return position
+
+
+# Reads the record at a position; FINE, or what is wrong with it.
+cdef inline long long read_record(const unsigned char* data, Py_ssize_t position, Py_ssize_t end, Record* record) noexcept nogil:
+    cdef long long size
+    size, position = read_varint(data, position, end)
+    if position < 0:
+        return BAD_NUMBER
+    if size < 1 or size > end - position:
+        return BAD_LENGTH
+    end = position + size
+    record.stop = end
+    record.attributes = data[position]
+    record.timestamp_delta, position = read_varlong(data, position + 1, end)
+    if position < 0:
+        return BAD_NUMBER
+    record.offset_delta, position = read_varint(data, position, end)
+    if position < 0:
+        return BAD_NUMBER
+    record.tail = position
+    record.key_size, position = read_field(data, position, end)
+    if position < 0:
+        return position
+    record.key = position
+    record.value_size, position = read_field(data, position + max(record.key_size, 0), end)
+    if position < 0:
+        return position
+    record.value = position
+    record.header_count, position = read_varint(data, position + max(record.value_size, 0), end)
+    if position < 0:
+        return BAD_NUMBER
+    record.headers = position
+    if record.header_count != 0:
+        position = skip_headers(data, position, end, record.header_count)
+        if position < 0:
+            return position
+    return FINE if position == end else BAD_BODY

@@ -1,10 +1,55 @@
-"""What the kernels answer, in numbers and words; `_format.pxd` repeats the numbers for C."""
+"""The numbers of the core: one list for Python, and for C, which the build writes from this file.
+
+`hatch_build.write_constants` makes an enum of every whole number here. What a number means is said
+in `protocol.records.batch` for those of a batch header.
+"""
 
 from typing import Final
 
-# Of a batch. Negative: not well-formed, the walk stopped. Flags: well-formed, a rule must decide.
+# A batch header: its sizes, and where in it fields stand.
+HEADER_SIZE: Final = 61
+LOG_OVERHEAD: Final = 12
+"""Bytes up to the end of the length, which it does not count."""
+MIN_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
+MAGIC: Final = 2
+LENGTH_POSITION: Final = 8
+LEADER_EPOCH_POSITION: Final = 12
+MAGIC_POSITION: Final = 16
+CRC_POSITION: Final = 17
+ATTRIBUTES_POSITION: Final = 21
+LAST_OFFSET_DELTA_POSITION: Final = 23
+BASE_TIMESTAMP_POSITION: Final = 27
+MAX_TIMESTAMP_POSITION: Final = 35
+PRODUCER_ID_POSITION: Final = 43
+PRODUCER_EPOCH_POSITION: Final = 51
+BASE_SEQUENCE_POSITION: Final = 53
+COUNT_POSITION: Final = 57
+
+# The bits of its attributes.
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_LEADER_EPOCH: Final = -1
+
+SIZE_PREFIX: Final = 4
+"""Bytes of a frame that say how many follow."""
+MIN_RECORD_BYTES: Final = 7
+"""Length, attributes, two deltas, a null key, a null value and no headers."""
+UNLOCKED_BYTES: Final = 256 << 10
+"""A batch as large as this is judged without the GIL."""
+KEPT_BATCHES: Final = 5
+"""So many last batches of a producer are its state, as in Kafka."""
+
+# How a walk over records or batches ended: FINE and above, or a fault.
 FINE: Final = 0
-BAD_CRC: Final = -1
+WRONG_CRC: Final = -1
 BAD_LENGTH: Final = -2
 BAD_NUMBER: Final = -3
 BAD_FIELD: Final = -4
@@ -13,16 +58,16 @@ BAD_BODY: Final = -6
 RECORDS_MISSING: Final = -7
 BYTES_LEFT: Final = -8
 BAD_TIMESTAMP: Final = -9
-BAD_COUNT: Final = -10
+NO_RECORDS: Final = -10
+SHORT_LENGTH: Final = -11
+WRONG_MAGIC: Final = -12
+OFFSET_OVERFLOW: Final = -13
+OFFSET_BACKWARDS: Final = -14
+BAD_COUNT: Final = -15
+BAD_RECORD: Final = -16
 
-NULL_KEY: Final = 1
-TIMESTAMP_OUTSIDE: Final = 2
-UNEVEN_OFFSETS: Final = 4
-NEEDS_REWRITE: Final = 8
-"""Record attributes are not 0, or the first record is not at the base timestamp."""
-
-BATCH_FAULTS: Final = {
-    BAD_CRC: "the checksum does not match the bytes",
+FAULTS: Final = {
+    WRONG_CRC: "its checksum is wrong",
     BAD_LENGTH: "a length does not fit what is there",
     BAD_NUMBER: "a number is too long or cut short",
     BAD_FIELD: "a key or value does not fit into its record",
@@ -31,47 +76,37 @@ BATCH_FAULTS: Final = {
     RECORDS_MISSING: "records are missing",
     BYTES_LEFT: "bytes are left after the last record",
     BAD_TIMESTAMP: "a timestamp does not fit 64 bits",
-    BAD_COUNT: "the number of records is not positive",
-}
-
-# Of a scan. Negative: the batch at the position is bad; nothing from there on counts.
-WANTS_MORE: Final = 0
-FULL: Final = 1
-SHORT_LENGTH: Final = -1
-WRONG_MAGIC: Final = -2
-WRONG_CRC: Final = -3
-OFFSET_OVERFLOW: Final = -4
-OFFSET_BACKWARDS: Final = -5
-
-SCAN_FAULTS: Final = {
+    NO_RECORDS: "the number of records is not positive",
     SHORT_LENGTH: "its length is shorter than a batch header",
-    WRONG_MAGIC: "its magic is not 2",
-    WRONG_CRC: "its checksum does not match",
+    WRONG_MAGIC: "its magic byte is not 2",
     OFFSET_OVERFLOW: "its offsets do not belong into this segment",
-    OFFSET_BACKWARDS: "its last offset is not above the one before",
+    OFFSET_BACKWARDS: "its offsets do not follow those before it",
+    BAD_COUNT: "it can not have as many records as it says",
+    BAD_RECORD: "a record in it does not parse",
 }
 
-# Slots of the scan's state, an array of int64 that goes from call to call. In: POSITION to
-# LEADER_EPOCH, those of a fresh segment being 0, its base, index.interval.bytes, 0, base - 1, -1,
-# base, -1. Out besides: STATUS, NEEDED (bytes that the next batch takes), ENTRIES and NOTABLE (how
-# many were filled). TABLE is scratch.
-POSITION: Final = 0
-BASE_OFFSET: Final = 1
-INTERVAL: Final = 2
-INDEXED: Final = 3
-LAST_OFFSET: Final = 4
-MAX_TIMESTAMP: Final = 5
-MAX_TIMESTAMP_OFFSET: Final = 6
-LEADER_EPOCH: Final = 7
-BATCHES: Final = 8
-FIRST_TIMESTAMP: Final = 9
-STATUS: Final = 10
-NEEDED: Final = 11
-ENTRIES: Final = 12
-NOTABLE: Final = 13
-TABLE: Final = 14
-TABLE_PRODUCERS: Final = 256
-SLOTS: Final = TABLE + 2 * TABLE_PRODUCERS
+# A batch is well-formed, and rules must decide: these bits are set in its verdict.
+NULL_KEY: Final = 1
+TIMESTAMP_OUTSIDE: Final = 2
+UNEVEN_OFFSETS: Final = 4
+NEEDS_REWRITE: Final = 8
+"""Record attributes are not 0, or the first record is not at the base timestamp."""
 
-ENTRY_NUMBERS: Final = 4
-"""Numbers of one index entry: last offset, position, max timestamp so far, its offset."""
+# A walk over batches ended before the one at its position, and nothing is wrong.
+WANTS_MORE: Final = 0
+"""It is not wholly there."""
+FULL: Final = 1
+"""There is no room to note what it brings: go on from it."""
+
+# Why the reading of a journal ended.
+AT_END: Final = 0
+COMPRESSED: Final = 1
+DAMAGED: Final = 2
+NO_BATCH: Final = 3
+UNREADABLE: Final = 4
+
+# What an entry of a journal is; `journal.EntryKind` says more.
+PLAIN_ENTRY: Final = 0
+TRANSACTIONAL_ENTRY: Final = 1
+ABORT_ENTRY: Final = 2
+COMMIT_ENTRY: Final = 3

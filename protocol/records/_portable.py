@@ -1,4 +1,4 @@
-"""What kernels stand on when they run uncompiled: the names of `_native.pxd` and `_varints.pxd`.
+"""What kernels stand on when they run uncompiled: the names of `protocol.core._format`.
 
 Also a stand-in for the two words of the `cython` module that it says, so that nothing at run time
 depends on Cython.

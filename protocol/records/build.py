@@ -4,6 +4,8 @@ import struct
 from itertools import chain
 from typing import TYPE_CHECKING, TypedDict
 
+from protocol.core import crc32c
+from protocol.core.plain_format import put_varint
 from protocol.records import compression
 from protocol.records.batch import (
     ATTRIBUTES_POSITION,
@@ -20,8 +22,7 @@ from protocol.records.batch import (
     NO_TIMESTAMP,
     TRANSACTIONAL,
 )
-from protocol.records.crc import crc32c
-from protocol.records.record import Record, put_varint
+from protocol.records.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

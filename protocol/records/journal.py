@@ -7,19 +7,23 @@ and markers included.
 from enum import IntEnum
 from typing import Final, NamedTuple, cast
 
+from protocol.core import read_journal
+from protocol.core.constants import (
+    ABORT_ENTRY,
+    COMMIT_ENTRY,
+    DAMAGED,
+    NO_BATCH,
+    PLAIN_ENTRY,
+    TRANSACTIONAL_ENTRY,
+    UNREADABLE,
+)
 from protocol.errors import CorruptMessage, KafkaError
 from protocol.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     BatchHeader,
 )
-from protocol.records.journal_kernels import read_journal
 from protocol.records.record import iterate_records
-
-_COMPRESSED: Final = 1
-_DAMAGED: Final = 2
-_NO_BATCH: Final = 3
-_UNREADABLE: Final = 4
 
 Row = tuple[bytes, bytes | None]
 """A record to be written: key and value, None for a tombstone."""
@@ -28,11 +32,11 @@ Row = tuple[bytes, bytes | None]
 class EntryKind(IntEnum):
     """What an entry of a journal is to its reader."""
 
-    PLAIN = 0
-    TRANSACTIONAL = 1
+    PLAIN = PLAIN_ENTRY
+    TRANSACTIONAL = TRANSACTIONAL_ENTRY
     """It counts when, and only if, its producer's COMMIT follows in the same partition."""
-    ABORT = 2
-    COMMIT = 3
+    ABORT = ABORT_ENTRY
+    COMMIT = COMMIT_ENTRY
 
 
 class Entry(NamedTuple):
@@ -81,12 +85,12 @@ def read_entries(
     if not status:
         return entries, position, None
     header = BatchHeader.read(buffer, position)
-    if status == _NO_BATCH:
+    if status == NO_BATCH:
         raise CorruptMessage(f"the batch at offset {header.base_offset} can not be read")
     end = position + header.size
-    if status == _DAMAGED:
+    if status == DAMAGED:
         return entries, end, LeftOut(header.base_offset, "the checksum does not hold")
-    if status == _UNREADABLE:
+    if status == UNREADABLE:
         return entries, end, LeftOut(header.base_offset, "a record in it can not be read")
     try:
         entries += _entries_of(header, buffer[position:end])

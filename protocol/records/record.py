@@ -1,13 +1,14 @@
-"""Records of a batch, magic 2 (Kafka's DefaultRecord, ByteUtils), and zig-zag varints.
+"""Records of a batch, magic 2 (Kafka's DefaultRecord, ByteUtils).
 
 A record is: length, attributes (int8), timestamp delta, offset delta, key, value, headers; lengths
 and deltas are zig-zag varints of 5 bytes at most, the timestamp delta of 10; -1 is a null. What
 reads here is strict: whatever does not parse exactly raises InvalidRecord, never IndexError. This
-is the readable reader for tools and rare paths; the hot path checks with `kernels`.
+is the readable reader for tools and rare paths; the hot path checks with the core.
 """
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from protocol.core.plain_format import VARINT_BYTES, read_field, read_record, read_varint
 from protocol.errors import CorruptMessage, InvalidRecord
 from protocol.records import compression
 from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from typing_extensions import Buffer
-
-VARINT_BYTES: Final = 5
-VARLONG_BYTES: Final = 10
-_SINGLE_BYTES: Final = [bytes((value,)) for value in range(0x80)]
 
 Headers = tuple[tuple[bytes, bytes | None], ...]
 
@@ -32,43 +29,6 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
-
-
-def put_varint(number: int) -> bytes:
-    """Write a zig-zag varint, or varlong: their bytes are the same."""
-    rest = number << 1 if number >= 0 else ~(number << 1)
-    if rest < 0x80:
-        return _SINGLE_BYTES[rest]
-    if rest < 0x4000:
-        return bytes((rest & 0x7F | 0x80, rest >> 7))
-    output = bytearray()
-    while rest > 0x7F:
-        output.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    output.append(rest)
-    return bytes(output)
-
-
-def read_varint(
-    data: "bytes | memoryview", position: int, end: int, most: int = VARINT_BYTES
-) -> tuple[int, int]:
-    """Return the number at `position` and the position after it; `most` bytes at most.
-
-    Raises:
-        InvalidRecord: it runs past `end` or `most` bytes, or has more than 32 (64) bits.
-    """
-    if position < end and (byte := data[position]) < 0x80:  # most numbers have one byte
-        return (byte >> 1) ^ -(byte & 1), position + 1
-    rest = shift = 0
-    for at in range(position, min(end, position + most)):
-        byte = data[at]
-        rest |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if rest >> (32 if most == VARINT_BYTES else 64):
-                break
-            return (rest >> 1) ^ -(rest & 1), at + 1
-        shift += 7
-    raise InvalidRecord(f"a record has a broken number at byte {position} of its batch's records")
 
 
 def iterate_records(
@@ -139,44 +99,27 @@ def _read_record(
     data: "bytes | memoryview", position: int, header: BatchHeader
 ) -> tuple[Record, int]:
     """Return the record at `position` and the position after it."""
-    size, position = read_varint(data, position, len(data))
-    end = position + size
-    if size < 1 or end > len(data):
-        raise InvalidRecord(
-            f"a record says to be {size} bytes long; {len(data) - position} are there"
-        )
-    timestamp_delta, position = read_varint(data, position + 1, end, VARLONG_BYTES)
-    offset_delta, position = read_varint(data, position, end)
-    key, position = _read_bytes(data, position, end)
-    value, position = _read_bytes(data, position, end)
-    headers, position = _read_headers(data, position, end)
-    if position != end:
-        raise InvalidRecord(f"{end - position} bytes are left inside a record")
+    fields = read_record(data, position, len(data))
+    headers = []
+    at = fields.headers
+    for _ in range(fields.header_count):
+        size, start = read_field(data, at, fields.stop)
+        value_size, at = read_field(data, start + size, fields.stop)
+        headers.append((bytes(data[start : start + size]), _take(data, at, value_size)))
+        at += max(value_size, 0)
     if header.is_log_append_time:
         timestamp = header.max_timestamp
     else:
-        timestamp = header.base_timestamp + timestamp_delta
-    return Record(header.base_offset + offset_delta, timestamp, key, value, headers), end
+        timestamp = header.base_timestamp + fields.timestamp_delta
+    record = Record(
+        header.base_offset + fields.offset_delta,
+        timestamp,
+        _take(data, fields.key, fields.key_size),
+        _take(data, fields.value, fields.value_size),
+        tuple(headers),
+    )
+    return record, fields.stop
 
 
-def _read_headers(data: "bytes | memoryview", position: int, end: int) -> tuple[Headers, int]:
-    count, position = read_varint(data, position, end)
-    if not 0 <= count <= end - position:
-        raise InvalidRecord(f"a record says that it has {count} headers")
-    headers = []
-    for _ in range(count):
-        key, position = _read_bytes(data, position, end)
-        if key is None:
-            raise InvalidRecord("a record has a header without a key")
-        value, position = _read_bytes(data, position, end)
-        headers.append((key, value))
-    return tuple(headers), position
-
-
-def _read_bytes(data: "bytes | memoryview", position: int, end: int) -> tuple[bytes | None, int]:
-    size, position = read_varint(data, position, end)
-    if size == -1:
-        return None, position
-    if not 0 <= size <= end - position:
-        raise InvalidRecord(f"a field of {size} bytes does not fit into its record")
-    return bytes(data[position : position + size]), position + size
+def _take(data: "bytes | memoryview", start: int, size: int) -> bytes | None:
+    return None if size < 0 else bytes(data[start : start + size])

@@ -16,8 +16,9 @@ from broker.exposition import Scrapes
 from broker.http import HttpRequest
 from broker.senders import Senders
 from config.topic import TopicConfig
+from protocol import core
 from protocol.parts import FileSlice
-from protocol.records import compression, kernels
+from protocol.records import compression
 from storage.clock import Clock
 from storage.recovery import load_partition
 from tests.support.batches import make_batch
@@ -27,7 +28,7 @@ from tests.support.metrics import make_sources
 from tests.support.running import Running, running
 
 pytestmark = pytest.mark.skipif(
-    not kernels.COMPILED, reason="kernels: without them recovery computes in Python"
+    not core.COMPILED, reason="kernels: without them recovery computes in Python"
 )
 
 

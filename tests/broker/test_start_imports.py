@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from protocol.records import kernels
+from protocol import core
 
 ROOT = Path(__file__).parents[2]
 LATER = (
@@ -114,7 +114,7 @@ def run(program: str, *arguments: str) -> Any:
 
 def test_the_first_ack_needs_nothing_that_can_wait() -> None:
     """Together a third of what a start would import; nothing on the way may bring them back."""
-    later = LATER + LATER_WITH_KERNELS if kernels.COMPILED else LATER
+    later = LATER + LATER_WITH_KERNELS if core.COMPILED else LATER
 
     assert run(FIRST_ACK, *later) == []
 

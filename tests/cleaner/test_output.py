@@ -8,7 +8,7 @@ import pytest
 from cleaner.log_to_clean import LogToClean
 from cleaner.output import CountedOutput, SegmentOutput
 from config.topic import TopicConfig
-from protocol.records.crc import crc32c
+from protocol.core import crc32c
 from storage import files
 from storage.transaction_index import AbortedTransaction
 from tests.support.batches import make_batch

@@ -7,9 +7,9 @@ import pytest
 from cleaner.errors import CleaningAborted, CorruptSegment
 from cleaner.stats import Reason
 from config.topic import TopicConfig
+from protocol.core import crc32c
 from protocol.records.batch import LOG_APPEND_TIME
 from protocol.records.build import ABORT, COMMIT
-from protocol.records.crc import crc32c
 from storage import files
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.invariants import check_folder, check_log

@@ -34,11 +34,9 @@ run() {
 # One half for each of two processors.
 kernels=(
   tests/cleaner/test_kernels.py
+  tests/protocol/core
   tests/protocol/records/test_column_kernels.py
   tests/protocol/records/test_journal.py
-  tests/protocol/records/test_kernels.py
-  tests/protocol/records/test_segment_kernels.py
-  tests/protocol/test_framing.py
   tests/protocol/coordinator
   tests/protocol/messages/test_damaged.py
   tests/broker/test_dispatch_kernels.py

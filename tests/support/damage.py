@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from config.server import ServerConfig
 from config.topic import TopicConfig
+from protocol.core import crc32c
 from protocol.records.batch import (
     ATTRIBUTES_POSITION,
     CRC_POSITION,
@@ -21,7 +22,6 @@ from protocol.records.batch import (
     TRANSACTIONAL,
 )
 from protocol.records.build import ABORT, COMMIT, build_marker
-from protocol.records.crc import crc32c
 from storage import files
 from storage.append_values import Origin
 from storage.log import Log

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from config.topic import TopicConfig
+from protocol.core import crc32c
 from protocol.errors import KafkaError
 from protocol.records.batch import (
     ATTRIBUTES_POSITION,
@@ -15,7 +16,6 @@ from protocol.records.batch import (
 )
 from protocol.records.choosing import load_uncompiled
 from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
-from protocol.records.crc import crc32c
 from storage.append_kernels import PlainRules
 from storage.append_values import ValidatedBatch
 from storage.validation import validate

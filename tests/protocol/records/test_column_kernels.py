@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.core import crc32c
 from protocol.records import column_kernels
 from protocol.records import column_slots as slots
 from protocol.records.batch import HEADER_SIZE
 from protocol.records.build import build_batch
 from protocol.records.choosing import load_uncompiled
-from protocol.records.crc import crc32c
 from protocol.records.record import Record
 from tests.support.batches import make_batch
 

@@ -1,4 +1,4 @@
-"""Batches of an internal topic: written and read by compiled loops and by plain ones alike."""
+"""Batches of an internal topic: written and read by the core and its twin alike."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol import core
 from protocol.coordinator.group_records import group_key, offset_key, put_offset
+from protocol.core import plain_records
 from protocol.errors import CorruptMessage
 from protocol.messages.consumer_offsets import OffsetCommitValue
-from protocol.records import journal_kernels
 from protocol.records.batch import TRANSACTIONAL
 from protocol.records.build import ABORT, COMMIT, build_batch, build_marker, frame_batch
-from protocol.records.choosing import load_uncompiled
 from protocol.records.journal import (
     NO_PRODUCER,
     Entry,
@@ -24,8 +24,7 @@ from protocol.records.journal import (
 )
 from protocol.records.record import Record, iterate_records
 
-PLAIN = load_uncompiled(journal_kernels.JOURNAL)
-BOTH = pytest.mark.parametrize("kernel", [journal_kernels, PLAIN], ids=["chosen", "plain"])
+BOTH = pytest.mark.parametrize("kernel", [core, plain_records], ids=["chosen", "plain"])
 NOW = 1_700_000_000_123
 
 rows = st.lists(st.tuples(st.binary(max_size=200), st.none() | st.binary(max_size=200)), min_size=1)
@@ -33,7 +32,7 @@ rows = st.lists(st.tuples(st.binary(max_size=200), st.none() | st.binary(max_siz
 
 def encode_rows(written: list[Row], now_ms: int, producer: Producer = NO_PRODUCER) -> bytearray:
     """Return one batch of these records."""
-    return journal_kernels.pack_rows(written, now_ms, producer.id, producer.epoch)
+    return core.pack_rows(written, now_ms, producer.id, producer.epoch)
 
 
 @BOTH
@@ -209,7 +208,7 @@ def test_offsets_end_before_their_type_does(base: int) -> None:
     batch = build_batch(
         [Record(base + delta, NOW, b"k", b"v") for delta in range(3)], base_offset=base
     )
-    for kernel in (PLAIN, journal_kernels):
+    for kernel in (plain_records, core):
         entries, _, status = kernel.read_journal(batch, 0, 10, False)
 
         assert status == 3

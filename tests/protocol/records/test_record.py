@@ -6,17 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.core.plain_format import VARLONG_BYTES, put_varint, read_varint
 from protocol.errors import CorruptMessage, InvalidRecord
 from protocol.records.batch import LENGTH_POSITION
 from protocol.records.build import build_batch, frame_batch
 from protocol.records.compression import GZIP, LZ4, SNAPPY, UNLIMITED, ZSTD, compress
-from protocol.records.record import (
-    VARLONG_BYTES,
-    Record,
-    iterate_records,
-    put_varint,
-    read_varint,
-)
+from protocol.records.record import Record, iterate_records
 from tests.support.batches import make_batch
 
 octets = st.binary(max_size=40)
@@ -66,7 +61,7 @@ def test_varlong_round_trip(number: int) -> None:
 @pytest.mark.parametrize("broken", ["", "80", "8080808080", "808080808000", "ffffffff1f"])
 def test_broken_varint_is_an_invalid_record(broken: str) -> None:
     """Cut short, a continuation bit on the fifth byte, or more than 32 bits."""
-    with pytest.raises(InvalidRecord, match="broken number"):
+    with pytest.raises(InvalidRecord, match="a number is too long or cut short"):
         read_varint(bytes.fromhex(broken), 0, len(broken) // 2)
 
 
@@ -166,10 +161,10 @@ def test_a_record_that_is_not_all_there_is_no_record() -> None:
     """In a compressed batch, too; nor may anything be behind the last one."""
     payload = build_batch([Record(0, 0, None, b"v" * 100)])[61:]
     for packed, words in (
-        (payload[:-1], "says to be"),
+        (payload[:-1], "a length does not fit"),
         (payload + b"\0", "left after"),
-        (b"", "broken number"),
-        (b"\xff" * 9, "broken number"),
+        (b"", "a number is too long or cut short"),
+        (b"\xff" * 9, "a number is too long or cut short"),
     ):
         batch = frame_batch(compress(ZSTD, packed), 1, codec=ZSTD)
         with pytest.raises(InvalidRecord, match=words):

@@ -1,13 +1,12 @@
-"""CRC-32C by every road: the package, the kernel with and without the instruction, crcmod."""
+"""CRC-32C by every road: the package, the core with and without the instruction, crcmod."""
 
 import random
 import sys
 
 import pytest
 
+from protocol.core import crc32c, crc32c_by_tables
 from protocol.core.crc_packages import choose_package, portable_crc32c
-from protocol.records import kernels
-from protocol.records.crc import crc32c
 
 ORACLE = portable_crc32c()
 SIZES = [0, 1, 7, 8, 9, 63, 119, 120, 121, 241, 767, 768, 769, 12_287, 12_288, 12_289, 40_000]
@@ -19,24 +18,23 @@ def test_check_value() -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("portable", [False, True])
-def test_the_kernel_agrees_with_crcmod(size: int, portable: bool) -> None:
+def test_the_core_agrees_with_crcmod(size: int) -> None:
     """At every border of the lanes, aligned or not."""
     data = random.Random(size).randbytes(size + 1)
 
     for start in (0, 1):
         part = memoryview(data)[start : start + size]
-        assert kernels.crc32c(part, portable) == crc32c(part) == ORACLE(part)
+        assert crc32c_by_tables(part) == crc32c(part) == ORACLE(part)
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_checksum_goes_on_where_another_ended(size: int) -> None:
-    """In two pieces it comes to the same as in one, by the kernel and by the package."""
+    """In two pieces it comes to the same as in one, by the core and by the package."""
     data = random.Random(size).randbytes(size)
     whole = ORACLE(data)
 
     for at in {0, size // 3, size}:
-        for function in (crc32c, kernels.continue_crc32c, choose_package()):
+        for function in (crc32c, choose_package()):
             assert function(data[at:], function(data[:at])) == whole
 
 

@@ -1,23 +1,30 @@
-"""The segment kernels, compiled and as plain Python: scans after a crash, lookups by header."""
+"""Segments, compiled and in plain Python: scans after a crash, lookups by header."""
 
 import random
-from array import array
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.core import constants as verdicts
-from protocol.records import kernels
+from protocol import core
+from protocol.core import constants, plain_records
 from protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, stamp
-from protocol.records.choosing import load_uncompiled
 from tests.support.batches import TIMESTAMP, make_batch, make_producer_batch
 
-PLAIN = load_uncompiled(kernels.SEGMENTS)
-BOTH = pytest.mark.parametrize("kernel", [kernels, PLAIN], ids=["chosen", "plain"])
+PLAIN = plain_records
+BOTH = pytest.mark.parametrize("kernel", [core, PLAIN], ids=["chosen", "plain"])
 EVERY_BATCH = 0
 NEVER = 1 << 40
+SEEN = (
+    "batches",
+    "first_timestamp",
+    "indexed",
+    "last_offset",
+    "leader_epoch",
+    "max_timestamp",
+    "max_timestamp_offset",
+)
 
 
 class Scanned(NamedTuple):
@@ -27,7 +34,7 @@ class Scanned(NamedTuple):
     status: int
     entries: list[tuple[int, ...]]
     notable: list[int]
-    state: list[int]
+    state: dict[str, int]
 
 
 def scan(  # the arrays are small here so that they fill up
@@ -40,29 +47,21 @@ def scan(  # the arrays are small here so that they fill up
     most: int = 1000,
 ) -> Scanned:
     """Scan a segment as recovery does, `chunk` bytes a call or what the next batch takes."""
-    state = array("q", bytes(8 * verdicts.SLOTS))
-    state[verdicts.BASE_OFFSET] = state[verdicts.MAX_TIMESTAMP_OFFSET] = base
-    state[verdicts.LAST_OFFSET] = base - 1
-    state[verdicts.INTERVAL] = interval
-    for slot in (verdicts.MAX_TIMESTAMP, verdicts.LEADER_EPOCH, verdicts.FIRST_TIMESTAMP):
-        state[slot] = -1
-    entries = array("q", bytes(8 * verdicts.ENTRY_NUMBERS * most))
-    notable = array("q", bytes(8 * most))
+    state = kernel.SegmentScan(base, interval, most, most)
     rows: list[tuple[int, ...]] = []
     positions: list[int] = []
     while True:
-        start = state[verdicts.POSITION]
-        size = max(chunk, state[verdicts.NEEDED])
-        kernel.scan_batches(memoryview(data)[start : start + size], state, entries, notable)
-        found = entries[: state[verdicts.ENTRIES] * verdicts.ENTRY_NUMBERS]
-        rows += zip(*[iter(found)] * verdicts.ENTRY_NUMBERS, strict=True)
-        positions += notable[: state[verdicts.NOTABLE]]
-        is_stuck = state[verdicts.POSITION] == start and state[verdicts.NEEDED] <= size
-        is_over = state[verdicts.POSITION] + state[verdicts.NEEDED] > len(data)
-        if state[verdicts.STATUS] < 0 or is_over or is_stuck:
+        start = state.position
+        size = max(chunk, state.needed)
+        entries, notable = state.scan(memoryview(data)[start : start + size])
+        rows += entries
+        positions += notable
+        is_stuck = state.position == start and state.needed <= size
+        is_over = state.position + state.needed > len(data)
+        if state.status < 0 or is_over or is_stuck:
             break
-    slots = list(state[: verdicts.STATUS])
-    return Scanned(state[verdicts.POSITION], state[verdicts.STATUS], rows, positions, slots)
+    seen = {name: getattr(state, name) for name in SEEN}
+    return Scanned(state.position, state.status, rows, positions, seen)
 
 
 def lay_out(*batches: bytearray, base: int = 0, epoch: int = 0) -> bytearray:
@@ -96,13 +95,13 @@ def test_a_sound_segment_is_walked_to_its_end(kernel: Any) -> None:
 
     scanned = scan(kernel, segment, base=40)
 
-    assert (scanned.end, scanned.status) == (len(segment), verdicts.WANTS_MORE)
-    assert scanned.state[verdicts.LAST_OFFSET] == 44
-    assert scanned.state[verdicts.BATCHES] == 2
-    assert scanned.state[verdicts.FIRST_TIMESTAMP] == 502
-    assert scanned.state[verdicts.MAX_TIMESTAMP] == 502
-    assert scanned.state[verdicts.MAX_TIMESTAMP_OFFSET] == 42
-    assert scanned.state[verdicts.LEADER_EPOCH] == 0
+    assert (scanned.end, scanned.status) == (len(segment), constants.WANTS_MORE)
+    assert scanned.state["last_offset"] == 44
+    assert scanned.state["batches"] == 2
+    assert scanned.state["first_timestamp"] == 502
+    assert scanned.state["max_timestamp"] == 502
+    assert scanned.state["max_timestamp_offset"] == 42
+    assert scanned.state["leader_epoch"] == 0
 
 
 @BOTH
@@ -151,7 +150,7 @@ def test_both_forms_answer_alike(
         if segment:
             segment[position % len(segment)] = byte
 
-    assert scan(kernels, segment, interval) == scan(PLAIN, segment, interval)
+    assert scan(core, segment, interval) == scan(PLAIN, segment, interval)
 
 
 @BOTH
@@ -165,7 +164,7 @@ def test_every_prefix_ends_at_a_batch(kernel: Any) -> None:
 
     for cut in range(len(segment) + 1):
         scanned = scan(kernel, segment[:cut])
-        assert scanned.status == verdicts.WANTS_MORE
+        assert scanned.status == constants.WANTS_MORE
         assert scanned.end == max(end for end in ends if end <= cut)
 
 
@@ -179,21 +178,21 @@ def test_a_flipped_byte_ends_the_log_there(kernel: Any) -> None:
         damaged = bytearray(segment)
         damaged[position] ^= 1
         scanned = scan(kernel, damaged)
-        assert (scanned.end, scanned.status) == (len(first), verdicts.WRONG_CRC)
+        assert (scanned.end, scanned.status) == (len(first), constants.WRONG_CRC)
 
 
 @BOTH
 @pytest.mark.parametrize(
     ("position", "bytes_there", "status"),
     [
-        (8, b"\x00\x00\x00\x00", verdicts.SHORT_LENGTH),
-        (8, b"\x00\x00\x00\x30", verdicts.SHORT_LENGTH),
-        (8, b"\xff\xff\xff\xff", verdicts.SHORT_LENGTH),
-        (16, b"\x01", verdicts.WRONG_MAGIC),
-        (0, b"\x7f", verdicts.OFFSET_OVERFLOW),
-        (0, b"\xff", verdicts.OFFSET_OVERFLOW),
-        (4, b"\x80\x00\x00\x00", verdicts.OFFSET_OVERFLOW),
-        (0, bytes(8), verdicts.OFFSET_BACKWARDS),
+        (8, b"\x00\x00\x00\x00", constants.SHORT_LENGTH),
+        (8, b"\x00\x00\x00\x30", constants.SHORT_LENGTH),
+        (8, b"\xff\xff\xff\xff", constants.SHORT_LENGTH),
+        (16, b"\x01", constants.WRONG_MAGIC),
+        (0, b"\x7f", constants.OFFSET_OVERFLOW),
+        (0, b"\xff", constants.OFFSET_OVERFLOW),
+        (4, b"\x80\x00\x00\x00", constants.OFFSET_OVERFLOW),
+        (0, bytes(8), constants.OFFSET_BACKWARDS),
     ],
 )
 def test_faults_have_names(kernel: Any, position: int, bytes_there: bytes, status: int) -> None:
@@ -206,7 +205,7 @@ def test_faults_have_names(kernel: Any, position: int, bytes_there: bytes, statu
     scanned = scan(kernel, segment)
 
     assert (scanned.end, scanned.status) == (len(first), status)
-    assert status in verdicts.SCAN_FAULTS
+    assert status in constants.FAULTS
 
 
 @BOTH
@@ -216,7 +215,7 @@ def test_a_tail_of_zeros_is_no_batch(kernel: Any) -> None:
 
     scanned = scan(kernel, segment + bytes(4096))
 
-    assert (scanned.end, scanned.status) == (len(segment), verdicts.SHORT_LENGTH)
+    assert (scanned.end, scanned.status) == (len(segment), constants.SHORT_LENGTH)
 
 
 @BOTH
@@ -238,8 +237,8 @@ def test_offsets_may_skip_as_after_compaction(kernel: Any) -> None:
 
     scanned = scan(kernel, first + second, base=1000)
 
-    assert scanned.status == verdicts.WANTS_MORE
-    assert scanned.state[verdicts.LAST_OFFSET] == 1000 + 2**31 - 1
+    assert scanned.status == constants.WANTS_MORE
+    assert scanned.state["last_offset"] == 1000 + 2**31 - 1
 
 
 @BOTH
@@ -335,7 +334,7 @@ def test_a_batch_that_ends_before_it_begins_is_damage(kernel: Any, delta: int) -
 
     found = scan(kernel, first + second)
 
-    assert (found.end, found.status) == (len(first), verdicts.OFFSET_BACKWARDS)
+    assert (found.end, found.status) == (len(first), constants.OFFSET_BACKWARDS)
 
 
 @BOTH
@@ -344,7 +343,7 @@ def test_a_batch_ends_within_64_bits(kernel: Any) -> None:
     base = (1 << 63) - 10
     batch = make_batch(1, base_offset=base, last_offset_delta=1000)
 
-    assert scan(kernel, batch, base=base).status == verdicts.OFFSET_OVERFLOW
+    assert scan(kernel, batch, base=base).status == constants.OFFSET_OVERFLOW
 
 
 @BOTH

@@ -1,4 +1,4 @@
-"""The record kernels, compiled and as plain Python: the same answers to the same bytes."""
+"""Records and batches, compiled and in plain Python: the same answers to the same bytes."""
 
 import mmap
 import random
@@ -8,17 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.core import constants as verdicts
+from protocol import core
+from protocol.core import constants, plain_records
 from protocol.errors import InvalidRecord
-from protocol.records import kernels
 from protocol.records.batch import HEADER_SIZE, BatchHeader, stamp_timestamp
 from protocol.records.build import build_batch, frame_batch
-from protocol.records.choosing import load_uncompiled
 from protocol.records.record import Record, iterate_records
 from tests.support.batches import TIMESTAMP, make_batch
 
-COMPILED = kernels
-PLAIN = load_uncompiled(kernels.RECORDS)
+COMPILED = core
+PLAIN = plain_records
 BOTH = pytest.mark.parametrize("kernel", [COMPILED, PLAIN], ids=["chosen", "plain"])
 LOW, HIGH = -(2**63), 2**63 - 1
 
@@ -51,10 +50,10 @@ def number(records: list[Record]) -> list[Record]:
     return [record._replace(offset=index) for index, record in enumerate(records)]
 
 
-def test_the_fallback_is_plain_python() -> None:
-    """`load_uncompiled` never takes the extension."""
+def test_the_twin_is_plain_python() -> None:
+    """What the compiled form is held against never is the compiled form."""
     assert not PLAIN.COMPILED
-    assert PLAIN.__file__.endswith("_kernels.py")
+    assert PLAIN.crc32c is not core.crc32c or not core.COMPILED
 
 
 @BOTH
@@ -65,7 +64,7 @@ def test_built_batches_are_fine(kernel: Any, rows: list[Record]) -> None:
 
     verdict, _, largest = kernel.check_batch(batch, LOW, HIGH, False)
 
-    assert verdict == verdicts.FINE
+    assert verdict == constants.FINE
     assert largest == max(-1, *(row.timestamp for row in rows))
 
 
@@ -124,7 +123,7 @@ def test_whatever_passes_is_readable(rows: list[Record], position: int, byte: in
 
     if verdict >= 0:
         assert len(list(iterate_records(batch))) == len(rows)
-    elif verdict != verdicts.BAD_TIMESTAMP:
+    elif verdict != constants.BAD_TIMESTAMP:
         with pytest.raises(InvalidRecord):
             list(iterate_records(batch))
 
@@ -138,7 +137,7 @@ def test_any_buffer_will_do(kernel: Any) -> None:
         buffers = (bytes(batch), batch, memoryview(batch), memoryview(bytes(batch)), mapped)
         answers = {kernel.check_batch(buffer, LOW, HIGH, True) for buffer in buffers}
 
-    assert answers == {(verdicts.FINE, 0, TIMESTAMP + 2)}
+    assert answers == {(constants.FINE, 0, TIMESTAMP + 2)}
 
 
 @BOTH
@@ -162,8 +161,8 @@ def test_large_batches_are_walked_without_the_gil(kernel: Any) -> None:
     """The branch above 256 KiB gives the same answer."""
     batch = make_batch([(b"k", random.Random(1).randbytes(100_000))] * 3)
 
-    assert kernel.check_batch(batch, LOW, HIGH, True) == (verdicts.FINE, 0, TIMESTAMP + 2)
-    assert walk(kernel, batch) == (verdicts.FINE, 0, TIMESTAMP + 2)
+    assert kernel.check_batch(batch, LOW, HIGH, True) == (constants.FINE, 0, TIMESTAMP + 2)
+    assert walk(kernel, batch) == (constants.FINE, 0, TIMESTAMP + 2)
 
 
 @BOTH
@@ -174,7 +173,7 @@ def test_each_byte_is_under_the_crc_or_ignored(kernel: Any) -> None:
     for position in range(17, len(batch)):
         damaged = bytearray(batch)
         damaged[position] ^= 0x40
-        assert kernel.check_batch(damaged, LOW, HIGH, False)[0] == verdicts.BAD_CRC
+        assert kernel.check_batch(damaged, LOW, HIGH, False)[0] == constants.WRONG_CRC
 
 
 @BOTH
@@ -183,7 +182,7 @@ def test_length_must_be_that_of_the_buffer(kernel: Any) -> None:
     batch = make_batch(2)
 
     for buffer in (batch[:-1], batch + b"x", batch[:60], b""):
-        assert kernel.check_batch(buffer, LOW, HIGH, False)[0] == verdicts.BAD_LENGTH
+        assert kernel.check_batch(buffer, LOW, HIGH, False)[0] == constants.BAD_LENGTH
 
 
 @BOTH
@@ -192,29 +191,29 @@ def test_compressed_records_are_not_walked(kernel: Any) -> None:
     batch = frame_batch(b"junk", 2, codec=4, max_timestamp=77)
     empty = frame_batch(b"junk", 0, codec=4)
 
-    assert kernel.check_batch(batch, LOW, HIGH, True) == (verdicts.FINE, 0, 77)
-    assert kernel.check_batch(empty, LOW, HIGH, True)[0] == verdicts.BAD_COUNT
+    assert kernel.check_batch(batch, LOW, HIGH, True) == (constants.FINE, 0, 77)
+    assert kernel.check_batch(empty, LOW, HIGH, True)[0] == constants.NO_RECORDS
 
 
 @BOTH
 @pytest.mark.parametrize(
     ("payload", "verdict"),
     [
-        ("", verdicts.RECORDS_MISSING),
-        ("0c0000000101000c0000000101", verdicts.BYTES_LEFT),
-        ("80", verdicts.BAD_NUMBER),
-        ("808080808000", verdicts.BAD_NUMBER),
-        ("00", verdicts.BAD_LENGTH),
-        ("01", verdicts.BAD_LENGTH),
-        ("0e00000001010000", verdicts.BAD_BODY),
-        ("0e000000010100", verdicts.BAD_LENGTH),
-        ("0c000000030100", verdicts.BAD_FIELD),
-        ("0c000000010a00", verdicts.BAD_FIELD),
-        ("0c000000010101", verdicts.BAD_HEADERS),
-        ("0c000000010104", verdicts.BAD_HEADERS),
-        ("10000000010102010100", verdicts.BAD_HEADERS),
-        ("2000ffffffffffffffffff01000101 00", verdicts.BAD_LENGTH),
-        ("1e00ffffffffffffffffff7f000101 00", verdicts.BAD_NUMBER),
+        ("", constants.RECORDS_MISSING),
+        ("0c0000000101000c0000000101", constants.BYTES_LEFT),
+        ("80", constants.BAD_NUMBER),
+        ("808080808000", constants.BAD_NUMBER),
+        ("00", constants.BAD_LENGTH),
+        ("01", constants.BAD_LENGTH),
+        ("0e00000001010000", constants.BAD_BODY),
+        ("0e000000010100", constants.BAD_LENGTH),
+        ("0c000000030100", constants.BAD_FIELD),
+        ("0c000000010a00", constants.BAD_FIELD),
+        ("0c000000010101", constants.BAD_HEADERS),
+        ("0c000000010104", constants.BAD_HEADERS),
+        ("10000000010102010100", constants.BAD_HEADERS),
+        ("2000ffffffffffffffffff01000101 00", constants.BAD_LENGTH),
+        ("1e00ffffffffffffffffff7f000101 00", constants.BAD_NUMBER),
     ],
 )
 def test_broken_records_have_a_verdict(kernel: Any, payload: str, verdict: int) -> None:
@@ -222,7 +221,7 @@ def test_broken_records_have_a_verdict(kernel: Any, payload: str, verdict: int) 
     data = bytes.fromhex(payload)
 
     assert kernel.walk_records(data, 0, len(data), 1, 0, LOW, HIGH, False)[0] == verdict
-    assert verdict in verdicts.BATCH_FAULTS
+    assert verdict in constants.FAULTS
 
 
 @BOTH
@@ -233,14 +232,14 @@ def test_a_timestamp_beyond_64_bits_is_broken(kernel: Any, base: int, delta: int
 
     answer = kernel.walk_records(data, 0, len(data), 1, base, LOW, HIGH, False)
 
-    assert answer[0] == verdicts.BAD_TIMESTAMP
+    assert answer[0] == constants.BAD_TIMESTAMP
 
 
 @BOTH
 @pytest.mark.parametrize("count", [0, -1, -(2**31)])
 def test_a_count_below_one_is_broken(kernel: Any, count: int) -> None:
     """A client's batch holds something."""
-    assert kernel.walk_records(b"", 0, 0, count, 0, LOW, HIGH, False)[0] == verdicts.BAD_COUNT
+    assert kernel.walk_records(b"", 0, 0, count, 0, LOW, HIGH, False)[0] == constants.NO_RECORDS
 
 
 @BOTH
@@ -250,13 +249,13 @@ def test_flags_tell_what_a_rule_must_decide(kernel: Any) -> None:
     keyless = [plain[0], plain[1]._replace(key=None)]
     gap = [plain[0], plain[1]._replace(offset=2)]
 
-    assert walk(kernel, build_batch(plain), 10, 20, keys=True)[0] == verdicts.FINE
-    assert walk(kernel, build_batch(plain), 11, 20)[0] == verdicts.TIMESTAMP_OUTSIDE
-    assert walk(kernel, build_batch(plain), 10, 19)[0] == verdicts.TIMESTAMP_OUTSIDE
-    assert walk(kernel, build_batch(keyless), keys=True)[0] == verdicts.NULL_KEY
-    assert walk(kernel, build_batch(keyless), keys=False)[0] == verdicts.FINE
-    assert walk(kernel, build_batch(gap))[0] == verdicts.UNEVEN_OFFSETS
-    assert walk(kernel, build_batch(plain, base_timestamp=9))[0] == verdicts.NEEDS_REWRITE
+    assert walk(kernel, build_batch(plain), 10, 20, keys=True)[0] == constants.FINE
+    assert walk(kernel, build_batch(plain), 11, 20)[0] == constants.TIMESTAMP_OUTSIDE
+    assert walk(kernel, build_batch(plain), 10, 19)[0] == constants.TIMESTAMP_OUTSIDE
+    assert walk(kernel, build_batch(keyless), keys=True)[0] == constants.NULL_KEY
+    assert walk(kernel, build_batch(keyless), keys=False)[0] == constants.FINE
+    assert walk(kernel, build_batch(gap))[0] == constants.UNEVEN_OFFSETS
+    assert walk(kernel, build_batch(plain, base_timestamp=9))[0] == constants.NEEDS_REWRITE
 
 
 @BOTH
@@ -264,7 +263,7 @@ def test_no_timestamp_is_within_any_limits(kernel: Any) -> None:
     """-1 is none, whatever the base is."""
     batch = build_batch([Record(0, 50, b"", b""), Record(1, -1, b"", b"")])
 
-    assert walk(kernel, batch, 40, 60) == (verdicts.FINE, 0, 50)
+    assert walk(kernel, batch, 40, 60) == (constants.FINE, 0, 50)
 
 
 @BOTH
@@ -280,10 +279,10 @@ def test_bad_records_are_listed_key_first(kernel: Any) -> None:
     payload = memoryview(build_batch(rows, base_timestamp=10))[HEADER_SIZE:]
     arguments = (payload, 0, len(payload), 5, 10, 10, 20, True)
     listed = [
-        (0, verdicts.NULL_KEY, 10),
-        (1, verdicts.TIMESTAMP_OUTSIDE, 99),
-        (2, verdicts.NULL_KEY, 99),
-        (4, verdicts.TIMESTAMP_OUTSIDE, 5),
+        (0, constants.NULL_KEY, 10),
+        (1, constants.TIMESTAMP_OUTSIDE, 99),
+        (2, constants.NULL_KEY, 99),
+        (4, constants.TIMESTAMP_OUTSIDE, 5),
     ]
 
     assert kernel.list_bad_records(*arguments, 10) == listed
@@ -302,7 +301,7 @@ def test_rewriting_makes_offsets_even(kernel: Any, rows: list[Record]) -> None:
 
     rebuilt = frame_batch(output, len(rows), base_timestamp=rows[0].timestamp)
     assert list(iterate_records(rebuilt)) == number(rows)
-    assert walk(kernel, rebuilt)[0] == verdicts.FINE
+    assert walk(kernel, rebuilt)[0] == constants.FINE
 
 
 @BOTH
@@ -311,7 +310,7 @@ def test_rewriting_clears_record_attributes(kernel: Any) -> None:
     payload = bytes.fromhex("0c ff 00 00 01 01 00")
     output = bytearray(7)
 
-    assert kernel.walk_records(payload, 0, 7, 1, 0, LOW, HIGH, False)[0] == verdicts.NEEDS_REWRITE
+    assert kernel.walk_records(payload, 0, 7, 1, 0, LOW, HIGH, False)[0] == constants.NEEDS_REWRITE
     assert kernel.rewrite_records(payload, 0, 7, 1, output) == 7
     assert output.hex() == "0c000000010100"
 
@@ -331,7 +330,7 @@ def test_a_stamped_batch_is_sound(kernel: Any) -> None:
     batch = make_batch(2)
     stamp_timestamp(memoryview(batch), 8, 5)
 
-    assert kernel.check_batch(batch, LOW, HIGH, False)[0] == verdicts.FINE
+    assert kernel.check_batch(batch, LOW, HIGH, False)[0] == constants.FINE
 
 
 @given(

@@ -1,0 +1,5 @@
+# What other compiled modules call without a detour through Python; _records.pyx says the rest.
+
+cpdef Py_ssize_t next_frame(object buffer, Py_ssize_t position, Py_ssize_t filled, long long limit) except -1
+cpdef take_plain(object buffer, long long low, long long high, bint keys_required)
+cpdef bytearray pack_rows(object rows, long long timestamp, long long producer_id, long long producer_epoch)
