@@ -4,7 +4,6 @@ A chunk is surveyed, what a reader must not see is struck from its list of batch
 are opened, and the rest becomes columns. Nothing here knows where the bytes come from.
 """
 
-from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
@@ -15,16 +14,15 @@ from pipeline.arena import Arena
 from pipeline.columns import TYPES, WALKED, arrow_schema, check_names
 from pipeline.options import FIRST_TIME, LAST_TIME
 from pipeline.scanned import Scanned
+from protocol.core.columns import BatchRow, Filled, Rows, Selection, Survey, fill_columns
+from protocol.core.constants import BAD_COUNT, BAD_RECORD, FAULTS, FULL, MIN_RECORD_BYTES
 from protocol.errors import CorruptMessage, KafkaError
-from protocol.records import column_slots as slots
 from protocol.records import compression
 from protocol.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE, TRANSACTIONAL
-from protocol.records.column_kernels import fill_columns, survey_batches
 
 ROWS_PER_SURVEY: Final = 8192
 UNPACKED_BYTES: Final = 16 << 20
 """How much of opened batches is turned into columns at once; one batch may be more."""
-LEAST_RECORD_BYTES: Final = 7
 
 IsAborted = Callable[[int, int], bool]
 """Whether a batch of a producer id at a base offset belongs to an aborted transaction."""
@@ -73,9 +71,7 @@ class Decoder:
         self._scanned = scanned
         self._is_aborted = is_aborted
         self._schema = arrow_schema(wanted.columns)
-        self._rows = array("q", bytes(8 * slots.ROW_NUMBERS * ROWS_PER_SURVEY))
-        self._survey = array("q", bytes(8 * slots.SURVEY_SLOTS))
-        self._survey[slots.LAST_OFFSET] = -1
+        self._survey = Survey(ROWS_PER_SURVEY)
         self._constants: dict[str, pa.Array] = {}
         self.consumed = 0
         """Bytes of the last chunk that are done with."""
@@ -94,22 +90,20 @@ class Decoder:
         ``origin`` is the chunk's position in its file. Afterwards `consumed`, `needed` and `fault`
         say how far that went.
         """
-        state = self._survey
+        survey = self._survey
         self.consumed, self.fault = 0, None
-        status = slots.FULL
-        while status == slots.FULL:
-            survey_batches(
-                chunk, self.consumed, origin, self._wanted.is_verified, self._rows, state
-            )
-            status, self.needed = state[slots.STATUS], state[slots.NEEDED]
-            self.consumed = state[slots.POSITION]
-            self.next_offset = max(self.next_offset, state[slots.LAST_OFFSET] + 1)
-            if state[slots.BATCHES]:
+        status = FULL
+        while status == FULL:
+            survey.scan(chunk, self.consumed, origin, self._wanted.is_verified)
+            status, self.needed = survey.status, survey.needed
+            self.consumed = survey.position
+            self.next_offset = max(self.next_offset, survey.last_offset + 1)
+            if len(survey.rows):
                 yield from self._decode_listed(chunk, origin)
             if self.fault is not None:
                 return
         if status < 0:
-            self.fault = self._fault(chunk, self.consumed, origin, slots.FAULTS[status])
+            self.fault = self._fault(chunk, self.consumed, origin, FAULTS[status])
 
     def restart(self, offset: int) -> None:
         """Go on at an offset, in other files than before."""
@@ -118,7 +112,7 @@ class Decoder:
 
     def pass_over(self) -> None:
         """Forget the order of offsets: what comes next may lie behind junk."""
-        self._survey[slots.LAST_OFFSET] = -1
+        self._survey.last_offset = -1
 
     def _fault(self, chunk: memoryview, at: int, origin: int, reason: str) -> Fault:
         size = int.from_bytes(chunk[at + 8 : at + 12], "big", signed=True) + 12
@@ -126,21 +120,15 @@ class Decoder:
         return Fault(position=origin + at, size=size, reason=reason)
 
     def _decode_listed(self, chunk: memoryview, origin: int) -> Iterator[pa.RecordBatch]:
-        state, width = self._survey, slots.ROW_NUMBERS
-        flags, count = state[slots.FLAGS], state[slots.BATCHES]
+        rows, flags = self._survey.rows, self._survey.flags
         if not self._must_choose(flags):
-            yield from self._fill(chunk, self._rows, count, origin)
+            yield from self._fill(chunk, rows, origin)
             return
-        listed = [
-            row
-            for at in range(0, count * width, width)
-            if self._is_wanted(row := self._rows[at : at + width])
-        ]
+        listed = [row for row in rows if self._is_wanted(row)]
         if flags & CODEC_MASK:
             yield from self._decode_opened(chunk, listed, origin)
         elif listed:
-            rows = array("q", b"".join(row.tobytes() for row in listed))
-            yield from self._fill(chunk, rows, len(listed), origin)
+            yield from self._fill(chunk, _rows_of(listed), origin)
 
     def _must_choose(self, flags: int) -> bool:
         wanted = self._wanted
@@ -150,52 +138,48 @@ class Decoder:
             or wanted.time_from > FIRST_TIME
         )
 
-    def _is_wanted(self, row: "array[int]") -> bool:
+    def _is_wanted(self, row: BatchRow) -> bool:
         wanted = self._wanted
-        if row[slots.ROW_LAST_OFFSET] < wanted.start_offset:
+        if row.last_offset < wanted.start_offset or row.base_offset >= wanted.end_offset:
             return False
-        if row[slots.ROW_BASE_OFFSET] >= wanted.end_offset:
-            return False
-        if row[slots.ROW_MAX_TIMESTAMP] < wanted.time_from:
+        if row.max_timestamp < wanted.time_from:
             return False
         return not (
             self._is_aborted is not None
-            and row[slots.ROW_ATTRIBUTES] & TRANSACTIONAL
-            and self._is_aborted(row[slots.ROW_PRODUCER_ID], row[slots.ROW_BASE_OFFSET])
+            and row.attributes & TRANSACTIONAL
+            and self._is_aborted(row.producer_id, row.base_offset)
         )
 
     def _decode_opened(
-        self, chunk: memoryview, rows: "list[array[int]]", origin: int
+        self, chunk: memoryview, rows: list[BatchRow], origin: int
     ) -> Iterator[pa.RecordBatch]:
         """Open compressed batches, some at a time, and decode them with those between them."""
         opened = bytearray()
-        listed: array[int] = array("q")
+        listed: list[BatchRow] = []
         for row in rows:
             try:
                 batch = self._open(chunk, row)
             except KafkaError as error:
                 yield from self._fill_opened(opened, listed, origin)
-                self.fault = self._fault(chunk, row[slots.ROW_POSITION], origin, error.message)
+                self.fault = self._fault(chunk, row.position, origin, error.message)
                 return
-            row[slots.ROW_POSITION] = len(opened)
+            listed.append(row._replace(position=len(opened), size=len(batch)))
             opened += batch
-            row[slots.ROW_SIZE] = len(opened) - row[slots.ROW_POSITION]
-            listed += row
             if len(opened) >= UNPACKED_BYTES:
                 yield from self._fill_opened(opened, listed, origin)
                 if self.fault is not None:
                     return
-                opened, listed = bytearray(), array("q")
+                opened, listed = bytearray(), []
         yield from self._fill_opened(opened, listed, origin)
 
-    def _open(self, chunk: memoryview, row: "array[int]") -> bytes | memoryview:
+    def _open(self, chunk: memoryview, row: BatchRow) -> bytes | memoryview:
         """Return a batch with its records uncompressed.
 
         Raises:
             KafkaError: it can not be opened, or not to what its header says.
         """
-        start, size = row[slots.ROW_POSITION], row[slots.ROW_SIZE]
-        codec = row[slots.ROW_ATTRIBUTES] & CODEC_MASK
+        start, size = row.position, row.size
+        codec = row.attributes & CODEC_MASK
         if not codec:
             return chunk[start : start + size]
         packed = chunk[start + HEADER_SIZE : start + size]
@@ -210,55 +194,47 @@ class Decoder:
         return bytes(head) + records
 
     @staticmethod
-    def _check_count(row: "array[int]", room: int) -> None:
+    def _check_count(row: BatchRow, room: int) -> None:
         """Refuse a count that so many bytes have no room for: memory is taken by it."""
-        if row[slots.ROW_COUNT] * LEAST_RECORD_BYTES > room:
-            raise CorruptMessage(slots.FAULTS[slots.BAD_COUNT])
+        if row.count * MIN_RECORD_BYTES > room:
+            raise CorruptMessage(FAULTS[BAD_COUNT])
 
-    def _is_told_by_header(self, row: "array[int]") -> bool:
+    def _is_told_by_header(self, row: BatchRow) -> bool:
         wanted = self._wanted
-        base, last = row[slots.ROW_BASE_OFFSET], row[slots.ROW_LAST_OFFSET]
+        base, last = row.base_offset, row.last_offset
         is_inside = base >= wanted.start_offset and last < wanted.end_offset
-        is_even = row[slots.ROW_COUNT] == last - base + 1
+        is_even = row.count == last - base + 1
         return is_inside and ("offset" not in wanted.columns or is_even)
 
     def _fill_opened(
-        self, opened: bytearray, rows: "array[int]", origin: int
+        self, opened: bytearray, rows: list[BatchRow], origin: int
     ) -> Iterator[pa.RecordBatch]:
         if rows:
-            count = len(rows) // slots.ROW_NUMBERS
-            yield from self._fill(memoryview(opened), rows, count, origin)
+            yield from self._fill(memoryview(opened), _rows_of(rows), origin)
 
-    def _fill(
-        self, data: memoryview, rows: "array[int]", count: int, origin: int
-    ) -> Iterator[pa.RecordBatch]:
+    def _fill(self, data: memoryview, rows: Rows, origin: int) -> Iterator[pa.RecordBatch]:
         wanted = self._wanted
-        width = slots.ROW_NUMBERS
-        records = sum(rows[slots.ROW_COUNT : count * width : width])
-        payload = sum(rows[slots.ROW_SIZE : count * width : width])
-        arena = Arena(wanted.columns, records, payload)
-        state = array("q", bytes(8 * slots.FILL_SLOTS))
-        state[slots.START], state[slots.END] = wanted.start_offset, wanted.end_offset
-        state[slots.TIME_FROM], state[slots.TIME_LAST] = wanted.time_from, wanted.time_last
-        state[slots.TIME_SCALE] = 1000 if "timestamp" in wanted.columns else 1
-        state[slots.IS_WALKED] = wanted.is_walked
-        fill_columns(data, rows, count, state, arena.layout, arena.buffer)
-        self._scanned.batches += count
-        self._scanned.records += state[slots.ROWS]
-        if state[slots.ROWS]:
-            yield self._record_batch(arena, state)
-        bad = state[slots.BAD_ROW]
-        if bad >= 0:
-            at = rows[bad * width + slots.ROW_ORIGIN] - origin
-            self.consumed = at
-            self.fault = Fault(
-                position=origin + at,
-                size=rows[bad * width + slots.ROW_SIZE],
-                reason=slots.FAULTS[slots.BAD_RECORD],
-            )
+        arena = Arena(wanted.columns, rows.records, rows.size)
+        selection = Selection(
+            start=wanted.start_offset,
+            end=wanted.end_offset,
+            time_from=wanted.time_from,
+            time_last=wanted.time_last,
+            time_scale=1000 if "timestamp" in wanted.columns else 1,
+            is_walked=wanted.is_walked,
+        )
+        filled = fill_columns(data, rows, selection, arena.layout, arena.buffer)
+        bad = rows[filled.bad_row] if filled.bad_row >= 0 else None
+        self._scanned.batches += len(rows)
+        self._scanned.records += filled.rows
+        if filled.rows:
+            yield self._record_batch(arena, filled)
+        if bad is not None:
+            self.consumed = bad.origin - origin
+            self.fault = Fault(position=bad.origin, size=bad.size, reason=FAULTS[BAD_RECORD])
 
-    def _record_batch(self, arena: Arena, state: "array[int]") -> pa.RecordBatch:
-        rows = state[slots.ROWS]
+    def _record_batch(self, arena: Arena, state: Filled) -> pa.RecordBatch:
+        rows = state.rows
         filled = arena.arrays(state)
         if not self._wanted.columns:
             nothing = pa.Array.from_buffers(pa.struct([]), rows, [None], null_count=0)
@@ -283,3 +259,10 @@ class Decoder:
             known = pa.repeat(pa.scalar(value, TYPES[name]), rows)
             self._constants[name] = known
         return known.slice(0, rows)
+
+
+def _rows_of(listed: list[BatchRow]) -> Rows:
+    rows = Rows()
+    for row in listed:
+        rows.append(row)
+    return rows

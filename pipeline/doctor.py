@@ -115,7 +115,7 @@ def _worker() -> Finding:
 
 
 def _kernels() -> Finding:
-    from protocol.records.column_kernels import COMPILED  # noqa: PLC0415 - beside the other looks
+    from protocol.core.columns import COMPILED  # noqa: PLC0415 - beside the other looks
 
     if COMPILED:
         return Finding(name="kernels", is_fine=True, text="compiled")

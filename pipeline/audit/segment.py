@@ -17,18 +17,17 @@ from pipeline.decoder import Decoder, Fault, Wanted
 from pipeline.manifest import PinnedPartition, PinnedSegment
 from pipeline.scanned import Scanned
 from pipeline.stores import StoredFile, join, open_store
+from protocol.core.columns import Survey
+from protocol.core.constants import BAD_RECORD, FAULTS, FULL, OFFSET_BACKWARDS, WRONG_CRC
 from protocol.errors import CorruptMessage
-from protocol.records import column_slots as slots
 from protocol.records.batch import HEADER_SIZE, BatchHeader, has_valid_crc
-from protocol.records.column_kernels import survey_batches
 from storage import files, transaction_index
 from storage.index import OFFSET_ENTRY, TIME_ENTRY
 
 CHUNK_BYTES: Final = 8 << 20
-_SURVEYED: Final = 8192
 _COLUMNS: Final = ("isTombstone", "timestampMs")
 _NO_TIMESTAMP: Final = -1
-_PASSED_OVER: Final = {slots.FAULTS[slots.WRONG_CRC], slots.FAULTS[slots.BAD_RECORD]}
+_PASSED_OVER: Final = {FAULTS[WRONG_CRC], FAULTS[BAD_RECORD]}
 """Faults of a batch whose length is right nevertheless."""
 
 
@@ -95,8 +94,7 @@ class _SegmentAudit:
         )
         decoder = Decoder(wanted, scanned)
         position, size = 0, CHUNK_BYTES
-        state = array("q", bytes(8 * slots.SURVEY_SLOTS))
-        state[slots.LAST_OFFSET] = -1
+        survey = Survey()
         largest = _NO_TIMESTAMP
         while position < self._segment.size:
             data = self._log.read(position, min(size, self._segment.size - position))
@@ -107,7 +105,7 @@ class _SegmentAudit:
             whole = decoder.consumed
             if decoder.fault is not None:
                 whole += self._pass_over(decoder, decoder.fault, len(data) - whole)
-            self._survey(chunk[:whole], position, state)
+            self._survey(chunk[:whole], position, survey)
             if decoder.fault is not None and whole == decoder.consumed:
                 break
             if not whole and len(data) == self._segment.size - position:
@@ -134,27 +132,25 @@ class _SegmentAudit:
         decoder.pass_over()
         return fault.size
 
-    def _survey(self, chunk: memoryview, origin: int, state: "array[int]") -> None:
+    def _survey(self, chunk: memoryview, origin: int, survey: Survey) -> None:
         """List the batches of data of a chunk."""
-        rows = array("q", bytes(8 * slots.ROW_NUMBERS * _SURVEYED))
-        width = slots.ROW_NUMBERS
         start = 0
         while start < len(chunk):
-            survey_batches(chunk, start, origin, False, rows, state)  # a kernel
-            used = rows[: state[slots.BATCHES] * width]
-            self._positions += used[slots.ROW_ORIGIN :: width]
-            self._last_offsets += used[slots.ROW_LAST_OFFSET :: width]
-            self._timestamps += used[slots.ROW_MAX_TIMESTAMP :: width]
-            self.report.batches += state[slots.BATCHES]
-            if state[slots.STATUS] != slots.FULL:
+            survey.scan(chunk, start, origin, False)
+            for row in survey.rows:
+                self._positions.append(row.origin)
+                self._last_offsets.append(row.last_offset)
+                self._timestamps.append(row.max_timestamp)
+            self.report.batches += len(survey.rows)
+            if survey.status != FULL:
                 break
-            start = state[slots.POSITION]
-        self.report.last_offset = max(self.report.last_offset, state[slots.LAST_OFFSET])
+            start = survey.position
+        self.report.last_offset = max(self.report.last_offset, survey.last_offset)
 
     def _note_damage(self, position: int, reason: str) -> None:
         kind = {
-            slots.FAULTS[slots.WRONG_CRC]: Kind.BAD_CRC,
-            slots.FAULTS[slots.OFFSET_BACKWARDS]: Kind.OFFSET_ORDER,
+            FAULTS[WRONG_CRC]: Kind.BAD_CRC,
+            FAULTS[OFFSET_BACKWARDS]: Kind.OFFSET_ORDER,
         }.get(reason, Kind.BAD_BATCH)
         self._findings.add(
             kind,

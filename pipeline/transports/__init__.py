@@ -15,7 +15,7 @@ from pipeline.pins import find_control, topics
 from pipeline.transports.archive import ArchiveSource
 from pipeline.transports.pinned import PinnedSource
 from pipeline.transports.source import Source
-from protocol.records.column_kernels import COMPILED
+from protocol.core.columns import COMPILED
 from storage.directory_lock import is_held
 
 _logger = logging.getLogger(__name__)

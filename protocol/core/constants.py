@@ -31,6 +31,8 @@ LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
+ATTRIBUTE_BITS: Final = 0xFF
+"""Where they all are: the upper half has no meaning yet."""
 
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1

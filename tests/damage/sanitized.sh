@@ -35,7 +35,6 @@ run() {
 kernels=(
   tests/cleaner/test_kernels.py
   tests/protocol/core
-  tests/protocol/records/test_column_kernels.py
   tests/protocol/records/test_journal.py
   tests/protocol/coordinator
   tests/protocol/messages/test_damaged.py

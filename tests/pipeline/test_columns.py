@@ -22,7 +22,7 @@ COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
 
 READ = """
 import sys
-from protocol.records.column_kernels import COMPILED
+from protocol.core.columns import COMPILED
 from tests.support.archives import Archive
 from pathlib import Path
 table = Archive(Path(sys.argv[1])).read(("key", "value", "offset", "timestamp", "headers"))

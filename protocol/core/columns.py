@@ -1,0 +1,17 @@
+"""Batches turned into columns, compiled where they could be: a part of the core for readers."""
+
+from typing import TYPE_CHECKING
+
+from protocol.core.plain_columns import BatchRow, Filled, Selection
+from protocol.records.choosing import choose
+
+if TYPE_CHECKING:
+    from protocol.core.plain_columns import COMPILED, Rows, Survey, fill_columns
+else:
+    _columns = choose("protocol.core._columns", plain="protocol.core.plain_columns")
+    COMPILED = _columns.COMPILED
+    Rows = _columns.Rows
+    Survey = _columns.Survey
+    fill_columns = _columns.fill_columns
+
+__all__ = ["COMPILED", "BatchRow", "Filled", "Rows", "Selection", "Survey", "fill_columns"]
