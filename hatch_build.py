@@ -23,7 +23,7 @@ except ModuleNotFoundError:  # run as a script in an environment that only has C
 
 ROOT = Path(__file__).parent
 PACKAGES = ("broker", "protocol", "cleaner", "storage")
-CONSTANTS = "protocol/core/constants.py"
+CONSTANTS = ("cleaner/slots.py", "protocol/core/constants.py")  # of Python, and so of C
 
 
 def find_kernels(root: Path) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ def find_declarations(root: Path) -> tuple[str, ...]:
 
 
 KERNELS = find_kernels(ROOT)
-DEPENDS = (*find_declarations(ROOT), CONSTANTS)
+DEPENDS = (*find_declarations(ROOT), *CONSTANTS)
 HEADERS = tuple(dict.fromkeys(str(Path(path).parent) for path in DEPENDS if path.endswith(".h")))
 # The arithmetic of C may not depend on how the interpreter was compiled.
 FLAGS = ("-O3", "-g0", "-fwrapv")
@@ -65,10 +65,12 @@ DIRECTIVES = {
 
 
 def write_constants(folder: Path) -> None:
-    """Write the whole numbers of `CONSTANTS` as an enum, for C to have the list that Python has."""
-    named = runpy.run_path(str(ROOT / CONSTANTS))
-    rows = [f"    {name} = {value}" for name, value in named.items() if isinstance(value, int)]
-    (folder / "constants.pxi").write_text("\n".join(["cdef enum:", *rows, ""]))
+    """Write the whole numbers of each of `CONSTANTS` as an enum, for C to have the same list."""
+    for path in CONSTANTS:
+        named = runpy.run_path(str(ROOT / path))
+        rows = [f"    {name} = {value}" for name, value in named.items() if type(value) is int]
+        place = folder / Path(path).with_suffix(".pxi").name
+        place.write_text("\n".join(["cdef enum:", *rows, ""]))
 
 
 def compile_kernels(

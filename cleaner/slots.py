@@ -1,7 +1,7 @@
-"""Numbers in which the cleaner and its kernels speak; `_native_map.pxd` has them for C.
+"""Numbers in which the cleaner and its kernels speak; the build hands them to C.
 
 The kernels keep everything that outlives a call in one array of int64, the *state*; its slots are
-numbered here. `_portable.py` and the tests hold this list and the one for C together.
+numbered here.
 """
 
 from typing import TYPE_CHECKING, Final, TypeAlias

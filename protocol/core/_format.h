@@ -1,4 +1,4 @@
-/* CRC-32C, big-endian loads and buffer access for _kernels.py; see _format.pxd.
+/* Checksums, big-endian loads and buffer access; see _format.pxd.
  *
  * CRC-32C, reflected polynomial 0x82F63B78. Where the CPU has SSE4.2 and PCLMULQDQ (asked at
  * import), three independent chains hide the three cycles of the crc32 instruction; their results
@@ -35,10 +35,6 @@ static inline Py_buffer nothing(void) {
 
 static inline PyObject *text_of(const uint8_t *data, Py_ssize_t start, Py_ssize_t end) {
     return PyUnicode_DecodeUTF8((const char *)data + start, end - start, NULL);
-}
-
-static inline PyObject *octets_of(const uint8_t *data, Py_ssize_t start, Py_ssize_t end) {
-    return PyBytes_FromStringAndSize((const char *)data + start, end - start);
 }
 
 /* Bytes that are filled before anybody else has them: sealed() is where that ends. */

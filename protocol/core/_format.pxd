@@ -49,7 +49,6 @@ cdef extern from "_format.h":
     object field_of(object row, Py_ssize_t column)
     object row_of(object type, tuple fields)
     long long number_of(object row, Py_ssize_t column) except? -1
-    object octets_of(const unsigned char* data, Py_ssize_t start, Py_ssize_t end)
 
 
 cdef struct Header:

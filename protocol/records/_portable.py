@@ -74,15 +74,6 @@ def checksum(data: memoryview, start: int, end: int) -> int:
         return crc32c(part)
 
 
-checksum_software = checksum
-
-
-def continue_checksum(value: int, data: memoryview, start: int, end: int) -> int:
-    """Return the CRC-32C of what gave `value` with a range behind it."""
-    with data[start:end] as part:
-        return crc32c(part, value)
-
-
 def copy(output: memoryview, at: int, data: memoryview, start: int, end: int) -> None:
     """Copy a range to `at`."""
     output[at : at + end - start] = data[start:end]
@@ -91,11 +82,6 @@ def copy(output: memoryview, at: int, data: memoryview, start: int, end: int) ->
 def text_of(data: memoryview, start: int, end: int) -> str:
     """Return a range as text; raises UnicodeDecodeError if it is not UTF-8."""
     return str(data[start:end], "utf-8")
-
-
-def octets_of(data: memoryview, start: int, end: int) -> bytes:
-    """Return a copy of a range."""
-    return bytes(data[start:end])
 
 
 def read_int64(data: memoryview, position: int) -> int:
@@ -108,11 +94,6 @@ def read_int32(data: memoryview, position: int) -> int:
     """Read a big-endian signed number."""
     number: int = _INT32.unpack_from(data, position)[0]
     return number
-
-
-def sum_reaches(a: int, b: int, c: int) -> bool:
-    """Tell whether a + b is at least c, however many bits the sum has."""
-    return a + b >= c
 
 
 def read_int16(data: memoryview, position: int) -> int:

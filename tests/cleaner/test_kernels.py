@@ -1,9 +1,7 @@
-"""The compiled kernels against the same source uncompiled, and the two lists of numbers."""
+"""The compiled kernels against the same source uncompiled."""
 
 import itertools
-import re
 from array import array
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,23 +16,7 @@ from protocol.records.compression import GZIP, compress
 from tests.cleaner.conftest import PLAIN
 from tests.support.batches import make_batch
 
-ROOT = Path(__file__).parents[2] / "cleaner"
 SECRET = (123, -456)
-
-
-def test_numbers_of_c_are_those_of_python() -> None:
-    """`_native_map.pxd` says what `slots.py` says."""
-    found = dict(
-        re.findall(
-            r"^    ([A-Z_]+) = (-?\d+)$", (ROOT / "_native_map.pxd").read_text(), re.MULTILINE
-        )
-    )
-
-    ours = {name: value for name, value in vars(slots).items() if isinstance(value, int)}
-    assert {name: int(value) for name, value in found.items()} == {
-        name: value for name, value in ours.items() if name in found
-    }
-    assert set(ours) - set(found) <= {"TYPE_CHECKING"}
 
 
 class Run:
