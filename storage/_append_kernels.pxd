@@ -2,8 +2,12 @@
 cimport cython
 from protocol.core._records cimport take_plain
 from protocol.core._format cimport (
+    CODEC_MASK,
+    CONTROL,
+    HEADER_SIZE,
     INT32_MAX,
     INT64_MAX,
+    TRANSACTIONAL,
     Target,
     acquire_target,
     field_of,
@@ -27,13 +31,6 @@ cdef enum:
     PRODUCER_EPOCH = 7
     BASE_SEQUENCE = 8
     LOG_APPEND_TIME_MS = 9
-
-# The numbers of protocol/records/batch.py
-cdef enum:
-    HEADER_SIZE = 61
-    CODEC_MASK = 0x07
-    TRANSACTIONAL = 0x10
-    CONTROL = 0x20
 
 @cython.final
 cdef class PlainRules:

@@ -83,36 +83,41 @@ cdef inline Verdict verdict_of(long long code, long long index, long long timest
 def check_batch(object buffer, long long low, long long high, bint keys_required):
     """Check a buffer that is exactly one batch; see `plain_records.check_batch`."""
     cdef Py_buffer view
-    cdef Verdict verdict
+    cdef Verdict verdict = verdict_of(BAD_LENGTH, 0, NO_TIMESTAMP)
+    cdef Header header
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
-    verdict = check_whole(<Octets> view.buf, view.len, low, high, keys_required)
+    if view.len >= HEADER_SIZE:
+        header = read_header(<Octets> view.buf)
+        if header.length == view.len - LOG_OVERHEAD:
+            verdict = check_content(
+                <Octets> view.buf, view.len, &header, low, high, keys_required
+            )
     PyBuffer_Release(&view)
     return verdict.code, verdict.index, verdict.timestamp
 
 
-cpdef take_plain(object buffer, long long low, long long high, bint keys_required):
-    """Return the fields of a batch as clients mostly send them; see `plain_records.take_plain`."""
+cpdef (long long, long long, long long, long long, long long, long long, long long) take_plain(object buffer, long long low, long long high, bint keys_required, int flags, int codecs) except *:
+    """Return the numbers of a batch as clients mostly send them; see `plain_records.take_plain`."""
     cdef Py_buffer view
     cdef Verdict verdict
     cdef Header header
-    cdef object plain = None
+    cdef (long long, long long, long long, long long, long long, long long, long long) plain = (0, 0, 0, 0, 0, 0, 0)
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     if view.len > HEADER_SIZE:
         header = read_header(<Octets> view.buf)
-        if is_plain(&header, view.len, keys_required, low, high):
-            verdict = check_whole(<Octets> view.buf, view.len, low, high, keys_required)
+        if is_plain(&header, view.len, flags, codecs, keys_required, low, high):
+            verdict = check_content(
+                <Octets> view.buf, view.len, &header, low, high, keys_required
+            )
             if verdict.code == FINE and verdict.timestamp == header.max_timestamp:
                 plain = (
-                    buffer,
-                    view.len,
-                    header.last_offset_delta,
                     header.count,
+                    header.last_offset_delta,
                     header.attributes,
                     header.max_timestamp,
                     header.producer_id,
                     header.producer_epoch,
                     header.base_sequence,
-                    NO_TIMESTAMP,
                 )
     PyBuffer_Release(&view)
     return plain
@@ -171,13 +176,14 @@ cdef int take_range(object buffer, Py_buffer* view, Py_ssize_t start, Py_ssize_t
     return 0
 
 
-cdef inline bint is_plain(Header* header, Py_ssize_t size, bint keys_required, long long low, long long high) noexcept nogil:
-    """Judge a header: no offset yet, none but transactional and codec bits, all records there."""
+cdef inline bint is_plain(Header* header, Py_ssize_t size, int flags, int codecs, bint keys_required, long long low, long long high) noexcept nogil:
+    """Judge a header: no offset yet, a codec and flags that may be, all records there."""
     if (
         header.base_offset != 0
         or header.length != size - LOG_OVERHEAD
         or header.magic != MAGIC
-        or header.attributes & ~(TRANSACTIONAL | CODEC_MASK)
+        or header.attributes & ~(flags | CODEC_MASK)
+        or not codecs >> (header.attributes & CODEC_MASK) & 1
         or header.count != header.last_offset_delta + 1
         or (header.producer_id >= 0 and header.base_sequence < 0)
     ):
@@ -187,20 +193,17 @@ cdef inline bint is_plain(Header* header, Py_ssize_t size, bint keys_required, l
     return not keys_required and low <= header.base_timestamp <= header.max_timestamp <= high
 
 
-cdef Verdict check_whole(Octets data, Py_ssize_t size, long long low, long long high, bint keys_required):
-    """Check what is exactly one batch; a large one without the GIL."""
+cdef inline Verdict check_content(Octets data, Py_ssize_t size, Header* header, long long low, long long high, bint keys_required) noexcept:
+    """Check the CRC and, if it is not compressed, the records of a batch that is wholly there."""
     cdef Verdict verdict
-    if size < HEADER_SIZE or read_int32(data, LENGTH_POSITION) != size - LOG_OVERHEAD:
-        return verdict_of(BAD_LENGTH, 0, NO_TIMESTAMP)
     if size < UNLOCKED_BYTES:
-        return check_content(data, size, low, high, keys_required)
+        return judge(data, size, header, low, high, keys_required)
     with nogil:
-        verdict = check_content(data, size, low, high, keys_required)
+        verdict = judge(data, size, header, low, high, keys_required)
     return verdict
 
 
-cdef Verdict check_content(Octets data, Py_ssize_t size, long long low, long long high, bint keys_required) noexcept nogil:
-    cdef Header header = read_header(data)
+cdef inline Verdict judge(Octets data, Py_ssize_t size, Header* header, long long low, long long high, bint keys_required) noexcept nogil:
     if checksum(data, ATTRIBUTES_POSITION, size) != header.crc:
         return verdict_of(WRONG_CRC, 0, NO_TIMESTAMP)
     if header.attributes & CODEC_MASK:
@@ -373,7 +376,7 @@ cdef inline Py_ssize_t write_field(unsigned char* output, Py_ssize_t at, bytes f
 
 # Segments ----------------------------------------------------------------------------------------
 
-def find_batch(object buffer, Py_ssize_t start, Py_ssize_t end, long long offset):
+cpdef Py_ssize_t find_batch(object buffer, Py_ssize_t start, Py_ssize_t end, long long offset) except? -1:
     """Return the first batch that ends at an offset or above; see `plain_records.find_batch`."""
     cdef Py_buffer view
     cdef Octets data
@@ -398,7 +401,7 @@ def find_batch(object buffer, Py_ssize_t start, Py_ssize_t end, long long offset
     return -1 - position
 
 
-def find_end(object buffer, Py_ssize_t start, Py_ssize_t end):
+cpdef Py_ssize_t find_end(object buffer, Py_ssize_t start, Py_ssize_t end) except -1:
     """Return where the last whole batch ends; see `plain_records.find_end`."""
     cdef Py_buffer view
     cdef Py_ssize_t position = max(start, 0)

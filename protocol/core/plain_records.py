@@ -132,55 +132,57 @@ def check_batch(buffer: "Buffer", low: int, high: int, keys_required: bool) -> t
 
 
 def take_plain(
-    buffer: "Buffer", low: int, high: int, keys_required: bool
-) -> "tuple[Buffer, int, int, int, int, int, int, int, int, int] | None":
-    """Check a buffer that is exactly one batch as clients mostly send them; None: look closer.
+    buffer: "Buffer", low: int, high: int, keys_required: bool, flags: int, codecs: int
+) -> tuple[int, int, int, int, int, int, int]:
+    """Check a buffer that is exactly one batch as clients mostly send them.
 
     Every rule about the bytes holds and nothing has to be corrected; `low` and `high` are those of
-    `check_batch`. A compressed batch is judged by its header, so not where a key is required.
+    `check_batch`. `flags` are the attributes that may be set beside the codec, `codecs` has a bit
+    for each codec that is stored as it came. A compressed batch is judged by its header, so not
+    where a key is required.
 
     Returns:
-        The buffer, its size, last offset delta, count, attributes, max timestamp, producer id and
-        epoch, base sequence, and -1 for no append time.
+        Count, last offset delta, attributes, max timestamp, producer id and epoch, base sequence;
+        zeros: look closer.
     """
     with memoryview(buffer).cast("B") as data:
         size = len(data)
         if size <= HEADER_SIZE:
-            return None
+            return _NOT_PLAIN
         header = BatchHeader.read(data)
-    if not _is_plain(header, size, low, high, keys_required):
-        return None
+    if not _is_plain(header, size, flags, codecs) or (
+        header.codec
+        and (keys_required or not low <= header.base_timestamp <= header.max_timestamp <= high)
+    ):
+        return _NOT_PLAIN
     verdict, _, largest = check_batch(buffer, low, high, keys_required)
     if verdict != FINE or largest != header.max_timestamp:
-        return None
+        return _NOT_PLAIN
     return (
-        buffer,
-        size,
-        header.last_offset_delta,
         header.count,
+        header.last_offset_delta,
         header.attributes,
         header.max_timestamp,
         header.producer_id,
         header.producer_epoch,
         header.base_sequence,
-        NO_TIMESTAMP,
     )
 
 
-def _is_plain(header: BatchHeader, size: int, low: int, high: int, keys_required: bool) -> bool:
-    """Judge a header: no offset yet, none but transactional and codec bits, all records there."""
-    if (
+_NOT_PLAIN = (0, 0, 0, 0, 0, 0, 0)
+
+
+def _is_plain(header: BatchHeader, size: int, flags: int, codecs: int) -> bool:
+    """Judge a header: no offset yet, a codec and flags that may be, all records there."""
+    return not (
         header.base_offset != 0
         or header.size != size
         or header.magic != MAGIC
-        or header.attributes & ~(TRANSACTIONAL | CODEC_MASK)
+        or header.attributes & ~(flags | CODEC_MASK)
+        or not codecs >> header.codec & 1
         or header.count != header.last_offset_delta + 1
         or (header.producer_id >= 0 and header.base_sequence < 0)
-    ):
-        return False
-    if not header.codec:
-        return True
-    return not keys_required and low <= header.base_timestamp <= header.max_timestamp <= high
+    )
 
 
 def walk_records(
