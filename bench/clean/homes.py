@@ -21,7 +21,7 @@ from bench.clean.transactions import fill_with_transactions
 from bench.load import cache_folder
 from storage import files
 from tests.support.clients.confluent import Confluent
-from tests.support.daemon import until
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,7 +16,7 @@ from bench.clean import homes
 from bench.clean.floor import reading
 from bench.clean.passes import OTHERS, beginnings, clean_offset, others_cpu_seconds
 from bench.frames import Frames, batch_of, produce_answer, produce_frames
-from tests.support.daemon import until
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,8 +19,8 @@ from bench.clean.homes import TOPIC, Contender
 from storage import files
 from storage.checkpoint import OffsetCheckpoint
 from storage.topic_partition import TopicPartition
-from tests.support.daemon import until
 from tests.support.folders import batches
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

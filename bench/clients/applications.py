@@ -13,9 +13,11 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
 
 from tests.support.clients.confluent import Confluent
-from tests.support.daemon import Daemon, until
+from tests.support.daemon import Daemon
 from tests.support.java_program import run_program
-from tests.support.kafka import KafkaJars, KafkaTools, free_ports
+from tests.support.kafka import KafkaJars, KafkaTools
+from tests.support.ports import free_ports
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -23,6 +23,7 @@ from tests.support.cleaner import append, read_all
 from tests.support.logs import validated
 from tests.support.metrics import make_sources
 from tests.support.rooms import RoomsOnDisk
+from tests.support.waiting import give_turns_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -95,15 +96,6 @@ async def home(tmp_path: Path) -> AsyncIterator[Home]:
     await home.close()
 
 
-async def until(condition: Any) -> None:
-    """Let the loop and other threads run until something is so."""
-    for _ in range(4000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it never came to that")
-
-
 async def test_started_cleaner_cleans(home: Home) -> None:
     """The threads find what is there, and the checkpoint is in the log directory."""
     await home.create()
@@ -111,7 +103,7 @@ async def test_started_cleaner_cleans(home: Home) -> None:
 
     await home.cleaning.start()
 
-    await until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
+    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
     assert len(read_all(home.log())) == 10
     assert (home.paths[0] / "cleaner-offset-checkpoint").read_text() == "0\n1\norders 0 30\n"
 
@@ -124,7 +116,7 @@ async def test_deleting_a_topic_ends_its_pass(home: Home) -> None:
     assert grabbed is not None
     deletion = asyncio.create_task(home.rooms.topics.delete(topic))
     states = home.cleaning.manager.states
-    await until(lambda: states.get(ORDERS) is State.ABORTED)
+    await give_turns_until(lambda: states.get(ORDERS) is State.ABORTED)
 
     home.cleaning.manager.release(grabbed.log)
 
@@ -147,10 +139,10 @@ async def test_topic_that_is_no_longer_compacted_ends_its_pass(home: Home) -> No
     await home.rooms.topics.alter(topic, {"cleanup.policy": "delete"})
 
     states = home.cleaning.manager.states
-    await until(lambda: states.get(ORDERS) is State.ABORTED)
+    await give_turns_until(lambda: states.get(ORDERS) is State.ABORTED)
     assert home.cleaning.is_busy(grabbed.log)
     home.cleaning.manager.release(grabbed.log)
-    await until(lambda: states.get(ORDERS) is State.NONE)
+    await give_turns_until(lambda: states.get(ORDERS) is State.NONE)
     assert not home.cleaning.is_busy(grabbed.log)
 
 
@@ -166,7 +158,7 @@ async def test_changed_settings_give_a_failed_partition_another_try(home: Home) 
 
     await home.rooms.topics.alter(topic, {**COMPACT, "delete.retention.ms": "5"})
 
-    await until(lambda: manager.grab_filthiest() is not None)
+    await give_turns_until(lambda: manager.grab_filthiest() is not None)
     manager.release(grabbed.log)
 
 
@@ -277,7 +269,7 @@ async def test_dry_run_predicts_what_the_pass_does(home: Home) -> None:
     assert (prediction["passes"], prediction["end_offset"]) == (1, 30)
     assert len(read_all(home.log())) == 30
     await home.cleaning.start()
-    await until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
+    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
     (event,) = await history(home)
     assert event["prediction_held"] is True
     assert event["records_dropped"] == prediction["records_dropped"]
@@ -311,7 +303,7 @@ async def test_dry_run_of_a_clean_log_tells_what_expired(home: Home) -> None:
     append(home.log(), [(b"gone", None), (b"kept", b"value")])
     home.log().roll()
     await home.cleaning.start()
-    await until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
+    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
     home.clock.advance(2_000)
 
     (prediction,) = (await home.json("POST", "/v1/dry-run?topic=orders"))["predictions"]
@@ -319,7 +311,7 @@ async def test_dry_run_of_a_clean_log_tells_what_expired(home: Home) -> None:
     assert prediction["records_dropped"]["tombstone_expired"] == 1
     assert (prediction["records_in"], prediction["records_out"]) == (2, 1)
     await home.ask("POST", "/v1/clean?topic=orders")
-    await until(lambda: home.cleaning.pool.rooms.figures.passes == 2)
+    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 2)
     event = (await history(home))[-1]
     assert event["prediction_held"] is True
     assert event["records_dropped"] == prediction["records_dropped"]
@@ -331,13 +323,13 @@ async def test_clean_asks_for_a_pass(home: Home) -> None:
     await home.rooms.topics.create("orders", 1, sparing)
     home.fill(home.log(), 3)
     await home.cleaning.start()
-    await until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
+    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
     home.fill(home.log(), 1)
 
     answer = await home.ask("POST", "/v1/clean?topic=orders")
 
     assert answer.status == 202
-    await until(lambda: home.cleaning.pool.rooms.figures.passes == 2)
+    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 2)
     assert [event["requested"] for event in await history(home)] == [False, True]
     assert await history(home, "?topic=others") == []
 
@@ -379,7 +371,7 @@ async def test_scrape_amid_recovery_forgets_no_pass(tmp_path: Path) -> None:
     await home.create()
     home.fill(home.log(), 3)
     await home.cleaning.start()
-    await until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
+    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
     before = home.cleaning.pool.rooms.figures.last[ORDERS]
     await home.close()
     home = await Home(tmp_path).open()
@@ -423,7 +415,7 @@ async def test_metrics_tell_of_passes(home: Home) -> None:
     home.fill(home.log(), 3)
     before = scraped(home)
     await home.cleaning.start()
-    await until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
+    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
     home.clock.advance(5000)
 
     after = scraped(home)

@@ -24,6 +24,7 @@ from tests.support.fetch_walk import Place, Row, Walk
 from tests.support.kio_messages import encode
 from tests.support.rooms import RoomsOnDisk
 from tests.support.talks import Client, Stand
+from tests.support.waiting import give_turns_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -287,8 +288,7 @@ class History:
         await self.send(session, request)
         session.epoch += 1
         if not session.walk.answers_at_once(request):
-            while not waiting.count:
-                await asyncio.sleep(0)
+            await give_turns_until(lambda: waiting.count)
             if not await self._is_released(session, request):
                 await self._overtake(session)
                 return

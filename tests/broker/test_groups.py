@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from broker.groups.expiry import expire
 from tests.support import group_requests as ask
 from tests.support.running import Caller, Running, running
+from tests.support.waiting import give_turns_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -346,8 +347,7 @@ async def test_offsets_of_a_deleted_topic_are_forgotten(home: Running) -> None:
     other = await home.broker._topics.create("other", 1, {})
     await caller.ask(ask.commit("g", {("orders", 0): 1, ("other", 0): 2}))
     await home.broker._topics.delete(other)
-    while home.broker._coordinators.groups.offsets.count > 1:
-        await asyncio.sleep(0)
+    await give_turns_until(lambda: home.broker._coordinators.groups.offsets.count == 1)
     (left,) = (await caller.ask(ask.fetch("g"))).groups
 
     assert [topic.name for topic in left.topics] == ["orders"]

@@ -15,6 +15,7 @@ from storage.manager import LogManager
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.clock import FakeClock
 from tests.support.logs import ORDERS, TOPIC_ID, validated
+from tests.support.waiting import give_turns_until
 
 SERVER = ServerConfig(log_initial_task_delay_ms=0)
 
@@ -151,9 +152,7 @@ async def test_producers_are_looked_for_at_their_own_interval(
     clock.advance(server.producer_id_expiration_ms)
     running = asyncio.create_task(Housekeeping(logs, lambda: server, clock).run())
 
-    async with asyncio.timeout(10):
-        while log.producers.producers:
-            await asyncio.sleep(0)
+    await give_turns_until(lambda: not log.producers.producers)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

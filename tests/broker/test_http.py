@@ -23,6 +23,7 @@ from broker.http import (
 from broker.http_connection import is_ours
 from tests.support.http_client import ask, exchange, parse
 from tests.support.running import running
+from tests.support.waiting import give_turns_until
 
 LIMITS = HttpLimits(
     head_bytes=2000,
@@ -248,8 +249,7 @@ async def slow(server: HttpServer, port: int, sent: bytes, count: int) -> AsyncI
         client = Slow(*await asyncio.open_connection("127.0.0.1", port))
         clients.append(client)
         client.writer.write(sent)
-        while server.connections <= number:
-            await asyncio.sleep(0)
+        await give_turns_until(lambda: server.connections > number)  # noqa: B023 - at once
     yield clients
     for client in clients:
         client.writer.close()
@@ -310,8 +310,7 @@ async def test_who_is_owed_an_answer_keeps_its_place() -> None:
     ((_, port),) = await server.start("127.0.0.1", 0)
     request = b"GET /slow HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     async with slow(server, port, request, 2) as owed:
-        while asked < 2:
-            await asyncio.sleep(0)
+        await give_turns_until(lambda: asked == 2)
 
         assert (await exchange(port, b"")).startswith(b"HTTP/1.1 503")
         go_on.set()

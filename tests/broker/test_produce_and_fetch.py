@@ -23,6 +23,7 @@ from tests.support.appending import append
 from tests.support.batches import Row, make_batch, make_producer_batch
 from tests.support.fetch_twin import fetch_plainly
 from tests.support.running import Caller, Client, Running, running
+from tests.support.waiting import PATIENCE, give_turns_until
 
 
 @pytest.fixture
@@ -458,10 +459,9 @@ async def test_a_long_poll_ends_with_an_append(broker: Running, caller: Caller) 
     other = await broker.call()
     request = fetch({("t", 0): 0, ("t", 1): 0}, wait_ms=60_000)
     waiting = asyncio.create_task(caller.ask(request))
-    while not broker.broker._waiting.count:
-        await asyncio.sleep(0)
+    await give_turns_until(lambda: broker.broker._waiting.count)
     await other.ask(produce({("t", 1): make_batch(1, timestamp=now())}))
-    fetched = await asyncio.wait_for(waiting, 5)
+    fetched = await asyncio.wait_for(waiting, PATIENCE)
 
     assert [partition.high_watermark for partition in partitions(fetched)] == [0, 1]
 
@@ -479,10 +479,9 @@ async def test_a_request_that_waited_reads_what_has_changed(
     monkeypatch.setattr(Log, "read", note)
     wanted = {("t", 0): 0, ("t", 1): 0, ("c", 0): 0}
     waiting = asyncio.create_task(caller.ask(fetch(wanted, wait_ms=60_000)))
-    while not broker.broker._waiting.count:
-        await asyncio.sleep(0)
+    await give_turns_until(lambda: broker.broker._waiting.count)
     append(logs["t", 1])
-    fetched = await asyncio.wait_for(waiting, 5)
+    fetched = await asyncio.wait_for(waiting, PATIENCE)
 
     assert reads == [logs[place] for place in [*wanted, ("t", 1)]]
     assert [partition.high_watermark for partition in partitions(fetched)] == [0, 1, 0]
@@ -500,12 +499,11 @@ async def test_min_bytes_holds_an_answer_back(broker: Running, caller: Caller) -
 async def test_a_deleted_topic_releases_who_waits_on_it(broker: Running, caller: Caller) -> None:
     """The long poll answers that the topic is unknown."""
     waiting = asyncio.create_task(caller.ask(fetch({("t", 0): 0}, wait_ms=60_000)))
-    while not broker.broker._waiting.count:
-        await asyncio.sleep(0)
+    await give_turns_until(lambda: broker.broker._waiting.count)
     topics = broker.broker._topics
     await topics.delete(topics.topics["t"])
 
-    assert only(await asyncio.wait_for(waiting, 5)).error_code == 3
+    assert only(await asyncio.wait_for(waiting, PATIENCE)).error_code == 3
 
 
 async def test_a_session_answers_news_only(caller: Caller) -> None:
@@ -597,9 +595,7 @@ async def test_the_end_does_not_cut_who_reads_nor_wait_for_who_does_not(tmp_path
         ]
         for each in (stalled, reading):
             await each.client.send(each.frame(LARGE))
-        async with asyncio.timeout(30):
-            while sum(not each.is_idle for each in listener.connections) < 2:
-                await asyncio.sleep(0)
+        await give_turns_until(lambda: sum(not each.is_idle for each in listener.connections) == 2)
         read = asyncio.create_task(reading.receive(LARGE))
 
     assert only(await read).records == records

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import urllib.request
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -12,16 +11,15 @@ import pytest
 from tests.support.batches import TIMESTAMP
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
-from tests.support.daemon import until
 from tests.support.logs import flipped
 from tests.support.messages import Message
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.client, pytest.mark.slow, pytest.mark.timeout(180)]
 
 SETTINGS = {"log.cleaner.backoff.ms": "20", "log.segment.bytes": "20000"}
 RECORDS = 100
 EAGER = {"min.cleanable.dirty.ratio": "0.01"}
-PATIENCE = 30
 
 
 class Damage:
@@ -93,14 +91,6 @@ def cleanable(topic: str) -> str:
     return f'siltstone_cleaner_cleanable_bytes{{topic="{topic}",partition="0"}}'
 
 
-def await_true(condition: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    for _ in until(PATIENCE):
-        if condition():
-            return
-    raise TimeoutError("it did not become so")
-
-
 @pytest.fixture
 def damage(siltstone: SiltstoneProcess) -> Damage:
     """The broker and its topics."""
@@ -117,8 +107,8 @@ def test_damage_stops_its_partition_alone_and_is_named(damage: Damage) -> None:
     with damage.break_it():
         files = sorted(path.name for path in damage.log.parent.glob("*.log"))
         damage.begin()
-        await_true(damage.has_failed)
-        await_true(lambda: damage.is_clean("good"))
+        wait_until(damage.has_failed)
+        wait_until(lambda: damage.is_clean("good"))
         facts = damage.explain()
 
         assert facts["rule"] == "failed"
@@ -132,7 +122,7 @@ def test_damage_stops_its_partition_alone_and_is_named(damage: Damage) -> None:
         assert sorted(path.name for path in damage.log.parent.glob("*.log")) == files
         damage.write("good")
         damage.write("bad")
-        await_true(lambda: damage.is_clean("good"))
+        wait_until(lambda: damage.is_clean("good"))
         assert damage.client.read("bad", RECORDS, RECORDS)[-1].offset == 2 * RECORDS - 1
         assert damage.metrics()[cleanable("bad")] > 0
 
@@ -141,10 +131,10 @@ def test_changed_settings_heal_it(damage: Damage) -> None:
     """When its settings change the partition is tried at once, not after its pause."""
     with damage.break_it():
         damage.begin()
-        await_true(damage.has_failed)
+        wait_until(damage.has_failed)
     damage.client.alter("bad", {"delete.retention.ms": "1000"})
 
-    await_true(lambda: damage.is_clean("bad"))
+    wait_until(lambda: damage.is_clean("bad"))
 
     assert not damage.has_failed()
     assert damage.metrics()['siltstone_cleaner_failures_total{cause="CorruptSegment"}'] == 1
@@ -154,7 +144,7 @@ def test_whoever_asks_heals_it(damage: Damage) -> None:
     """`siltstone clean` tries at once: it tells the reason again, and then that it is clean."""
     with damage.break_it():
         damage.begin()
-        await_true(damage.has_failed)
+        wait_until(damage.has_failed)
         code, said = damage.run("clean", "bad", "--wait")
         assert code == 1
         assert damage.log.name in said
@@ -170,8 +160,8 @@ def test_time_heals_it(damage: Damage) -> None:
     """It is tried again by itself after a quarter of a minute."""
     with damage.break_it():
         damage.begin()
-        await_true(damage.has_failed)
+        wait_until(damage.has_failed)
 
-    await_true(lambda: damage.is_clean("bad"))
+    wait_until(lambda: damage.is_clean("bad"))
 
     assert not damage.has_failed()

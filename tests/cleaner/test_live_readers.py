@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,8 +20,8 @@ from kafka import TopicPartition as PythonPartition
 from cleaner.history import read_history
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
-from tests.support.daemon import until
 from tests.support.folders import segments
+from tests.support.waiting import PATIENCE, until, wait_until
 
 pytestmark = [pytest.mark.client, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -42,7 +42,6 @@ ONLY_ASKED = {
 KEYS = 40
 ROUNDS = 15
 PASSES = 20
-PATIENCE = 30
 
 Record = tuple[int, bytes, bytes | None]  # offset, key, value
 
@@ -292,7 +291,7 @@ def test_answer_in_flight_is_whole_when_its_segment_goes(broker: SiltstoneProces
         size = int.from_bytes(head, "big")
         assert size > 14_000_000
         run(broker, "clean", big, "--wait")
-        await_true(lambda: held_links(held.fileno()) == 0)
+        wait_until(lambda: held_links(held.fileno()) == 0)
         answer = receive(slow, size)
 
     assert not [each for each in folder.iterdir() if each.stat().st_ino == identity]
@@ -327,11 +326,3 @@ def run(broker: SiltstoneProcess, *arguments: str) -> None:
 def held_links(fd: int) -> int:
     """Return how many names an open file still has."""
     return Path(f"/proc/self/fd/{fd}").stat().st_nlink
-
-
-def await_true(condition: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    for _ in until(PATIENCE):
-        if condition():
-            return
-    raise TimeoutError("it did not become so")

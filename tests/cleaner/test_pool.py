@@ -17,8 +17,7 @@ from cleaner.worker import make_worker
 from storage.time_slice import LONG_NS
 from tests.support.cleaner import CleanerHome, read_all
 from tests.support.time_slices import slice_of
-
-WAIT_SECONDS = 20.0
+from tests.support.waiting import PATIENCE, wait_until
 
 
 @pytest.fixture
@@ -37,15 +36,6 @@ def started(home: CleanerHome, threads: int, worker: Any = None) -> CleanerPool:
     home.pool = CleanerPool(rooms, home.throttle, home.settings_with(threads=threads))
     home.pool.start()
     return home.pool
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Let other threads run until something is so."""
-    for _ in range(int(WAIT_SECONDS / 0.005)):
-        if condition():
-            return
-        threading.Event().wait(0.005)
-    raise AssertionError("it never came to that")
 
 
 class Endless:
@@ -74,7 +64,7 @@ def test_threads_clean_what_there_is(home: CleanerHome) -> None:
 
     started(home, 2)
 
-    wait_for(lambda: home.rooms.figures.passes == 4)
+    wait_until(lambda: home.rooms.figures.passes == 4)
     assert {len(read_all(log)) for log in logs} == {10}
 
 
@@ -87,7 +77,7 @@ def test_idle_thread_is_woken(home: CleanerHome) -> None:
 
     pool.wake()
 
-    wait_for(lambda: home.rooms.figures.passes == 1)
+    wait_until(lambda: home.rooms.figures.passes == 1)
 
 
 def test_stop_ends_a_pass(home: CleanerHome) -> None:
@@ -96,9 +86,9 @@ def test_stop_ends_a_pass(home: CleanerHome) -> None:
     log = home.create()
     home.fill(log, 3)
     pool = started(home, 1, worker)
-    assert worker.began.wait(WAIT_SECONDS)
+    assert worker.began.wait(PATIENCE)
 
-    assert pool.stop(timeout=WAIT_SECONDS)
+    assert pool.stop(timeout=PATIENCE)
 
     assert home.manager.states.get(log.topic_partition) is State.NONE
     assert len(read_all(log)) == 30
@@ -116,7 +106,7 @@ def test_deletion_does_not_wait_for_the_end_of_a_pass(home: CleanerHome) -> None
     log = home.create()
     home.fill(log, 3)
     started(home, 1, worker)
-    assert worker.began.wait(WAIT_SECONDS)
+    assert worker.began.wait(PATIENCE)
 
     home.manager.states.abort_and_pause(log.topic_partition)
 
@@ -133,7 +123,7 @@ def test_cleaning_steps_back_for_serving(home: CleanerHome) -> None:
 
     pool = started(home, 1, worker)
 
-    assert worker.began.wait(WAIT_SECONDS)
+    assert worker.began.wait(PATIENCE)
     of_cleaner = os.getpriority(os.PRIO_PROCESS, pool.threads[0]._thread.native_id or 0)
     assert os.getpriority(os.PRIO_PROCESS, 0) == before
     assert of_cleaner == min(before + 10, 19)
@@ -147,7 +137,7 @@ def test_whoever_wakes_need_not_wait_for_the_end_of_a_cleaners_turn(home: Cleane
 
     pool = started(home, 1, worker)
 
-    assert worker.began.wait(WAIT_SECONDS)
+    assert worker.began.wait(PATIENCE)
     assert slice_of(pool.threads[0]._thread.native_id or 0) == LONG_NS
     assert slice_of() == before != LONG_NS
 
@@ -160,12 +150,12 @@ def test_pool_grows_and_shrinks(home: CleanerHome) -> None:
     pool = started(home, 1, worker)
 
     pool.reconfigure(home.settings_with(threads=3))
-    wait_for(lambda: sum(each.working_on is not None for each in pool.threads) == 3)
+    wait_until(lambda: sum(each.working_on is not None for each in pool.threads) == 3)
     threads = pool.threads
     pool.reconfigure(home.settings_with(threads=1))
 
     assert [each.name for each in pool.threads] == ["cleaner-0"]
-    assert all(each.join(WAIT_SECONDS) for each in threads[1:])
+    assert all(each.join(PATIENCE) for each in threads[1:])
     assert threads[0].is_alive
     assert pool.dead_threads == []
 
@@ -179,7 +169,7 @@ def test_no_thread_runs_where_none_is_set(home: CleanerHome) -> None:
 
     pool.reconfigure(home.settings_with(threads=1))
 
-    wait_for(lambda: home.rooms.figures.passes == 1)
+    wait_until(lambda: home.rooms.figures.passes == 1)
 
 
 def test_changed_settings_count_from_the_next_pass(home: CleanerHome) -> None:
@@ -214,7 +204,7 @@ def test_dead_thread_is_counted_and_replaced(
 
     pool = started(home, 1)
 
-    wait_for(lambda: home.rooms.figures.passes == 1)
+    wait_until(lambda: home.rooms.figures.passes == 1)
     assert pool.died == 1
     assert pool.dead_threads == []
     assert "cleaner thread died thread=cleaner-0" in caplog.text

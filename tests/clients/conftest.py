@@ -10,8 +10,8 @@ from tests.support.clients.aiokafka_client import Aiokafka
 from tests.support.clients.client import Client
 from tests.support.clients.confluent import Confluent
 from tests.support.clients.kafka_python import KafkaPython
-from tests.support.daemon import until
 from tests.support.oracle import Broker
+from tests.support.waiting import wait_until
 
 type_of = {each.name: each for each in (KafkaPython, Confluent, Aiokafka)}
 numbers = itertools.count()
@@ -78,7 +78,4 @@ def _settle(broker: Broker, is_so: Callable[[], bool], complaint: str) -> None:
     """Wait until something is so, but not for ours, where it must be so at once."""
     if isinstance(broker, SiltstoneProcess):
         return
-    for _ in until(10):
-        if is_so():
-            return
-    raise TimeoutError(complaint)
+    wait_until(is_so, complaint)

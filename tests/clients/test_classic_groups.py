@@ -16,9 +16,9 @@ from kafka import KafkaConsumer
 
 from tests.clients.conftest import settle
 from tests.support.clients.confluent import Confluent
-from tests.support.daemon import until
 from tests.support.formatters import read_formatted
 from tests.support.oracle import serving
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -155,7 +155,7 @@ def test_a_group_is_shown(quick_broker: Broker, topic: str, ask: Callable[..., s
         }
     )
     member.subscribe([topic])
-    for _ in until(30):
+    for _ in until():
         member.poll(0.05)
         if len(member.assignment()) == PARTITIONS:
             break
@@ -210,7 +210,7 @@ def test_kafkas_formatters_read_the_offsets_topic(
     )
     member.subscribe([topic])
     seen = 0
-    for _ in until(30):
+    for _ in until():
         message = member.poll(0.05)
         seen += message is not None and message.error() is None
         if seen == 4:
@@ -276,7 +276,7 @@ class Cooperative:
         """Poll until the partitions are shared evenly and so many records are read."""
         each, more = divmod(PARTITIONS, len(self.members))
         wanted = sorted([each] * (len(self.members) - more) + [each + 1] * more)
-        for _ in until(40):
+        for _ in until():
             for member in self.members:
                 self._poll(member)
             shares = sorted(len(member.assignment()) for member in self.members)
@@ -323,11 +323,11 @@ class KafkaPythonGroup:
             heartbeat_interval_ms=200,
         )
         with closing(member):
-            for _ in until(30):  # a leader that knows no partitions yet assigns none
+            for _ in until():  # a leader that knows no partitions yet assigns none
                 if member.partitions_for_topic(self._topic):
                     break
             member.subscribe([self._topic])
-            for _ in until(40):
+            for _ in until():
                 for records in member.poll(timeout_ms=50).values():
                     self.seen.extend(int(record.value) for record in records)
                 if len(self.seen) >= count:

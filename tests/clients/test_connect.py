@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.clients.confluent import Confluent
-from tests.support.daemon import Daemon, until
-from tests.support.kafka import free_ports
+from tests.support.daemon import Daemon
+from tests.support.ports import free_ports
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

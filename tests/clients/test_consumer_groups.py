@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.clients.conftest import settle
 from tests.support.clients.confluent import Confluent
-from tests.support.daemon import until
 from tests.support.oracle import serving
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -12,11 +12,11 @@ from kio.schema.alter_replica_log_dirs.v2 import request as v2
 
 from tests.clients.conftest import settle
 from tests.support.clients.confluent import Confluent
-from tests.support.daemon import until
 from tests.support.kafka import KafkaTools
 from tests.support.messages import sample, stored
 from tests.support.oracle import Broker, serving
 from tests.support.running import Caller, Client
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.client, pytest.mark.java]
 

@@ -6,10 +6,10 @@ from tests.clients.conftest import NewTopic, type_of
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.client import CODECS, Client, Codec
 from tests.support.clients.confluent import Confluent
-from tests.support.daemon import until
 from tests.support.folders import batches, codecs
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import START, by_time, sample, stored
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.client
 
@@ -162,7 +162,4 @@ def test_null_key_is_refused_on_a_compacted_topic(client: Client, new_topic: New
 
 
 def _await_end(client: Client, topic: str, end: int) -> None:
-    for _ in until(10):
-        if client.bounds(topic)[1] == end:
-            return
-    raise TimeoutError(f"{topic} does not reach {end}")
+    wait_until(lambda: client.bounds(topic)[1] == end, f"{topic} does not reach {end}")

@@ -11,8 +11,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.support.clients.confluent import Confluent
-from tests.support.daemon import Daemon, until
+from tests.support.daemon import Daemon
 from tests.support.java_program import run_program
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,8 +18,8 @@ from storage.clock import Clock
 from tests.clients.conftest import NewTopic
 from tests.support.batches import make_batch
 from tests.support.broker import SiltstoneProcess
-from tests.support.daemon import until
 from tests.support.kafka import KafkaBroker
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.client
 
@@ -66,7 +66,7 @@ class Wire:
 
     def find_coordinator(self) -> None:
         """Ask for it until it is there: Apache Kafka makes its topic by that request only."""
-        for _ in until(30):
+        for _ in until():
             answer = self.ask(10, 4, key_type=1, coordinator_keys=(self.topic,))
             if answer.coordinators[0].error_code is E.none:
                 return
@@ -79,7 +79,7 @@ class Wire:
         fields: dict[str, Any] = {}
         if expected is not None:
             fields = {"producer_id": expected[0], "producer_epoch": expected[1]}
-        for _ in until(30):
+        for _ in until():
             answer = self.ask(
                 INIT, version, transactional_id=self.topic, transaction_timeout=MINUTE, **fields
             )
@@ -96,7 +96,7 @@ class Wire:
     def add(self, producer: tuple[int, int], version: int = 3) -> ErrorCode:
         """Return the code of AddPartitionsToTxn for partition 0."""
         module = import_module(f"kio.schema.add_partitions_to_txn.v{version}.request")
-        for _ in until(30):
+        for _ in until():
             answer = self.ask(
                 ADD,
                 version,
@@ -125,7 +125,7 @@ class Wire:
         )
         partition = module.PartitionProduceData(index=0, records=bytes(batch))
         topic = module.TopicProduceData(name=self.topic, partition_data=(partition,))
-        for _ in until(30):
+        for _ in until():
             answer = self.ask(
                 PRODUCE,
                 version,
@@ -143,7 +143,7 @@ class Wire:
         self, producer: tuple[int, int], version: int = 5, *, commit: bool = True
     ) -> tuple[ErrorCode, tuple[int, int] | None]:
         """Return the code of EndTxn, and how the producer goes on where it is told."""
-        for _ in until(30):
+        for _ in until():
             answer = self.ask(
                 END,
                 version,

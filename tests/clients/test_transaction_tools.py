@@ -7,9 +7,9 @@ import pytest
 from tests.clients.conftest import NewTopic
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.transactional import TIMEOUT, Confluent, read
-from tests.support.daemon import until
 from tests.support.formatters import read_formatted
 from tests.support.kafka import KafkaBroker, KafkaTools
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.client, pytest.mark.java]
 
@@ -65,9 +65,7 @@ def test_transactions_tool_aborts_what_hangs(
     kafka_tools.run(TOOL, *at, "abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
 
     assert before == []
-    for _ in until(10):
-        if read(broker.bootstrap, topic, committed=True):
-            break
+    wait_until(lambda: read(broker.bootstrap, topic, committed=True))
     assert read(broker.bootstrap, topic, committed=True) == [b"done"]
 
 

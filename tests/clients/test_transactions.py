@@ -17,8 +17,8 @@ from tests.support.clients.transactional import (
     committed_offset,
     read,
 )
-from tests.support.daemon import until
 from tests.support.kafka import KafkaBroker, KafkaTools
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.client
 
@@ -94,9 +94,7 @@ def test_a_dead_producer_holds_nobody_up_for_longer_than_its_time_out(
     began = time.monotonic()
     confluent.write(f"{topic}-living", topic, [([b"living"], True)])
 
-    for _ in until(30):
-        if read(broker.bootstrap, topic, committed=True) == [b"living"]:
-            break
+    wait_until(lambda: read(broker.bootstrap, topic, committed=True) == [b"living"])
 
     assert read(broker.bootstrap, topic, committed=True) == [b"living"]
     assert time.monotonic() - began < 20  # the time-out and one look of the coordinator

@@ -10,10 +10,10 @@ from tests.checker.events import Partition
 from tests.crash.passing_topics import PassingTopics
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
-from tests.support.daemon import until
 from tests.support.kafka import KafkaBroker
 from tests.support.ledger import Ledger
 from tests.support.load import CONNECTION, Auditor, Load
+from tests.support.waiting import until
 
 Broker = SiltstoneProcess | KafkaBroker
 PARTITIONS = 3
@@ -107,7 +107,7 @@ class Campaign:
         self.auditor.audit([*self.partitions, *self.passing.partitions])
         if self.random.random() < 0.3:
             self.passing.fill()
-        for _ in until(30):
+        for _ in until():
             if all(load.acknowledged > old for load, old in zip(self.loads, before, strict=True)):
                 return
             self._send()

@@ -18,8 +18,8 @@ from tests.checker.events import (
     Seek,
     Shown,
 )
-from tests.support.daemon import until
 from tests.support.load import CONNECTION
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     import random

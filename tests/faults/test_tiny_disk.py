@@ -1,13 +1,14 @@
 """A real broker on a real file system that is really full."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.support.tiny_disk import SiltstoneOnDisk, TinyDisk
 from tests.support.traffic import STORAGE_ERROR, Traffic
+from tests.support.waiting import give_turns_until
 
 pytestmark = pytest.mark.slow
 
@@ -42,12 +43,6 @@ async def _fill(traffic: Traffic) -> int:
     return count
 
 
-async def _wait_until_it_takes(traffic: Traffic, value: bytes) -> None:
-    async with asyncio.timeout(10):
-        while await traffic.produce(value):
-            await asyncio.sleep(0.05)
-
-
 async def test_full_disk(broker: SiltstoneOnDisk, disk: TinyDisk, connect: Connect) -> None:
     """Refused while full, read all the while, kept over SIGKILL, and goes on when there is room."""
     traffic = await connect(broker, "orders")
@@ -68,7 +63,7 @@ async def test_full_disk(broker: SiltstoneOnDisk, disk: TinyDisk, connect: Conne
     traffic = await connect(broker, "orders")
     values = await traffic.values()
     assert [int(value[:6]) for value in values if value] == list(range(count))
-    await _wait_until_it_takes(traffic, b"%06d" % count)
+    await give_turns_until(partial(traffic.takes, b"%06d" % count))
     values = await traffic.values()
     assert [int(value[:6]) for value in values if value] == list(range(count + 1))
     assert await (await connect(broker, "other")).create() == 0

@@ -9,12 +9,12 @@ import pytest
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.client import CODECS, Codec
 from tests.support.clients.confluent import Confluent
-from tests.support.daemon import until
 from tests.support.folders import segments
 from tests.support.kafka import KafkaBroker
 from tests.support.ledger import Ledger
 from tests.support.load import CONNECTION, Load
 from tests.support.messages import Message, sample
+from tests.support.waiting import wait_until
 
 Broker = SiltstoneProcess | KafkaBroker
 SETTINGS = {
@@ -117,9 +117,8 @@ def kill_under_load(broker: Broker) -> None:
 
 def await_retention(client: Confluent, folder: Path) -> None:
     """Wait until size retention has cut the oldest segments and unlinked them."""
-    for _ in until(10):
-        if client.bounds("limited")[0] > 0 and not list(folder.glob("*.deleted")):
-            break
-    else:
-        raise TimeoutError(f"retention leaves {sorted(folder.iterdir())}")
+    wait_until(
+        lambda: client.bounds("limited")[0] > 0 and not list(folder.glob("*.deleted")),
+        f"retention leaves too much in {folder}",
+    )
     assert sum(path.stat().st_size for path in segments(folder)) < 30_000

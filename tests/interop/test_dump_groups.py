@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.clients.confluent import Confluent
-from tests.support.daemon import until
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from tests.support.broker import SiltstoneProcess
@@ -29,7 +29,7 @@ SETTINGS = {
 
 def wait_for(member: Consumer, partitions: int) -> None:
     """Poll a member until it has so many partitions."""
-    for _ in until(30):
+    for _ in until():
         member.poll(0.02)
         if len(member.assignment()) == partitions:
             return
@@ -63,7 +63,7 @@ def test_kafkas_decoder_reads_every_record(
     wait_for(classic, 2)
     modern = Consumer({**common, "group.protocol": "consumer", "client.rack": "r"})
     modern.subscribe(["^topic-.*"])
-    for _ in until(30):
+    for _ in until():
         classic.poll(0.02)
         modern.poll(0.02)
         if len(classic.assignment()) == len(modern.assignment()) == 1:

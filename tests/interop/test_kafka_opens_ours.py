@@ -10,10 +10,10 @@ from tests.clients.conftest import settle
 from tests.interop.conftest import TOPICS, Broker, messages
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
-from tests.support.daemon import until
 from tests.support.folders import segments
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import stored
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.client, pytest.mark.java, pytest.mark.timeout(180)]
 
@@ -51,7 +51,7 @@ def kafka_on_ours(lived_in: Broker, kafka_broker: KafkaBroker) -> KafkaBroker:
 def _wait_for_leader(broker: KafkaBroker, topic: str) -> None:
     """Give Kafka, which says that it serves before it does, the time to lead a partition."""
     client = Confluent(broker.bootstrap)
-    for _ in until(30):
+    for _ in until():
         with suppress(KafkaException):
             client.bounds(topic)
             return

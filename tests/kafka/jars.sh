@@ -13,6 +13,9 @@ jars=$cache/$name
 stamp=$jars/.pom.sha256
 want=$(sha256sum <"$pom")
 
+mkdir -p "$cache"
+exec 9>"$cache/$name.lock"
+flock 9 # tests run side by side
 if [[ -f $stamp && $(<"$stamp") == "$want" ]]; then
   exit 0
 fi

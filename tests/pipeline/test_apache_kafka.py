@@ -18,11 +18,12 @@ from pipeline.options import ReadOptions
 from pipeline.transports import open_source
 from tests.support.archives import read_splits
 from tests.support.broker import SiltstoneProcess
-from tests.support.daemon import until
-from tests.support.kafka import KafkaBroker, KafkaJars, free_ports
+from tests.support.kafka import KafkaBroker, KafkaJars
 from tests.support.missing import require
+from tests.support.ports import free_ports
 from tests.support.produced import create_topic, numbered, produce
 from tests.support.replays import COUNT, Run, fill_source, read_rows, run_with_crashes
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,7 +128,7 @@ def add_user(bootstrap: str) -> None:
         password = ScramCredentialInfo(mechanism, 4096)
         change = UserScramCredentialUpsertion("alice", password, SECRET.encode(), b"salt-of-alice")
         admin.alter_user_scram_credentials([change])["alice"].result(30)
-    for _ in until(30):
+    for _ in until():
         asked: Any = admin.describe_user_scram_credentials(["alice"])
         found = asked["alice"].result(30)
         if len(found.scram_credential_infos) == len(SCRAM):

@@ -22,8 +22,8 @@ from pipeline.errors import PipelineError
 from pipeline.java import find_java
 from pipeline.session import FAST_START
 from pipeline.sinks.parquet import STATE_FILE, ParquetTable
-from tests.support.daemon import until
 from tests.support.produced import create_topic, numbered, produce
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from tests.support.broker import SiltstoneProcess

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,16 +16,15 @@ from storage.index import OFFSET_ENTRY, TIME_ENTRY
 from storage.name_gate import NameGate
 from storage.topic_partition import TopicPartition
 from tests.support.cleaner import CleanerHome, append, read_all
+from tests.support.waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from protocol.records.record import Record
     from storage.log import Log
     from storage.pins import PinnedPartition
-
-WAIT = 30.0
 
 
 @pytest.fixture
@@ -35,14 +33,6 @@ def home(tmp_path: Path) -> Iterator[CleanerHome]:
     home = CleanerHome(tmp_path)
     yield home
     home.close()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for another thread."""
-    end = time.monotonic() + WAIT
-    while not condition():
-        assert time.monotonic() < end, "it never came to that"
-        time.sleep(0.002)
 
 
 def pin(*logs: Log, pin_id: str = "p") -> tuple[PinnedPartition, ...]:
@@ -129,10 +119,10 @@ def test_swap_waits_for_the_links(home: CleanerHome) -> None:
     frozen = log.freeze()
     cleaner = threading.Thread(target=home.thread.step)
     cleaner.start()
-    until(lambda: log.has_unfinished_swap and len(log.segments) < len(frozen.segments))
+    wait_until(lambda: log.has_unfinished_swap and len(log.segments) < len(frozen.segments))
 
     (pinned,) = pins.link("p", [frozen])
-    cleaner.join(WAIT)
+    cleaner.join(PATIENCE)
 
     assert not log.has_unfinished_swap
     assert len(read_all(log)) == 10
@@ -189,10 +179,10 @@ def test_deleting_the_topic_waits_for_the_links(home: CleanerHome) -> None:
     frozen = log.freeze()
     deleting = threading.Thread(target=home.logs.delete, args=(log.topic_partition,))
     deleting.start()
-    until(lambda: log.path.name.endswith("-delete"))
+    wait_until(lambda: log.path.name.endswith("-delete"))
 
     (pinned,) = pins.link("p", [frozen])
-    deleting.join(WAIT)
+    deleting.join(PATIENCE)
 
     assert not frozen.path.exists()
     assert records_of(pinned) == before
@@ -217,7 +207,7 @@ def test_links_wait_for_names_to_be_changed() -> None:
         seen.append("renamed")
     with gate.changing():
         seen.append("renamed again")
-    thread.join(WAIT)
+    thread.join(PATIENCE)
 
     assert seen == ["renamed", "linked", "renamed again"]
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.daemon import Daemon
+from tests.support.ports import free_ports
+from tests.support.waiting import PATIENCE
 
 ADDRESS = r"listening listener={} address=(\S+)"
 READY = r"(^|\s)ready(\s|$)"
@@ -28,8 +30,8 @@ def siltstone() -> str:
 class SiltstoneProcess:
     """One broker folder and the process that serves it.
 
-    The first start takes free ports; a later start on the same object takes them again,
-    so that clients find the broker where it was.
+    Each start on the same object takes the same free ports, so that clients find the broker where
+    it was.
     """
 
     def __init__(
@@ -43,8 +45,7 @@ class SiltstoneProcess:
         self.daemon = Daemon(root / "siltstone.log")
         self.settings = dict(settings or {})
         self.environ = dict(environ or {})
-        self.listener = "127.0.0.1:0"
-        self.http = "127.0.0.1:0"
+        self.listener, self.http = (f"127.0.0.1:{port}" for port in free_ports(2))
 
     @property
     def bootstrap(self) -> str:
@@ -68,7 +69,7 @@ class SiltstoneProcess:
         sets = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
         return [siltstone(), *arguments, *sets]
 
-    def start(self, timeout: float = 30) -> "SiltstoneProcess":
+    def start(self, timeout: float = PATIENCE) -> "SiltstoneProcess":
         """Start it and return when it says that it is ready."""
         environ = {**os.environ, "PYTHONUNBUFFERED": "1", **self.environ}
         self.daemon.launch(self.command("serve"), environ=environ)
@@ -77,7 +78,7 @@ class SiltstoneProcess:
         self.http = self.daemon.wait_for(ADDRESS.format("http"))[1]
         return self
 
-    def stop(self, timeout: float = 30) -> int:
+    def stop(self, timeout: float = PATIENCE) -> int:
         """SIGTERM; return the exit code."""
         return self.daemon.terminate(timeout)
 

@@ -4,12 +4,11 @@ import re
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-POLL = 0.005
+from tests.support.waiting import PATIENCE, until
 
 
 class Daemon:
@@ -55,7 +54,7 @@ class Daemon:
         """Return what the current process has printed so far."""
         return _tail(self.output, self._seen_from)
 
-    def wait_for(self, pattern: str, timeout: float = 20) -> re.Match[str]:
+    def wait_for(self, pattern: str, timeout: float = PATIENCE) -> re.Match[str]:
         """Return the first match in what the current process prints.
 
         Raises:
@@ -82,7 +81,7 @@ class Daemon:
             self.process.kill()
             self.process.wait()
 
-    def terminate(self, timeout: float = 30) -> int:
+    def terminate(self, timeout: float = PATIENCE) -> int:
         """Ask it to stop (SIGTERM) and return its exit code.
 
         Raises:
@@ -92,16 +91,6 @@ class Daemon:
             raise RuntimeError("nothing was started")
         self.signal(signal.SIGTERM)
         return self.process.wait(timeout)
-
-
-def until(timeout: float) -> Iterator[None]:
-    """Yield every few milliseconds, at least once, until `timeout` seconds have passed."""
-    deadline = time.monotonic() + timeout
-    while True:
-        yield
-        if time.monotonic() > deadline:
-            return
-        time.sleep(POLL)
 
 
 def _tail(path: Path, start: int) -> str:

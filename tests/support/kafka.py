@@ -3,12 +3,13 @@
 import hashlib
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support.daemon import Daemon
+from tests.support.ports import free_ports
+from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 _SCRIPT = ROOT / "tests" / "kafka" / "jars.sh"
@@ -178,7 +179,7 @@ class KafkaBroker:
             **(settings or {}),
         }
 
-    def start(self, timeout: float = 40) -> "KafkaBroker":
+    def start(self, timeout: float = 2 * PATIENCE) -> "KafkaBroker":
         """Format an empty folder, start, and return when it says that it serves."""
         properties = self.root / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in self.settings.items()))
@@ -190,7 +191,7 @@ class KafkaBroker:
         self.daemon.wait_for(READY, timeout)
         return self
 
-    def stop(self, timeout: float = 40) -> int:
+    def stop(self, timeout: float = PATIENCE) -> int:
         """SIGTERM; return 0 if it ended by that signal's handler, as Kafka's own script reckons."""
         code = self.daemon.terminate(timeout)
         self.jars.keep_archive("broker")
@@ -224,14 +225,3 @@ class KafkaBroker:
         )
         if done.returncode:
             raise RuntimeError(f"{main} {arguments}: {done.stdout}{done.stderr}")
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of 127.0.0.1 that nobody listens on: for programs that cannot take port 0."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports

@@ -7,8 +7,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka import Message as Delivered
 
 from tests.checker.events import Bounds, Partition, Reached, RecordId, Seek
-from tests.support.daemon import until
 from tests.support.ledger import Ledger
+from tests.support.waiting import until
 
 # Without sparse connections a producer is back within milliseconds of its broker, not a second.
 CONNECTION: dict[str, str | int | bool] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -16,9 +15,10 @@ from storage.partition_metadata import PartitionMetadata
 from storage.topic_partition import TopicPartition
 from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk
+from tests.support.waiting import give_turns_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from broker.cleaning import Cleaning
     from storage.log import Log
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from storage.segment import LogSegment
 
 ORDERS = TopicPartition("orders", 0)
-DEADLINE_SECONDS = 30
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 STALLED = {RATE.replace(".", "_"): "1"}
 """With a clock that stands still, no byte is copied."""
@@ -97,7 +96,7 @@ class Directories(RoomsOnDisk):
 
     async def settle(self) -> None:
         """Wait until no partition moves."""
-        await until(lambda: not len(self.rooms.moves))
+        await give_turns_until(lambda: not len(self.rooms.moves))
 
     async def describe(self) -> list[dict[TopicPartition, tuple[int, int, bool]]]:
         """Return for each directory the sizes and lags that DescribeLogDirs tells."""
@@ -149,14 +148,3 @@ def open_files(folder: Path) -> list[str]:
 def copies(root: Path) -> list[str]:
     """Return the names of the copies in all directories."""
     return [each.name for each in root.glob("*/*-future")]
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds.
-
-    Raises:
-        TimeoutError: It does not come.
-    """
-    async with asyncio.timeout(DEADLINE_SECONDS):
-        while not holds():
-            await asyncio.sleep(0.001)

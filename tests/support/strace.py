@@ -32,7 +32,7 @@ def injected(pid: int, output: Path, calls: str, what: str, path: Path) -> Itera
         ]
     )
     try:
-        strace.wait_for(rf"Process {pid} attached", timeout=10)
+        strace.wait_for(rf"Process {pid} attached")
         _wait_for_threads(strace, pid)
     except RuntimeError:
         pytest.skip(f"strace: may not trace here ({strace.printed().strip()[-80:]})")
@@ -51,7 +51,7 @@ def _wait_for_threads(strace: Daemon, pid: int) -> None:
     """Wait until every thread that there is now is traced."""
     count = len(list(Path(f"/proc/{pid}/task").iterdir()))
     if count > 1:
-        strace.wait_for(rf"attached with {count} threads|(attached[\s\S]*){{{count}}}", timeout=10)
+        strace.wait_for(rf"attached with {count} threads|(attached[\s\S]*){{{count}}}")
 
 
 def strace_counts(output: Path) -> int:

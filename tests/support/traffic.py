@@ -55,6 +55,10 @@ class Traffic:
         )
         return int(answer.topics[0].error_code)
 
+    async def takes(self, value: bytes) -> bool:
+        """Append a record; return whether that went well."""
+        return not await self.produce(value)
+
     async def produce(self, value: bytes, rows: int = 1) -> int:
         """Append a batch of equal records; return the error code."""
         answer = await self.caller.ask(self._produce_request(value, rows, acks=-1))

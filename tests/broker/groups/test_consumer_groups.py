@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +22,7 @@ from protocol.coordinator.group_errors import (
 from protocol.errors import CoordinatorNotAvailable, ErrorCode, UnsupportedVersion
 from tests.support.consumer_groups import count, subscription, with_user_data
 from tests.support.rooms import RoomsOnDisk
+from tests.support.waiting import give_turns_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -178,9 +178,7 @@ async def test_a_group_is_there_after_a_restart(broker: Broker) -> None:
 
 async def matched(broker: Broker, *regexes: str) -> None:
     """Wait until these expressions have been matched, and no others."""
-    async with asyncio.timeout(10):
-        while broker.group.machine.regexes.keys() != set(regexes):
-            await asyncio.sleep(0)
+    await give_turns_until(lambda: broker.group.machine.regexes.keys() == set(regexes))
 
 
 async def test_expressions_are_matched_a_moment_after_the_heartbeat(broker: Broker) -> None:
@@ -201,8 +199,7 @@ async def test_matches_that_cannot_be_written_are_found_again(
     with monkeypatch.context() as patch:
         broker.join("m", subscribed_topic_names=None, subscribed_topic_regex="a.*")
         broker.fail(patch)
-        while broker.coordinator.consumer.matching_count:
-            await asyncio.sleep(0)
+        await give_turns_until(lambda: not broker.coordinator.consumer.matching_count)
     assert (broker.group.machine.regexes, broker.group.machine.epoch) == ({}, 1)
     broker.beat("m", 1)
     await matched(broker, "a.*")

@@ -43,6 +43,7 @@ from tests.support.transactional import (
     produce,
     read_committed,
 )
+from tests.support.waiting import give_turns_until
 
 S = TransactionState
 DAY_MS = 86_400_000
@@ -510,9 +511,7 @@ async def test_ids_expire_at_their_own_interval(tmp_path: Path) -> None:
     home.clock.advance(8 * DAY_MS)
     running = asyncio.create_task(home.rooms.transactions.run())
 
-    async with asyncio.timeout(10):
-        while len(home.rooms.transactions):
-            await asyncio.sleep(0)
+    await give_turns_until(lambda: not len(home.rooms.transactions))
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await home.close()

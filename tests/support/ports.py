@@ -1,0 +1,33 @@
+"""Ports for servers that are started again on the same one, or that cannot take port 0."""
+
+import random
+import socket
+from pathlib import Path
+
+_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_FIRST = 15_000
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of 127.0.0.1 that nobody listens on.
+
+    They are below those that Linux gives to clients: else a client, of this test or of one beside
+    it, could get a server's port while the server is down, even by its own try to reach it.
+    """
+    chosen: list[int] = []
+    draw = random.SystemRandom()  # two processes of tests must not draw the same
+    while len(chosen) < count:
+        port = draw.randrange(_FIRST, int(_RANGE.read_text().split()[0]))
+        if port not in chosen and _is_free(port):
+            chosen.append(port)
+    return chosen
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            server.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
