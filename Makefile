@@ -1,7 +1,8 @@
 # The front door. Each target sets up .venv by itself and does nothing twice.
 #
 #   make run          the broker, in the foreground
-#   make test         every test; what this machine lacks is listed at the end
+#   make test         what every change needs at once, in three minutes; make test ARGS=tests/storage
+#   make test-all     that and the rest: JVM, Spark, kills; what this machine lacks is listed
 #   make check        format, lint and types
 #   make bench        the hot paths in figures
 #   make bench-record stock clients' frames, recorded anew for the bench to play
@@ -48,7 +49,7 @@ ifeq ($(CI),true)
 export KERNELS ?= require
 endif
 
-.PHONY: help run setup test test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernels-sanitized model differential compat docs messages image-check jars spark-jre stream-kills lock clean
+.PHONY: help run setup test test-all test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernels-sanitized model differential compat docs messages image-check jars spark-jre stream-kills lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -74,7 +75,10 @@ run: setup
 	@exec $(BIN)/siltstone serve $(ARGS)
 
 test: setup
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m tests.tiers now $(ARGS)
+
+test-all: setup
+	@$(BIN)/python -m tests.tiers all $(ARGS)
 
 check: setup
 	@$(BIN)/ruff check .

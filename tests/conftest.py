@@ -1,11 +1,13 @@
 """Fixtures that several folders of tests share, and what a run says at its end."""
 
+from collections import defaultdict
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import tiers
 from tests.support import missing
 from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import KafkaBroker, KafkaJars, KafkaTools
@@ -44,8 +46,28 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     return report
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the modules that may take longest, so that no process is left with one alone."""
+    longest: defaultdict[Path, float] = defaultdict(float)
+    for item in items:
+        limit = item.get_closest_marker("timeout")
+        slow = item.get_closest_marker("slow") is not None
+        longest[item.path] = max(longest[item.path], limit.args[0] if limit else slow)
+    items.sort(key=lambda item: -longest[item.path])
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """End with what was not tested here and what to install for it."""
+    """End with how to run what failed, and with what was not tested here and its remedy."""
+    failed = [
+        report.nodeid
+        for outcome in ("failed", "error")
+        for report in terminalreporter.stats.get(outcome, [])
+    ]
+    if failed:
+        terminalreporter.section("to run just what failed")
+        seed = terminalreporter.config.getoption("randomly_seed", None)
+        terminalreporter.write_line(tiers.again(dict.fromkeys(failed), seed))
     lines = list(missing.summary(terminalreporter.stats.get("skipped", [])))
     if lines:
         terminalreporter.section("not tested on this machine")

@@ -14,6 +14,7 @@ from broker import sending_kernels
 from broker.channel import PlainChannel
 from broker.io import IoThreads
 from protocol.parts import FileSlice, Parts
+from tests.support.waiting import give_turns_until
 
 
 class OpenFile:
@@ -149,6 +150,7 @@ async def test_a_file_that_is_too_short_loses_the_connection(
     assert "file ends" in reason
 
 
+@pytest.mark.compiled
 @pytest.mark.skipif(not sending_kernels.COMPILED, reason="kernels: without them the loop sends")
 async def test_a_socket_is_not_closed_under_a_sender(content: tuple[FileSlice, bytes]) -> None:
     """Its number would be the next connection's, which would get the rest of the answer."""
@@ -166,9 +168,7 @@ async def test_a_socket_is_not_closed_under_a_sender(content: tuple[FileSlice, b
     for each in others:
         each.close()
     received = await _receive(client, 1 << 30)
-    async with asyncio.timeout(30):
-        while server.fileno() >= 0:
-            await asyncio.sleep(0)
+    await give_turns_until(lambda: server.fileno() < 0)
     client.close()
     io.close()
 

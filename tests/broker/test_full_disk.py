@@ -8,6 +8,7 @@ import logging
 import re
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from tests.support.http_client import ask
 from tests.support.rooms import RoomsOnDisk
 from tests.support.running import Running, running
 from tests.support.traffic import STORAGE_ERROR, Traffic
+from tests.support.waiting import give_turns_until
 
 
 @pytest.fixture
@@ -63,9 +65,7 @@ async def test_produce_resumes_by_itself(
     assert await traffic.values() == [b"a"]
     assert sum("takes no writes" in line for line in caplog.messages) == 1
     disk.mend()
-    async with asyncio.timeout(5):
-        while await traffic.produce(b"b"):
-            await asyncio.sleep(0.01)
+    await give_turns_until(partial(traffic.takes, b"b"))
 
     assert await traffic.values() == [b"a", b"b"]
 
@@ -91,9 +91,11 @@ async def test_every_page_says_what_is_full_and_what_to_do(
         await page(folder, path) for path in ("/readyz", "/healthz", "/v1/status")
     ]
     disk.mend()
-    async with asyncio.timeout(5):
-        while (await page(folder, "/readyz"))[0] != 200:
-            await asyncio.sleep(0.01)
+
+    async def is_ready() -> bool:
+        return (await page(folder, "/readyz"))[0] == 200
+
+    await give_turns_until(is_ready)
     later = json.loads((await page(folder, "/v1/status"))[1])
 
     trouble = (
@@ -142,6 +144,7 @@ async def test_failed_fsync(broker: Running, disk: Disk) -> None:
         await broker.broker._probe.round_trip()
 
 
+@pytest.mark.alone
 async def test_stalled_disk(broker: Running, disk: Disk) -> None:
     """While fsyncs hang, those of the housekeeping too, others read, write and connect."""
     safe = Traffic(await broker.call(), "safe")
@@ -180,9 +183,7 @@ async def test_parked_fetch_that_cannot_read_harms_no_produce(
         await traffic.produce(value)
     waiting = await open_traffic(broker)
     parked = asyncio.create_task(waiting.fetch(2, min_bytes=500, max_wait_ms=60_000))
-    async with asyncio.timeout(5):
-        while not broker.broker._waiting.count:
-            await asyncio.sleep(0)
+    await give_turns_until(lambda: broker.broker._waiting.count)
     disk.fail("pread")
     disk.fail("preadv")
 

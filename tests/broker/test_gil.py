@@ -27,9 +27,13 @@ from tests.support.logs import LogFolder, validated
 from tests.support.metrics import make_sources
 from tests.support.running import Running, running
 
-pytestmark = pytest.mark.skipif(
-    not core.COMPILED, reason="kernels: without them recovery computes in Python"
-)
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.compiled,
+    pytest.mark.skipif(
+        not core.COMPILED, reason="kernels: without them recovery computes in Python"
+    ),
+]
 
 
 @pytest.fixture(autouse=True)

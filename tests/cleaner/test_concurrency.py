@@ -82,6 +82,7 @@ class Busy:
             self.passes += 1
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_readers_never_miss_or_go_back(memory_path: Path) -> None:
     """Each read from 0 has the last value that was there when it began, or a later one."""

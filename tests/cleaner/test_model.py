@@ -253,6 +253,7 @@ def naming(seed: int) -> Iterator[None]:
         raise
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60 + SEQUENCES)
 def test_the_last_value_of_every_key_stays(memory_path: Path) -> None:
     """Nothing but expired tombstones is missing, nothing is twice, nothing goes back."""
@@ -271,6 +272,7 @@ def test_the_last_value_of_every_key_stays(memory_path: Path) -> None:
         assert set(map(str, Reason)) <= set(happened)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60 + SEQUENCES)
 def test_the_fallback_leaves_the_same_bytes(
     memory_path: Path, plain_kernels: Callable[[], AbstractContextManager[None]]

@@ -110,6 +110,7 @@ def test_passes_obey_the_rules(memory_path: Path, both_kernels: str, seed: int) 
     clean_repeatedly(memory_path, seed)
 
 
+@pytest.mark.slow
 def test_random_logs_have_everything(memory_path: Path) -> None:
     """The seeds above meet every reason to drop a record, and all that can become of a batch."""
     dropped: set[Reason] = set()

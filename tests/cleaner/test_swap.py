@@ -123,6 +123,7 @@ def test_the_log_is_what_these_tests_need(tmp_path: Path) -> None:
     assert folder.log.aborted_transactions(0, 100) == [(9, 6)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_torn", [False, True], ids=["whole", "torn"])
 @pytest.mark.parametrize("scans", [False, True], ids=["flushed", "scanned"])
 def test_crash_at_every_call(memory_path: Path, disk: Disk, is_torn: bool, scans: bool) -> None:
@@ -163,6 +164,7 @@ def test_crash_at_every_call(memory_path: Path, disk: Disk, is_torn: bool, scans
     assert seen == set(range(len(views)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 3, ALWAYS], ids=["once", "thrice", "for long"])
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO], ids=["ENOSPC", "EIO"])
 def test_disk_fails_at_every_call(memory_path: Path, disk: Disk, error: int, times: int) -> None:

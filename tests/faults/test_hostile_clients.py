@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.broker import SiltstoneProcess
 from tests.support.traffic import Traffic
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +66,7 @@ def connections(broker: SiltstoneProcess, count: int, stack: ExitStack) -> list[
     """Open plain sockets, closed with the stack."""
     host, port = broker.bootstrap.rsplit(":", 1)
     return [
-        stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
+        stack.enter_context(socket.create_connection((host, int(port)), timeout=PATIENCE))
         for _ in range(count)
     ]
 
@@ -94,6 +95,7 @@ async def test_announced_frames(broker: SiltstoneProcess, other: Traffic) -> Non
         assert broker.resident_bytes - before < 20 * MIB
 
 
+@pytest.mark.alone
 async def test_frames_that_trickle(small_broker: SiltstoneProcess, connect: Connect) -> None:
     """Half-sent large requests, a byte a moment: others wait no longer than the grace."""
     other = await connect(small_broker, "trickle")
@@ -161,6 +163,7 @@ async def test_frames_byte_by_byte(broker: SiltstoneProcess, other: Traffic) -> 
         assert all(each.recv(8)[4:] == struct.pack(">i", 7) for each in slow)
 
 
+@pytest.mark.alone
 async def test_reader_that_stops(broker: SiltstoneProcess, connect: Connect) -> None:
     """Fifty clients ask for all there is, again and again, and read none of it."""
     traffic = await connect(broker, "large")
@@ -211,8 +214,8 @@ async def test_many_come_and_go(broker: SiltstoneProcess, other: Traffic) -> Non
     host, port = broker.bootstrap.rsplit(":", 1)
     before = descriptors(broker)
     for number in range(500):
-        with socket.create_connection((host, int(port)), timeout=10) as client:
+        with socket.create_connection((host, int(port)), timeout=PATIENCE) as client:
             client.sendall((struct.pack(">i", 300_000) + bytes(200_000))[: 3 + number * 401])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while descriptors(broker) > before + 5:
             assert await other.produce(b"a") == 0

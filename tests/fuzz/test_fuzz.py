@@ -19,7 +19,7 @@ from tests.support.broker import SiltstoneProcess
 from tests.support.frames import TARGET
 from tests.support.traffic import Traffic
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 ROOT = Path(__file__).parents[2]
 WORKERS = 2

@@ -131,6 +131,7 @@ def _settle(manager: LogManager) -> None:
     manager.background.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clean", [True, False], ids=["stop", "kill"])
 @pytest.mark.parametrize(
     ("call", "error"), FAULTS, ids=[f"{call}-{errno.errorcode[error]}" for call, error in FAULTS]

@@ -1,0 +1,109 @@
+"""The tests in tiers: `now` is what every change needs at once, `all` is that and the rest.
+
+python -m tests.tiers now|all [arguments of pytest]
+
+A tier is made of legs, each a run of pytest over what its markers choose. Most tests run in several
+processes side by side, a module in one of them. What judges by a clock or by memory is marked
+`alone` and runs when nothing else does. Each test is in one leg with the compiled core; one leg
+more has the plain Python that runs where there is no compiler.
+"""
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+LATER = "(slow or java or spark or connector)"
+BESIDE = (
+    "-n",
+    str(min(4, len(os.sched_getaffinity(0)))),
+    "--dist",
+    "loadfile",
+    "--no-loadscope-reorder",
+)
+PLAIN = MappingProxyType({"SILTSTONE_KERNELS": "off"})
+PLAIN_FOLDERS = ("tests/protocol", "tests/storage", "tests/cleaner", "tests/broker")
+NOTHING_CHOSEN = 5
+
+
+class Leg(NamedTuple):
+    """One run of pytest."""
+
+    name: str
+    markers: str
+    options: Sequence[str] = ()
+    paths: Sequence[str] = ()
+    environ: Mapping[str, str] = MappingProxyType({})
+
+    def command(self, arguments: Iterable[str]) -> list[str]:
+        """Return what runs it; paths among the arguments take the place of its own."""
+        chosen = list(arguments)
+        paths = () if any(is_path(each) for each in chosen) else self.paths
+        return [sys.executable, "-m", "pytest", "-m", self.markers, *self.options, *chosen, *paths]
+
+
+NOW = (
+    Leg("now", f"not {LATER} and not alone", BESIDE),
+    Leg("now, alone", f"not {LATER} and alone"),
+    Leg(
+        "now, plain Python",
+        f"not {LATER} and not (alone or client or compiled)",
+        BESIDE,
+        PLAIN_FOLDERS,
+        PLAIN,
+    ),
+)
+REST = (
+    Leg("rest", f"{LATER} and not alone", BESIDE),
+    Leg("rest, alone", f"{LATER} and alone"),
+)
+TIERS = {"now": NOW, "all": (*NOW, *REST)}
+
+
+def is_path(argument: str) -> bool:
+    """Tell whether an argument of pytest names tests."""
+    return not argument.startswith("-") and Path(argument.partition("::")[0]).exists()
+
+
+def run(legs: Iterable[Leg], arguments: Sequence[str]) -> Iterator[tuple[Leg, int, float]]:
+    """Run each leg, whatever became of the one before; yield its exit code and its seconds."""
+    for leg in legs:
+        print(f"\n== {leg.name}: {shown(leg, arguments)}", flush=True)
+        began = time.monotonic()
+        environ = {**os.environ, **leg.environ}
+        code = subprocess.run(leg.command(arguments), env=environ, check=False).returncode
+        if arguments and code == NOTHING_CHOSEN:  # a part need not have tests of every leg
+            code = 0
+        yield leg, code, time.monotonic() - began
+
+
+def shown(leg: Leg, arguments: Iterable[str]) -> str:
+    """Return a leg as it would be typed."""
+    assigned = [f"{name}={value}" for name, value in leg.environ.items()]
+    return shlex.join([*assigned, *leg.command(arguments)[2:]])
+
+
+def again(nodes: Iterable[str], seed: int | None) -> str:
+    """Return the command that runs these tests as they ran now: their order and their core."""
+    assigned = [f"{name}={os.environ[name]}" for name in PLAIN if name in os.environ]
+    order = [] if seed is None else [f"--randomly-seed={seed}"]
+    python = os.path.relpath(sys.executable)
+    return shlex.join([*assigned, python, "-m", "pytest", *order, *nodes])
+
+
+def main(tier: str, *arguments: str) -> int:
+    """Run a tier, tell how each leg went, and fail if one did."""
+    ran = list(run(TIERS[tier], arguments))
+    print()
+    for leg, code, seconds in ran:
+        print(f"{leg.name:20} {seconds:5.0f} s  {'passed' if not code else f'FAILED ({code})'}")
+    return int(any(code for _, code, _ in ran))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
