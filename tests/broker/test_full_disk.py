@@ -38,8 +38,8 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 async def broker(tmp_path: Path, disk: Disk) -> AsyncIterator[Running]:
     """A broker over that disk, with a topic that waits for fsyncs and one that does not."""
     async with running(tmp_path / "data") as started:
-        await started.broker._topics.create("orders", 1, {})
-        await started.broker._topics.create("safe", 1, {"flush.messages": "1"})
+        await started.topics.create("orders", 1, {})
+        await started.topics.create("safe", 1, {"flush.messages": "1"})
         yield started
 
 
@@ -139,9 +139,8 @@ async def test_failed_fsync(broker: Running, disk: Disk) -> None:
     assert await traffic.produce(b"b") == STORAGE_ERROR
     assert await traffic.produce(b"c") == STORAGE_ERROR
     assert await traffic.values() == [b"a", b"b"]
-    assert broker.broker._probe is not None
     with pytest.raises(ProbeFailed):
-        await broker.broker._probe.round_trip()
+        await broker.probe.round_trip()
 
 
 @pytest.mark.alone
@@ -183,7 +182,7 @@ async def test_parked_fetch_that_cannot_read_harms_no_produce(
         await traffic.produce(value)
     waiting = await open_traffic(broker)
     parked = asyncio.create_task(waiting.fetch(2, min_bytes=500, max_wait_ms=60_000))
-    await give_turns_until(lambda: broker.broker._waiting.count)
+    await give_turns_until(lambda: broker.waiting.count)
     disk.fail("pread")
     disk.fail("preadv")
 

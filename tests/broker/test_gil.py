@@ -55,7 +55,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Running]:
 @pytest.fixture
 def port(broker: Running) -> int:
     """Where it listens."""
-    return broker.broker._listeners[0].port
+    return broker.listeners[0].port
 
 
 def compute(seconds: float) -> None:

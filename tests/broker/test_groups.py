@@ -25,7 +25,7 @@ LONG = "m" * 4097
 async def home(tmp_path: Path) -> AsyncIterator[Running]:
     """A broker with the topic orders, of two partitions."""
     async with running(tmp_path / "data", *QUICK) as started:
-        await started.broker._topics.create("orders", 2, {})
+        await started.topics.create("orders", 2, {})
         await (await started.call()).ask(ask.find("g"))
         yield started
 
@@ -277,14 +277,14 @@ async def test_a_deleted_group_is_gone_with_its_offsets(home: Running) -> None:
 
     assert codes(deleted) == ["none"]
     assert fetched.topics == ()
-    assert home.broker._coordinators.groups.offsets.count == 0
+    assert home.groups.offsets.count == 0
 
 
 async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     """Offsets, and members with their assignments, who go on as if nothing had been."""
     folder = tmp_path / "data"
     async with running(folder, *QUICK) as first:
-        await first.broker._topics.create("orders", 2, {})
+        await first.topics.create("orders", 2, {})
         caller = await first.call()
         await caller.ask(ask.find("g"))
         member_id, generation = await enter(caller, "g")
@@ -334,8 +334,8 @@ async def test_a_stop_answers_who_waits(tmp_path: Path) -> None:
         group: Any = None
         while group is None or not group.members.joining_count:
             await asyncio.sleep(0)
-            group = home.broker._coordinators.groups.groups.get("g")
-        home.broker._coordinators.groups.release()
+            group = home.groups.groups.get("g")
+        home.groups.release()
         answer = await caller.receive(request)
 
     assert answer.error_code is ErrorCode.not_coordinator
@@ -344,10 +344,10 @@ async def test_a_stop_answers_who_waits(tmp_path: Path) -> None:
 async def test_offsets_of_a_deleted_topic_are_forgotten(home: Running) -> None:
     """In all groups; those of other topics stay."""
     caller = await home.call()
-    other = await home.broker._topics.create("other", 1, {})
+    other = await home.topics.create("other", 1, {})
     await caller.ask(ask.commit("g", {("orders", 0): 1, ("other", 0): 2}))
-    await home.broker._topics.delete(other)
-    await give_turns_until(lambda: home.broker._coordinators.groups.offsets.count == 1)
+    await home.topics.delete(other)
+    await give_turns_until(lambda: home.groups.offsets.count == 1)
     (left,) = (await caller.ask(ask.fetch("g"))).groups
 
     assert [topic.name for topic in left.topics] == ["orders"]
@@ -357,7 +357,7 @@ async def test_without_its_topic_there_are_no_groups(home: Running) -> None:
     """Somebody deletes __consumer_offsets: whoever looks for the coordinator begins anew."""
     caller = await home.call()
     await caller.ask(ask.commit("g", ORDERS))
-    topics = home.broker._topics
+    topics = home.topics
     await topics.delete(topics.topics["__consumer_offsets"])
     assert (await caller.ask(ask.list_groups())).groups == ()
     lost = await caller.ask(ask.commit("h", ORDERS))
@@ -372,8 +372,8 @@ async def test_without_its_topic_there_are_no_groups(home: Running) -> None:
 async def test_what_has_expired_goes(tmp_path: Path) -> None:
     """After offsets.retention.minutes, or at the time that the client has said."""
     async with running(tmp_path / "data", *QUICK, "offsets.retention.minutes=1") as home:
-        await home.broker._topics.create("orders", 2, {})
-        groups = home.broker._coordinators.groups
+        await home.topics.create("orders", 2, {})
+        groups = home.groups
         caller = await home.call()
         await caller.ask(ask.find("g"))
         await caller.ask(ask.commit("soon", ORDERS, version=4, retention_ms=0))

@@ -25,7 +25,7 @@ CORRUPT, INVALID = CorruptMessage.code, InvalidRecord.code
 async def broker(tmp_path: Path) -> AsyncIterator[Running]:
     """A broker with a plain topic, one of small segments, and one that is compacted."""
     async with running(tmp_path) as started:
-        topics = started.broker._topics
+        topics = started.topics
         await topics.create("plain", 2, {})
         await topics.create("short", 1, {"segment.bytes": "20000"})
         await topics.create("compacted", 1, {"cleanup.policy": "compact"})
@@ -135,7 +135,7 @@ async def test_bad_batch_is_refused_alone(
         request({("plain", 0): make(), ("plain", 1): bytes(good()), ("compacted", 0): make()})
     )
 
-    logs = broker.broker._topics.logs
+    logs = broker.topics.logs
     assert codes(answer) == [code, 0, code]
     assert logs["plain", 0].size == logs["compacted", 0].size == 0
     assert logs["plain", 1].log_end_offset == 3
@@ -226,7 +226,7 @@ async def test_bombs_do_not_hold_the_loop(
     broker: Running, codec: int, unfolded: int, unpacking: list[str]
 ) -> None:
     """What may become large is opened on a codec thread, however small it is; 64 MiB at most."""
-    await broker.broker._topics.create("bombed", 1, _LARGE)
+    await broker.topics.create("bombed", 1, _LARGE)
     payload = compression.compress(codec, bytes(unfolded))
     caller = await broker.call()
     answer = await caller.ask(request({("bombed", 0): packed(codec, payload)}))

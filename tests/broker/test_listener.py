@@ -27,7 +27,7 @@ async def test_connections_get_the_buffers_of_the_settings(
     for size in (-1, 30_000, 102_400):
         async with running(tmp_path / str(size), f"{setting}={size}") as started:
             await (await started.connect()).ask(_API_VERSIONS)
-            (accepted,) = started.broker._listeners[0].connections
+            (accepted,) = started.listeners[0].connections
             granted[size] = accepted._channel._socket.getsockopt(socket.SOL_SOCKET, option)
 
     assert granted[30_000] == 60_000
@@ -45,7 +45,7 @@ async def test_connections_of_all_listeners_count_together(
         "listener.security.protocol.map=ONE:PLAINTEXT,TWO:PLAINTEXT",
     )
     async with running(tmp_path, *sets) as started:
-        one, two = started.broker._listeners
+        one, two = started.listeners
         clients = []
         for listener in (one, two, two):
             client = Client(*await asyncio.open_connection("127.0.0.1", listener.port))

@@ -26,7 +26,7 @@ ORDERS = {("orders", 0): 5}
 async def home(tmp_path: Path) -> AsyncIterator[Running]:
     """A broker with the topic orders, to which no group and no transaction has come."""
     async with running(tmp_path / "data") as started:
-        await started.broker._topics.create("orders", 2, {})
+        await started.topics.create("orders", 2, {})
         yield started
 
 
@@ -138,7 +138,7 @@ async def test_who_does_not_look_for_the_coordinator_first_is_told_to(
     answer = await (await home.call()).ask(wanted)
 
     assert codes(answer) == expected
-    assert not {OFFSETS_TOPIC, TRANSACTIONS_TOPIC} & set(home.broker._topics.topics)
+    assert not {OFFSETS_TOPIC, TRANSACTIONS_TOPIC} & set(home.topics.topics)
 
 
 @pytest.mark.parametrize(("key_type", "topic"), [(0, OFFSETS_TOPIC), (1, TRANSACTIONS_TOPIC)])
@@ -147,7 +147,7 @@ async def test_whoever_looks_for_it_finds_it(key_type: int, topic: str, home: Ru
     answer = await (await home.call()).ask(ask.find("g", key_type))
 
     assert answer.coordinators[0].error_code.name == "none"
-    assert set(home.broker._topics.topics) == {"orders", topic}
+    assert set(home.topics.topics) == {"orders", topic}
 
 
 async def test_a_switched_off_protocol_is_refused_without_a_word(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ async def test_ids_that_no_topic_has_come_last(home: Running) -> None:
     """OffsetFetch 10: known topics in their order, then the others in theirs."""
     caller = await home.call()
     await caller.ask(ask.find("g"))
-    topic_id = home.broker._topics.topics["orders"].id
+    topic_id = home.topics.topics["orders"].id
     unknown = [type(topic_id)(int=number) for number in (9, 3)]
     topic = ask._class(9, 10, "OffsetFetchRequestTopics")
     wanted = ((unknown[0], (0, 1)), (topic_id, (0,)), (unknown[1], (1,)), (topic_id, (1,)))

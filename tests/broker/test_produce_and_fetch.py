@@ -30,8 +30,8 @@ from tests.support.waiting import PATIENCE, give_turns_until
 async def broker(tmp_path: Path) -> AsyncIterator[Running]:
     """A broker with topics t (two partitions) and c (compacted)."""
     async with running(tmp_path, "num.partitions=2") as started:
-        await started.broker._topics.create("t", 2, {})
-        await started.broker._topics.create("c", 1, {"cleanup.policy": "compact"})
+        await started.topics.create("t", 2, {})
+        await started.topics.create("c", 1, {"cleanup.policy": "compact"})
         yield started
 
 
@@ -284,7 +284,7 @@ async def test_only_the_admin_client_produces_to_internal_topics(
 ) -> None:
     """By the name in that very request, whoever the connection said to be before."""
     internal = "__consumer_offsets"
-    await broker.broker._topics.create(internal, 1, {"cleanup.policy": "compact"})
+    await broker.topics.create(internal, 1, {"cleanup.policy": "compact"})
     batch = make_batch([(b"k", b"v")] * rows, timestamp=now(), codec=1)
     asked = metadata12.MetadataRequest(
         topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False
@@ -334,7 +334,7 @@ async def test_unknown_partitions_have_their_code(caller: Caller) -> None:
 
 async def test_topic_ids_name_topics(broker: Running, caller: Caller) -> None:
     """Produce 13 and Fetch 17 by id; an unknown id is 100."""
-    ids = {name: topic.id for name, topic in broker.broker._topics.topics.items()}
+    ids = {name: topic.id for name, topic in broker.topics.topics.items()}
     batch = bytes(make_batch(1, timestamp=now()))
     for topic_id, code in ((ids["t"], 0), (uuid.uuid4(), 100)):
         request = produce13.ProduceRequest(
@@ -459,7 +459,7 @@ async def test_a_long_poll_ends_with_an_append(broker: Running, caller: Caller) 
     other = await broker.call()
     request = fetch({("t", 0): 0, ("t", 1): 0}, wait_ms=60_000)
     waiting = asyncio.create_task(caller.ask(request))
-    await give_turns_until(lambda: broker.broker._waiting.count)
+    await give_turns_until(lambda: broker.waiting.count)
     await other.ask(produce({("t", 1): make_batch(1, timestamp=now())}))
     fetched = await asyncio.wait_for(waiting, PATIENCE)
 
@@ -470,7 +470,7 @@ async def test_a_request_that_waited_reads_what_has_changed(
     broker: Running, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of what was read to its end before, only the partition that has grown is read again."""
-    logs, read, reads = broker.broker._topics.logs, Log.read, []
+    logs, read, reads = broker.topics.logs, Log.read, []
 
     def note(log: Log, *arguments: Any, **limits: Any) -> Any:
         reads.append(log)
@@ -479,7 +479,7 @@ async def test_a_request_that_waited_reads_what_has_changed(
     monkeypatch.setattr(Log, "read", note)
     wanted = {("t", 0): 0, ("t", 1): 0, ("c", 0): 0}
     waiting = asyncio.create_task(caller.ask(fetch(wanted, wait_ms=60_000)))
-    await give_turns_until(lambda: broker.broker._waiting.count)
+    await give_turns_until(lambda: broker.waiting.count)
     append(logs["t", 1])
     fetched = await asyncio.wait_for(waiting, PATIENCE)
 
@@ -493,14 +493,14 @@ async def test_min_bytes_holds_an_answer_back(broker: Running, caller: Caller) -
     fetched = only(await caller.ask(fetch({("t", 0): 0}, wait_ms=30, min_bytes=10_000)))
 
     assert len(fetched.records) > 0
-    assert broker.broker._waiting.count == 0
+    assert broker.waiting.count == 0
 
 
 async def test_a_deleted_topic_releases_who_waits_on_it(broker: Running, caller: Caller) -> None:
     """The long poll answers that the topic is unknown."""
     waiting = asyncio.create_task(caller.ask(fetch({("t", 0): 0}, wait_ms=60_000)))
-    await give_turns_until(lambda: broker.broker._waiting.count)
-    topics = broker.broker._topics
+    await give_turns_until(lambda: broker.waiting.count)
+    topics = broker.topics
     await topics.delete(topics.topics["t"])
 
     assert only(await asyncio.wait_for(waiting, PATIENCE)).error_code == 3
@@ -564,7 +564,7 @@ async def test_large_and_small_answers_keep_their_order(caller: Caller) -> None:
 async def test_clients_that_stall_or_leave_hold_nobody_up(tmp_path: Path) -> None:
     """Who stops reading in the middle gets the rest when it reads again; there is one sender."""
     async with running(tmp_path, "num.network.threads=1") as broker:
-        await broker.broker._topics.create("t", 1, {})
+        await broker.topics.create("t", 1, {})
         stalled, leaving, reading = [await broker.call() for _ in range(3)]
         records = await fill_large(reading)
         await stalled.client.send(stalled.frame(LARGE))
@@ -575,7 +575,7 @@ async def test_clients_that_stall_or_leave_hold_nobody_up(tmp_path: Path) -> Non
         await leaving.client.close()
         served = [only(await reading.ask(LARGE)).records for _ in range(3)]
         late = only(await stalled.receive(LARGE)).records
-        connections = broker.broker._listeners[0].connections
+        connections = broker.listeners[0].connections
         async with asyncio.timeout(30):
             while len(connections) > 2:
                 await reading.ask(fetch({("t", 0): 9}))
@@ -586,9 +586,9 @@ async def test_clients_that_stall_or_leave_hold_nobody_up(tmp_path: Path) -> Non
 async def test_the_end_does_not_cut_who_reads_nor_wait_for_who_does_not(tmp_path: Path) -> None:
     """Answers on their way at the stop are sent to their end, within the time that is given."""
     async with running(tmp_path, "graceful.shutdown.timeout.ms=4000") as broker:
-        await broker.broker._topics.create("t", 1, {})
+        await broker.topics.create("t", 1, {})
         records = await fill_large(await broker.call())
-        (listener,) = broker.broker._listeners
+        (listener,) = broker.listeners
         stalled, reading = [
             Caller(Client(*await asyncio.open_connection("127.0.0.1", listener.port)))
             for _ in range(2)

@@ -16,8 +16,8 @@ from tests.support.running import Caller, running
 async def caller(tmp_path: Path) -> AsyncIterator[Caller]:
     """A connection to a broker with topics t (two partitions) and c (compacted)."""
     async with running(tmp_path) as started:
-        await started.broker._topics.create("t", 2, {})
-        await started.broker._topics.create("c", 1, {"cleanup.policy": "compact"})
+        await started.topics.create("t", 2, {})
+        await started.topics.create("c", 1, {"cleanup.policy": "compact"})
         yield await started.call()
 
 

@@ -76,7 +76,7 @@ async def starting(tmp_path: Path, go_on: threading.Event) -> AsyncIterator[Star
     """A broker in the middle of its start."""
     go_on.set()
     async with running(tmp_path) as before:
-        await before.broker._topics.create("orders", 1, {"cleanup.policy": "compact"})
+        await before.topics.create("orders", 1, {"cleanup.policy": "compact"})
     (tmp_path / CONTROL_ADDRESS).unlink()
     go_on.clear()
     starting = Starting(tmp_path)

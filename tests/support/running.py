@@ -14,10 +14,17 @@ from broker.server import Broker
 from config.load import load
 from storage.clock import Clock
 from tests.support.kio_messages import encode
+from tests.support.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from broker.groups.coordinator import GroupCoordinator
+    from broker.listener import Listener
+    from broker.probe import Probe
+    from broker.topics import TopicRegistry
+    from broker.waiting import Waiting
 
 
 class Client:
@@ -45,7 +52,7 @@ class Client:
     async def is_closed(self) -> bool:
         """Wait for the end of the stream; false if there are bytes instead."""
         try:
-            return not await asyncio.wait_for(self._reader.read(1), 5)
+            return not await asyncio.wait_for(self._reader.read(1), PATIENCE)
         except ConnectionResetError:
             return True
 
@@ -55,15 +62,41 @@ class Client:
 
 
 class Running:
-    """A started broker."""
+    """A started broker, and those of its parts that tests look at."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self._clients: list[Client] = []
 
+    @property
+    def topics(self) -> TopicRegistry:
+        """Its topics and their logs."""
+        return self.broker._topics
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """Its groups, and the journal of what they committed."""
+        return self.broker._coordinators.groups
+
+    @property
+    def waiting(self) -> Waiting:
+        """Its fetches that wait."""
+        return self.broker._waiting
+
+    @property
+    def listeners(self) -> list[Listener]:
+        """Where it listens, in the order of the setting."""
+        return self.broker._listeners
+
+    @property
+    def probe(self) -> Probe:
+        """What tries whether it can write and read."""
+        assert self.broker._probe is not None
+        return self.broker._probe
+
     async def connect(self) -> Client:
         """Open a connection to the first listener."""
-        listener = self.broker._listeners[0]
+        listener = self.listeners[0]
         client = Client(*await asyncio.open_connection("127.0.0.1", listener.port))
         self._clients.append(client)
         return client

@@ -160,8 +160,8 @@ UNREADABLE: dict[str, Row] = {
 
 async def write(home: Running, rows: list[Row]) -> None:
     """Write records into every partition of the journal, as they are."""
-    await home.broker._topics.create("orders", 2, {})
-    journal = home.broker._coordinators.groups.log
+    await home.topics.create("orders", 2, {})
+    journal = home.groups.log
     await journal.ensure_created()
     for partition in range(PARTITIONS):
         for row in rows:
@@ -190,7 +190,7 @@ async def test_a_record_that_can_not_be_read_is_skipped(
         await write(home, [good, (key, value), (offset_key("last", "orders", 0), COMMITTED)])
 
     async with running(tmp_path, *SETTINGS) as home:
-        await home.broker._coordinators.groups.loaded.wait()
+        await home.groups.loaded.wait()
         lines = [each.getMessage() for each in caplog.records if SKIPPED in each.getMessage()]
         found = [await offsets_of(home, each) for each in ("g", "other", "last")]
         caller = await home.call()
@@ -210,14 +210,14 @@ async def test_a_record_that_can_not_be_read_is_skipped(
 async def test_names_are_read_as_java_reads_them(tmp_path: Path) -> None:
     """What is not UTF-8 is U+FFFD; the offset is there for whoever asks by that name."""
     async with running(tmp_path, *SETTINGS) as home:
-        place = home.broker._coordinators.groups.log.partition_for
+        place = home.groups.log.partition_for
         await write(home, [])
         for name, text in ((b"g\xff", "g" + REPLACED), (b"\xed\xa0\x80h", REPLACED + "h")):
             row = offset_of(name, b"orders\xfe"), COMMITTED[:14] + b"\0\1\xff" + bytes(8)
-            home.broker._coordinators.groups.log.append(place(text), [row])
+            home.groups.log.append(place(text), [row])
 
     async with running(tmp_path, *SETTINGS) as home:
-        await home.broker._coordinators.groups.loaded.wait()
+        await home.groups.loaded.wait()
 
         assert await offsets_of(home, "g" + REPLACED) == {("orders" + REPLACED, 0): 7}
         assert await offsets_of(home, REPLACED + "h") == {("orders" + REPLACED, 0): 7}
@@ -230,14 +230,14 @@ async def test_a_batch_whose_records_can_not_be_told_apart_is_skipped(
     packed = bytearray(build_batch([Record(0, 0, b"k", b"v")], codec=4))
     async with running(tmp_path, *SETTINGS) as home:
         await write(home, [])
-        log = home.broker._topics.logs[OFFSETS_TOPIC, 0]
+        log = home.topics.logs[OFFSETS_TOPIC, 0]
         for batch in (frame_batch(b"\x7fjunk", 1), frame_batch(b"junk", 1, codec=packed[22])):
             log.append(validated(batch), Origin.COORDINATOR)
         await write_again(home)
 
     async with running(tmp_path, *SETTINGS) as home:
-        await home.broker._coordinators.groups.loaded.wait()
-        groups = home.broker._coordinators.groups
+        await home.groups.loaded.wait()
+        groups = home.groups
 
         assert groups.log.is_settled
         assert "g" in groups.offsets
@@ -246,7 +246,7 @@ async def test_a_batch_whose_records_can_not_be_told_apart_is_skipped(
 
 async def write_again(home: Running) -> None:
     """Write an offset behind everything else."""
-    home.broker._coordinators.groups.log.append(0, [(UNFOLDED, COMMITTED)])
+    home.groups.log.append(0, [(UNFOLDED, COMMITTED)])
 
 
 async def test_a_million_such_records_are_not_a_million_lines(
@@ -255,10 +255,10 @@ async def test_a_million_such_records_are_not_a_million_lines(
     """Ten of a partition, and how many there are besides."""
     async with running(tmp_path, *SETTINGS) as home:
         await write(home, [])
-        home.broker._coordinators.groups.log.append(1, [(b"\0", b"")] * 500)
+        home.groups.log.append(1, [(b"\0", b"")] * 500)
 
     async with running(tmp_path, *SETTINGS) as home:
-        await home.broker._coordinators.groups.loaded.wait()
+        await home.groups.loaded.wait()
 
     lines = [each.getMessage() for each in caplog.records if "skipped" in each.getMessage()]
     assert len(lines) == 11
@@ -274,13 +274,13 @@ async def test_whatever_is_in_the_journal_everybody_is_answered(
     rows = [GOOD[number % len(GOOD)] for number in range(600)]
     async with running(tmp_path, *SETTINGS) as home:
         await write(home, [])
-        journal = home.broker._coordinators.groups.log
+        journal = home.groups.log
         for number, (key, value) in enumerate(rows):
             changed = mangle(key, chance) or b"" if chance.random() < 0.3 else key
             journal.append(number % PARTITIONS, [(changed, mangle(value, chance))])
 
     async with running(tmp_path, *SETTINGS) as home:
-        groups = home.broker._coordinators.groups
+        groups = home.groups
         await groups.loaded.wait()
         assert groups.log.is_settled
         caller = await home.call()
