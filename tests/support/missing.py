@@ -15,6 +15,8 @@ REMEDIES = {
     "mvn": "Maven and a Maven registry (Debian: apt-get install maven)",
     "kcat": "kcat (Debian: apt-get install kcat)",
     "buildah": "buildah and debootstrap (Debian: apt-get install buildah debootstrap), as root",
+    "debootstrap": "debootstrap (Debian: apt-get install debootstrap)",
+    "ip": "iproute2 (Debian: apt-get install iproute2)",
     "uv": "uv (pip install uv)",
     "strace": "strace (Debian: apt-get install strace), and the right to trace (SYS_PTRACE)",
     "unshare": "util-linux",
