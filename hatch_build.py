@@ -143,13 +143,20 @@ def build_sanitized(target: Path) -> None:
 
 
 def build_in_place() -> list[Path]:
-    """Put the extensions beside their sources; processes that run keep the old ones."""
+    """Put the extensions beside their sources; processes that run keep the old ones.
+
+    Where none are made, those of an older source go: they would be taken for this one's.
+    """
     placed = []
     with tempfile.TemporaryDirectory(dir=ROOT, prefix=".kernels-") as scratch:
         for output in build(Path(scratch)):
             place = ROOT / output.relative_to(scratch)
             output.replace(place)
             placed.append(place)
+    if not placed:
+        for kernel in map(ROOT.joinpath, KERNELS):
+            for stale in kernel.parent.glob(f"{kernel.stem}.*.so"):
+                stale.unlink()
     return placed
 
 

@@ -34,6 +34,25 @@ def test_auto_goes_on_with_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         assert hatch_build.build(tmp_path) == []
 
 
+def test_no_old_extension_stays_where_none_is_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Else a source that no longer compiles would be tested with the binary of an older one."""
+    monkeypatch.setenv("KERNELS", "auto")
+    monkeypatch.setattr(hatch_build, "compile_kernels", fail)
+    monkeypatch.setattr(hatch_build, "ROOT", tmp_path)
+    monkeypatch.setattr(hatch_build, "KERNELS", ("broker/_kernel.py",))
+    (tmp_path / "broker").mkdir()
+    old, other = (tmp_path / "broker" / f"{name}.cpython.so" for name in ("_kernel", "_other"))
+    for path in (old, other):
+        path.touch()
+
+    with pytest.warns(UserWarning, match="stay plain Python"):
+        assert hatch_build.build_in_place() == []
+    assert not old.exists()
+    assert other.exists()
+
+
 def test_require_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A release never ships slow kernels by accident."""
     monkeypatch.setenv("KERNELS", "require")
