@@ -9,6 +9,7 @@ and a measurement is the best of several windows.
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
@@ -43,7 +44,12 @@ class Latency(NamedTuple):
 
 async def measure(port: int) -> Latency:
     """Return the best of several windows of round trips to the broker in this loop."""
-    command = [sys.executable, pinging.__file__, *map(str, (port, WINDOWS, WINDOW_SECONDS))]
+    loop = f"/proc/{os.getpid()}/task/{threading.get_native_id()}"
+    command = [
+        sys.executable,
+        pinging.__file__,
+        *map(str, (port, WINDOWS, WINDOW_SECONDS, loop)),
+    ]
     finished = await asyncio.to_thread(
         subprocess.run, command, stdout=subprocess.PIPE, check=True, timeout=60
     )

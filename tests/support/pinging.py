@@ -1,8 +1,11 @@
 """A client process that measures round trips: it imports little and shares no GIL with the broker.
 
-python pinging.py PORT WINDOWS SECONDS prints the median and the `late` quantile of each window.
+python pinging.py PORT WINDOWS SECONDS THREAD prints the median and the `late` quantile of each
+window. THREAD is the folder in /proc of the broker's loop. The time in which it or the client could
+have run and had no processor is not counted: that is the machine's, and other processes' doing.
 """
 
+import os
 import socket
 import struct
 import sys
@@ -12,8 +15,20 @@ LATE = 0.4
 _PING = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 
 
-def ping(port: int, windows: int, seconds: float) -> None:
+class HeldUp:
+    """For how long threads that could run had no processor; Linux tells."""
+
+    def __init__(self, *threads: str) -> None:
+        self._files = [open(f"{thread}/schedstat", "rb", 0) for thread in threads]  # noqa: PTH123, SIM115
+
+    def seconds(self) -> float:
+        """Return the sum since they began."""
+        return sum(int(os.pread(each.fileno(), 64, 0).split()[1]) for each in self._files) / 1e9
+
+
+def ping(port: int, windows: int, seconds: float, thread: str) -> None:
     """Make round trips one after the other."""
+    held_up = HeldUp(thread, "/proc/thread-self")
     with socket.create_connection(("127.0.0.1", port)) as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         size = 0
@@ -21,13 +36,15 @@ def ping(port: int, windows: int, seconds: float) -> None:
             took: list[float] = []
             ends = time.perf_counter() + seconds
             while (began := time.perf_counter()) < ends or len(took) < 5:
+                before = held_up.seconds()
                 client.sendall(_PING)
                 answer = client.recv(4096)
                 size = size or int.from_bytes(answer[:4], "big") + 4
                 received = len(answer)
                 while received < size:
                     received += len(client.recv(4096))
-                took.append(time.perf_counter() - began)
+                elapsed = time.perf_counter() - began
+                took.append(max(elapsed - (held_up.seconds() - before), 0.0))
             print(*_summarize(took), flush=True)  # noqa: T201
 
 
@@ -44,4 +61,4 @@ def _summarize(took: list[float]) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    ping(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
+    ping(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4])
