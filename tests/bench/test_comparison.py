@@ -46,6 +46,7 @@ def _measure(folder: Path, *cases: Case) -> list[dict[str, object]]:
     return read(lines)
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_requests_of_groups_are_answered(tmp_path: Path) -> None:
     """The generator takes any refusal for a failure, so these were commits and heartbeats."""
@@ -58,6 +59,7 @@ def test_requests_of_groups_are_answered(tmp_path: Path) -> None:
     assert all(isinstance(rate, float) and rate > 0 for rate in rates.values())
 
 
+@pytest.mark.slow
 def test_groups_settle_and_are_loaded(tmp_path: Path) -> None:
     """Members become stable, many groups enter, and every offset is there after a start."""
     lines = _measure(tmp_path, Rebalances(members=5), Memory(groups=20), Loading(offsets=1000))
@@ -72,6 +74,7 @@ def test_groups_settle_and_are_loaded(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_producers_end_transactions(tmp_path: Path) -> None:
     """Each transaction has the epoch that the end of the one before gave."""
     rate, cost, _ = _measure(tmp_path, Frames(2))

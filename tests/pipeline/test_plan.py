@@ -60,6 +60,7 @@ def test_a_whole_partition_is_planned_by_its_manifest_alone(archive: Archive) ->
     assert (split.start_offset, split.end_offset) == (0, 500)
 
 
+@pytest.mark.slow
 def test_thousands_of_tiny_segments_are_packed_together(archive: Archive) -> None:
     """Ten thousand segments of a batch are as many splits as their bytes ask for."""
     folder = archive.fill([[make_batch(1)]])
