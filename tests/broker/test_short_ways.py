@@ -128,6 +128,7 @@ def files_below(root: Path) -> dict[Path, bytes]:
     }
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("seed", range(4))
 async def test_short_ways_answer_as_general_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
