@@ -34,9 +34,8 @@ LATER = (
     "pickle",
     "prometheus_client",
     "secrets",
-    "shutil",
 )
-LATER_WITH_KERNELS = ("crc32c", "email", "importlib.metadata")
+LATER_WITH_KERNELS = ("crc32c", "email", "importlib.metadata", "shutil")
 FIRST_ACK = """
 import json, sys
 sys.modules["hypothesis"] = None  # as `siltstone serve` has it
