@@ -182,6 +182,17 @@ def segment_files(folder: Path) -> dict[str, bytes]:
     return {kind: segment.path(kind).read_bytes() for kind in (".log", ".index", ".timeindex")}
 
 
+def _checked(log: bytes) -> list[bytes]:
+    """Return the batches without their offsets and leader epochs, which no CRC covers."""
+    batches = []
+    position = 0
+    while position < len(log):
+        end = position + 12 + int.from_bytes(log[position + 8 : position + 12], "big")
+        batches.append(log[position + 16 : end])
+        position = end
+    return batches
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_damaged_segment(
@@ -189,14 +200,14 @@ def test_damaged_segment(
 ) -> None:
     """Lookups, walks, dumps and recovery end, with a result or as damage, whatever is in the files.
 
-    After recovery every batch is one that was written.
+    After recovery every batch is one that was written, as far as its CRC tells.
     """
     place = folder / "damaged"
     place.mkdir(exist_ok=True)
     kind = data.draw(st.sampled_from(sorted(segment_files)))
     for each, content in segment_files.items():
-        written = data.draw(damaged(content)) if each == kind else content
-        (place / files.segment_file_name(0, each)).write_bytes(written)
+        put = data.draw(damaged(content)) if each == kind else content
+        (place / files.segment_file_name(0, each)).write_bytes(put)
     offset = data.draw(st.integers(0, 100))
     segment = open_segment(place, 0)
     for read in (
@@ -214,5 +225,6 @@ def test_damaged_segment(
     recovered.recover()
 
     kept = recovered.log_path.read_bytes()
-    assert segment_files[".log"].startswith(kept)
+    written = _checked(segment_files[".log"])
+    assert _checked(kept) == written[: len(_checked(kept))]
     assert recovered.find_damage() is None
