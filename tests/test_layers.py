@@ -20,12 +20,14 @@ PACKAGES = (
 
 MAY_IMPORT = {
     "broker": {"broker", "cleaner", "storage", "protocol", "config"},
-    "cleaner": {"cleaner", "storage", "protocol.records", "protocol.errors", "config"},
+    "cleaner": {
+        "cleaner", "storage", "protocol.core", "protocol.records", "protocol.errors", "config",
+    },
     "pipeline": {"pipeline", "storage", "protocol", "config"},
     "pyspark_siltstone": {"pipeline"},
     "storage": {
-        "storage", "protocol.records", "protocol.errors", "protocol.parts", "protocol.names",
-        "config",
+        "storage", "protocol.core", "protocol.records", "protocol.errors", "protocol.parts",
+        "protocol.names", "config",
     },
     "protocol": {"protocol"},
     "config": {"config"},

@@ -236,7 +236,7 @@ static void crc_fold(uint32_t *fold, unsigned lane) {
 #endif
 
 /* Build the tables and choose; once, when the module is imported. */
-static void prepare(void) {
+static inline void prepare(void) {
     for (unsigned byte = 0; byte < 256; byte++) {
         uint32_t crc = byte;
         for (int bit = 0; bit < 8; bit++) {
