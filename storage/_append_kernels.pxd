@@ -18,6 +18,7 @@ from protocol.core._format cimport (
     write_int32,
     write_int64,
 )
+from storage._native_append cimport drop_lock, new_lock, take_lock, write_at
 
 # The columns of append_values.py
 cdef enum:
@@ -58,6 +59,13 @@ cdef class ProducerEntry:
     cdef _add(self, object batch, long long last_sequence, long long timestamp)
 
 @cython.final
+cdef class Lock:
+    cdef object _lock
+
+    cdef int take(self) except -1
+    cdef int drop(self) except -1
+
+@cython.final
 cdef class SegmentEnd:
     cdef public long long base_offset, created_ms, first_timestamp, index_interval_bytes, max_timestamp, offset_of_max_timestamp, roll_after_ms, segment_bytes, since_index, size
     cdef public int fd
@@ -70,7 +78,8 @@ cdef class SegmentEnd:
     cpdef long long append(self, object segment, object buffer, long long size, long long last_offset, long long max_timestamp) except *
 
 cdef class GrowingLog:
-    cdef public object _clock, _services, config, directory, lock, producers
+    cdef public object _clock, _services, config, directory, producers
+    cdef public Lock lock
     cdef public dict watchers
     cdef public tuple _view
     cdef public PlainRules rules
@@ -80,7 +89,7 @@ cdef class GrowingLog:
     @cython.locals(size="long long", max_timestamp="long long", producer_id="long long", sequence="long long", last_offset_delta="long long", producer=ProducerEntry, base_offset="long long")
     cdef object _append(self, object batch, object origin)
 
-    @cython.locals(base_offset="long long")
+    @cython.locals(lock=Lock, base_offset="long long")
     cpdef long long take(self, object records, long long now_ms) except? -2
 
     @cython.locals(count="long long", last_offset_delta="long long", _attributes="long long", max_timestamp="long long", producer_id="long long", epoch="long long", sequence="long long", size="long long", producer=ProducerEntry, base_offset="long long")

@@ -5,7 +5,6 @@ the write itself. What is rare is asked of the classes that build on these.
 The types of C stand in ``_append_kernels.pxd``; import `storage.append_kernels`, which chooses.
 """
 
-import threading
 from os import pwrite
 from typing import TYPE_CHECKING
 
@@ -33,6 +32,7 @@ if not cython.compiled:
         write_int64,
     )
     from protocol.records.batch import CODEC_MASK, CONTROL, HEADER_SIZE, TRANSACTIONAL
+    from storage._portable_append import drop_lock, new_lock, take_lock, write_at
     from storage.append_values import (
         ATTRIBUTES,
         BASE_SEQUENCE,
@@ -64,6 +64,9 @@ COMPILED: bool = cython.compiled
 
 WRITE_BACK_BYTES = 16 << 20
 """Appended bytes after which the kernel is asked to start writing them (performance.md §2)."""
+
+SHORT_BYTES = 16 << 10
+"""A write of at most so many is done before another thread could have taken the GIL."""
 
 UNKNOWN = -2
 """Of a timestamp: not looked up yet. -1: there is none."""
@@ -228,6 +231,29 @@ class ProducerEntry:
         self.last_timestamp = timestamp
 
 
+class Lock:
+    """What one thread has at a time: ``with`` it, or `take` it and `drop` it (not reentrant)."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = new_lock()
+
+    def __enter__(self) -> None:
+        take_lock(self._lock)
+
+    def __exit__(self, *_: object) -> None:
+        drop_lock(self._lock)
+
+    def take(self) -> None:
+        """Wait until nobody else has it."""
+        take_lock(self._lock)
+
+    def drop(self) -> None:
+        """Let somebody else have it."""
+        drop_lock(self._lock)
+
+
 class SegmentEnd:
     """Where a segment ends, and the times of what is in it: all that an append changes.
 
@@ -313,7 +339,10 @@ class SegmentEnd:
         position = self.size
         if self.fd < 0:
             segment.activate()
-        written = pwrite(self.fd, buffer, position)
+        if size <= SHORT_BYTES:
+            written = write_at(self.fd, buffer, position)
+        else:
+            written = pwrite(self.fd, buffer, position)
         if written != size:
             segment.write_rest(buffer, written)
         if max_timestamp > self.max_timestamp:
@@ -361,7 +390,7 @@ class GrowingLog:
     def __init__(self, loaded: "LoadedPartition", services: "LogServices") -> None:
         self._services = services
         self._clock = services.clock
-        self.lock = threading.Lock()
+        self.lock = Lock()
         self.directory: LogDirectory = loaded.folder.directory
         self.config: TopicConfig = loaded.folder.config  # loop only; a new value replaces it
         self.rules = PlainRules(self.config)  # likewise
@@ -392,11 +421,11 @@ class GrowingLog:
             KafkaStorageError: The directory refuses writes, now or since an earlier failure.
         """
         lock = self.lock
-        lock.acquire()
+        lock.take()
         try:
             result = self._append(batch, origin)
         finally:
-            lock.release()
+            lock.drop()
         if self.watchers:
             self.tell_watchers()
         return result
@@ -450,11 +479,11 @@ class GrowingLog:
             KafkaStorageError: As `append` does.
         """
         lock = self.lock
-        lock.acquire()
+        lock.take()
         try:
             base_offset = self._take(records, now_ms)
         finally:
-            lock.release()
+            lock.drop()
         if base_offset >= 0 and self.watchers:
             self.tell_watchers()
         return base_offset

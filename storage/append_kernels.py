@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         COMPILED,
         UNKNOWN,
         GrowingLog,
+        Lock,
         PlainRules,
         ProducerEntry,
         SegmentEnd,
@@ -19,6 +20,7 @@ else:
     COMPILED = MODULE.COMPILED
     UNKNOWN = MODULE.UNKNOWN
     GrowingLog = MODULE.GrowingLog
+    Lock = MODULE.Lock
     PlainRules = MODULE.PlainRules
     ProducerEntry = MODULE.ProducerEntry
     SegmentEnd = MODULE.SegmentEnd
@@ -28,6 +30,7 @@ __all__ = [
     "MODULE",
     "UNKNOWN",
     "GrowingLog",
+    "Lock",
     "PlainRules",
     "ProducerEntry",
     "SegmentEnd",

@@ -1,8 +1,11 @@
 """Where logs grow: the compiled form and the plain one do the same."""
 
+import errno
 import os
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +95,42 @@ def test_a_batch_of_another_size_than_it_says_is_not_written(tmp_path: Path) -> 
         folder.log.append((memoryview(bytearray(70)), 70))  # type: ignore[arg-type]
 
     assert folder.log.log_end_offset == folder.log.size == 0
+
+
+@BOTH
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_a_write_that_fails_says_why(kernel: Any, size: int) -> None:
+    """Short writes, which keep the GIL, and long ones raise what the system says."""
+    end = kernel.SegmentEnd(0, 0, 0)
+    end.fd = os.open("/dev/full", os.O_WRONLY)
+    try:
+        with pytest.raises(OSError, match="No space left") as caught:
+            end.append(None, bytes(size), size, 0, 1)
+    finally:
+        os.close(end.fd)
+
+    assert caught.value.errno == errno.ENOSPC
+    assert end.size == 0
+
+
+@BOTH
+def test_one_thread_at_a_time_has_a_lock(kernel: Any) -> None:
+    """Others wait, without the GIL, until it is let go; an error lets it go as well."""
+    lock = kernel.Lock()
+    order: list[str] = []
+    begun = threading.Event()
+
+    def other() -> None:
+        begun.set()
+        with lock:
+            order.append("other")
+
+    thread = threading.Thread(target=other)
+    with suppress(KeyError), lock:
+        thread.start()
+        assert begun.wait(60)
+        order.append("first")
+        raise KeyError
+    thread.join(60)
+
+    assert order == ["first", "other"]

@@ -11,12 +11,13 @@ import pytest
 
 from config.topic import TopicConfig
 from protocol.records.batch import BatchHeader, stamp
-from storage import append_kernels, files
+from storage import files
 from storage.index import MAX_RELATIVE_OFFSET
 from storage.readable_segment import open_segment
 from storage.segment import LogSegment
 from storage.segment_file import OpenFiles
 from storage.transaction_index import AbortedTransaction
+from tests.support import faults
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.clock import FakeClock
 from tests.support.segments import NOW_MS, append, append_next, load_segment, make_segment
@@ -368,7 +369,7 @@ class TestFailures:
         def full(_fd: int, _data: object, _position: int) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr(append_kernels.MODULE, "pwrite", half)
+        faults.replace_pwrite(monkeypatch, half)
         monkeypatch.setattr(files, "write_all", full)
         with pytest.raises(OSError, match="No space"):
             append_next(written, [make_batch(3)], first=1)
@@ -383,10 +384,8 @@ class TestFailures:
     ) -> None:
         """The kernel may take a part."""
         written = make_segment(tmp_path)
-        monkeypatch.setattr(
-            append_kernels.MODULE,
-            "pwrite",
-            lambda fd, data, at: os.pwrite(fd, memoryview(data)[:7], at),
+        faults.replace_pwrite(
+            monkeypatch, lambda fd, data, at: os.pwrite(fd, memoryview(data)[:7], at)
         )
         batch = make_batch(5)
 

@@ -125,5 +125,11 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Disk:
     for name, module in list(sys.modules.items()):
         if name.startswith("storage.") and getattr(module, "os", None) is os:
             monkeypatch.setattr(module, "os", disk)
-    monkeypatch.setattr(append_kernels.MODULE, "pwrite", disk.pwrite)
+    replace_pwrite(monkeypatch, disk.pwrite)
     return disk
+
+
+def replace_pwrite(monkeypatch: pytest.MonkeyPatch, pwrite: Callable[..., Any]) -> None:
+    """Have appends of any size write by ``pwrite``."""
+    monkeypatch.setattr(append_kernels.MODULE, "SHORT_BYTES", -1)
+    monkeypatch.setattr(append_kernels.MODULE, "pwrite", pwrite)
