@@ -87,26 +87,31 @@ class Journal:
             # Kafka's answer in place of MESSAGE_TOO_LARGE, which is no code of a group's API.
             raise UnknownServerError(f"{size} bytes are more than {self.name} takes at once")
         count = len(rows)
+        try:
+            if producer_id < 0:
+                base_offset = target.add(batch, size, count, now_ms)
+            else:
+                base_offset = self._append_of_producer(target, batch, count, now_ms, producer)
+        except (KafkaStorageError, NotLeaderOrFollower) as error:
+            raise NotCoordinator(error.message) from error
+        if target.is_flush_due():
+            self.unflushed.add(target)
+        return base_offset
+
+    def _append_of_producer(
+        self, target: "Log", batch: bytearray, count: int, now_ms: int, producer: "Producer"
+    ) -> int:
+        """Append a batch of a transaction, whose producer is checked and kept."""
         fields = (
             memoryview(batch),
-            size,
+            len(batch),
             count - 1,
             count,
-            0 if producer_id < 0 else TRANSACTIONAL,
+            TRANSACTIONAL,
             now_ms,
-            producer_id,
-            producer_epoch,
+            producer[0],
+            producer[1],
             NO_SEQUENCE,
             NO_TIMESTAMP,
         )
-        return self._append_batch(target, row_of(ValidatedBatch, fields))
-
-    def _append_batch(self, target: "Log", batch: ValidatedBatch) -> int:
-        """Append a batch; see `append`."""
-        try:
-            result = target.append(batch, _ORIGIN)
-        except (KafkaStorageError, NotLeaderOrFollower) as error:
-            raise NotCoordinator(error.message) from error
-        if result.flush_due:
-            self.unflushed.add(target)
-        return result.base_offset
+        return target.append(row_of(ValidatedBatch, fields), _ORIGIN).base_offset

@@ -90,6 +90,9 @@ cdef class GrowingLog:
     cdef object _append(self, object batch, object origin)
 
     @cython.locals(lock=Lock, base_offset="long long")
+    cpdef long long add(self, object buffer, long long size, long long count, long long timestamp) except? -2
+
+    @cython.locals(lock=Lock, base_offset="long long")
     cpdef long long take(self, object records, long long now_ms) except? -2
 
     @cython.locals(count="long long", last_offset_delta="long long", _attributes="long long", max_timestamp="long long", producer_id="long long", epoch="long long", sequence="long long", size="long long", producer=ProducerEntry, base_offset="long long")

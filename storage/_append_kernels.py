@@ -469,6 +469,23 @@ class GrowingLog:
             ),
         )
 
+    def add(self, buffer: "Buffer", size: int, count: int, timestamp: int) -> int:
+        """Append a batch of ``count`` records that has no producer; return its base offset.
+
+        Raises:
+            KafkaStorageError: As `append` does.
+        """
+        lock = self.lock
+        lock.take()
+        try:
+            segment = self._find_room(size, count - 1, timestamp)
+            base_offset = self._write(segment, buffer, size, count - 1, count, timestamp)
+        finally:
+            lock.drop()
+        if self.watchers:
+            self.tell_watchers()
+        return base_offset
+
     def take(self, records: memoryview, now_ms: int) -> int:
         """Append a client's batch that breaks no rule and is its producer's next, as nearly all.
 

@@ -77,7 +77,7 @@ async def _flush(groups: GroupCoordinator, results: Results) -> OffsetCommitResp
 
 
 def _answer(results: Any) -> OffsetCommitResponse:
-    return OffsetCommitResponse(0, results)
+    return tuple.__new__(OffsetCommitResponse, (0, results))  # its __new__ costs more than the read
 
 
 def _merge(results: Results) -> Generator[None, None, Results]:

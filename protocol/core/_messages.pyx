@@ -71,6 +71,7 @@ cdef int NO_HEAD = -0x10000
 cdef Py_ssize_t MAX_STRING_BYTES = 0x7FFF  # in both encodings, as in Kafka
 cdef Py_ssize_t MAX_HEAD_TAGS = 1000
 cdef Py_ssize_t FIRST_ROOM = 512
+cdef Py_ssize_t MOST_KEPT = 1 << 16
 cdef Py_ssize_t STEP = 1000  # elements, half a millisecond at most
 cdef Py_ssize_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
 
@@ -731,19 +732,50 @@ cdef class Sink:
         return 0
 
 
+cdef Sink SPARE = None  # nobody's at the moment: making one costs more than a small message
+
+
+cdef Sink take_sink():
+    """Return an empty sink, which is the caller's until `keep_sink`."""
+    global SPARE
+    cdef Sink sink = SPARE
+    if sink is None:
+        return Sink()
+    SPARE = None
+    sink.size = 0
+    sink.cut = 0
+    sink.ranges = 0
+    sink.at_once = NO_LIMIT
+    return sink
+
+
+cdef int keep_sink(Sink sink) except -1:
+    """Have a sink for the next message, unless it is large."""
+    global SPARE
+    if sink.room <= MOST_KEPT:
+        sink.parts = None
+        sink.errors = None
+        SPARE = sink
+    return 0
+
+
 def write(Table table, object row, int head=NO_HEAD):
     """Return a structure's bytes behind an int16, if one is given; see `plain_messages.write`."""
-    return put_whole(Sink(), table, row, head)
+    cdef Sink sink = take_sink()
+    written = put_whole(sink, table, row, head)
+    keep_sink(sink)
+    return written
 
 
 def write_pairs(Table first, int first_head, Table second, int second_head, pairs):
     """Return pairs of structures as bytes, each behind an int16; see `plain_messages`."""
-    cdef Sink sink = Sink()
+    cdef Sink sink = take_sink()
     cdef list written = []
     for one, other in pairs:
         written.append(
             (put_whole(sink, first, one, first_head), put_whole(sink, second, other, second_head))
         )
+    keep_sink(sink)
     return written
 
 
@@ -760,7 +792,7 @@ cdef bytes put_whole(Sink sink, Table table, object row, int head):
 
 cdef Sink begin_response(int32_t correlation_id, bint has_tags, list errors):
     """Return what holds the head of a response and the place of its size."""
-    cdef Sink sink = Sink()
+    cdef Sink sink = take_sink()
     sink.errors = errors
     sink.put_int(0, 4)
     sink.put_int(correlation_id, 4)
@@ -780,7 +812,9 @@ def write_response(Table table, object row, int32_t correlation_id, bint has_tag
         if errors is not None:
             del errors[before:]
         return None
-    return end_response(sink)
+    response = end_response(sink)
+    keep_sink(sink)
+    return response
 
 
 def write_response_in_steps(Table table, object row, int32_t correlation_id, bint has_tags, list errors):
