@@ -11,6 +11,7 @@ import asyncio
 import gc
 import logging
 import os
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from broker.coordinator_kernels import Journal
@@ -26,7 +27,7 @@ from protocol.errors import (
     ProtocolError,
     TopicAlreadyExists,
 )
-from protocol.records.journal import read_entries
+from protocol.records.journal import Folded, LeftOut, read_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -260,18 +261,48 @@ class CoordinatorLog(Journal):
             chunk = memoryview(await self._io.run(_read, read.slice))
             position = 0
             while position < len(chunk):
-                entries, end, left_out = read_entries(
+                entries, end, last = read_entries(
                     chunk, position, _SLICE_ENTRIES, has_offsets=has_offsets
                 )
-                if left_out is not None:
-                    self.skip(partition, *left_out)
+                if isinstance(last, LeftOut):
+                    self.skip(partition, *last)
                 if end == position:
                     raise CorruptMessage(f"a batch near offset {offset} is cut short")
                 position = end
                 apply(partition, entries)
                 self._count_loaded(len(entries))
                 await self._pause()
+                if isinstance(last, Folded):
+                    await self._unfold(last, partition, apply)
             offset = read.next_offset
+
+    async def _unfold(
+        self,
+        folded: Folded,
+        partition: int,
+        apply: Callable[[int, list[Entry]], None],
+    ) -> None:
+        """Apply a compressed batch up to where it can be read, some entries at a time.
+
+        It may unfold to 64 MiB, and to millions of entries; a codec thread opens it part by part.
+        """
+        parts = folded.unfold()
+        try:
+            while (part := await self._io.unpack(next, parts, None)) is not None:
+                left = folded.read(part)
+                is_over = False
+                while not is_over:
+                    entries: list[Entry] = []
+                    try:
+                        entries.extend(islice(left, _SLICE_ENTRIES))
+                    finally:  # those before a broken one count
+                        apply(partition, entries)
+                        self._count_loaded(len(entries))
+                    is_over = len(entries) < _SLICE_ENTRIES
+                    await self._pause()
+            folded.end()
+        except KafkaError as error:
+            self.skip(partition, folded.offset, error)
 
     def _count_loaded(self, entries: int) -> None:
         """Count, and keep the collector from what was made of them, which is there to stay.

@@ -5,7 +5,7 @@ and markers included.
 """
 
 from enum import IntEnum
-from typing import Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from protocol.core import read_journal
 from protocol.core.constants import (
@@ -23,7 +23,10 @@ from protocol.records.batch import (
     NO_PRODUCER_ID,
     BatchHeader,
 )
-from protocol.records.record import iterate_records
+from protocol.records.record import RecordReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Row = tuple[bytes, bytes | None]
 """A record to be written: key and value, None for a tombstone."""
@@ -57,6 +60,32 @@ class LeftOut(NamedTuple):
     reason: str
 
 
+class Folded:
+    """A compressed batch of data that is to be opened part by part.
+
+    Raises:
+        KafkaError: It says to have less than no records.
+    """
+
+    def __init__(self, batch: memoryview) -> None:
+        self._reader = RecordReader(batch)
+        self.offset = self._reader.header.base_offset
+        self.unfold = self._reader.unfold
+        self.end = self._reader.end
+
+    def read(self, part: bytes) -> "Iterator[Entry]":
+        """Yield the entries that end in the next part.
+
+        Raises:
+            KafkaError: The next record can not be read.
+        """
+        header = self._reader.header
+        kind = EntryKind.TRANSACTIONAL if header.is_transactional else EntryKind.PLAIN
+        producer = header.producer_id, header.producer_epoch
+        for record in self._reader.read(part):
+            yield Entry(record.offset, kind, record.key or b"", record.value, *producer)
+
+
 class Producer(NamedTuple):
     """On whose behalf a transactional batch is written."""
 
@@ -69,13 +98,14 @@ NO_PRODUCER: Final = Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 def read_entries(
     buffer: memoryview, position: int, most: int, *, has_offsets: bool = False
-) -> tuple[list[Entry], int, LeftOut | None]:
+) -> tuple[list[Entry], int, LeftOut | Folded | None]:
     """Return the entries of whole batches from ``position`` on, and the position behind them.
 
     It ends after the batch in which ``most`` was reached, or before one that is cut short. A batch
     whose checksum does not hold, or whose records can not be read, is left out; it is the last
-    value. With ``has_offsets`` entries are plain tuples, and the key of a committed offset is the
-    tuple of group, topic and partition.
+    value. So is a compressed one, whose entries are for the caller to take. With ``has_offsets``
+    entries are plain tuples, and the key of a committed offset is the tuple of group, topic and
+    partition.
 
     Raises:
         CorruptMessage: The bytes are no batch, and nobody knows where the next one begins.
@@ -93,17 +123,6 @@ def read_entries(
     if status == UNREADABLE:
         return entries, end, LeftOut(header.base_offset, "a record in it can not be read")
     try:
-        entries += _entries_of(header, buffer[position:end])
+        return entries, end, Folded(buffer[position:end])
     except KafkaError as error:
         return entries, end, LeftOut(header.base_offset, str(error))
-    return entries, end, None
-
-
-def _entries_of(header: BatchHeader, batch: memoryview) -> list[Entry]:
-    """Return the entries of a compressed batch of data."""
-    kind = EntryKind.TRANSACTIONAL if header.is_transactional else EntryKind.PLAIN
-    producer = header.producer_id, header.producer_epoch
-    return [
-        Entry(record.offset, kind, record.key or b"", record.value, *producer)
-        for record in iterate_records(batch)
-    ]

@@ -43,41 +43,86 @@ def iterate_records(
         CorruptMessage: the bytes are no batch of magic 2, or the codec finds junk.
         InvalidRecord: a record does not parse, records are missing or bytes are left over.
     """
-    view = memoryview(batch)
-    if len(view) < HEADER_SIZE:
-        raise CorruptMessage(f"a batch of {len(view)} bytes is shorter than its header")
-    header = BatchHeader.read(view)
-    if header.magic != MAGIC or not HEADER_SIZE <= header.size <= len(view):
-        raise CorruptMessage(
-            f"the batch at offset {header.base_offset} has magic {header.magic} and says to be"
-            f" {header.size} bytes long; {len(view)} bytes are there"
-        )
-    payload = view[HEADER_SIZE : header.length + LOG_OVERHEAD]
-    if header.count < 0:
-        raise InvalidRecord(f"the batch says that it has {header.count} records")
-    left = header.count
-    data = b""  # what is there from the next record on
-    needed = there = 0
-    waiting: list[bytes] = []  # parts of a record that is longer
-    most = cap if header.codec else compression.UNLIMITED
-    for part in compression.unfold(header.codec, payload, most):
-        waiting.append(part)
-        there += len(part)
-        if left and there < needed:
-            continue
-        data = b"".join((data, *waiting)) if data or len(waiting) > 1 else part
-        waiting.clear()
+    reader = RecordReader(batch)
+    for part in reader.unfold(cap):
+        yield from reader.read(part)
+    reader.end()
+
+
+class RecordReader:
+    """Reads the records of one whole batch from parts of what it unfolds to, in their order.
+
+    Raises:
+        CorruptMessage: the bytes are no batch of magic 2.
+        InvalidRecord: it says to have less than no records.
+    """
+
+    def __init__(self, batch: "Buffer") -> None:
+        view = memoryview(batch)
+        if len(view) < HEADER_SIZE:
+            raise CorruptMessage(f"a batch of {len(view)} bytes is shorter than its header")
+        self.header = header = BatchHeader.read(view)
+        if header.magic != MAGIC or not HEADER_SIZE <= header.size <= len(view):
+            raise CorruptMessage(
+                f"the batch at offset {header.base_offset} has magic {header.magic} and says to be"
+                f" {header.size} bytes long; {len(view)} bytes are there"
+            )
+        if header.count < 0:
+            raise InvalidRecord(f"the batch says that it has {header.count} records")
+        self._payload = view[HEADER_SIZE : header.length + LOG_OVERHEAD]
+        self._left = header.count
+        self._data = b""  # what is there from the next record on
+        self._needed = self._there = 0
+        self._waiting: list[bytes] = []  # parts of a record that is longer
+
+    def unfold(self, cap: int = compression.MAX_DECOMPRESSED_BYTES) -> "Iterator[bytes]":
+        """Yield the parts; the codec may block.
+
+        Raises:
+            CorruptMessage: it finds junk.
+            InvalidRecord: there are more than `cap` bytes.
+        """
+        most = cap if self.header.codec else compression.UNLIMITED
+        return iter(compression.unfold(self.header.codec, self._payload, most))
+
+    def read(self, part: bytes) -> "Iterator[Record]":
+        """Yield the records that end in the next part.
+
+        Raises:
+            InvalidRecord: one does not parse.
+        """
+        self._waiting.append(part)
+        self._there += len(part)
+        if self._left and self._there < self._needed:
+            return
+        data = part
+        if self._data or len(self._waiting) > 1:
+            data = b"".join((self._data, *self._waiting))
+        self._waiting.clear()
         position = 0
-        while left and not (needed := _find_missing(data, position)):
-            record, position = _read_record(data, position, header)
-            left -= 1
+        while self._left:
+            self._needed = _find_missing(data, position)
+            if self._needed:
+                break
+            record, position = _read_record(data, position, self.header)
+            self._left -= 1
             yield record
-        data = data[position:]
-        there = len(data)
-    if left:
-        _read_record(b"".join((data, *waiting)), 0, header)  # it is not whole, and says why
-    if there:
-        raise InvalidRecord(f"{there} bytes are left after the {header.count} records of the batch")
+        self._data = data[position:]
+        self._there = len(self._data)
+
+    def end(self) -> None:
+        """Make sure that all was read.
+
+        Raises:
+            InvalidRecord: records are missing, or bytes are left over.
+        """
+        if self._left:
+            # It is not whole, and says why.
+            _read_record(b"".join((self._data, *self._waiting)), 0, self.header)
+        if self._there:
+            raise InvalidRecord(
+                f"{self._there} bytes are left after the {self.header.count} records of the batch"
+            )
 
 
 def _find_missing(data: bytes, position: int) -> int:

@@ -17,6 +17,7 @@ from protocol.records.journal import (
     NO_PRODUCER,
     Entry,
     EntryKind,
+    Folded,
     LeftOut,
     Producer,
     Row,
@@ -154,9 +155,13 @@ def test_compressed_batches_are_read_as_well(codec: int) -> None:
     data = memoryview(
         build_batch(records, base_offset=7, codec=codec) + encode_rows([(b"m", b"")], NOW)
     )
-    first, position, damaged = read_entries(data, 0, 100)
-    rest, position, _ = read_entries(data, position, 100)
+    none, position, folded = read_entries(data, 0, 100)
+    assert isinstance(folded, Folded)
+    first = [entry for part in folded.unfold() for entry in folded.read(part)]
+    folded.end()
+    rest, position, damaged = read_entries(data, position, 100)
 
+    assert none == []
     assert first == [Entry(7, 0, b"k", b"v", -1, -1), Entry(8, 0, b"l", None, -1, -1)]
     assert [entry.key for entry in rest] == [b"m"]
     assert (position, damaged) == (len(data), None)
