@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from broker.loop_share import finish_in_shares
+from broker.loop_share import finish_in_shares, free, sort_once
 from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -39,6 +39,10 @@ async def describe(
     directories = context.rooms.logs.directories
     rooms_left = await context.rooms.io.run(_measure, directories)
     found = await finish_in_shares(_by_directory(context, wanted))
+    if wanted:
+        doomed = list(wanted.values())
+        wanted.clear()
+        await free(doomed)
     return DescribeLogDirsResponse(
         results=[
             _result(directory, found.get(directory, {}), room)
@@ -55,10 +59,11 @@ def _wanted(
     for name, partitions in topics:
         wanted.setdefault(name, []).extend(partitions)
         yield
-    for name, indexes in wanted.items():
-        wanted[name] = sorted(set(indexes))
+    in_order: dict[str, list[int]] = {}
+    for name in (yield from sort_once(list(wanted))):
+        in_order[name] = sorted(set(wanted.pop(name)))
         yield
-    return wanted
+    return in_order
 
 
 def _by_directory(
@@ -90,9 +95,9 @@ def _logs(
             for index, log in enumerate(topic.logs):
                 yield topic.name, index, log
         return
-    for name in sorted(wanted):
-        for index in wanted[name]:
-            found = topics.get(name)
+    for name, indexes in wanted.items():
+        found = topics.get(name)
+        for index in indexes:
             is_there = found is not None and 0 <= index < found.partitions
             yield name, index, found.logs[index] if found is not None and is_there else None
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker import authorized
 from broker.internal_topics import preset_for
-from broker.loop_share import answer_rows, in_pieces
+from broker.loop_share import answer_rows, finish_in_shares, in_pieces
 from broker.topic import keep
 from broker.work_off import work_off
 from protocol.errors import (
@@ -41,16 +41,18 @@ from protocol.messages.metadata import (
 from protocol.names import check_topic_name, is_internal
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Generator, Sequence
 
     from broker.context import RequestContext
     from broker.topic import Form, Topic
-    from protocol.messages.metadata import MetadataRequest
+    from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
     from storage.log import Log
 
 _FIRST_WITH_NULL = 1
 _FIRST_BY_ID = 12
 _WIDTH = 8
+_MANY = 500
+"""Of a request that names more topics, they are sorted out in pieces."""
 SLICE: Final = 1000
 """How many partitions are described in one turn of the loop: a millisecond."""
 
@@ -69,6 +71,18 @@ def handle(
         if form not in registry.listings and len(registry.logs) > SLICE:
             return _describe_in_slices(context, request, form)
         return _respond(context, request, _describe_all(context, form))
+    if len(wanted) > _MANY:
+        return _describe_many(context, request, form)
+    return _describe_wanted(context, request, wanted, form)
+
+
+def _describe_wanted(
+    context: RequestContext,
+    request: MetadataRequest,
+    wanted: Sequence[MetadataRequestTopic],
+    form: Form,
+) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    registry = context.rooms.topics
     by_id = any(each.topic_id != NO_ID for each in wanted)
     if (by_id and context.version < _FIRST_BY_ID) or (
         not by_id and any(each.name is None for each in wanted)
@@ -82,15 +96,57 @@ def handle(
             lambda topics: _respond(context, request, topics),
         )
     names = list(dict.fromkeys(each.name for each in wanted if each.name is not None))
-    server = context.rooms.settings.server
-    may_create = request.allow_auto_topic_creation and server.auto_create_topics_enable
-    if may_create and any(name not in registry.topics for name in names):
+    if _may_create(context, request) and any(name not in registry.topics for name in names):
         return _create_and_describe(context, request, names, form)
     return answer_rows(
         names,
         lambda name: _describe_name(context, name, form),
         lambda topics: _respond(context, request, topics),
     )
+
+
+def _may_create(context: RequestContext, request: MetadataRequest) -> bool:
+    may: bool = context.rooms.settings.server.auto_create_topics_enable
+    return request.allow_auto_topic_creation and may
+
+
+async def _describe_many(
+    context: RequestContext, request: MetadataRequest, form: Form
+) -> MetadataResponse:
+    """Do what `handle` does with few topics, and serve others in between."""
+    by_id, keys = await finish_in_shares(_sort_out(context, request.topics or ()))
+    described: list[Any] = []
+    if keys is None:
+        code = InvalidRequest.code
+        async for refused in in_pieces(request.topics or ()):
+            described += [_refuse(code, name or "", topic_id) for topic_id, name in refused]
+        return _respond(context, request, described, code)
+    if not by_id and _may_create(context, request):
+        return await _create_and_describe(context, request, keys, form)
+    describe = _describe_id if by_id else _describe_name
+    async for piece in in_pieces(keys):
+        described += [describe(context, key, form) for key in piece]
+    return _respond(context, request, described)
+
+
+def _sort_out(
+    context: RequestContext, wanted: Sequence[MetadataRequestTopic]
+) -> Generator[None, None, tuple[bool, list[Any] | None]]:
+    """Return whether topics are wanted by id, and their ids or names, in steps.
+
+    None: one of them is neither named nor, in this version, known by its id.
+    """
+    ids: dict[bytes, None] = {}
+    names: dict[str | None, None] = {}
+    for number, (topic_id, name) in enumerate(wanted):
+        if topic_id != NO_ID:
+            ids[topic_id] = None
+        names[name] = None
+        if number % _MANY == 0:
+            yield
+    if ids:
+        return True, list(ids) if context.version >= _FIRST_BY_ID else None
+    return False, None if None in names else list(names)
 
 
 async def _create_and_describe(
