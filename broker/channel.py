@@ -34,6 +34,8 @@ TURN_BYTES = 1024 * 1024 + INLINE_BYTES
 HANDED_BYTES = 256 * 1024
 _SCRATCH = memoryview(bytearray(4 * INLINE_BYTES))
 _MAX_BUFFERS = 64
+# Many small parts count as that much, joined, since each is read by itself: a thousand in a turn.
+_JOINED_BYTES = TURN_BYTES // 16
 _WOULD_BLOCK = -1
 _BYTE = memoryview(bytearray(1))
 
@@ -75,10 +77,11 @@ def warm(file: int, position: int, size: int) -> None:
 class PlainChannel(Transport):
     """One client's socket (loop only).
 
-    Invariants: what is unsent leaves in order; at most ``TURN_BYTES`` of file data leave in one
-    turn of the loop, so that no reader starves the others; a queued ``FileSlice`` keeps its file
-    open; while ``_handed`` bytes are a sender's, so is the socket. ``on_drained`` is called when
-    all of it has left, ``on_lost`` with a reason when the peer or a file fails.
+    Invariants: what is unsent leaves in order; at most ``TURN_BYTES`` of file data, and a thousand
+    small parts, leave in one turn of the loop, so that no reader starves the others; a queued
+    ``FileSlice`` keeps its file open; while ``_handed`` bytes are a sender's, so is the socket.
+    ``on_drained`` is called when all of it has left, ``on_lost`` with a reason when the peer or a
+    file fails.
     """
 
     __slots__ = (
@@ -165,6 +168,7 @@ class PlainChannel(Transport):
                     sent = self._send_file(head, budget)
                 else:
                     sent = self._send_joined()
+                    budget -= max(0, _JOINED_BYTES - sent)
                 if sent < 0:
                     break
                 budget -= sent

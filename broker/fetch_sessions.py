@@ -23,6 +23,8 @@ from broker.fetch_kernels import (
     list_wanted,
     replica_of,
 )
+from broker.loop_share import LoopShare
+from broker.slices import Slices
 from broker.waiting import Watch, WatchGroup
 from protocol.errors import (
     FetchSessionIdNotFound,
@@ -44,6 +46,9 @@ FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 _FULL_EPOCHS = frozenset({FINAL_EPOCH, INITIAL_EPOCH})
 _MAX_INT32 = 2**31 - 1
+_PIECE = 100
+NAMED = Slices("topics", nested="partitions")
+"""The partitions that a request names."""
 
 
 class SessionPartition(Watch):
@@ -115,7 +120,7 @@ class FetchSession:
         place = key, wanted.partition
         known = self.partitions.get(place)
         if known is None:
-            known = SessionPartition(self.group, key, wanted, self._next_turn())
+            known = SessionPartition(self.group, key, wanted, self.take_turn())
             self.partitions[place] = known
         else:
             known.wanted = wanted
@@ -145,9 +150,34 @@ class FetchSession:
             if partition.has_news(result):
                 told.append(named)
                 if result.records:
-                    partition.turn = self._next_turn()
+                    partition.turn = self.take_turn()
             self.settle(partition, result, get_log)
         return told
+
+    def settle_late(
+        self,
+        partition: SessionPartition,
+        fetched: PartitionData,
+        get_log: Callable[[TopicKey, int], Log | None],
+    ) -> None:
+        """Do what `settle` does, though others were served since the partition was read."""
+        if self.is_closed:
+            return
+        self.settle(partition, fetched, get_log)
+        log = get_log(partition.key, partition.wanted.partition)
+        if (
+            log is None
+            or log.high_watermark != fetched.high_watermark
+            or log.last_stable_offset != fetched.last_stable_offset
+        ):
+            self.group.changed.add(partition)
+
+    def tell_again(self, partitions: Iterable[SessionPartition]) -> None:
+        """Have the next answer name partitions of which the client was not told after all."""
+        if not self.is_closed:
+            for partition in partitions:
+                partition.high_watermark = -1
+                self.group.changed.add(partition)
 
     def settle(
         self,
@@ -180,7 +210,8 @@ class FetchSession:
         self.group.changed.clear()
         self.group.release()
 
-    def _next_turn(self) -> int:
+    def take_turn(self) -> int:
+        """Return the last place in the order of reading."""
         self._turns += 1
         return self._turns
 
@@ -232,6 +263,36 @@ class FetchSessions:
                 by_id=by_id,
                 isolation_level=request.isolation_level,
             )
+        session = self._find(request, by_id=by_id)
+        session.update(request)
+        if not session.partitions:
+            self._close(session)
+            return FetchPlan([])
+        self._advance(session)
+        return self._plan_changed(session)
+
+    async def plan_in_shares(self, request: FetchRequest, *, by_id: bool) -> FetchPlan:
+        """Do what `plan` does with an incremental request, and let others be served in between.
+
+        Raises:
+            KafkaError: As in `plan`; or another request of the session has come meanwhile.
+        """
+        session = self._find(request, by_id=by_id)
+        self._advance(session)
+        epoch = session.epoch
+        share = LoopShare()
+        for piece, _ in NAMED.cut(request._replace(forgotten_topics_data=())):
+            session.update(piece)
+            await share.rest()
+            if not session.is_at(epoch):
+                raise InvalidFetchSessionEpoch
+        session.update(request._replace(topics=()))
+        if not session.partitions:
+            self._close(session)
+            return FetchPlan([])
+        return self._plan_changed(session)
+
+    def _find(self, request: FetchRequest, *, by_id: bool) -> FetchSession:
         session = self._sessions.get(request.session_id)
         if session is None:
             raise FetchSessionIdNotFound
@@ -239,15 +300,13 @@ class FetchSessions:
             raise InvalidFetchSessionEpoch
         if session.by_id != by_id:
             raise FetchSessionTopicIdError
-        session.update(request)
-        if not session.partitions:
-            self._close(session)
-            return FetchPlan([])
+        return session
+
+    def _advance(self, session: FetchSession) -> None:
         session.epoch = session.epoch % _MAX_INT32 + 1
         session.last_used = self._monotonic()
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
         session.group.release()  # a request that this one has overtaken
-        return self._plan_changed(session)
 
     def plan_again(self, plan: FetchPlan) -> FetchPlan:
         """Decide what to read for a request that has waited.
@@ -281,6 +340,44 @@ class FetchSessions:
             partition.has_news(result)
             session.settle(partition, result, self._get_log)
         return session.session_id, fetched
+
+    async def conclude_in_shares(
+        self, plan: FetchPlan, fetched: list[tuple[TopicKey, PartitionData]]
+    ) -> tuple[int, list[tuple[TopicKey, PartitionData]]]:
+        """Do what `conclude` does with few partitions, and let others be served in between.
+
+        Raises:
+            InvalidFetchSessionEpoch: Another request of the session has come meanwhile.
+        """
+        session = plan.session
+        read = plan.read
+        if session is None:
+            if not plan.wants_session or not plan.partitions:
+                return 0, fetched
+            session = self._create(plan)
+            if session is None:
+                return 0, fetched
+            read = ()
+        elif session.epoch != plan.epoch:
+            raise InvalidFetchSessionEpoch
+        epoch = session.epoch
+        told: list[tuple[TopicKey, PartitionData]] = []
+        named: list[SessionPartition] = []
+        share = LoopShare()
+        for number, (key, result) in enumerate(fetched):
+            partition = read[number] if read else session.want(key, plan.partitions[number][1])
+            if partition.has_news(result):
+                named.append(partition)
+                told.append((key, result))
+                if read and result.records:
+                    partition.turn = session.take_turn()
+            session.settle_late(partition, result, self._get_log)
+            if number % _PIECE == 0:
+                await share.rest()
+                if session.epoch != epoch:
+                    session.tell_again(named)
+                    raise InvalidFetchSessionEpoch
+        return session.session_id, told if read else fetched
 
     def _plan_changed(self, session: FetchSession) -> FetchPlan:
         moved = self._moved_starts

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from broker.loop_share import LoopShare
 from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from storage.log import Log
 
 READ_COMMITTED = 1
+_PIECE = 100
 
 
 class Watch:
@@ -169,14 +171,21 @@ class Waiting:
         self._parked.add(parked)
         timer = loop.call_later(seconds, parked.release)
         try:
+            share = LoopShare()
             for watch in group.changed:
+                watch.available = 0
+            # While others are served, some are told of changes and counted before their turn.
+            for number, watch in enumerate(list(group.changed), 1):
                 log = get_log(watch.key, watch.wanted.partition)
                 if log is None:  # since it was read
                     parked.release()
                     break
                 watch.stand_on(log)
-                watch.available = 0
                 parked.count(watch)
+                if number % _PIECE == 0:
+                    await share.rest()
+                    if parked.future.done():
+                        break
             await parked.future
         finally:
             timer.cancel()

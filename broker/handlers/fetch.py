@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.fetch_kernels import READ_COMMITTED, FetchRead, refused
+from broker.fetch_sessions import NAMED
 from broker.loop_share import LoopShare
 from broker.waiting import Watch, WatchGroup
 from protocol.errors import InvalidFetchSessionEpoch, KafkaError, UnknownServerError
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from broker.context import RequestContext
+    from broker.fetch_kernels import FetchPlan
     from protocol.messages.fetch import FetchRequest
 
 _ISOLATION_LEVELS = frozenset({0, READ_COMMITTED})
 _AT_ONCE = 500
-"""Of a request for more partitions, without a session, others are served in between."""
+"""Of a request that reads more partitions others are served in between."""
 _PIECE = 100
 
 
@@ -36,15 +38,35 @@ def handle(
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
     """Answer at once when there is enough to send, else return a coroutine that waits."""
     by_id = context.version >= FIRST_WITH_TOPIC_ID
+    if request.session_epoch > 0 and request.topics and NAMED.is_large(request):
+        return _serve_large(context, request, by_id=by_id)
     try:
         plan = context.rooms.sessions.plan(request, by_id=by_id)
     except KafkaError as error:
         return FetchResponse(error_code=error.code.value)
+    return _serve(context, request, plan, by_id=by_id)
+
+
+async def _serve_large(
+    context: RequestContext, request: FetchRequest, *, by_id: bool
+) -> FetchResponse:
+    """Serve an incremental request that names many partitions."""
+    try:
+        plan = await context.rooms.sessions.plan_in_shares(request, by_id=by_id)
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code.value)
+    served = _serve(context, request, plan, by_id=by_id)
+    return served if isinstance(served, FetchResponse) else await served
+
+
+def _serve(
+    context: RequestContext, request: FetchRequest, plan: FetchPlan, *, by_id: bool
+) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
     fetch = _Fetch(context, request, plan)
     if request.isolation_level not in _ISOLATION_LEVELS and fetch.is_of_somebody:
         return _refuse_all(request, by_id=by_id)
-    if plan.session is None and len(plan.partitions) > _AT_ONCE:
-        return fetch.read_in_shares()
+    if len(plan.partitions) > _AT_ONCE:
+        return fetch.serve_in_shares()
     if fetch.may_answer(*fetch.read()):
         return fetch.answer()
     return fetch.wait()
@@ -83,18 +105,37 @@ class _Fetch(FetchRead):
         self.fetched = []
         return self.read_some(self.plan.partitions, before, 0)
 
-    async def read_in_shares(self) -> FetchResponse:
-        """Read many partitions without a session, and let others be served in between."""
+    async def read_in_shares(self) -> tuple[int, bool]:
+        """Do what `read` does with few partitions, and let others be served in between."""
         share = LoopShare()
         partitions = self.plan.partitions
+        before = self.fetched if self.plan.session is None else []
+        self.fetched = []
         size = 0
         answer_now = False
         for start in range(0, len(partitions), _PIECE):
-            found, urgent = self.read_some(partitions[start : start + _PIECE], [], size)
+            end = start + _PIECE
+            found, urgent = self.read_some(partitions[start:end], before[start:end], size)
             size += found
             answer_now = answer_now or urgent
             await share.rest()
-        return self.answer() if self.may_answer(size, answer_now) else await self.wait()
+        return size, answer_now
+
+    async def serve_in_shares(self) -> FetchResponse:
+        """Answer a request for many partitions when there is enough, or wait."""
+        if self.may_answer(*await self.read_in_shares()):
+            return await self.answer_in_shares()
+        return await self.wait()
+
+    async def answer_in_shares(self) -> FetchResponse:
+        """Do what `answer` does with few partitions, and let others be served in between."""
+        session = self.plan.session
+        try:
+            told = await self.rooms.sessions.conclude_in_shares(self.plan, self.fetched)
+        except InvalidFetchSessionEpoch as error:
+            session_id = 0 if session is None else session.session_id
+            return FetchResponse(error_code=error.code.value, session_id=session_id)
+        return self.name_topics(*told)
 
     def may_answer(self, size: int, answer_now: bool) -> bool:
         """Tell whether there is enough, or nothing to wait for."""
@@ -130,6 +171,9 @@ class _Fetch(FetchRead):
         except InvalidFetchSessionEpoch as error:
             session_id = 0 if session is None else session.session_id
             return FetchResponse(error_code=error.code.value, session_id=session_id)
+        if len(self.plan.partitions) > _AT_ONCE:
+            await self.read_in_shares()
+            return await self.answer_in_shares()
         self.read()
         return self.answer()
 
