@@ -6,8 +6,9 @@ pieces of about a millisecond each, so that a scrape never holds up a produce re
 pages are imported by the first connection or by ``preload``, not before the broker is ready.
 
 Against strangers: where all places are taken, the client that has kept us waiting longest makes
-room; a request names a host that is ours, so that no web page of another site reads ours by DNS
-rebinding; a long body is only read for who has the control token.
+room; while all are being served, there are spare places for one request each, which answer only
+what is urgent, such as health; a request names a host that is ours, so that no web page of another
+site reads ours by DNS rebinding; a long body is only read for who has the control token.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -57,6 +58,7 @@ class HttpLimits:
     send_seconds: float = 10.0
     idle_seconds: float = 120.0
     connections: int = 64
+    spare: int = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,7 @@ class Patience:
     """
 
     since: float | None
+    is_spare: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +111,8 @@ class Route:
     method: str
     path: str
     handle: Callable[[HttpRequest], Awaitable[HttpResponse]]
+    is_urgent: bool = False
+    """Whether it is answered, shortly, while all places are taken."""
 
 
 def text(status: int, sentence: str, *headers: tuple[str, str]) -> HttpResponse:
@@ -148,6 +153,12 @@ class Routes:
         for route in self._unread:
             self._by_path.setdefault(route.path, {})[route.method] = route
 
+    def is_urgent(self, request: HttpRequest) -> bool:
+        """Return whether the page is one to be answered while all places are taken."""
+        self.preload()
+        route = self._by_path.get(request.path, {}).get("GET")
+        return route is not None and route.is_urgent
+
     async def answer(self, request: HttpRequest) -> HttpResponse:
         """Find the page and let it answer; a fault of ours becomes a 500 and a traceback."""
         self.preload()
@@ -168,6 +179,9 @@ class Routes:
         except Exception:
             logger.exception("an HTTP page failed path=%s peer=%s", request.path, request.peer)
             return text(500, f"{request.path} failed here; the broker's log says why")
+
+
+_CLOSE = ("Connection", "close")
 
 
 class HttpServer:
@@ -212,12 +226,13 @@ class HttpServer:
         self._routes.preload()
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._clients) >= self._limits.connections and not self._make_room():
+        is_spare = self._find_place()
+        if is_spare is None:
             writer.write(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
             writer.close()
             return
         loop = asyncio.get_running_loop()
-        patience = Patience(loop.time())
+        patience = Patience(loop.time(), is_spare)
         task = loop.create_task(self._serve(reader, writer, patience))
         self._clients[task] = patience
 
@@ -229,26 +244,42 @@ class HttpServer:
 
         task.add_done_callback(ended)
 
-    def _make_room(self) -> bool:
-        """End the client that has kept us waiting longest; return whether there was one."""
-        waiting = [
-            (each.since, task) for task, each in self._clients.items() if each.since is not None
-        ]
-        if not waiting:
+    def _find_place(self) -> bool | None:
+        """Return whether a spare place is left for a client, or another; None: there is no place.
+
+        The client that has kept us waiting longest makes room, in a spare place in the end.
+        """
+        if len(self._clients) < self._limits.connections:
             return False
-        _, oldest = min(waiting, key=itemgetter(0))
+        waiting = [
+            (each.is_spare, each.since, task)
+            for task, each in self._clients.items()
+            if each.since is not None
+        ]
+        usual = [each for each in waiting if not each[0]]
+        if not usual and len(self._clients) < self._limits.connections + self._limits.spare:
+            return True
+        if not waiting:
+            return None
+        is_spare, _, oldest = min(usual or waiting, key=itemgetter(1))
         self._clients[oldest].since = None  # it is on its way out, and makes room once
         oldest.cancel()
-        return True
+        return is_spare
+
+    async def _answer_urgent(self, request: HttpRequest) -> HttpResponse:
+        """Answer in a spare place, once."""
+        if not self._routes.is_urgent(request):
+            return text(503, "all places are taken; ask again in a second", _CLOSE)
+        response = await self._routes.answer(request)
+        return replace(response, headers=(*response.headers, _CLOSE))
 
     async def _serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: Patience
     ) -> None:
         from broker.http_connection import HttpConnection  # noqa: PLC0415 - 11 ms, see above
 
-        connection = HttpConnection(
-            reader, writer, self._routes.answer, self._limits, self._admission, patience
-        )
+        answer = self._answer_urgent if patience.is_spare else self._routes.answer
+        connection = HttpConnection(reader, writer, answer, self._limits, self._admission, patience)
         try:
             await connection.run()
             await connection.end()

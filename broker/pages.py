@@ -70,8 +70,8 @@ class Pages:
             lambda: logs.set_aside,
         )
         yield Route("GET", "/metrics", Scrapes(self._sources(), clock).answer)
-        yield Route("GET", "/healthz", health.answer)
-        yield Route("GET", "/readyz", self._readiness.answer)
+        yield Route("GET", "/healthz", health.answer, is_urgent=True)
+        yield Route("GET", "/readyz", self._readiness.answer, is_urgent=True)
         control = ControlChannel(token, io, self._status, logs.all_logs)
         yield from control.routes()
         explainer = Explainer(self._cleaning, rooms.topics, rooms.settings, clock)

@@ -220,7 +220,7 @@ async def test_expected_100_is_sent(port: int) -> None:
 
 async def test_connections_are_bounded() -> None:
     """One connection more than the limit is told to come back."""
-    server = HttpServer(ROUTES, HttpLimits(connections=0))
+    server = HttpServer(ROUTES, HttpLimits(connections=0, spare=0))
     ((_, port),) = await server.start("127.0.0.1", 0)
 
     assert (await exchange(port, b"")).startswith(b"HTTP/1.1 503")
@@ -306,7 +306,7 @@ async def test_who_is_owed_an_answer_keeps_its_place() -> None:
         await go_on.wait()
         return text(200, "at last")
 
-    server = HttpServer([Route("GET", "/slow", wait)], HttpLimits(connections=2))
+    server = HttpServer([Route("GET", "/slow", wait)], HttpLimits(connections=2, spare=0))
     ((_, port),) = await server.start("127.0.0.1", 0)
     request = b"GET /slow HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     async with slow(server, port, request, 2) as owed:
@@ -426,6 +426,78 @@ async def test_silent_clients_do_not_make_a_broker_unhealthy(tmp_path: Path) -> 
         assert parse(await exchange(port, named % b"evil.example:9464")).status == 421
         for _, writer in silent:
             writer.close()
+
+
+async def test_clients_that_pipeline_scrapes_do_not_hold_up_health(tmp_path: Path) -> None:
+    """A hundred ask for twenty each; every question for health is answered in a few turns."""
+    scrapes = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20
+    turn = 0
+
+    async def count() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async def attack(port: int) -> None:
+        while True:
+            with suppress(OSError):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                try:
+                    writer.write(scrapes)
+                    while await reader.read(65_536):
+                        pass
+                finally:
+                    writer.transport.abort()
+            await asyncio.sleep(0.001)
+
+    async with running(tmp_path):
+        address = read_address(tmp_path)
+        assert address is not None
+        port = int(address.rpartition(":")[2])
+        assert (await ask(port, "/metrics")).status == 200
+        beside = [asyncio.create_task(attack(port)) for _ in range(100)]
+        beside.append(asyncio.create_task(count()))
+        taken = []
+        for _ in range(20):
+            for _ in range(20):
+                await asyncio.sleep(0)
+            began = turn
+            taken.append(((await ask(port, "/healthz")).status, turn - began))
+        for each in beside:
+            each.cancel()
+        await asyncio.wait(beside)
+
+    assert {status for status, _ in taken} == {200}
+    assert max(turns for _, turns in taken) < 300, taken
+
+
+async def test_a_spare_place_is_for_one_urgent_page() -> None:
+    """While all places are taken, any other page is refused, and the connection closed."""
+    release = asyncio.Event()
+
+    async def wait(_request: HttpRequest) -> HttpResponse:
+        await release.wait()
+        return text(200, "late")
+
+    routes = [Route("GET", "/slow", wait), Route("GET", "/health", hello, is_urgent=True)]
+    server = HttpServer(routes, HttpLimits(connections=2, spare=1))
+    ((_, port),) = await server.start("127.0.0.1", 0)
+    kept = [asyncio.create_task(ask(port, "/slow")) for _ in range(2)]
+    await give_turns_until(lambda: server.connections == 2)
+    head = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+    _, silent = await asyncio.open_connection("127.0.0.1", port)
+    await give_turns_until(lambda: server.connections == 3)
+    urgent = parse(await exchange(port, head % b"/health" * 2))
+    other = parse(await exchange(port, head % b"/slow"))
+    release.set()
+
+    assert (urgent.status, urgent.headers["connection"]) == (200, "close")
+    assert (other.status, other.headers["connection"]) == (503, "close")
+    assert [each.status for each in await asyncio.gather(*kept)] == [200, 200]
+    silent.close()
+    await server.close()
 
 
 @pytest.mark.parametrize(
