@@ -55,8 +55,10 @@ async def _answer_in_pieces(
     rows: Sequence[T], describe: Callable[[T], Row], respond: Callable[[list[Row]], Any]
 ) -> Any:
     described: list[Row] = []
-    async for piece in in_pieces(rows):
-        described += [describe(row) for row in piece]
+    share = LoopShare()
+    for row in rows:
+        described.append(describe(row))
+        await share.rest()
     return respond(described)
 
 
