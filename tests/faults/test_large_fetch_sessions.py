@@ -20,14 +20,14 @@ from protocol.messages.produce import (
 from tests.support.batches import make_batch
 from tests.support.broker import SiltstoneProcess
 from tests.support.running import Client
-from tests.support.turns import Turns
+from tests.support.turns import Turns, slowness
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PARTITIONS = 10_000
 TURN_SECONDS = 0.02
-TRIES = 2
+TRIES = 3
 VERSION = 12
 LONG_MS = 60_000
 
@@ -132,6 +132,7 @@ async def serve(address: tuple[str, int], turns: Turns) -> dict[str, float]:
 def test_no_step_of_a_large_session_holds_the_loop(tmp_path: Path) -> None:
     """It is created, all have records, all offsets change, it waits: turns of 20 ms."""
     turns = Turns(tmp_path)
+    bound = TURN_SECONDS * slowness()
     best: dict[str, float] = {}
     for number in range(TRIES):
         broker = SiltstoneProcess(tmp_path / str(number), {}, turns.environ)
@@ -143,7 +144,7 @@ def test_no_step_of_a_large_session_holds_the_loop(tmp_path: Path) -> None:
             broker.close()
         best = {step: min(spent, best.get(step, spent)) for step, spent in longest.items()}
         print({step: f"{spent * 1000:.1f} ms" for step, spent in best.items()})  # noqa: T201
-        if max(best.values()) < TURN_SECONDS:
+        if max(best.values()) < bound:
             break
 
-    assert max(best.values()) < TURN_SECONDS, best
+    assert max(best.values()) < bound, best

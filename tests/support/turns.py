@@ -10,6 +10,8 @@ import mmap
 import os
 import struct
 import subprocess
+import time
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,27 @@ if TYPE_CHECKING:
 
 _SOURCE = Path(__file__).with_name("turns.c")
 _FORM = struct.Struct("=qq")
+_WORK_SECONDS = 0.0042
+"""What `_work` takes of the processor that the bounds of the tests were set on."""
+
+
+@cache
+def slowness() -> float:
+    """Return how many times slower this machine is than that of the bounds, at least 1.
+
+    A bound in seconds is of one machine; the same turn takes longer on a slower one.
+    """
+    return max(1.0, min(_work() for _ in range(20)) / _WORK_SECONDS)
+
+
+def _work() -> float:
+    """Return the processor time of what a turn is made of: rows, dictionaries, bytes."""
+    began = time.thread_time()
+    rows = [(f"topic-{number}", number, number.to_bytes(8, "big")) for number in range(10_000)]
+    found = {name: number for name, number, _ in rows}
+    sum(found[name] for name, _, _ in rows)
+    b"".join(octets for _, _, octets in rows)
+    return time.thread_time() - began
 
 
 class Turns:
