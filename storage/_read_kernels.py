@@ -166,8 +166,9 @@ class ReadLog(GrowingLog):
         view = self._view
         if not self.log_start_offset <= offset <= view[0]:
             raise self._out_of_range(offset, view[0])
+        reader = self._reader  # held here: another thread may put a new one there meanwhile
         try:
-            return self._reader.read(view, offset, max_bytes, upto, at_least_one)
+            return reader.read(view, offset, max_bytes, upto, at_least_one)
         except OSError as error:
             raise self._unreadable(error) from error
         except CorruptMessage as error:

@@ -105,6 +105,25 @@ def test_a_follower_of_the_end_never_searches(
     assert seen == list(range(20, 36, 2))
 
 
+def test_a_reader_lives_as_long_as_its_read(
+    folder: LogFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread drops segments while a read is on its way, and with them the reader."""
+    log = folder.log
+    find = LogSegment.find
+
+    def find_and_drop(segment: LogSegment, offset: int) -> int:
+        log._reader = LogReader()  # as `Log._drop` does
+        return find(segment, offset)
+
+    monkeypatch.setattr(LogSegment, "find", find_and_drop)
+    for _ in range(100):
+        read = log.read(8, 1 << 20, 20)
+
+        assert read is not None
+        assert read.slice.position == BATCH_BYTES
+
+
 def test_hints_never_change_an_answer(tmp_path: Path) -> None:
     """Random reads beside appends answer the same with and without hints, compiled or not."""
     rng = random.Random(20)
