@@ -143,9 +143,21 @@ class ConfluentReader(Reader):
         self._consumer.assign([Partition(TOPIC, 0, 0)])
 
     def end(self) -> int:
-        """Ask the broker for the end offset."""
-        _, end = self._consumer.get_watermark_offsets(Partition(TOPIC, 0), PATIENCE, cached=False)
-        return end
+        """Ask the broker for the end offset; again if the client let go of the one that it asked.
+
+        It does so with the address that it began with once it knows the broker's id.
+        """
+        for _ in until():
+            try:
+                asked = self._consumer.get_watermark_offsets(
+                    Partition(TOPIC, 0), PATIENCE, cached=False
+                )
+            except KafkaException as error:
+                if error.args[0].name() != "_DESTROY_BROKER":
+                    raise
+            else:
+                return int(asked[1])
+        raise AssertionError("the client lets go of its broker again and again")
 
     def poll(self) -> list[Record]:
         """Return the next record."""
