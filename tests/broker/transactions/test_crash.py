@@ -1,16 +1,17 @@
 """The broker ends at each write of a transaction: afterwards it happened everywhere or nowhere."""
 
 import itertools
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from broker.internal_topics import OFFSETS_TOPIC
 from broker.transactions.transaction import COMPLETED, TransactionState
-from storage.log import Log
+from protocol.parts import Buffer
+from tests.support.faults import replace_pwrite
 from tests.support.rooms import RoomsOnDisk
 from tests.support.transactional import (
     COPY,
@@ -39,17 +40,16 @@ class Crash(BaseException):
 
 @contextmanager
 def ending_after(writes: int) -> Iterator[None]:
-    """Let that many appends happen, and none after them."""
+    """Let that many batches be written, and none after them."""
     done = itertools.count()
-    append = Log.append
 
-    def counted(self: Log, *arguments: Any) -> Any:
+    def counted(fd: int, batch: Buffer, position: int) -> int:
         if next(done) >= writes:
             raise Crash
-        return append(self, *arguments)
+        return os.pwrite(fd, batch, position)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Log, "append", counted)
+        replace_pwrite(patch, counted)
         yield
 
 
