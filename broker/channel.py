@@ -34,8 +34,8 @@ TURN_BYTES = 1024 * 1024 + INLINE_BYTES
 HANDED_BYTES = 256 * 1024
 _SCRATCH = memoryview(bytearray(4 * INLINE_BYTES))
 _MAX_BUFFERS = 64
-# Many small parts count as that much, joined, since each is read by itself: a thousand in a turn.
-_JOINED_BYTES = TURN_BYTES // 16
+# A small part costs a read whatever its size, and counts as that much more: a thousand in a turn.
+_PART_BYTES = TURN_BYTES // 1024
 _WOULD_BLOCK = -1
 _BYTE = memoryview(bytearray(1))
 
@@ -167,8 +167,9 @@ class PlainChannel(Transport):
                 if isinstance(head, FileSlice) and head.size > INLINE_BYTES:
                     sent = self._send_file(head, budget)
                 else:
+                    parts = len(queue)
                     sent = self._send_joined()
-                    budget -= max(0, _JOINED_BYTES - sent)
+                    budget -= (parts - len(queue)) * _PART_BYTES
                 if sent < 0:
                     break
                 budget -= sent
