@@ -35,7 +35,7 @@ SHELL := bash
 PYTHON ?= python3
 BIN := .venv/bin
 CODE := broker protocol storage cleaner config pipeline pyspark_siltstone
-KERNELS_IN := $(shell find $(CODE) -type f '(' -name '_[a-z]*.py' -o -name '_[a-z]*.pyx' -o -name '_[a-z]*.pxd' -o -name '_[a-z]*.h' -o -path 'cleaner/slots.py' -o -path 'protocol/core/constants.py' ')')
+KERNELS_IN := $(shell find $(CODE) -type f '(' -name '_[a-z]*.py' -o -name '_[a-z]*.pyx' -o -name '_[a-z]*.pxd' -o -name '_[a-z]*.h' -o -path 'cleaner/compiled/slots.py' -o -path 'protocol/core/constants.py' ')')
 ARGS ?=
 
 INSTALLER := $(if $(shell command -v uv),uv,pip)
@@ -143,9 +143,9 @@ compat: setup
 	@$(BIN)/python -m tests.compat $(SUITE) $(ARGS)
 
 docs: setup
-	@$(BIN)/python -m config.documents
-	@$(BIN)/python -m broker.compatibility
-	@$(BIN)/python -m broker.metrics_page docs/metrics.md
+	@$(BIN)/python -m tools.configuration
+	@$(BIN)/python -m tools.compatibility
+	@$(BIN)/python -m tools.metrics_page docs/metrics.md
 
 messages: setup jars
 	@$(BIN)/python -m tools.messages $(foreach jar,clients group-coordinator transaction-coordinator,\

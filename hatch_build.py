@@ -23,7 +23,7 @@ except ModuleNotFoundError:  # run as a script in an environment that only has C
 
 ROOT = Path(__file__).parent
 PACKAGES = ("broker", "protocol", "cleaner", "storage")
-CONSTANTS = ("cleaner/slots.py", "protocol/core/constants.py")  # of Python, and so of C
+CONSTANTS = ("cleaner/compiled/slots.py", "protocol/core/constants.py")  # of Python, and so of C
 
 
 def find_kernels(root: Path) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker.version import VERSION
+from broker.process.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -230,8 +230,8 @@ def _serve(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
-    from broker import logs
-    from broker.run import StartError, run
+    from broker.process import logs
+    from broker.process.run import StartError, run
 
     logs.configure(options.log_format, options.log_level)
     try:
@@ -244,10 +244,10 @@ def _config(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
-    from broker.stored_settings import with_stored
+    from broker.topics.settings.stored import with_stored
     from config.show import show
-    from storage.catalog import Catalog
-    from storage.log_directory import LogDirError
+    from storage.directory.catalog import Catalog
+    from storage.directory.log_directory import LogDirError
 
     catalog = Catalog([Path(name) for name in layers.server().log_dirs])
     fault = None
@@ -274,7 +274,7 @@ def _health(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
-    from broker.health_command import run_health
+    from broker.commands.health import run_health
 
     return run_health(layers.server().http_address, options.timeout)
 
@@ -283,7 +283,7 @@ def _explain(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
-    from broker.cleaner_commands import run_explain
+    from broker.commands.cleaner import run_explain
 
     return run_explain(layers, options.name, as_json=options.json, is_dry_run=options.dry_run)
 
@@ -292,7 +292,7 @@ def _clean(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
-    from broker.cleaner_commands import run_clean
+    from broker.commands.cleaner import run_clean
 
     return run_clean(
         layers,
@@ -307,7 +307,7 @@ def _history(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
-    from broker.cleaner_commands import run_history
+    from broker.commands.cleaner import run_history
 
     return run_history(layers, options.name, as_json=options.json)
 
@@ -316,7 +316,7 @@ def _verify(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
-    from broker.verify_command import run_verify
+    from broker.commands.verify import run_verify
 
     return run_verify(layers, options.name)
 
@@ -325,13 +325,13 @@ def _pins(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
-    from broker.pins_command import run_pins
+    from broker.commands.pins import run_pins
 
     return run_pins(layers, options.release, as_json=options.json)
 
 
 def _dump_log(options: argparse.Namespace) -> int:
-    from storage.dump import run
+    from storage.dump.any_file import run
 
     return run(options.paths, deep=options.deep_iteration, data=options.print_data)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from broker.slices import Slices
+from broker.net.slices import Slices
 from protocol.messages import MAX_ELEMENTS
 
 if TYPE_CHECKING:

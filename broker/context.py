@@ -9,20 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.dispatch_kernels import RequestContext
+from broker.net.dispatch_kernels import RequestContext
 
 if TYPE_CHECKING:
-    from broker.coordinators import Coordinators
-    from broker.features import Features
-    from broker.fetch_sessions import FetchSessions
+    from broker.coordination.coordinators import Coordinators
+    from broker.fetching.sessions import FetchSessions
+    from broker.fetching.waiting import Waiting
     from broker.groups.coordinator import GroupCoordinator
-    from broker.io import IoThreads
-    from broker.log_dir_moves import LogDirMoves
-    from broker.producer_ids import ProducerIds
-    from broker.settings import BrokerSettings
-    from broker.topics import TopicRegistry
+    from broker.process.io import IoThreads
+    from broker.topics.features import Features
+    from broker.topics.moves.manager import LogDirMoves
+    from broker.topics.registry import TopicRegistry
+    from broker.topics.settings.in_force import BrokerSettings
     from broker.transactions.coordinator import TransactionCoordinator
-    from broker.waiting import Waiting
+    from broker.transactions.producer_ids import ProducerIds
     from storage.clock import Clock
     from storage.manager import LogManager
 

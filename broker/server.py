@@ -18,41 +18,41 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.api import APIS
-from broker.buffers import Buffers
-from broker.catalog_writer import CatalogWriter
-from broker.cleaning import Cleaning
 from broker.context import Identity, Rooms
-from broker.control_token import brings_token, ensure_token, note_address
-from broker.coordinators import Coordinators
-from broker.dispatch import Dispatcher
-from broker.eligible_leaders import agree
-from broker.features import Features
-from broker.fetch_sessions import FetchSessions
-from broker.health import LoopWatch
-from broker.housekeeping import Housekeeping
-from broker.http import Admission, HttpServer
-from broker.io import IoThreads
-from broker.listener import Listener
-from broker.log_dir_moves import LogDirMoves
-from broker.pins import PinRoom
-from broker.probe import Probe
-from broker.producer_ids import ProducerIds
-from broker.readiness import Readiness
-from broker.request_stats import RequestStats
-from broker.settings import BrokerSettings
-from broker.topics import TopicRegistry
-from broker.version import VERSION
-from broker.waiting import Waiting
+from broker.coordination.coordinators import Coordinators
+from broker.fetching.sessions import FetchSessions
+from broker.fetching.waiting import Waiting
+from broker.http.control.token import brings_token, ensure_token, note_address
+from broker.http.health import LoopWatch
+from broker.http.probe import Probe
+from broker.http.readiness import Readiness
+from broker.http.server import Admission, HttpServer
+from broker.net.buffers import Buffers
+from broker.net.dispatch import Dispatcher
+from broker.net.listener import Listener
+from broker.net.request_stats import RequestStats
+from broker.process.housekeeping import Housekeeping
+from broker.process.io import IoThreads
+from broker.process.version import VERSION
+from broker.topics.catalog_writer import CatalogWriter
+from broker.topics.cleaning import Cleaning
+from broker.topics.eligible_leaders import agree
+from broker.topics.features import Features
+from broker.topics.moves.manager import LogDirMoves
+from broker.topics.pins import PinRoom
+from broker.topics.registry import TopicRegistry
+from broker.topics.settings.in_force import BrokerSettings
+from broker.transactions.producer_ids import ProducerIds
 from protocol import core
-from storage.catalog import Catalog
-from storage.log_directory import LogDirError
+from storage.directory.catalog import Catalog
+from storage.directory.log_directory import LogDirError
 from storage.manager import LogManager
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from typing import Any
 
-    from broker.http import Route
+    from broker.http.server import Route
     from config.layers import Layers
     from storage.clock import Clock
 
@@ -267,7 +267,7 @@ class Broker:
             log.info("listening listener=http address=%s:%d", bound_host, bound_port)
 
     def _routes(self, rooms: Rooms, token: str) -> Iterator[Route]:
-        from broker.pages import Pages  # noqa: PLC0415  # not before somebody asks
+        from broker.http.pages import Pages  # noqa: PLC0415  # not before somebody asks
 
         pages = Pages(
             rooms,

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable
 from pathlib import Path
 
 from storage import files
-from storage.checkpoint import OffsetCheckpoint
+from storage.directory.checkpoint import OffsetCheckpoint
 from storage.topic_partition import TopicPartition
 
 

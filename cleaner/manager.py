@@ -12,12 +12,12 @@ from pathlib import Path
 
 from cleaner import selection
 from cleaner.checkpoints import CleanerCheckpoints
-from cleaner.grabbed_log import GrabbedLog, LastSelection
 from cleaner.selection import CleanableLog, LogSnapshot
 from cleaner.set_aside import Failure, SetAside
 from cleaner.states import CleaningStates, State
+from cleaner.threads.grabbed_log import GrabbedLog, LastSelection
 from storage.clock import Clock
-from storage.log import Log
+from storage.log.log import Log
 from storage.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)

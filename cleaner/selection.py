@@ -4,7 +4,7 @@
          |--- clean -----|--- cleanable ----|-- uncleanable --|-- active --|
 
 Kafka's LogToClean and LogCleanerManager.cleanableOffsets. Beside the numbers it is kept which rule
-drew each line, so that `cleaner.explain` can name it.
+drew each line, so that `cleaner.explaining.explain` can name it.
 """
 
 from bisect import bisect_left, bisect_right

@@ -15,17 +15,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cleaner import kernels, key_digest
-from cleaner.explanation import moment
-from cleaner.receipts import Receipt, find_receipt
+from cleaner.compiled import kernels
+from cleaner.explaining.explanation import moment
+from cleaner.history.receipts import Receipt, find_receipt
+from cleaner.one_pass import key_digest
 from protocol.errors import CorruptMessage, InvalidRecord
 from protocol.records.batch import HEADER_SIZE, MAGIC, MIN_LENGTH, BatchHeader, has_valid_crc
 from protocol.records.compression import UNLIMITED
 from protocol.records.record import Record, iterate_records
-from storage import files, transaction_index
-from storage.epochs import LeaderEpochs
+from storage import files
+from storage.log.epochs import LeaderEpochs
+from storage.segment import transaction_index
+from storage.segment.transaction_index import AbortedTransaction
 from storage.topic_partition import TopicPartition, parse_folder
-from storage.transaction_index import AbortedTransaction
 
 MOST_FAULTS = 20
 """More of one partition are counted, not listed."""

@@ -9,7 +9,7 @@ sys.path[:] = [place for place in sys.path if not place.endswith("examples")]  #
 
 from pyspark.sql import functions  # noqa: E402  # see above
 
-from pipeline.session import open_session  # noqa: E402  # likewise
+from pipeline.spark.session import open_session  # noqa: E402  # likewise
 
 data, topic = sys.argv[1:3]  # the broker's first log directory, and what to read
 

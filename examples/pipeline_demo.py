@@ -23,9 +23,9 @@ from pyiceberg.expressions import AlwaysTrue
 from examples import demo, git_changelog
 from pipeline.engine import SparkEngine
 from pipeline.jobs.snapshot import SnapshotSpec, snapshot
-from pipeline.session import FAST_START, open_session
 from pipeline.sinks.iceberg import IcebergSink
 from pipeline.sinks.table import open_table
+from pipeline.spark.session import FAST_START, open_session
 
 TOPIC = demo.TOPIC
 SHARE_OF_COMMITS = 0.8

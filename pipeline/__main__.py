@@ -7,7 +7,7 @@ from pathlib import Path
 if sys.path and Path(sys.path[0] or ".").resolve() == Path(__file__).resolve().parent:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from pipeline.cli import main  # see above
+from pipeline.command.cli import main  # see above
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from pipeline.progress import Progress
+from pipeline.command.progress import Progress
 from storage.clock import Clock
 
 if TYPE_CHECKING:

@@ -18,20 +18,21 @@ from config.server import ServerConfig
 from config.topic import TopicConfig
 from protocol.errors import KafkaStorageError
 from protocol.names import random_id
-from storage import clean_shutdown, files, loading, log_checkpoints, pins
-from storage.background import Background
+from storage import files
 from storage.clock import Clock
-from storage.deletion import DelayedDeletions
-from storage.flush_stats import FlushStats
-from storage.future_logs import FutureLogs
-from storage.loading import SetAside
-from storage.log import Log
-from storage.log_checkpoints import AnyLog, LogCheckpoints
-from storage.log_directories import forget_failed_fsyncs, open_directories
-from storage.log_directory import LogDirectory
-from storage.log_services import LogServices
-from storage.placement import Placement
-from storage.recovery import LoadedPartition, PartitionFolder, create_partition
+from storage.directory import clean_shutdown, loading, log_checkpoints, pins
+from storage.directory.background import Background
+from storage.directory.deletion import DelayedDeletions
+from storage.directory.loading import SetAside
+from storage.directory.log_checkpoints import AnyLog, LogCheckpoints
+from storage.directory.log_directory import LogDirectory
+from storage.directory.opening import forget_failed_fsyncs, open_directories
+from storage.directory.placement import Placement
+from storage.log.flush_stats import FlushStats
+from storage.log.log import Log
+from storage.log.recovery import LoadedPartition, PartitionFolder, create_partition
+from storage.log.services import LogServices
+from storage.moving.future_logs import FutureLogs
 from storage.topic_partition import FolderState, TopicPartition, folder_name
 
 _logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 import hatch_build
-from cleaner import slots
+from cleaner.compiled import slots
 from protocol.core import constants
 
 

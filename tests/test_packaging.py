@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from broker.version import VERSION
+from broker.process.version import VERSION
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = {

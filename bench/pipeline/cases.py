@@ -12,14 +12,14 @@ from confluent_kafka import Consumer, TopicPartition
 
 from bench.pipeline.filling import BACK, FIRST_MS, LZ4, MANY, A, B
 from bench.pipeline.home import CLIENT, CONNECTOR, FETCH, OURS, SHUFFLE, TUNED
+from pipeline.client.pins import find_control, release_pin, take_pin
 from pipeline.jobs.audit import AuditSpec, audit
 from pipeline.jobs.export import ExportSpec, export
 from pipeline.jobs.replay import ReplaySpec, replay
 from pipeline.jobs.snapshot import SnapshotSpec, snapshot
 from pipeline.options import ReadOptions
-from pipeline.pins import find_control, release_pin, take_pin
-from pipeline.scan import scan
-from pipeline.scanned import Scanned
+from pipeline.reading.scan import scan
+from pipeline.reading.scanned import Scanned
 from pipeline.transports import open_source
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pipeline.engine import SparkEngine
-from pipeline.session import open_session
+from pipeline.spark.session import open_session
 from tests.support.broker import SiltstoneProcess
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import `broker.groups.commit_kernels`, which chooses.
 
 from typing import TYPE_CHECKING, Any
 
-from broker.groups.consumer_group_checks import check_partitions
+from broker.groups.consumer.checks import check_partitions
 from broker.groups.offset_metadata import is_too_long
 from protocol.coordinator.group_errors import OffsetMetadataTooLarge
 from protocol.coordinator.group_records import NO_EXPIRY, VERSION, VERSION_WITH_EXPIRY
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from broker.context import Rooms
     from broker.groups.coordinator import GroupCoordinator
-    from broker.topic import Topic
+    from broker.topics.topic import Topic
     from protocol.messages.consumer_offsets import OffsetCommitValue
     from protocol.messages.offset_commit import OffsetCommitRequest
     from protocol.records.journal import Producer, Row

@@ -1,6 +1,6 @@
 # C types of _member_kernels.py; the algorithm stands there alone.
 cimport cython
-from broker._coordinator_kernels cimport Journal
+from broker.coordination._coordinator_kernels cimport Journal
 from protocol.core._format cimport field_of
 
 cdef object _COMPLETING, _DEAD, _EMPTY, _PREPARING, _STABLE

@@ -11,8 +11,8 @@ deadline is only noted, and looked at when the earlier one comes due.
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
+from broker.groups.classic.state_names import GroupState
 from broker.groups.offset_metadata import MOST_CHARACTERS
-from broker.groups.states import GroupState
 from protocol.coordinator.group_errors import (
     FencedInstanceId,
     GroupIdNotFound,
@@ -35,8 +35,8 @@ if not cython.compiled:
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.coordinator_log import CoordinatorLog
-    from broker.groups.classic_members import Member
+    from broker.coordination.journal import CoordinatorLog
+    from broker.groups.classic.members import Member
     from broker.groups.group import Group
     from broker.groups.offsets import Offsets
     from protocol.messages.heartbeat import HeartbeatRequest

@@ -10,15 +10,15 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinator_log import CoordinatorLog
-from broker.groups.classic_group import ClassicGroup
-from broker.groups.classic_state import ClassicServices
-from broker.groups.consumer_groups import ConsumerGroups
+from broker.coordination.journal import CoordinatorLog
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.state import ClassicServices
+from broker.groups.consumer.all_groups import ConsumerGroups
 from broker.groups.expiry import expire
 from broker.groups.member_kernels import GroupTable, Timers
 from broker.groups.offsets import Offsets
 from broker.groups.replay import Replay
-from broker.internal_topics import OFFSETS_TOPIC
+from broker.topics.internal import OFFSETS_TOPIC
 from protocol.coordinator.group_errors import UnknownMemberId
 from protocol.errors import KafkaError, NotCoordinator
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
     from broker.groups.group import Group
-    from broker.io import IoThreads
-    from broker.settings import BrokerSettings
-    from broker.topic import Topic
-    from broker.topics import TopicRegistry
+    from broker.process.io import IoThreads
+    from broker.topics.registry import TopicRegistry
+    from broker.topics.settings.in_force import BrokerSettings
+    from broker.topics.topic import Topic
     from protocol.records.journal import Row
     from storage.clock import Clock
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.groups.classic_messages import JoinReply, JoinRequest, SyncReply, SyncRequest
-    from broker.groups.consumer_group_checks import PartitionCheck
+    from broker.groups.classic.messages import JoinReply, JoinRequest, SyncReply, SyncRequest
+    from broker.groups.consumer.checks import PartitionCheck
     from protocol.errors import ErrorCode
     from protocol.messages.consumer_offsets import OffsetCommitValue
     from protocol.records.journal import Row

@@ -1,8 +1,8 @@
 # C types of _produce_kernels.py; the algorithm stands there alone.
 cimport cython
-from broker._dispatch_kernels cimport RequestContext
+from broker.net._dispatch_kernels cimport RequestContext
 from protocol.core._format cimport field_of
-from storage._append_kernels cimport GrowingLog
+from storage.appending._append_kernels cimport GrowingLog
 
 # The number of protocol/topic_key.py
 cdef enum:

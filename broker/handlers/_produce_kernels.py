@@ -21,9 +21,9 @@ if not cython.compiled:
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
 
-    from broker import dispatch_kernels
+    from broker.net import dispatch_kernels
     from protocol.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
-    from storage import append_kernels
+    from storage.appending import kernels as append_kernels
 
     Produced = ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from broker import eligible_leaders, loggers
-from broker.config_changes import Change, Operation, apply_changes, check_changes
-from broker.config_resources import ALL_BROKERS, ResourceType, check_broker, check_type
-from broker.work_off import work_off
+from broker.process import loggers
+from broker.process.work_off import work_off
+from broker.topics import eligible_leaders
+from broker.topics.settings.changes import Change, Operation, apply_changes, check_changes
+from broker.topics.settings.resources import ALL_BROKERS, ResourceType, check_broker, check_type
 from config.describe import describe_broker, describe_topic
 from config.groups import describe_group
 from protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnknownTopicOrPartition

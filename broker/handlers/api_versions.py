@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.api import APIS, BY_KEY
-from broker.features import SUPPORTED
+from broker.topics.features import SUPPORTED
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import (
     ApiVersion,

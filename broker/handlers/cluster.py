@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker import authorized
+from broker.handlers import authorized
 from protocol.errors import KafkaError, MismatchedEndpointType, UnsupportedEndpointType
 from protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker import authorized
-from broker.groups.consumer_group_target import preferred_assignor
+from broker.groups.consumer.target import preferred_assignor
+from broker.handlers import authorized
 from broker.handlers.consumer_heartbeat import check_enabled
-from broker.loop_share import answer_rows
+from broker.process.loop_share import answer_rows
 from protocol.coordinator.group_errors import InvalidGroupId
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.consumer_group_describe import (
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from broker.context import RequestContext
-    from broker.groups.consumer_group import ConsumerGroup
-    from broker.groups.consumer_group_member import Member
+    from broker.groups.consumer.group import ConsumerGroup
+    from broker.groups.consumer.member import Member
     from broker.groups.topic_image import TopicImage
     from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from broker.groups.client_host import client_host
-from broker.groups.consumer_group_heartbeat import HeartbeatRequest, check_request
-from broker.loop_share import finish, finish_in_shares, sort_once
+from broker.groups.consumer.heartbeat import HeartbeatRequest, check_request
+from broker.process.loop_share import finish, finish_in_shares, sort_once
 from protocol.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from protocol.messages import NO_ID
 from protocol.messages.consumer_group_heartbeat import (

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from broker.context import RequestContext
-    from broker.coordinator_log import CoordinatorLog
+    from broker.coordination.journal import CoordinatorLog
     from protocol.messages.find_coordinator import FindCoordinatorRequest
 
 _GROUP, _TRANSACTION = 0, 1

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.assignments import MOST_PARTITIONS, check_replicas
-from broker.work_off import work_off
+from broker.process.work_off import work_off
+from broker.topics.assignments import MOST_PARTITIONS, check_replicas
 from protocol.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -25,7 +25,7 @@ from protocol.messages.create_partitions import (
 
 if TYPE_CHECKING:
     from broker.context import RequestContext
-    from broker.topic import Topic
+    from broker.topics.topic import Topic
     from protocol.messages.create_partitions import (
         CreatePartitionsRequest,
         CreatePartitionsTopic,

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.assignments import (
+from broker.process.work_off import work_off
+from broker.topics.assignments import (
     MOST_PARTITIONS,
     check_indexes,
     check_replicas,
     check_replication_factor,
 )
-from broker.work_off import work_off
 from config.describe import describe_topic
 from protocol.errors import (
     InvalidConfig,

@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from broker.work_off import work_off
+from broker.process.work_off import work_off
 from protocol.errors import (
     InvalidRequest,
     InvalidTopic,
@@ -29,7 +29,7 @@ from protocol.messages.delete_topics import (
 
 if TYPE_CHECKING:
     from broker.context import RequestContext
-    from broker.topic import Topic
+    from broker.topics.topic import Topic
     from protocol.messages.delete_topics import DeleteTopicsRequest
 
 _FIRST_WITH_DELETION_DISABLED = 3

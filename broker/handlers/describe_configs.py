@@ -14,9 +14,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from broker import loggers
-from broker.config_resources import ALL_BROKERS, ResourceType, check_broker, check_type
-from broker.loop_share import answer_rows, finish, finish_in_shares
+from broker.process import loggers
+from broker.process.loop_share import answer_rows, finish, finish_in_shares
+from broker.topics.settings.resources import ALL_BROKERS, ResourceType, check_broker, check_type
 from config.describe import describe_broker, describe_cluster_default, describe_topic
 from config.groups import describe_group
 from protocol.errors import (

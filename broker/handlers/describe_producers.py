@@ -16,7 +16,7 @@ from protocol.names import check_topic_name
 if TYPE_CHECKING:
     from broker.context import RequestContext
     from protocol.messages.describe_producers import DescribeProducersRequest
-    from storage.append_kernels import ProducerEntry
+    from storage.appending.kernels import ProducerEntry
 
 
 def describe(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.regular_expression import compile_expression
+from broker.groups.regular_expression import compile_expression
 from broker.transactions.transaction import TransactionState
 from protocol.coordinator.transaction_records import group_by_topic
 from protocol.errors import KafkaError

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.assignments import check_replicas
+from broker.topics.assignments import check_replicas
 from protocol.errors import (
     ElectionNotNeeded,
     ErrorCode,

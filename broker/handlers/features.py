@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.eligible_leaders import agree
-from broker.features import Update, UpgradeType
+from broker.topics.eligible_leaders import agree
+from broker.topics.features import Update, UpgradeType
 from protocol.errors import KafkaError
 from protocol.messages.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.fetch_kernels import READ_COMMITTED, FetchRead, refused
-from broker.fetch_sessions import NAMED
-from broker.loop_share import LoopShare
-from broker.waiting import Watch, WatchGroup
+from broker.fetching.kernels import READ_COMMITTED, FetchRead, refused
+from broker.fetching.sessions import NAMED
+from broker.fetching.waiting import Watch, WatchGroup
+from broker.process.loop_share import LoopShare
 from protocol.errors import InvalidFetchSessionEpoch, KafkaError, UnknownServerError
 from protocol.messages.fetch import FetchResponse
 from protocol.topic_key import FIRST_WITH_TOPIC_ID
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from broker.context import RequestContext
-    from broker.fetch_kernels import FetchPlan
+    from broker.fetching.kernels import FetchPlan
     from protocol.messages.fetch import FetchRequest
 
 _ISOLATION_LEVELS = frozenset({0, READ_COMMITTED})

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker import authorized
-from broker.groups.classic_state import ClassicState
-from broker.groups.states import GroupState
-from broker.loop_share import answer_rows
+from broker.groups.classic.state import ClassicState
+from broker.groups.classic.state_names import GroupState
+from broker.handlers import authorized
+from broker.process.loop_share import answer_rows
 from protocol.coordinator.group_errors import GroupIdNotFound
 from protocol.errors import CoordinatorLoadInProgress, ErrorCode, KafkaError
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from broker.context import RequestContext
-    from broker.groups.classic_members import Member
+    from broker.groups.classic.members import Member
     from protocol.messages.delete_groups import DeleteGroupsRequest
     from protocol.messages.describe_groups import DescribeGroupsRequest
     from protocol.messages.list_groups import ListGroupsRequest

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups.classic_messages import JoinRequest, JoinResult, SyncRequest, SyncResult
+from broker.groups.classic.messages import JoinRequest, JoinResult, SyncRequest, SyncResult
 from broker.groups.client_host import client_host
 from broker.groups.parked import Parked
 from protocol.coordinator.group_errors import (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.leader_epoch import UNKNOWN, judge_leader_epoch
+from broker.topics.leader_epoch import UNKNOWN, judge_leader_epoch
 from protocol.errors import ErrorCode
 from protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -17,7 +17,7 @@ from protocol.messages.offset_for_leader_epoch import (
 
 if TYPE_CHECKING:
     from broker.context import RequestContext
-    from broker.topic import Topic
+    from broker.topics.topic import Topic
     from protocol.messages.offset_for_leader_epoch import (
         OffsetForLeaderEpochRequest,
         OffsetForLeaderTopic,

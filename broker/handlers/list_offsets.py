@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.fetch_kernels import EARLIEST, LATEST, are_distinct, list_ends
-from broker.leader_epoch import UNKNOWN, judge_leader_epoch
-from broker.loop_share import finish_in_shares
-from broker.slices import ELEMENTS
+from broker.fetching.kernels import EARLIEST, LATEST, are_distinct, list_ends
+from broker.net.slices import ELEMENTS
+from broker.process.loop_share import finish_in_shares
+from broker.topics.leader_epoch import UNKNOWN, judge_leader_epoch
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         ListOffsetsRequest,
         ListOffsetsTopic,
     )
-    from storage.log import Log
+    from storage.log.log import Log
 
 _READ_COMMITTED: Final = 1
 _NONE: Final = -1

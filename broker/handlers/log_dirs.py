@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from broker.loop_share import finish_in_shares, free, sort_once
+from broker.process.loop_share import finish_in_shares, free, sort_once
 from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
         DescribableLogDirTopic,
         DescribeLogDirsRequest,
     )
-    from storage.log import Log
-    from storage.log_directory import LogDirectory
+    from storage.directory.log_directory import LogDirectory
+    from storage.log.log import Log
 
 _UNKNOWN = -1
 

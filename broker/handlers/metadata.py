@@ -17,11 +17,11 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from broker import authorized
-from broker.internal_topics import preset_for
-from broker.loop_share import answer_rows, finish_in_shares, in_pieces
-from broker.topic import keep
-from broker.work_off import work_off
+from broker.handlers import authorized
+from broker.process.loop_share import answer_rows, finish_in_shares, in_pieces
+from broker.process.work_off import work_off
+from broker.topics.internal import preset_for
+from broker.topics.topic import keep
 from protocol.errors import (
     ErrorCode,
     InvalidRequest,
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Sequence
 
     from broker.context import RequestContext
-    from broker.topic import Form, Topic
+    from broker.topics.topic import Form, Topic
     from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-    from storage.log import Log
+    from storage.log.log import Log
 
 _FIRST_WITH_NULL = 1
 _FIRST_BY_ID = 12

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.groups.commit_kernels import commit
-from broker.loop_share import LoopShare, finish, finish_in_shares
-from broker.slices import ELEMENTS, Slices
+from broker.net.slices import ELEMENTS, Slices
+from broker.process.loop_share import LoopShare, finish, finish_in_shares
 from protocol.errors import KafkaError
 from protocol.messages.offset_commit import OffsetCommitResponse
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.loop_share import finish, finish_in_shares
-from broker.slices import ELEMENTS, Slices
+from broker.net.slices import ELEMENTS, Slices
+from broker.process.loop_share import finish, finish_in_shares
 from protocol.coordinator.group_errors import (
     GroupIdNotFound,
     GroupSubscribedToTopic,

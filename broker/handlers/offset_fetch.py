@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.groups.commit_kernels import answer_rows
-from broker.loop_share import each_of, finish, finish_in_shares
-from broker.slices import ELEMENTS, Slices
+from broker.net.slices import ELEMENTS, Slices
+from broker.process.loop_share import each_of, finish, finish_in_shares
 from protocol.coordinator.group_errors import GroupIdNotFound, UnstableOffsetCommit
 from protocol.errors import KafkaError, UnknownTopicId
 from protocol.messages import NO_ID

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.dispatch_kernels import AT_ONCE as READ_AT_ONCE
 from broker.handlers.produce_kernels import (
     AT_ONCE,
     append_all,
@@ -22,7 +21,8 @@ from broker.handlers.produce_kernels import (
     may_be_plain,
 )
 from broker.handlers.repeated_partitions import gather, last_of_each
-from broker.loop_share import LoopShare, finish, finish_in_shares
+from broker.net.dispatch_kernels import AT_ONCE as READ_AT_ONCE
+from broker.process.loop_share import LoopShare, finish, finish_in_shares
 from protocol.errors import (
     CorruptMessage,
     InvalidRequiredAcks,
@@ -43,7 +43,7 @@ from protocol.names import INTERNAL_TOPICS
 from protocol.records.batch import ATTRIBUTES_POSITION, CODEC_MASK
 from protocol.records.compression import MAX_RATIO
 from protocol.topic_key import FIRST_WITH_TOPIC_ID
-from storage.validation import check_records, must_open, validate
+from storage.appending.validation import check_records, must_open, validate
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from broker.transactions.producing import TransactionalProduce
     from protocol.messages.produce import ProduceRequest, TopicProduceData
     from protocol.topic_key import TopicKey
-    from storage.append_values import ValidatedBatch
-    from storage.log import Log
+    from storage.appending.values import ValidatedBatch
+    from storage.log.log import Log
 
 __all__ = ["go_on", "handle"]
 

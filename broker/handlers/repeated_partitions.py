@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from protocol.errors import KafkaError
 from protocol.messages.produce import PartitionProduceData, TopicProduceData
-from storage.validation import check_records
+from storage.appending.validation import check_records
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

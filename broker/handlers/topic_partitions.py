@@ -12,9 +12,9 @@ from bisect import bisect_left
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from broker import authorized
-from broker.loop_share import each_of, finish, finish_in_shares, sort_once
-from broker.topic import keep
+from broker.handlers import authorized
+from broker.process.loop_share import each_of, finish, finish_in_shares, sort_once
+from broker.topics.topic import keep
 from protocol.errors import (
     ErrorCode,
     InvalidRequest,
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Sequence
 
     from broker.context import RequestContext
-    from broker.topic import Form, Topic
+    from broker.topics.topic import Form, Topic
     from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-    from storage.log import Log
+    from storage.log.log import Log
 
 _FORM: Form = (75, 0, True)
 _MANY = 500

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker.loop_share import each_of, finish, finish_in_shares
-from broker.slices import ELEMENTS, Slices
+from broker.net.slices import ELEMENTS, Slices
+from broker.process.loop_share import each_of, finish, finish_in_shares
 from broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
 from protocol.errors import (
     ErrorCode,

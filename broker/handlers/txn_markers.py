@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.loop_share import LoopShare
+from broker.process.loop_share import LoopShare
 from broker.transactions.markers import Outcome
 from broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
 from protocol.errors import ErrorCode, InvalidProducerEpoch, KafkaError
@@ -23,7 +23,7 @@ from protocol.messages.write_txn_markers import (
 if TYPE_CHECKING:
     from broker.context import RequestContext
     from protocol.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
-    from storage.log import Log
+    from storage.log.log import Log
 
 
 async def write(

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.groups.consumer_group_checks import check_partitions
+from broker.groups.consumer.checks import check_partitions
 from broker.groups.offset_metadata import is_too_long
 from broker.handlers.transactions import code_of, flush, when_durable
-from broker.internal_topics import OFFSETS_TOPIC
-from broker.loop_share import LoopShare, finish, finish_in_shares
-from broker.slices import ELEMENTS, Slices
+from broker.net.slices import ELEMENTS, Slices
+from broker.process.loop_share import LoopShare, finish, finish_in_shares
+from broker.topics.internal import OFFSETS_TOPIC
 from broker.transactions.appending import Rules, admit
 from protocol.coordinator.group_errors import (
     IllegalGeneration,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from broker.transactions.coordinator import TransactionCoordinator
     from protocol.records.journal import Producer
-    from storage.log import Log
+    from storage.log.log import Log
 
 TEMPORARY: Final = (
     ConcurrentTransactions,

@@ -35,13 +35,13 @@ from protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from broker.coordinator_log import CoordinatorLog
-    from broker.features import Features
-    from broker.producer_ids import ProducerIds
-    from broker.settings import BrokerSettings
+    from broker.coordination.journal import CoordinatorLog
+    from broker.topics.features import Features
+    from broker.topics.settings.in_force import BrokerSettings
     from broker.transactions.ending import End
     from broker.transactions.initialising import Expected
     from broker.transactions.markers import MarkerWriter
+    from broker.transactions.producer_ids import ProducerIds
     from storage.clock import Clock
 
 log = logging.getLogger(__name__)

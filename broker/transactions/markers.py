@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.internal_topics import OFFSETS_TOPIC
+from broker.topics.internal import OFFSETS_TOPIC
 from protocol.errors import (
     InvalidProducerEpoch,
     KafkaStorageError,
@@ -17,16 +17,16 @@ from protocol.errors import (
 )
 from protocol.records.batch import CONTROL, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
 from protocol.records.build import ABORT, COMMIT, build_marker
-from storage.append_values import Origin, ValidatedBatch
+from storage.appending.values import Origin, ValidatedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from broker.groups.offsets import Offsets
-    from broker.io import IoThreads
-    from broker.topics import TopicRegistry
+    from broker.process.io import IoThreads
+    from broker.topics.registry import TopicRegistry
     from storage.clock import Clock
-    from storage.log import Log
+    from storage.log.log import Log
 
 log = logging.getLogger(__name__)
 

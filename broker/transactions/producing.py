@@ -19,11 +19,11 @@ from protocol.topic_key import FIRST_WITH_TOPIC_ID
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.topics import TopicRegistry
+    from broker.topics.registry import TopicRegistry
     from broker.transactions.coordinator import TransactionCoordinator
     from protocol.messages.produce import ProduceRequest
-    from storage.append_values import ValidatedBatch
-    from storage.log import Log
+    from storage.appending.values import ValidatedBatch
+    from storage.log.log import Log
 
 _FIRST_WITH_ABORTABLE: Final = 11
 _FIRST_THAT_ADDS: Final = 12

@@ -19,8 +19,8 @@ from protocol.records.journal import EntryKind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.coordinator_log import CoordinatorLog
-    from broker.features import Features
+    from broker.coordination.journal import CoordinatorLog
+    from broker.topics.features import Features
     from protocol.records.journal import Entry
 
 log = logging.getLogger(__name__)

@@ -13,16 +13,17 @@ from typing import Final
 import pyarrow.compute as pc
 
 from pipeline.audit.findings import Findings, Kind
-from pipeline.decoder import Decoder, Fault, Wanted
-from pipeline.manifest import PinnedPartition, PinnedSegment
-from pipeline.scanned import Scanned
+from pipeline.planning.manifest import PinnedPartition, PinnedSegment
+from pipeline.reading.decoder import Decoder, Fault, Wanted
+from pipeline.reading.scanned import Scanned
 from pipeline.stores import StoredFile, join, open_store
 from protocol.core.columns import Survey
 from protocol.core.constants import BAD_RECORD, FAULTS, FULL, OFFSET_BACKWARDS, WRONG_CRC
 from protocol.errors import CorruptMessage
 from protocol.records.batch import HEADER_SIZE, BatchHeader, has_valid_crc
-from storage import files, transaction_index
-from storage.index import OFFSET_ENTRY, TIME_ENTRY
+from storage import files
+from storage.segment import transaction_index
+from storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
 
 CHUNK_BYTES: Final = 8 << 20
 _COLUMNS: Final = ("isTombstone", "timestampMs")

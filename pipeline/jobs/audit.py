@@ -20,18 +20,18 @@ import pyarrow as pa
 from pipeline.audit.findings import Findings, Kind
 from pipeline.audit.laws import COLUMNS, Rows, check_laws
 from pipeline.audit.segment import SegmentReport, audit_segment
+from pipeline.client.pins import Control, find_control
 from pipeline.columns import arrow_schema
+from pipeline.command.progress import seconds_text, size
 from pipeline.engine import Engine
 from pipeline.errors import BadOption, PipelineError
 from pipeline.jobs.reading import Moment, committed, moment_of
-from pipeline.manifest import PinnedPartition
 from pipeline.options import ReadOptions
-from pipeline.pins import Control, find_control
-from pipeline.progress import seconds_text, size
-from pipeline.scan import scan
-from pipeline.split import Split
+from pipeline.planning.manifest import PinnedPartition
+from pipeline.planning.split import Split
+from pipeline.reading.scan import scan
 from storage.clock import Clock
-from storage.readable_segment import open_segment
+from storage.segment.readable import open_segment
 from storage.topic_partition import TopicPartition
 
 TASK_BYTES: Final = 128 << 20

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from pipeline.errors import CorruptLog
 from pipeline.latest import LatestRows, shares
-from pipeline.scan import scan
+from pipeline.planning.split import Split
+from pipeline.reading.scan import scan
 from pipeline.sinks.staging import StagedFile, write_tables
-from pipeline.split import Split
 
 CHANGES_SCHEMA: Final = pa.schema([("key", pa.binary()), ("partition", pa.int32())])
 _MOST_SAMPLED: Final = 10_000

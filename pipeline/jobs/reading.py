@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pipeline.client.pins import Pin, find_control
+from pipeline.command.progress import seconds_text
 from pipeline.errors import SnapshotExpired
-from pipeline.manifest import NO_PIN, Manifest
 from pipeline.options import READ_COMMITTED, ReadOptions
-from pipeline.pins import Pin, find_control
-from pipeline.progress import seconds_text
-from pipeline.split import Split
+from pipeline.planning.manifest import NO_PIN, Manifest
+from pipeline.planning.split import Split
 from pipeline.transports import Source, open_source
 from storage.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pipeline.ranges import OffsetRange
+    from pipeline.planning.ranges import OffsetRange
     from storage.topic_partition import TopicPartition
 
 SAFE_SHARE: Final = 0.5

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from pipeline.aborted import AbortedIndex
 from pipeline.errors import CorruptLog, SnapshotExpired
 from pipeline.jobs.replay_source import Part
+from pipeline.planning.split import Piece, Split
+from pipeline.reading.aborted import AbortedIndex
 from pipeline.sinks.batches import again
-from pipeline.split import Piece, Split
 from pipeline.stores import open_store
 from protocol.records.batch import HEADER_SIZE, BatchHeader, has_valid_crc
 

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.errors import BadOption
-from pipeline.scan import scan
-from pipeline.split import Split
+from pipeline.planning.split import Split
+from pipeline.reading.scan import scan
 
 COLUMNS: Final = ("key", "value", "partition", "offset", "timestampMs", "headers")
 _ROWS: Final = 20_000

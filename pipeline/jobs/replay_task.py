@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from pipeline.cluster import Cluster
+from pipeline.client.cluster import Cluster
 from pipeline.errors import BadOption
 from pipeline.jobs.replay_batches import read_batches
 from pipeline.jobs.replay_source import Chunk, Part, read_part

@@ -18,13 +18,13 @@ from typing import Final
 import pyarrow as pa
 
 from pipeline.columns import TYPES
+from pipeline.command.progress import seconds_text
 from pipeline.engine import Engine
 from pipeline.errors import PipelineError
 from pipeline.jobs.latest_tasks import LatestTasks, ShareTask, TaskResult
 from pipeline.jobs.merge import Merged, merge
 from pipeline.jobs.reading import Moment, committed, moment_of
-from pipeline.progress import seconds_text
-from pipeline.ranges import OffsetRange
+from pipeline.planning.ranges import OffsetRange
 from pipeline.sinks.staging import sweep
 from pipeline.sinks.state import TableState
 from pipeline.sinks.table import TableSink, open_table

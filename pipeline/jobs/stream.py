@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.columns import TYPES
+from pipeline.command.progress import seconds_text
 from pipeline.engine import LocalEngine
 from pipeline.errors import BadOption, PipelineError
 from pipeline.jobs.latest_tasks import LatestTasks
 from pipeline.jobs.merge import Merged, merge
 from pipeline.options import READ_COMMITTED, ReadOptions
-from pipeline.progress import seconds_text
 from pipeline.sinks.staging import NO_SPACE, StagedFile, full_disk, sweep
 from pipeline.sinks.state import TableState
 from pipeline.sinks.table import TableSink, open_table

@@ -9,7 +9,7 @@ import struct
 from collections import deque
 from typing import Final
 
-from pipeline.cluster import Cluster
+from pipeline.client.cluster import Cluster
 from pipeline.sinks.kafka import NotSent
 from protocol.core import crc32c
 from protocol.errors import ErrorCode

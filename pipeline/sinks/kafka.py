@@ -11,9 +11,9 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from pipeline.client.login import for_librdkafka
 from pipeline.errors import BadOption, PipelineError, SourceUnavailable
 from pipeline.jobs.replay_source import Part
-from pipeline.login import for_librdkafka
 from storage.clock import Clock
 
 PROGRESS_TOPIC: Final = "siltstone-replay-progress"

@@ -9,12 +9,12 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from pipeline.options import LAST_TIME, ReadOptions
-from pipeline.plan import worth_a_task
-from pipeline.scan import scan
+from pipeline.planning.plan import worth_a_task
+from pipeline.planning.split import Split
+from pipeline.reading.scan import scan
 from pipeline.source.filters import Narrowed, narrow
 from pipeline.source.schema import check_schema, converted
 from pipeline.source.worker import is_pushing, settle
-from pipeline.split import Split
 from pipeline.transports import open_source
 
 LEAST_LINGER_MS: Final = 20_000

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 )
 
 from pipeline.options import FIRST_TIME, LAST_TIME
-from pipeline.ranges import OffsetRange
+from pipeline.planning.ranges import OffsetRange
 from storage.topic_partition import TopicPartition
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

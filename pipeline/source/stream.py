@@ -24,15 +24,15 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from pipeline.errors import BadOption, DataLost
-from pipeline.manifest import Manifest
 from pipeline.options import ReadOptions
-from pipeline.ranges import OffsetRange, check_start, last_offset
-from pipeline.scan import scan
+from pipeline.planning.manifest import Manifest
+from pipeline.planning.ranges import OffsetRange, check_start, last_offset
+from pipeline.planning.split import Split
+from pipeline.reading.scan import scan
 from pipeline.source.batch import SplitPartition
 from pipeline.source.pace import Pace, shared_out
 from pipeline.source.schema import check_schema, converted
 from pipeline.source.worker import settle
-from pipeline.split import Split
 from pipeline.transports import Source, open_source
 from storage.clock import Clock
 from storage.topic_partition import TopicPartition

@@ -9,14 +9,14 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
+from pipeline.client.pins import find_control, topics
 from pipeline.errors import BadOption, PipelineError
 from pipeline.options import ReadOptions
-from pipeline.pins import find_control, topics
 from pipeline.transports.archive import ArchiveSource
 from pipeline.transports.pinned import PinnedSource
 from pipeline.transports.source import Source
 from protocol.core.columns import COMPILED
-from storage.directory_lock import is_held
+from storage.directory.lock import is_held
 
 _logger = logging.getLogger(__name__)
 

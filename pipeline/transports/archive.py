@@ -5,16 +5,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pipeline.archive_view import ArchiveView
 from pipeline.errors import BadOption, SourceUnavailable
-from pipeline.manifest import Manifest
 from pipeline.options import ReadOptions
-from pipeline.plan import plan_splits
-from pipeline.ranges import OffsetRange, find_in_files, resolve
-from pipeline.split import Split
+from pipeline.planning.archive_view import ArchiveView
+from pipeline.planning.manifest import Manifest
+from pipeline.planning.plan import plan_splits
+from pipeline.planning.ranges import OffsetRange, find_in_files, resolve
+from pipeline.planning.split import Split
 from pipeline.transports.source import select
 from storage.clock import Clock
-from storage.directory_lock import is_held
+from storage.directory.lock import is_held
 from storage.topic_partition import TopicPartition
 
 

@@ -7,12 +7,12 @@ lets this user read the control token, its files can be pinned and the broker be
 import os
 from pathlib import Path
 
-from pipeline.cluster import Cluster
+from pipeline.client.cluster import Cluster
 from pipeline.errors import PipelineError
 from pipeline.options import ReadOptions
 from storage import files
-from storage.checkpoint import MalformedCheckpoint
-from storage.meta_properties import MetaProperties
+from storage.directory.checkpoint import MalformedCheckpoint
+from storage.directory.meta_properties import MetaProperties
 
 
 def find_data(options: ReadOptions) -> str:

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from pipeline.cluster import Cluster, Leader
+from pipeline.client.cluster import Cluster, Leader
+from pipeline.client.wire import refused
 from pipeline.errors import BadOption
-from pipeline.manifest import Manifest, PinnedPartition
 from pipeline.options import EARLIEST, LATEST, ReadOptions
-from pipeline.plan import plan_splits
-from pipeline.ranges import OffsetRange, resolve
-from pipeline.split import Split
+from pipeline.planning.manifest import Manifest, PinnedPartition
+from pipeline.planning.plan import plan_splits
+from pipeline.planning.ranges import OffsetRange, resolve
+from pipeline.planning.split import Split
 from pipeline.transports.source import select
-from pipeline.wire import refused
 from storage.clock import Clock
 from storage.topic_partition import TopicPartition
 

@@ -5,13 +5,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from pipeline.client.pins import find_control, release_pin, take_pin, topics
 from pipeline.errors import BadOption
-from pipeline.manifest import NO_PIN, Manifest
 from pipeline.options import ReadOptions
-from pipeline.pins import find_control, release_pin, take_pin, topics
-from pipeline.plan import plan_splits
-from pipeline.ranges import OffsetRange, find_in_files, resolve
-from pipeline.split import Split
+from pipeline.planning.manifest import NO_PIN, Manifest
+from pipeline.planning.plan import plan_splits
+from pipeline.planning.ranges import OffsetRange, find_in_files, resolve
+from pipeline.planning.split import Split
 from pipeline.transports.source import select
 from storage.topic_partition import TopicPartition
 

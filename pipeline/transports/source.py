@@ -6,10 +6,10 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from pipeline.errors import BadOption, SourceUnavailable
-from pipeline.manifest import Manifest
 from pipeline.options import ReadOptions
-from pipeline.ranges import OffsetRange
-from pipeline.split import Split
+from pipeline.planning.manifest import Manifest
+from pipeline.planning.ranges import OffsetRange
+from pipeline.planning.split import Split
 from storage.topic_partition import TopicPartition
 
 

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from broker import health, housekeeping, readiness
-from broker.control_token import read_address
-from broker.readiness import ProbeFailed
+from broker.http import health, readiness
+from broker.http.control.token import read_address
+from broker.http.readiness import ProbeFailed
+from broker.process import housekeeping
 from protocol.errors import KafkaStorageError
-from storage.catalog import FILE_NAME
+from storage.directory.catalog import FILE_NAME
 from tests.support import faults
 from tests.support.faults import Disk
 from tests.support.http_client import ask

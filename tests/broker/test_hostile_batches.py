@@ -41,7 +41,7 @@ def unpacking(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(threading.current_thread().name)
         return compression.decompress(codec, data)
 
-    monkeypatch.setattr("storage.validation.decompress", unpack)
+    monkeypatch.setattr("storage.appending.validation.decompress", unpack)
     return names
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.dispatch_kernels import AT_ONCE
+from broker.net.dispatch_kernels import AT_ONCE
 from protocol.messages import (
     create_topics,
     find_coordinator,

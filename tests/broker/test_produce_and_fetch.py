@@ -18,7 +18,7 @@ from kio.schema.produce.v13 import request as produce13
 
 from protocol.records.batch import BatchHeader
 from storage.clock import Clock
-from storage.log import Log
+from storage.log.log import Log
 from tests.support.appending import append
 from tests.support.batches import Row, make_batch, make_producer_batch
 from tests.support.fetch_twin import fetch_plainly

@@ -10,20 +10,21 @@ from struct import pack
 import pytest
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
 
-from broker import dispatch, fetch_sessions
-from broker.dispatch_kernels import Gate
-from broker.groups import classic_group
+from broker.fetching import sessions as fetch_sessions
+from broker.groups.classic import group as classic_group
 from broker.handlers import offset_commit
-from broker.io import IoThreads
+from broker.net import dispatch
+from broker.net.dispatch_kernels import Gate
+from broker.process.io import IoThreads
 from protocol import core, messages
 from protocol.core import plain_messages
 from protocol.messages import Message
 from protocol.records.batch import TRANSACTIONAL
 from protocol.records.build import ABORT, COMMIT, BatchFields, build_marker
 from protocol.records.choosing import load_uncompiled
-from storage.append_values import Origin
-from storage.log import Log
-from storage.read_kernels import LogReader
+from storage.appending.values import Origin
+from storage.log.log import Log
+from storage.log.read_kernels import LogReader
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.fetch_twin import fetch_plainly
 from tests.support.kio_messages import encode

@@ -14,21 +14,21 @@ from protocol import core
 
 ROOT = Path(__file__).parents[2]
 LATER = (
-    "broker.coordinator_log",
-    "broker.groups.classic_state",
+    "broker.coordination.journal",
+    "broker.groups.classic.state",
     "broker.groups.coordinator",
     "broker.transactions.coordinator",
     "protocol.coordinator",
-    "broker.cleaner_pool",
-    "broker.control",
-    "broker.explaining",
-    "broker.exposition",
-    "broker.metrics",
-    "broker.pages",
-    "cleaner.cleaner",
-    "cleaner.cleaner_thread",
-    "cleaner.kernels",
-    "cleaner.stats",
+    "broker.topics.cleaner_pool",
+    "broker.http.control.channel",
+    "broker.http.control.explaining",
+    "broker.http.metrics.exposition",
+    "broker.http.metrics.table",
+    "broker.http.pages",
+    "cleaner.one_pass.cleaner",
+    "cleaner.threads.cleaner_thread",
+    "cleaner.compiled.kernels",
+    "cleaner.one_pass.stats",
     "h11",
     "hmac",
     "pickle",
@@ -41,7 +41,7 @@ import json, sys
 sys.modules["hypothesis"] = None  # as `siltstone serve` has it
 import broker.__main__
 broker.__main__._parser().parse_args(["serve"])
-import broker.run
+import broker.process.run
 import broker.handlers.metadata, broker.handlers.create_topics, broker.handlers.produce
 print(json.dumps([name for name in sys.argv[1:] if name in sys.modules]))
 """
@@ -49,7 +49,7 @@ MOST_CALLS = 30_000
 COUNTER = """
 import json, os, sys
 sys.modules["hypothesis"] = None
-import broker.run
+import broker.process.run
 
 calls = 0
 
@@ -58,11 +58,11 @@ def count(frame, event, argument):
     calls += event in ("call", "c_call")
 """
 STEPS = """
-from broker.coordinators import Coordinators
-from broker.dispatch import Dispatcher
+from broker.coordination.coordinators import Coordinators
+from broker.net.dispatch import Dispatcher
 from broker.api import APIS
-from broker.http import HttpServer
-from broker.request_stats import RequestStats
+from broker.http.server import HttpServer
+from broker.net.request_stats import RequestStats
 
 coordinators = Coordinators(*[None] * 6)
 coordinators._make = lambda: None
@@ -84,7 +84,7 @@ print(json.dumps(max(made)))
 """
 FIRST_REQUESTS = """
 from broker.api import APIS
-from broker.coordinators import Coordinators
+from broker.coordination.coordinators import Coordinators
 
 made = {}
 for api in APIS:

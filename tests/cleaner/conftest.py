@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cleaner import kernels
+from cleaner.compiled import kernels
 from protocol.records.choosing import load_uncompiled
 from tests.support import faults
 

@@ -8,7 +8,7 @@ import pytest
 
 from protocol.records.batch import BatchHeader
 from protocol.records.record import iterate_records
-from storage.log import Log
+from storage.log.log import Log
 from tests.support.invariants import check_log
 from tests.support.passes import CompactedFolder
 

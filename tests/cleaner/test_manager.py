@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.grabbed_log import GrabbedLog
 from cleaner.set_aside import FIRST_PAUSE_SECONDS
 from cleaner.states import State
+from cleaner.threads.grabbed_log import GrabbedLog
 from config.topic import TopicConfig
 from storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP, make_producer_batch

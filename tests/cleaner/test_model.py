@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.stats import Reason
+from cleaner.one_pass.stats import Reason
 from protocol.records.build import ABORT, COMMIT
 from protocol.records.record import Record, iterate_records
-from storage.markers import read_marker
+from storage.producers.markers import read_marker
 from tests.support.batches import TIMESTAMP
 from tests.support.invariants import check_folder, check_log
 from tests.support.passes import CompactedFolder, content

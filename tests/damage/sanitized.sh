@@ -19,7 +19,7 @@ export FUZZ_FRAMES=${FUZZ_FRAMES:-1000} FUZZ_SEED=${SEED:-}
 "$PYTHON" - <<'PY'
 from pathlib import Path
 
-from cleaner import _kernels, kernels
+from cleaner.compiled import _kernels, kernels
 from hatch_build import KERNELS
 
 assert kernels.COMPILED
@@ -33,13 +33,13 @@ run() {
 
 # One half for each of two processors.
 kernels=(
-  tests/cleaner/test_kernels.py
+  tests/cleaner/compiled/test_kernels.py
   tests/protocol/core
   tests/protocol/records/test_journal.py
   tests/protocol/coordinator
   tests/protocol/messages/test_damaged.py
-  tests/broker/test_dispatch_kernels.py
-  tests/broker/test_turn_kernels.py
+  tests/broker/net/test_dispatch_kernels.py
+  tests/broker/net/turn/test_kernels.py
   tests/fuzz
 )
 run -s tests/damage "$@" >damage.out 2>&1 &  # -s: what ends the process leaves its seed behind

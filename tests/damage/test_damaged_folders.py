@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.cleaner import Cleaner
 from cleaner.errors import CorruptSegment
-from cleaner.log_to_clean import LogToClean
-from cleaner.offset_map import SLOT_BYTES
-from cleaner.throttle import Throttle
+from cleaner.one_pass.cleaner import Cleaner
+from cleaner.one_pass.log_to_clean import LogToClean
+from cleaner.one_pass.offset_map import SLOT_BYTES
+from cleaner.threads.throttle import Throttle
 from protocol.errors import KafkaError
-from storage.append_values import Origin
-from storage.log import Log
+from storage.appending.values import Origin
+from storage.log.log import Log
 from storage.manager import LogManager
 from storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP, make_batch

@@ -10,7 +10,7 @@ import pytest
 from protocol.messages.consumer_offsets import OffsetCommitValue
 from protocol.records.build import COMMIT, build_marker
 from protocol.records.journal import Producer
-from storage.append_values import Origin, ValidatedBatch
+from storage.appending.values import Origin, ValidatedBatch
 from tests.support.rooms import RoomsOnDisk
 
 if TYPE_CHECKING:

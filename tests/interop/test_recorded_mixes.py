@@ -22,7 +22,7 @@ from bench.clients.mixes import RECORDINGS
 from bench.clients.recording import read
 from bench.connection import answer_frame
 from broker.api import BY_KEY
-from broker.features import SUPPORTED
+from broker.topics.features import SUPPORTED
 from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import KafkaBroker
 from tests.support.recorded_play import Answered, Play, batches_of

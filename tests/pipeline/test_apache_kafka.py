@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pipeline.manifest import Manifest
+    from pipeline.planning.manifest import Manifest
 
 TOPIC = "guarded"
 SECRET = "a secret, with = and \u00e4"

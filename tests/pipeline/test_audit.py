@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.archive_view import ArchiveView
 from pipeline.audit.findings import Kind
-from pipeline.cli import main
+from pipeline.command.cli import main
 from pipeline.engine import LocalEngine
 from pipeline.errors import BadOption
 from pipeline.jobs.audit import (
@@ -25,14 +24,15 @@ from pipeline.jobs.audit import (
     check_order,
     check_partition,
 )
-from pipeline.manifest import Manifest
 from pipeline.options import ReadOptions
-from pipeline.plan import plan_splits
+from pipeline.planning.archive_view import ArchiveView
+from pipeline.planning.manifest import Manifest
+from pipeline.planning.plan import plan_splits
 from protocol.records.build import build_batch
 from protocol.records.record import Record
 from storage import files
-from storage.checkpoint import OffsetCheckpoint
-from storage.index import OFFSET_ENTRY, TIME_ENTRY
+from storage.directory.checkpoint import OffsetCheckpoint
+from storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
 from storage.topic_partition import TopicPartition
 from tests.support.archives import Archive, damage, positions
 from tests.support.passes import CompactedFolder
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pipeline.audit.findings import Findings
-    from pipeline.manifest import PinnedPartition
+    from pipeline.planning.manifest import PinnedPartition
 
 T = TopicPartition("t", 0)
 NOW = 1_700_000_000_000

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from pipeline.ranges import OffsetRange
+from pipeline.planning.ranges import OffsetRange
 from pipeline.source.filters import narrow
 from storage.topic_partition import TopicPartition
 from tests.support.archives import Archive

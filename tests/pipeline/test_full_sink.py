@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipeline.errors import PipelineError
-from pipeline.java import find_java
+from pipeline.spark.java import find_java
 from tests.support.archives import Archive
 from tests.support.batches import Row, make_batch
 from tests.support.tiny_disk import TinyDisk

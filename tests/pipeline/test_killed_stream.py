@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import PipelineError
-from pipeline.java import find_java
-from pipeline.session import FAST_START
 from pipeline.sinks.parquet import STATE_FILE, ParquetTable
+from pipeline.spark.java import find_java
+from pipeline.spark.session import FAST_START
 from tests.support.produced import create_topic, numbered, produce
 from tests.support.waiting import until
 

@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
+from pipeline.client.pins import Pin, extend_pin, find_control, release_pin, take_pin, topics
 from pipeline.engine import LocalEngine
 from pipeline.errors import SnapshotExpired, SourceUnavailable
 from pipeline.jobs.audit import AuditSpec, audit
 from pipeline.jobs.compaction_plan import plan_compaction
 from pipeline.jobs.export import ExportSpec, export
 from pipeline.jobs.snapshot import SnapshotSpec, snapshot
-from pipeline.pins import Pin, extend_pin, find_control, release_pin, take_pin, topics
 from pipeline.sinks.table import open_table
 from storage import files
 from storage.topic_partition import TopicPartition

@@ -17,7 +17,7 @@ from pipeline.sinks import parquet
 from pipeline.sinks.table import open_table
 from pipeline.transports import archive as archive_module
 from storage import files
-from storage.checkpoint import OffsetCheckpoint
+from storage.directory.checkpoint import OffsetCheckpoint
 from storage.topic_partition import TopicPartition
 from tests.support.clock import FakeClock
 from tests.support.keyed_log import KeyedLog
@@ -25,7 +25,7 @@ from tests.support.keyed_log import KeyedLog
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pipeline.manifest import Manifest
+    from pipeline.planning.manifest import Manifest
 
 
 class Made:

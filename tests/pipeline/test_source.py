@@ -119,8 +119,8 @@ def test_a_task_reads_more_where_batch_headers_say_all(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """How much is worth one follows from the columns, unless splitBytes says it."""
-    monkeypatch.setattr("pipeline.plan._SPLIT_BYTES", 2_000)
-    monkeypatch.setattr("pipeline.plan._HEADER_SPLIT_BYTES", 100_000)
+    monkeypatch.setattr("pipeline.planning.plan._SPLIT_BYTES", 2_000)
+    monkeypatch.setattr("pipeline.planning.plan._HEADER_SPLIT_BYTES", 100_000)
     archive.fill_plain(500, interval=0)
 
     def tasks(column: str, **options: str) -> int:

@@ -9,10 +9,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, StructField, StructType
 
-from pipeline import segments
 from pipeline.errors import BadOption
-from pipeline.manifest import Manifest
 from pipeline.options import ReadOptions
+from pipeline.planning import segments
+from pipeline.planning.manifest import Manifest
 from pipeline.source.pace import Pace, shared_out
 from pipeline.source.stream import StreamReader, from_json, to_json, with_stream_defaults
 from protocol.records.batch import BatchHeader
@@ -193,7 +193,7 @@ class _Headers:
 
 def view_of(**ids: str) -> Manifest:
     """Return a manifest of topics with these ids."""
-    from pipeline.manifest import PinnedPartition  # noqa: PLC0415 - of this helper alone
+    from pipeline.planning.manifest import PinnedPartition  # noqa: PLC0415 - of this helper alone
 
     return Manifest(
         taken_at_ms=0,

@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql.types import LongType, StructField, StructType
 
+from pipeline.client.pins import find_control, release_pin
 from pipeline.errors import BadOption, DataLost, SnapshotExpired, SourceUnavailable
 from pipeline.options import ReadOptions
-from pipeline.pins import find_control, release_pin
-from pipeline.scan import scan
+from pipeline.reading.scan import scan
 from pipeline.source.batch import BatchReader
 from pipeline.transports import choose, open_source
 from tests.support.archives import read_splits

@@ -8,10 +8,11 @@ import pytest
 
 from config.topic import TopicConfig
 from protocol.errors import CorruptMessage
-from storage import dump, files
-from storage.dump_line import Fault
-from storage.log import Log
-from storage.segment import LogSegment
+from storage import files
+from storage.dump import any_file as dump
+from storage.dump.line import Fault
+from storage.log.log import Log
+from storage.segment.segment import LogSegment
 from tests.support.batches import TIMESTAMP
 from tests.support.logs import LogFolder, bytes_of, offsets_in
 

@@ -14,18 +14,22 @@ from hypothesis import strategies as st
 from config.topic import TopicConfig
 from protocol.errors import CorruptMessage, InvalidRecord
 from protocol.records.build import ABORT, build_marker
-from storage import batch_walk, catalog, dump, files, producer_snapshot, transaction_index
-from storage.append_kernels import ProducerEntry
-from storage.catalog import CatalogState, CatalogTopic
-from storage.checkpoint import MalformedCheckpoint, OffsetCheckpoint
-from storage.epochs import LeaderEpochs
-from storage.markers import read_marker
-from storage.meta_properties import MetaProperties
-from storage.partition_metadata import PartitionMetadata
-from storage.producer_entry import AppendedBatch
-from storage.readable_segment import open_segment
+from storage import files
+from storage.appending.kernels import ProducerEntry
+from storage.directory import catalog
+from storage.directory.catalog import CatalogState, CatalogTopic
+from storage.directory.checkpoint import MalformedCheckpoint, OffsetCheckpoint
+from storage.directory.meta_properties import MetaProperties
+from storage.directory.partition_metadata import PartitionMetadata
+from storage.dump import any_file as dump
+from storage.log.epochs import LeaderEpochs
+from storage.producers import snapshot as producer_snapshot
+from storage.producers.entry import AppendedBatch
+from storage.producers.markers import read_marker
+from storage.segment import batch_walk, transaction_index
+from storage.segment.readable import open_segment
+from storage.segment.transaction_index import AbortedTransaction
 from storage.topic_partition import TopicPartition, parse_folder
-from storage.transaction_index import AbortedTransaction
 from tests.support.batches import make_batch
 from tests.support.segments import append_next, load_segment, make_segment
 

@@ -13,7 +13,7 @@ import pytest
 from config.topic import TopicConfig
 from protocol.errors import KafkaError, KafkaStorageError
 from storage import files
-from storage.log_directory import CALM_CHECKS
+from storage.directory.log_directory import CALM_CHECKS
 from tests.support.faults import Disk
 from tests.support.logs import LogFolder, bytes_of, offsets_in
 

@@ -17,8 +17,8 @@ import pytest
 from config.server import ServerConfig
 from config.topic import TopicConfig
 from protocol.errors import KafkaError
-from storage.log import Log
-from storage.log_directory import LogDirError
+from storage.directory.log_directory import LogDirError
+from storage.log.log import Log
 from storage.manager import LogManager
 from storage.topic_partition import TopicPartition
 from tests.support.batches import make_batch

@@ -9,17 +9,18 @@ import pytest
 from protocol.names import parse_uuid
 from protocol.records.build import build_batch, build_marker
 from protocol.records.record import Record
-from storage import producer_snapshot, transaction_index
-from storage.append_kernels import ProducerEntry
-from storage.checkpoint import OffsetCheckpoint
-from storage.epochs import LeaderEpochs
-from storage.index import ActiveIndexes
-from storage.markers import MarkerKind
-from storage.meta_properties import MetaProperties
-from storage.partition_metadata import PartitionMetadata
-from storage.producer_entry import AppendedBatch
+from storage.appending.kernels import ProducerEntry
+from storage.directory.checkpoint import OffsetCheckpoint
+from storage.directory.meta_properties import MetaProperties
+from storage.directory.partition_metadata import PartitionMetadata
+from storage.log.epochs import LeaderEpochs
+from storage.producers import snapshot as producer_snapshot
+from storage.producers.entry import AppendedBatch
+from storage.producers.markers import MarkerKind
+from storage.segment import transaction_index
+from storage.segment.index import ActiveIndexes
+from storage.segment.transaction_index import AbortedTransaction
 from storage.topic_partition import TopicPartition
-from storage.transaction_index import AbortedTransaction
 from tests.support.batches import TIMESTAMP
 
 PAGE = Path(__file__).parents[2] / "docs" / "on-disk-format.md"

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 
 from config.topic import TopicConfig
-from storage import dump, files, producer_snapshot
-from storage.epochs import LeaderEpochs
-from storage.partition_metadata import PartitionMetadata
-from storage.producer_state import ProducerStateManager
-from storage.reader import PartitionReader
-from storage.segment import LogSegment
+from storage import files
+from storage.directory.partition_metadata import PartitionMetadata
+from storage.dump import any_file as dump
+from storage.log.epochs import LeaderEpochs
+from storage.log.reader import PartitionReader
+from storage.producers import snapshot as producer_snapshot
+from storage.producers.state import ProducerStateManager
+from storage.segment.segment import LogSegment
 from storage.topic_partition import TopicPartition
 
 DATA = Path(__file__).parents[1] / "data"

@@ -17,10 +17,10 @@ from protocol.errors import KafkaStorageError, NotLeaderOrFollower
 from protocol.records.batch import CONTROL
 from protocol.records.build import frame_batch
 from storage import files
-from storage.log import Log
-from storage.log_directory import LogDirError
+from storage.directory.log_directory import LogDirError
+from storage.directory.meta_properties import MetaProperties
+from storage.log.log import Log
 from storage.manager import LogManager
-from storage.meta_properties import MetaProperties
 from storage.topic_partition import TopicPartition
 from tests.support.batches import make_batch
 from tests.support.clock import FakeClock
@@ -361,8 +361,8 @@ def test_a_second_broker_is_refused(tmp_path: Path) -> None:
     with _running(tmp_path):
         script = (
             "import sys; from pathlib import Path;"
-            "from storage.log_directories import open_directories\n"
-            "from storage.log_directory import LogDirError\n"
+            "from storage.directory.opening import open_directories\n"
+            "from storage.directory.log_directory import LogDirError\n"
             "try: open_directories([Path(sys.argv[1])], 1, 0)\n"
             "except LogDirError as error: print(error)"
         )
@@ -402,7 +402,7 @@ def test_an_unwritable_directory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sentence says so, also to root, whom access rights do not stop."""
-    monkeypatch.setattr("storage.log_directory.os.access", lambda *_: False)
+    monkeypatch.setattr("storage.directory.log_directory.os.access", lambda *_: False)
 
     assert "can not be written" in _refusal(tmp_path)
 
@@ -471,7 +471,7 @@ def test_a_partition_that_can_not_be_opened_is_named(
         raise OSError("Input/output error")
 
     (tmp_path / "orders-0").mkdir()
-    monkeypatch.setattr("storage.loading.load_partition", fail)
+    monkeypatch.setattr("storage.directory.loading.load_partition", fail)
 
     assert f"partition folder {tmp_path / 'orders-0'} can not be opened" in _refusal(tmp_path)
 

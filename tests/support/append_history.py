@@ -13,9 +13,9 @@ from protocol.errors import KafkaError
 from protocol.records.batch import TRANSACTIONAL
 from protocol.records.build import ABORT, BatchFields, build_marker
 from protocol.records.compression import LZ4, NONE
-from storage.append_kernels import COMPILED
-from storage.append_values import Origin
-from storage.validation import validate
+from storage.appending.kernels import COMPILED
+from storage.appending.validation import validate
+from storage.appending.values import Origin
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.logs import LogFolder, validated
 

@@ -1,8 +1,8 @@
 """Records into a log without a client."""
 
-from storage.append_values import AppendResult
-from storage.log import Log
-from storage.validation import validate
+from storage.appending.validation import validate
+from storage.appending.values import AppendResult
+from storage.log.log import Log
 from tests.support.batches import TIMESTAMP, Row, make_batch
 
 

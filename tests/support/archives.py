@@ -9,15 +9,15 @@ import pyarrow as pa
 from config.topic import TopicConfig
 from pipeline.columns import STANDARD
 from pipeline.options import ReadOptions
-from pipeline.scan import scan
-from pipeline.scanned import Scanned
-from pipeline.split import Split
+from pipeline.planning.split import Split
+from pipeline.reading.scan import scan
+from pipeline.reading.scanned import Scanned
 from pipeline.transports import open_source
 from protocol.records.batch import BatchHeader
-from storage.partition_metadata import PartitionMetadata
-from storage.segment import LogSegment
+from storage.directory.partition_metadata import PartitionMetadata
+from storage.segment.segment import LogSegment
+from storage.segment.transaction_index import AbortedTransaction
 from storage.topic_partition import TopicPartition
-from storage.transaction_index import AbortedTransaction
 from tests.support.batches import make_batch
 from tests.support.segments import append, append_next, make_segment
 

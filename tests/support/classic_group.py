@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.groups.classic_group import ClassicGroup
-from broker.groups.classic_messages import JoinRequest, JoinResult, SyncRequest, SyncResult
-from broker.groups.classic_state import ClassicServices
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.messages import JoinRequest, JoinResult, SyncRequest, SyncResult
+from broker.groups.classic.state import ClassicServices
 from broker.groups.member_kernels import Timers
 from config.server import ServerConfig
 from protocol.coordinator.group_records import read_group
@@ -17,8 +17,8 @@ from tests.support.clock import FakeClock
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.groups.classic_messages import Protocols
-    from broker.groups.states import GroupState
+    from broker.groups.classic.messages import Protocols
+    from broker.groups.classic.state_names import GroupState
     from protocol.messages.consumer_offsets import GroupMetadataValue
     from protocol.records.journal import Row
 

@@ -5,20 +5,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cleaner.cleaner import Cleaner
-from cleaner.cleaner_thread import CleanerRooms, CleanerThread, Worker
-from cleaner.figures import CleanerFigures
-from cleaner.history import History
+from cleaner.explaining.predictions import Predictions
+from cleaner.history.figures import CleanerFigures
+from cleaner.history.history import History
 from cleaner.manager import CleanerManager
-from cleaner.pool import CleanerPool
-from cleaner.predictions import Predictions
+from cleaner.one_pass.cleaner import Cleaner
 from cleaner.settings import CleanerSettings
-from cleaner.throttle import Throttle
+from cleaner.threads.cleaner_thread import CleanerRooms, CleanerThread, Worker
+from cleaner.threads.pool import CleanerPool
+from cleaner.threads.throttle import Throttle
 from config.server import ServerConfig
 from config.topic import TopicConfig
 from protocol.records.batch import BatchHeader
 from protocol.records.record import Record, iterate_records
-from storage.log import Log
+from storage.log.log import Log
 from storage.manager import LogManager
 from storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP, Row, make_batch

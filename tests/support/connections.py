@@ -6,11 +6,11 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from broker.buffers import Buffers
-from broker.connection import Connection
-from broker.dispatch_kernels import Gate
-from broker.io import IoThreads
-from broker.request_stats import RequestStats
+from broker.net.buffers import Buffers
+from broker.net.connection import Connection
+from broker.net.dispatch_kernels import Gate
+from broker.net.request_stats import RequestStats
+from broker.process.io import IoThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -6,20 +6,20 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
 
-from broker.groups.consumer_group import ConsumerGroup
-from broker.groups.consumer_group_changes import Changes
-from broker.groups.consumer_group_deadlines import Deadline, Deadlines
-from broker.groups.consumer_group_heartbeat import (
+from broker.groups.consumer.changes import Changes
+from broker.groups.consumer.deadlines import Deadline, Deadlines
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.heartbeat import (
     HeartbeatRequest,
     HeartbeatResult,
     heartbeat,
     leave,
 )
-from broker.groups.consumer_group_membership import fence
-from broker.groups.consumer_group_policy import Policy, World
+from broker.groups.consumer.membership import fence
+from broker.groups.consumer.policy import Policy, World
+from broker.groups.consumer.regex_refresh import find_stale, last_resolved_ms, take_matches
+from broker.groups.consumer.regexes import Regexes
 from broker.groups.member_kernels import Timers
-from broker.groups.regex_refresh import find_stale, last_resolved_ms, take_matches
-from broker.groups.regexes import Regexes
 from protocol.coordinator.consumer_group_records import decode_key, decode_value
 from protocol.errors import KafkaError
 from tests.support.clock import FakeClock

@@ -23,8 +23,8 @@ from protocol.records.batch import (
 )
 from protocol.records.build import ABORT, COMMIT, build_marker
 from storage import files
-from storage.append_values import Origin
-from storage.log import Log
+from storage.appending.values import Origin
+from storage.log.log import Log
 from storage.manager import LogManager
 from storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP, Row, make_batch

@@ -13,22 +13,22 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cleaner.cleaner import Cleaner
-from cleaner.log_to_clean import LogToClean
-from cleaner.offset_map import SLOT_BYTES
+from cleaner.one_pass.cleaner import Cleaner
+from cleaner.one_pass.log_to_clean import LogToClean
+from cleaner.one_pass.offset_map import SLOT_BYTES
+from cleaner.one_pass.stats import PassResult
 from cleaner.selection import LogSnapshot, find_cleanable
-from cleaner.stats import PassResult
-from cleaner.throttle import Throttle
+from cleaner.threads.throttle import Throttle
 from config.topic import TopicConfig
 from protocol.records.batch import CODEC_MASK, BatchHeader
 from protocol.records.record import Record, iterate_records
-from storage import transaction_index
-from storage.background import Background
-from storage.deletion import DelayedDeletions
-from storage.log import Log
-from storage.log_directory import LogDirectory
-from storage.log_services import LogServices
-from storage.recovery import PartitionFolder, load_partition
+from storage.directory.background import Background
+from storage.directory.deletion import DelayedDeletions
+from storage.directory.log_directory import LogDirectory
+from storage.log.log import Log
+from storage.log.recovery import PartitionFolder, load_partition
+from storage.log.services import LogServices
+from storage.segment import transaction_index
 from storage.topic_partition import TopicPartition
 from tests.support.clock import FakeClock
 from tests.support.folders import segments

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import storage.manager
-from storage import append_kernels
+from storage.appending import kernels as append_kernels
 
 BY_DESCRIPTOR = frozenset(
     {"pwrite", "fsync", "ftruncate", "pread", "preadv", "fstat", "copy_file_range"}

@@ -1,7 +1,7 @@
 """Fetch sessions as Kafka keeps them: every request walks every partition of its session.
 
-The specification that `broker.fetch_sessions` is held against: slow, and with nothing kept but what
-the client has asked and was told. Logs are read through `storage`, which has tests of its own.
+The specification that `broker.fetching.sessions` is held against: slow, and with nothing kept but
+what the client has asked and was told. Logs are read through `storage`, which has tests of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from protocol.topic_key import TopicKey
 
 if TYPE_CHECKING:
     from protocol.messages.fetch import FetchPartition
-    from storage.log import Log
+    from storage.log.log import Log
     from tests.support.fetch_requests import FetchRequest
     from tests.support.rooms import RoomsOnDisk
 

@@ -2,8 +2,8 @@
 
 from protocol.records.batch import BatchHeader
 from storage import files
-from storage.log import Log
-from storage.segment import LogSegment
+from storage.log.log import Log
+from storage.segment.segment import LogSegment
 
 
 def check_log(log: Log) -> list[BatchHeader]:

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from config.topic import TopicConfig
 from storage import files
-from storage.partition_metadata import PartitionMetadata
-from storage.segment import LogSegment
+from storage.directory.partition_metadata import PartitionMetadata
+from storage.segment.segment import LogSegment
 from storage.topic_partition import TopicPartition
 from tests.support.archives import close, damage, positions
 from tests.support.batches import TIMESTAMP, Row, make_batch

@@ -9,13 +9,13 @@ from pathlib import Path
 from config.topic import TopicConfig
 from protocol.records.batch import BatchHeader
 from storage import files
-from storage.append_values import AppendResult, ValidatedBatch
-from storage.background import Background
-from storage.deletion import DelayedDeletions
-from storage.log import Log
-from storage.log_directory import LogDirectory
-from storage.log_services import LogServices
-from storage.recovery import PartitionFolder, create_partition, load_partition
+from storage.appending.values import AppendResult, ValidatedBatch
+from storage.directory.background import Background
+from storage.directory.deletion import DelayedDeletions
+from storage.directory.log_directory import LogDirectory
+from storage.log.log import Log
+from storage.log.recovery import PartitionFolder, create_partition, load_partition
+from storage.log.services import LogServices
 from storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.clock import FakeClock

@@ -3,12 +3,12 @@
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
-from broker.dispatch_kernels import Histogram
-from broker.metric_sources import FlushCounts, ListenerCounts, MetricSources, SessionCounts
-from broker.request_stats import RequestStats
+from broker.http.metrics.sources import FlushCounts, ListenerCounts, MetricSources, SessionCounts
+from broker.net.dispatch_kernels import Histogram
+from broker.net.request_stats import RequestStats
 
 if TYPE_CHECKING:
-    from broker.topics import TopicRegistry
+    from broker.topics.registry import TopicRegistry
 
 HIDDEN = "siltstone probe 00"
 

@@ -11,7 +11,7 @@ from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
 
 from config.topic import FOREVER
 from storage import files
-from storage.partition_metadata import PartitionMetadata
+from storage.directory.partition_metadata import PartitionMetadata
 from storage.topic_partition import TopicPartition
 from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk
@@ -20,10 +20,10 @@ from tests.support.waiting import give_turns_until
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.cleaning import Cleaning
-    from storage.log import Log
-    from storage.log_directory import LogDirectory
-    from storage.segment import LogSegment
+    from broker.topics.cleaning import Cleaning
+    from storage.directory.log_directory import LogDirectory
+    from storage.log.log import Log
+    from storage.segment.segment import LogSegment
 
 ORDERS = TopicPartition("orders", 0)
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"

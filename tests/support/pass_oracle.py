@@ -1,17 +1,17 @@
-"""What a pass over a log must leave, told by the rules in `cleaner.retention`, batch by batch."""
+"""What a pass over a log must leave, batch by batch, by `cleaner.one_pass.retention`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from cleaner.grouping import group_segments
-from cleaner.log_to_clean import LogToClean
-from cleaner.retention import Fate, Rules, Verdict, judge
-from cleaner.transactions import CleanedTransactionMetadata
+from cleaner.one_pass.grouping import group_segments
+from cleaner.one_pass.log_to_clean import LogToClean
+from cleaner.one_pass.retention import Fate, Rules, Verdict, judge
+from cleaner.one_pass.transactions import CleanedTransactionMetadata
 from protocol.records.batch import DELETE_HORIZON, BatchHeader
 from protocol.records.build import build_batch
 from protocol.records.record import Record, iterate_records
-from storage.markers import read_marker
-from storage.readable_segment import ReadableSegment
+from storage.producers.markers import read_marker
+from storage.segment.readable import ReadableSegment
 
 CODEC = 7
 

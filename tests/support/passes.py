@@ -5,19 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cleaner.cleaner import Cleaner
-from cleaner.log_to_clean import LogToClean
-from cleaner.offset_map import SLOT_BYTES
-from cleaner.stats import PassResult
-from cleaner.throttle import Throttle
+from cleaner.one_pass.cleaner import Cleaner
+from cleaner.one_pass.log_to_clean import LogToClean
+from cleaner.one_pass.offset_map import SLOT_BYTES
+from cleaner.one_pass.stats import PassResult
+from cleaner.threads.throttle import Throttle
 from config.topic import TopicConfig
 from protocol.records.batch import TRANSACTIONAL, BatchHeader
 from protocol.records.build import build_marker
 from protocol.records.record import Record, iterate_records
-from storage.append_values import Origin
-from storage.log import Log
-from storage.readable_segment import ReadableSegment
-from storage.segment import LogSegment
+from storage.appending.values import Origin
+from storage.log.log import Log
+from storage.segment.readable import ReadableSegment
+from storage.segment.segment import LogSegment
 from tests.support.batches import TIMESTAMP, Row, make_batch
 from tests.support.logs import LogFolder, bytes_of, validated
 

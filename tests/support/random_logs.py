@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cleaner.log_to_clean import LastOfProducer, LogToClean
+from cleaner.one_pass.log_to_clean import LastOfProducer, LogToClean
 from config.topic import TopicConfig
 from protocol.records.batch import (
     DELETE_HORIZON,
@@ -14,9 +14,9 @@ from protocol.records.batch import (
 )
 from protocol.records.build import ABORT, COMMIT, build_batch, build_marker
 from protocol.records.record import Record
-from storage.segment import LogSegment
+from storage.segment.segment import LogSegment
+from storage.segment.transaction_index import AbortedTransaction
 from storage.topic_partition import TopicPartition
-from storage.transaction_index import AbortedTransaction
 from tests.support.batches import TIMESTAMP
 from tests.support.segments import append
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.api import APIS, BY_KEY
-from broker.catalog_writer import CatalogWriter
-from broker.cleaning import Cleaning
 from broker.context import Identity, RequestContext, Rooms
-from broker.coordinators import Coordinators
-from broker.eligible_leaders import agree
-from broker.features import Features
-from broker.fetch_sessions import FetchSessions
-from broker.io import IoThreads
-from broker.log_dir_moves import LogDirMoves
-from broker.producer_ids import ProducerIds
-from broker.request_stats import RequestStats
-from broker.settings import BrokerSettings
-from broker.topics import TopicRegistry
-from broker.waiting import Waiting
+from broker.coordination.coordinators import Coordinators
+from broker.fetching.sessions import FetchSessions
+from broker.fetching.waiting import Waiting
+from broker.net.request_stats import RequestStats
+from broker.process.io import IoThreads
+from broker.topics.catalog_writer import CatalogWriter
+from broker.topics.cleaning import Cleaning
+from broker.topics.eligible_leaders import agree
+from broker.topics.features import Features
+from broker.topics.moves.manager import LogDirMoves
+from broker.topics.registry import TopicRegistry
+from broker.topics.settings.in_force import BrokerSettings
+from broker.transactions.producer_ids import ProducerIds
 from config.layers import Given, Layers
-from storage.catalog import Catalog
+from storage.directory.catalog import Catalog
 from storage.manager import LogManager
 from tests.support.clock import FakeClock
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from broker.fetching.waiting import Waiting
     from broker.groups.coordinator import GroupCoordinator
-    from broker.listener import Listener
-    from broker.probe import Probe
-    from broker.topics import TopicRegistry
-    from broker.waiting import Waiting
+    from broker.http.probe import Probe
+    from broker.net.listener import Listener
+    from broker.topics.registry import TopicRegistry
 
 
 class Client:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from config.topic import TopicConfig
 from protocol.records.batch import BatchHeader, stamp
-from storage.segment import LogSegment
+from storage.segment.segment import LogSegment
 
 NOW_MS = 1_700_000_000_000
 

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.errors import PipelineError
-from pipeline.java import find_java
-from pipeline.session import FAST_START, open_session
+from pipeline.spark.java import find_java
+from pipeline.spark.session import FAST_START, open_session
 from tests.support.kafka import cache_folder, copy_jars
 
 SMALL = {

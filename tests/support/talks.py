@@ -14,11 +14,11 @@ from struct import pack
 from typing import TYPE_CHECKING, Any, Self
 
 from broker.api import APIS
-from broker.buffers import Buffers
-from broker.connection import Connection
-from broker.dispatch import Dispatcher
-from broker.listener import Listener
-from broker.request_stats import RequestStats
+from broker.net.buffers import Buffers
+from broker.net.connection import Connection
+from broker.net.dispatch import Dispatcher
+from broker.net.listener import Listener
+from broker.net.request_stats import RequestStats
 
 if TYPE_CHECKING:
     import random

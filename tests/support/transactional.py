@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from broker.internal_topics import OFFSETS_TOPIC
+from broker.topics.internal import OFFSETS_TOPIC
 from broker.transactions.appending import Rules, admit
 from broker.transactions.ending import End
 from broker.transactions.producing import TransactionalProduce
@@ -12,9 +12,9 @@ from protocol.messages.consumer_offsets import OffsetCommitValue
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch import TRANSACTIONAL, BatchHeader
 from protocol.records.journal import Producer
-from storage.append_values import AppendResult
-from storage.log import Log
-from storage.validation import validate
+from storage.appending.validation import validate
+from storage.appending.values import AppendResult
+from storage.log.log import Log
 from tests.support.batches import make_batch
 from tests.support.rooms import RoomsOnDisk
 

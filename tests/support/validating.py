@@ -16,9 +16,9 @@ from protocol.records.batch import (
 )
 from protocol.records.choosing import load_uncompiled
 from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
-from storage.append_kernels import PlainRules
-from storage.append_values import ValidatedBatch
-from storage.validation import validate
+from storage.appending.kernels import PlainRules
+from storage.appending.validation import validate
+from storage.appending.values import ValidatedBatch
 from tests.support.batches import TIMESTAMP
 
 NOW = TIMESTAMP + 60_000
@@ -28,7 +28,7 @@ COMPACT = TopicConfig(cleanup_policy=("compact",))
 STAMPED = TopicConfig(message_timestamp_type="LogAppendTime")
 CODECS = (NONE, GZIP, SNAPPY, LZ4, ZSTD)
 PACKED = CODECS[1:]
-BOTH_RULES = (PlainRules, load_uncompiled("storage._append_kernels").PlainRules)
+BOTH_RULES = (PlainRules, load_uncompiled("storage.appending._append_kernels").PlainRules)
 every_codec = pytest.mark.parametrize("codec", CODECS)
 every_packed = pytest.mark.parametrize("codec", PACKED)
 

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from broker.groups.expiry import expire
-from broker.internal_topics import OFFSETS_TOPIC
+from broker.topics.internal import OFFSETS_TOPIC
 from protocol.coordinator.consumer_group_records import (
     ConsumerGroupKey,
     CurrentAssignment,
@@ -31,7 +31,7 @@ from protocol.messages.consumer_offsets import GroupMetadataValue, OffsetCommitV
 from protocol.messages.consumer_offsets import MemberMetadata as ClassicMember
 from protocol.records.build import build_batch, frame_batch
 from protocol.records.record import Record
-from storage.append_values import Origin
+from storage.appending.values import Origin
 from tests.support import group_requests as ask
 from tests.support.consumer_groups import subscription
 from tests.support.logs import validated

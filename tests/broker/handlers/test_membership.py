@@ -9,8 +9,8 @@ import pytest
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from broker.groups.classic_group import ClassicGroup
-from broker.groups.states import GroupState
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.state_names import GroupState
 from protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
 from tests.support import group_requests as requests
 from tests.support.ask import ask

@@ -13,7 +13,7 @@ from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopi
 
 from broker.handlers import metadata
 from broker.handlers.metadata import handle
-from broker.topic import MAX_FORMS
+from broker.topics.topic import MAX_FORMS
 from protocol.messages.metadata import RESPONSE, MetadataResponse
 from protocol.messages.metadata import MetadataRequest as Wanted
 from tests.support.ask import ask

@@ -10,8 +10,8 @@ import pytest
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from broker.groups.classic_group import ClassicGroup
-from broker.groups.states import GroupState
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.state_names import GroupState
 from broker.handlers import offset_commit
 from protocol.coordinator.group_records import NO_EXPIRY
 from protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from storage.log import Log
+    from storage.log.log import Log
 
 COMMIT = 8
 MEMBER = ("m", 3, None)

@@ -14,7 +14,7 @@ from protocol.messages import NO_ID
 from protocol.messages.produce import PartitionProduceData, TopicProduceData
 from protocol.records.batch import TRANSACTIONAL
 from protocol.records.choosing import load_uncompiled
-from storage.log import Log
+from storage.log.log import Log
 from tests.support import faults
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.logs import LogFolder, validated

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.features import Update
-from broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from broker.topics.features import Update
+from broker.topics.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from broker.transactions.ending import End
 from broker.transactions.initialising import Expected
 from broker.transactions.markers import Outcome
@@ -28,7 +28,7 @@ from protocol.errors import (
 )
 from protocol.records.journal import Producer
 from protocol.records.record import iterate_records
-from storage.log import Log
+from storage.log.log import Log
 from tests.support.rooms import RoomsOnDisk
 from tests.support.transactional import (
     COPY,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.internal_topics import OFFSETS_TOPIC
+from broker.topics.internal import OFFSETS_TOPIC
 from broker.transactions.transaction import COMPLETED, TransactionState
 from protocol.parts import Buffer
 from tests.support.faults import replace_pwrite

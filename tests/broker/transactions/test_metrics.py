@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker.metrics_transactions import TRANSACTION_METRICS
+from broker.http.metrics.transactions import TRANSACTION_METRICS
 from protocol.errors import TransactionAbortable
 from tests.support.metrics import make_sources
 from tests.support.rooms import RoomsOnDisk

@@ -27,7 +27,7 @@ from kio.schema.write_txn_markers.v2.request import (
     WriteTxnMarkersRequest,
 )
 
-from broker.features import SUPPORTED
+from broker.topics.features import SUPPORTED
 from broker.transactions.transaction import TransactionState
 from protocol.errors import InvalidRequest, OutOfOrderSequence
 from protocol.records.journal import Producer

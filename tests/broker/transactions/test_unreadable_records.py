@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.internal_topics import TRANSACTIONS_TOPIC
+from broker.topics.internal import TRANSACTIONS_TOPIC
 from broker.transactions.transaction import MAX_EPOCH
 from protocol.coordinator.transaction_records import (
     TransactionLogValue,

@@ -1,0 +1,142 @@
+"""What our commands ask the running broker of some settings, and which partitions they mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from broker.commands.http_client import REMEDY, ControlAnswer, ask, nobody_answers
+from broker.http.control.token import read_address, read_token
+
+if TYPE_CHECKING:
+    from config.layers import Layers
+
+_TIMEOUT_SECONDS = 10.0
+
+
+class Refusal(Exception):  # noqa: N818  # the broker's sentence, not a fault of ours
+    """The broker does not answer as it should; the text says why."""
+
+
+class NobodyAnswers(Exception):  # noqa: N818  # likewise
+    """No broker runs where the settings say; ``advice`` is for who cannot do without."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+        self.advice = f"{sentence}; {REMEDY}"
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """The partitions that are meant: all of a topic, one of it, or every one there is."""
+
+    topic: str = ""
+    partition: int | None = None
+
+    @property
+    def query(self) -> str:
+        """Return it as a query string."""
+        from urllib.parse import urlencode  # noqa: PLC0415  # 4 ms
+
+        facts = {"topic": self.topic} if self.topic else {}
+        if self.partition is not None:
+            facts["partition"] = str(self.partition)
+        return urlencode(facts)
+
+    def has(self, topic: str, partition: int) -> bool:
+        """Tell whether a partition is one of them."""
+        return self.topic in {"", topic} and self.partition in {None, partition}
+
+
+def meant_by(name: str | None) -> list[Which]:
+    """Return what TOPIC[-PARTITION] may mean, the likeliest first: topics may end in a number."""
+    if not name:
+        return [Which()]
+    topic, dash, number = name.rpartition("-")
+    if dash and topic and number.isascii() and number.isdigit():
+        return [Which(topic, int(number)), Which(name)]
+    return [Which(name)]
+
+
+class Channel:
+    """Questions to the broker of some settings."""
+
+    def __init__(self, layers: Layers) -> None:
+        self._address = layers.server().http_address
+        self._directory = Path(layers.server().log_dirs[0])
+
+    def get(self, path: str, which: Which = Which(), more: str = "") -> ControlAnswer:
+        """Ask for a page.
+
+        Raises:
+            Refusal: It answers with a fault.
+            NobodyAnswers: No broker is there.
+        """
+        return self._ask("GET", _with_query(path, which.query, more))
+
+    def post(
+        self,
+        path: str,
+        which: Which = Which(),
+        more: str = "",
+        *,
+        body: bytes = b"",
+        timeout_seconds: float = _TIMEOUT_SECONDS,
+    ) -> ControlAnswer:
+        """Ask for something to be done, with the token.
+
+        Raises:
+            Refusal: It answers with a fault, or the token cannot be read.
+            NobodyAnswers: No broker is there.
+        """
+        try:
+            token = read_token(self._directory)
+        except OSError as error:
+            raise Refusal(f"the token of the broker cannot be read: {error}") from error
+        return self._ask("POST", _with_query(path, which.query, more), token, body, timeout_seconds)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        token: str = "",
+        body: bytes = b"",
+        timeout_seconds: float = _TIMEOUT_SECONDS,
+    ) -> ControlAnswer:
+        try:
+            answer = ask(
+                self._address,
+                method,
+                path,
+                token=token,
+                body=body,
+                timeout_seconds=timeout_seconds,
+            )
+        except ConnectionRefusedError as error:
+            raise NobodyAnswers(self._whom_to_ask()) from error
+        except ValueError as error:
+            raise Refusal(str(error)) from error
+        except OSError as error:
+            raise Refusal(f"{self._address[0]}:{self._address[1]}: {error}") from error
+        if answer.status >= 400:
+            raise Refusal(answer.sentence)
+        return answer
+
+    def _whom_to_ask(self) -> str:
+        """Return that nobody answers, and where the broker of the log directory does."""
+        from storage.directory.lock import is_held  # noqa: PLC0415  # only now
+
+        sentence = nobody_answers(self._address)
+        try:
+            address = read_address(self._directory) if is_held(self._directory) else None
+        except OSError:
+            return sentence
+        if address is None:
+            return sentence
+        return f"{sentence}; the broker that has {self._directory} open listens on {address}"
+
+
+def _with_query(path: str, *queries: str) -> str:
+    query = "&".join(each for each in queries if each)
+    return f"{path}?{query}" if query else path

@@ -1,0 +1,187 @@
+"""``siltstone explain``, ``clean`` and ``history``: what they ask a running broker.
+
+Where none runs, explain and history make do with its folders. Each returns the exit code: 0 fine,
+1 a fault.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from broker.commands import explain_text
+from broker.commands.asking import Channel, NobodyAnswers, Refusal, Which, meant_by
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from config.layers import Layers
+
+POLL_SECONDS = 0.2
+DRY_RUN_SECONDS = 3600.0
+_UNFINISHED = {"requested", "in-progress", "aborting"}
+_PREVENTED = {"policy-not-compact", "cleaner-off", "directory-offline", "paused", "failed"}
+"""Rules by which a partition has no pass that may need one."""
+
+
+def find(channel: Channel, name: str | None) -> tuple[Which, dict[str, Any]]:
+    """Return which partitions a name means to the broker, and their explanations.
+
+    Raises:
+        Refusal: There are none.
+        NobodyAnswers: No broker is there.
+    """
+    refusal = Refusal("")
+    for which in meant_by(name):
+        try:
+            return which, json.loads(channel.get("/v1/explain", which).body)
+        except Refusal as error:
+            refusal = error
+    raise refusal
+
+
+def run_explain(layers: Layers, name: str | None, *, as_json: bool, is_dry_run: bool) -> int:
+    """Print why partitions are or are not compacted."""
+    channel = Channel(layers)
+    try:
+        which, answer = find(channel, name)
+        if is_dry_run:
+            body = channel.post("/v1/dry-run", which, timeout_seconds=DRY_RUN_SECONDS).body
+            _add_predictions(answer, json.loads(body)["predictions"])
+    except NobodyAnswers as error:
+        return _explain_stopped(layers, name, str(error), as_json=as_json, is_dry_run=is_dry_run)
+    except Refusal as error:
+        return _fail(str(error))
+    print_explanations(answer, as_json=as_json, in_detail=name is not None)
+    return 0
+
+
+def _explain_stopped(
+    layers: Layers, name: str | None, why: str, *, as_json: bool, is_dry_run: bool
+) -> int:
+    """Explain from the folders, where no broker runs."""
+    from broker.commands.stopped import StoppedBroker  # noqa: PLC0415  # storage, only now
+    from storage.directory.log_directory import LogDirError  # noqa: PLC0415  # likewise
+
+    try:
+        answer = StoppedBroker(layers).explain(meant_by(name), is_dry_run=is_dry_run)
+    except (LogDirError, LookupError, OSError) as error:
+        return _fail(f"{why}, and its folders say: {error}")
+    sys.stderr.write(f"{why}; this is what its folders say\n")
+    print_explanations(answer, as_json=as_json, in_detail=name is not None)
+    return 0
+
+
+def print_explanations(answer: dict[str, Any], *, as_json: bool, in_detail: bool) -> None:
+    """Print the answer to explain, as it is or in words."""
+    partitions = answer["partitions"]
+    if as_json:
+        sys.stdout.write(json.dumps(answer, indent=2) + "\n")
+        return
+    if not partitions:
+        sys.stdout.write("there are no partitions\n")
+    in_detail = in_detail or len(partitions) <= explain_text.MOST_IN_DETAIL
+    lines = explain_text.explanation_lines(partitions, answer["now_ms"], in_detail=in_detail)
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+def run_clean(layers: Layers, name: str, *, is_forced: bool, waits: bool, seconds: float) -> int:
+    """Ask for a pass and print what it came to."""
+    channel = Channel(layers)
+    try:
+        which, _ = find(channel, name)
+        asked = json.loads(channel.post("/v1/clean", which, "force=1" if is_forced else "").body)
+        count = len(asked["requested"])
+        if not waits:
+            sys.stdout.write(f"asked for a pass over {_partitions(count)}")
+            clean = asked["nothing_to_clean"]
+            sys.stdout.write(f"; {_partitions(clean)} had nothing to clean\n" if clean else "\n")
+            return 0
+        left = _wait(channel, which, seconds)
+        events = list(_events(channel, which, asked["now_ms"]))
+    except NobodyAnswers as error:
+        return _fail(error.advice)
+    except Refusal as error:
+        return _fail(str(error))
+    done = {(event["topic"], event["partition"]): event for event in events}
+    failed = not done
+    for facts in left["partitions"]:
+        event = done.get((facts["topic"], facts["partition"]))
+        failed = failed or facts["rule"] in _UNFINISHED | _PREVENTED
+        if event is not None:
+            failed = failed or event["outcome"] != "cleaned"
+            sys.stdout.write(f"{explain_text.event_line(event)}\n")
+        else:
+            partition = explain_text.partition_name(facts)
+            sys.stdout.write(f"{partition}: no pass, {facts['because']}\n")
+    return 1 if failed else 0
+
+
+def run_history(layers: Layers, name: str | None, *, as_json: bool) -> int:
+    """Print the passes of the cleaner, the oldest first."""
+    channel = Channel(layers)
+    try:
+        which = Which() if name is None else find(channel, name)[0]
+        events = list(_events(channel, which, 0))
+    except NobodyAnswers as error:
+        return _history_of_stopped(layers, name, str(error), as_json=as_json)
+    except Refusal as error:
+        return _fail(str(error))
+    _print_events(events, as_json=as_json)
+    return 0
+
+
+def _history_of_stopped(layers: Layers, name: str | None, why: str, *, as_json: bool) -> int:
+    """Print the passes that the files tell of, where no broker runs."""
+    from broker.commands.stopped import StoppedBroker  # noqa: PLC0415  # storage, only now
+    from storage.directory.log_directory import LogDirError  # noqa: PLC0415  # likewise
+
+    try:
+        events = StoppedBroker(layers).history(meant_by(name))
+    except (LogDirError, LookupError, OSError) as error:
+        return _fail(f"{why}, and its folders say: {error}")
+    sys.stderr.write(f"{why}; this is what its folders say\n")
+    _print_events(events, as_json=as_json)
+    return 0
+
+
+def _print_events(events: Iterable[dict[str, Any]], *, as_json: bool) -> None:
+    for event in events:
+        line = json.dumps(event) if as_json else explain_text.event_line(event)
+        sys.stdout.write(f"{line}\n")
+
+
+def _wait(channel: Channel, which: Which, seconds: float) -> dict[str, Any]:
+    """Return the explanations when no pass is waited for any more, or in time."""
+    left = seconds
+    while True:
+        answer: dict[str, Any] = json.loads(channel.get("/v1/explain", which).body)
+        if left <= 0 or all(facts["rule"] not in _UNFINISHED for facts in answer["partitions"]):
+            return answer
+        time.sleep(POLL_SECONDS)
+        left -= POLL_SECONDS
+
+
+def _events(channel: Channel, which: Which, since_ms: int) -> Iterator[dict[str, Any]]:
+    body = channel.get("/v1/cleaner-history", which, f"since_ms={since_ms}").body
+    for line in body.splitlines():
+        yield json.loads(line)
+
+
+def _add_predictions(answer: dict[str, Any], predictions: list[dict[str, Any]]) -> None:
+    found = {(each["topic"], each["partition"]): each for each in predictions}
+    for facts in answer["partitions"]:
+        prediction = found.get((facts["topic"], facts["partition"]))
+        if prediction is not None:
+            facts["prediction"] = prediction
+
+
+def _partitions(count: int) -> str:
+    return f"{count} partition{'' if count == 1 else 's'}"
+
+
+def _fail(sentence: str) -> int:
+    sys.stderr.write(f"siltstone: {sentence}\n")
+    return 1

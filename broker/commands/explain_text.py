@@ -1,0 +1,151 @@
+"""What ``siltstone explain`` and its like print for a person."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cleaner.explaining.explanation import moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+MOST_IN_DETAIL = 20
+_VERDICTS = {"in-progress": "being cleaned", "requested": "next"}
+
+
+def explanation_lines(
+    partitions: list[dict[str, Any]], now_ms: int, *, in_detail: bool
+) -> Iterator[str]:
+    """Yield the explanations of some partitions, in a few lines or in one each."""
+    for facts in partitions:
+        if in_detail:
+            yield from _detail(facts, now_ms)
+            yield ""
+        else:
+            name = partition_name(facts)
+            ratio = f"{facts['dirty_ratio']:.2f}" if "dirty_ratio" in facts else "-"
+            yield f"{name:<40} {facts['rule']:<20} {ratio:>5}  {facts['because']}"
+
+
+def partition_name(facts: Mapping[str, Any]) -> str:
+    """Return ``orders-3``."""
+    return f"{facts['topic']}-{facts['partition']}"
+
+
+def _detail(facts: Mapping[str, Any], now_ms: int) -> Iterator[str]:
+    verdict = "eligible" if facts["eligible"] else "not eligible"
+    verdict = _VERDICTS.get(facts["rule"], verdict)
+    yield f"{partition_name(facts)}: {verdict} ({facts['rule']})"
+    yield f"  {facts['because']}"
+    if "first_dirty_offset" in facts:
+        yield (
+            f"  offsets   start {facts['log_start_offset']}"
+            f" | first dirty {facts['first_dirty_offset']}"
+            f" | first uncleanable {facts['first_uncleanable_offset']}"
+            f" | last stable {facts['last_stable_offset']}"
+            f" | end {facts['log_end_offset']}"
+        )
+        yield (
+            f"  bytes     clean {size(facts['clean_bytes'])}"
+            f" | cleanable {size(facts['cleanable_bytes'])}"
+            f" | uncleanable {size(facts['uncleanable_bytes'])}"
+        )
+        yield (
+            f"  ratio     {facts['dirty_ratio']:.4g}, threshold "
+            f"{facts['min_cleanable_dirty_ratio']:g}"
+        )
+    yield f"  by itself {_next(facts, now_ms)}"
+    if facts.get("last_pass"):
+        yield f"  last pass {_last(facts['last_pass'])}"
+    if "prediction" in facts:
+        yield from prediction_lines(facts["prediction"])
+
+
+def _next(facts: Mapping[str, Any], now_ms: int) -> str:
+    next_ms = facts["next_eligible_ms"]
+    if next_ms is None:
+        return "not by the passing of time"
+    if next_ms <= now_ms:
+        return "now"
+    return f"at {moment(next_ms)}, in {duration((next_ms - now_ms) / 1000)}"
+
+
+def _last(last: Mapping[str, Any]) -> str:
+    return (
+        f"{moment(last['started_ms'])}, {duration(last['seconds'])}: offsets "
+        f"{last['first_dirty_offset']} to {last['end_offset']}, {size(last['bytes_read'])} became "
+        f"{size(last['bytes_written'])}, {last['records_dropped']} records went"
+    )
+
+
+def prediction_lines(prediction: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a dry run found."""
+    if "fault" in prediction:
+        yield f"  dry run   {prediction['fault']}"
+        return
+    yield (
+        f"  dry run   {prediction['records_in']} records become {prediction['records_out']}, "
+        f"{size(prediction['bytes_in'])} become {size(prediction['bytes_out'])}, "
+        f"{prediction['segments_in']} segments become {prediction['segments_out']}"
+    )
+    gone = {why: count for why, count in prediction["records_dropped"].items() if count}
+    if gone:
+        reasons = ", ".join(
+            f"{count} {why.replace('_', ' ')} ({size(prediction['bytes_dropped'][why])})"
+            for why, count in gone.items()
+        )
+        yield f"            go: {reasons}"
+    if prediction["horizons_set"]:
+        yield (
+            f"            stay for now: tombstones and markers in {prediction['horizons_set']} "
+            "batches, which get a delete horizon; how many bytes that takes, the moment decides"
+        )
+    yield (
+        f"            map: {prediction['map_keys']} keys, {size(prediction['map_bytes'])}; "
+        f"passes: {prediction['passes']}; ends at offset {prediction['end_offset']}; "
+        f"read in {prediction['seconds']:.3g} s"
+    )
+
+
+def event_line(event: Mapping[str, Any]) -> str:
+    """Return one event of the cleaner's history."""
+    head = f"{moment(event['started_ms'])}  {partition_name(event)}  {event['outcome']}"
+    if event["outcome"] != "cleaned":
+        why = " ".join(str(event[each]) for each in ("cause", "reason") if event.get(each))
+        return f"{head}: {why}" if why else head
+    held = ""
+    if "prediction_held" in event:
+        held = "; as predicted" if event["prediction_held"] else "; not as predicted"
+    gone = ", ".join(
+        f"{count} {why.replace('_', ' ')}"
+        for why, count in event["records_dropped"].items()
+        if count
+    )
+    return (
+        f"{head}: offsets {event['first_dirty_offset']} to {event['end_offset']}, "
+        f"{event['segments_in']} segments to {event['segments_out']}, "
+        f"{size(event['bytes_in'])} to {size(event['bytes_out'])}, "
+        f"{event['records_in']} records to {event['records_out']} ({gone or 'none went'}), "
+        f"map {event['map_keys']} keys{' (full)' if event['map_full'] else ''}, "
+        f"{event['seconds']:.3g} s{held}"
+    )
+
+
+def size(count: int) -> str:
+    """Return bytes for a person: 1,023 B, 1.5 MiB."""
+    if count < 1024:
+        return f"{count} B"
+    value, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        value, unit = value / 1024, larger
+        if value < 1024:
+            break
+    return f"{value:.4g} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time span for a person: 0.25 s, 3 min, 2.5 h, 12 days."""
+    for limit, divisor, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / divisor:.3g} {unit}"
+    return f"{seconds / 86_400:.4g} days"

@@ -1,0 +1,74 @@
+"""One question to a running broker's HTTP port, for our own commands.
+
+By hand over a socket with HTTP/1.0, where the answer ends with the connection: ``http.client``
+takes longer to import than ``siltstone health`` to run, and a proxy named in the environment must
+not stand between a broker and its health check.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import NamedTuple
+
+from broker.net.loopback import reachable
+
+_MOST_ANSWER_BYTES = 16 << 20
+_READ_BYTES = 64 * 1024
+
+REMEDY = "start it, or name the http.listener of the one that is meant by --config or --set"
+"""What helps where nobody answers."""
+
+
+class ControlAnswer(NamedTuple):
+    """HTTP status and body."""
+
+    status: int
+    body: bytes
+
+    @property
+    def sentence(self) -> str:
+        """The body as text for a person."""
+        return self.body.decode("utf-8", "replace").strip()
+
+
+def nobody_answers(address: tuple[str, int]) -> str:
+    """Return in a sentence that nobody listens where a broker's HTTP port should be."""
+    return f"no broker answers on http.listener {address[0]}:{address[1]}"
+
+
+def ask(
+    address: tuple[str, int],
+    method: str,
+    path: str,
+    *,
+    token: str = "",
+    body: bytes = b"",
+    timeout_seconds: float = 10.0,
+) -> ControlAnswer:
+    """Send one request to host and port and return the answer. Blocks.
+
+    Raises:
+        OSError: nobody listens, or nothing came in time.
+        ValueError: what came is not an HTTP answer.
+    """
+    host, port = address
+    head = [
+        f"{method} {path} HTTP/1.0",
+        f"Host: {host}:{port}",
+        f"Content-Length: {len(body)}",
+        *([f"Authorization: Bearer {token}"] if token else []),
+    ]
+    request = "\r\n".join([*head, "", ""]).encode() + body
+    with socket.create_connection((reachable(host), port), timeout_seconds) as connection:
+        connection.sendall(request)
+        answer = bytearray()
+        while piece := connection.recv(_READ_BYTES):
+            answer += piece
+            if len(answer) > _MOST_ANSWER_BYTES:
+                raise ValueError(f"{host}:{port} sent more than {_MOST_ANSWER_BYTES} bytes")
+    status_line, _, rest = bytes(answer).partition(b"\r\n")
+    words = status_line.split(b" ", 2)
+    _, end_of_head, content = rest.partition(b"\r\n\r\n")
+    if not words[0].startswith(b"HTTP/1.") or len(words) < 2 or not end_of_head:
+        raise ValueError(f"{host}:{port} does not answer as the broker's http.listener does")
+    return ControlAnswer(int(words[1]), content)

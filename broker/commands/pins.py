@@ -1,0 +1,58 @@
+"""``siltstone pins``: who pins segment files of a running broker, and ending a pin by hand."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from broker.commands.asking import Channel, NobodyAnswers, Refusal
+from broker.commands.explain_text import duration, size
+
+if TYPE_CHECKING:
+    from broker.commands.http_client import ControlAnswer
+    from config.layers import Layers
+
+
+def run_pins(layers: Layers, release: str | None, *, as_json: bool) -> int:
+    """Print the pins there are, or end one; return the exit code: 0 fine, 1 a fault."""
+    channel = Channel(layers)
+    try:
+        if release is None:
+            answer = channel.get("/v1/pins")
+        else:
+            body = json.dumps({"id": release}).encode()
+            answer = channel.post("/v1/pins/release", body=body)
+    except NobodyAnswers as error:
+        return _fail(error.advice)
+    except Refusal as error:
+        return _fail(str(error))
+    if release is not None:
+        sys.stdout.write(f"released {release}\n")
+    else:
+        _print(answer, as_json=as_json)
+    return 0
+
+
+def _print(answer: ControlAnswer, *, as_json: bool) -> None:
+    listed = json.loads(answer.body)
+    if as_json:
+        sys.stdout.write(json.dumps(listed, indent=2) + "\n")
+        return
+    sys.stdout.writelines(f"{_line(pin)}\n" for pin in listed["pins"])
+    if not listed["pins"]:
+        sys.stdout.write("there are no pins\n")
+
+
+def _line(pin: dict[str, Any]) -> str:
+    holder = f" for {pin['holder']}" if pin["holder"] else ""
+    return (
+        f"{pin['id']}{holder}: {', '.join(pin['topics'])}; {pin['partitions']} partitions, "
+        f"{pin['segments']} segments, {size(pin['bytes'])}, of which {size(pin['held_bytes'])} "
+        f"only pins keep; ends in {duration(pin['expires_in_ms'])} unless renewed"
+    )
+
+
+def _fail(sentence: str) -> int:
+    sys.stderr.write(f"siltstone: {sentence}\n")
+    return 1

@@ -1,0 +1,180 @@
+"""``siltstone explain`` over the folders of a broker that does not run. Reads only.
+
+Settings come from the file, the environment, the command line and the catalogue, as they would at
+the next start.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from broker.http.control.cleaner import prediction_answer
+from broker.http.control.explaining import find_what_is_off
+from broker.topics.settings.stored import with_stored
+from cleaner import selection
+from cleaner.checkpoints import CleanerCheckpoints
+from cleaner.errors import CorruptSegment
+from cleaner.explaining.explain import PartitionView, explain
+from cleaner.explaining.last_pass import Pass, last_pass_of
+from cleaner.explaining.stopped_log import StoppedLog, read_stopped_log
+from cleaner.history.history import KIND, read_history
+from cleaner.settings import CleanerSettings
+from cleaner.threads.throttle import Throttle
+from cleaner.threads.worker import make_worker
+from config.describe import find_place
+from protocol.errors import CorruptMessage
+from storage import files
+from storage.clock import Clock
+from storage.directory.catalog import Catalog
+from storage.directory.checkpoint import OffsetCheckpoint
+from storage.directory.opening import find_readable, live_folders
+from storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from broker.commands.asking import Which
+    from config.layers import Layers
+    from config.topic import TopicConfig
+
+
+def find_folders(
+    directories: Iterable[Path], meant: Iterable[Which]
+) -> tuple[Which, dict[TopicPartition, Path]]:
+    """Return the likeliest of what may be meant that is there, and its partition folders. Blocks.
+
+    Raises:
+        LookupError: There is no such partition.
+    """
+    folders = dict(live_folders(directories))
+    for which in meant:
+        found = {each: path for each, path in folders.items() if which.has(*each)}
+        if found or not which.topic:
+            return which, found
+    raise LookupError("there is no such partition")
+
+
+class StoppedBroker:
+    """The log directories of some settings."""
+
+    def __init__(self, layers: Layers, clock: Clock | None = None) -> None:
+        """Read the catalogue.
+
+        Raises:
+            LogDirError: It is damaged, or no log directory can be read.
+        """
+        self._clock = clock or Clock()
+        self._directories = find_readable(
+            [Path(name).absolute() for name in layers.server().log_dirs]
+        )
+        catalog = Catalog(self._directories)
+        catalog.load()
+        self._topics = catalog.state.topics
+        self._last: dict[TopicPartition, Pass] = {}
+        self._layers = with_stored(layers, catalog.state)
+
+    def explain(self, meant: Iterable[Which], *, is_dry_run: bool) -> dict[str, Any]:
+        """Return what a running broker would answer. Blocks.
+
+        Raises:
+            LookupError: There is no such partition.
+        """
+        _, found = find_folders(self._directories, meant)
+        self._last = dict(self._last_passes())
+        checkpoints = CleanerCheckpoints(self._directories)
+        answers = [
+            self._explain(each, path, checkpoints, is_dry_run=is_dry_run)
+            for each, path in sorted(found.items())
+        ]
+        return {"now_ms": self._clock.now_ms(), "partitions": answers}
+
+    def history(self, meant: Iterable[Which]) -> list[dict[str, Any]]:
+        """Return the passes that the files of the cleaner tell of, the oldest first. Blocks.
+
+        Raises:
+            LookupError: There is no such partition.
+        """
+        which, _ = find_folders(self._directories, meant)
+        events = [
+            event
+            for directory in self._directories
+            for event in read_history(directory)
+            if event.get("event") == KIND and which.has(event["topic"], event["partition"])
+        ]
+        return sorted(events, key=lambda event: int(event["started_ms"]))
+
+    def _explain(
+        self,
+        topic_partition: TopicPartition,
+        path: Path,
+        checkpoints: CleanerCheckpoints,
+        *,
+        is_dry_run: bool,
+    ) -> dict[str, Any]:
+        overrides = self._overrides(topic_partition.topic)
+        now_ms = self._clock.now_ms()
+        try:
+            log = self._read(topic_partition, path, self._layers.topic(overrides))
+        except (ValueError, OSError, CorruptMessage) as error:
+            return {
+                "topic": topic_partition.topic,
+                "partition": topic_partition.partition,
+                "rule": "unreadable",
+                "eligible": False,
+                "because": f"its folder cannot be read: {error}",
+                "next_eligible_ms": None,
+            }
+        last = self._last.get(topic_partition)
+        view = PartitionView(
+            snapshot=log.snapshot(checkpoints.get(path.parent, topic_partition)),
+            now_ms=now_ms,
+            find_place=partial(find_place, self._layers, overrides),
+            last_pass=last,
+            transaction=log.transaction,
+            cleaner_off=find_what_is_off(self._layers),
+        )
+        answer = explain(view).as_json()
+        answer["last_pass"] = None if last is None else last._asdict()
+        if is_dry_run and log.config.is_compacted:
+            answer["prediction"] = self._predict(log, view)
+        return answer
+
+    def _read(self, each: TopicPartition, path: Path, config: TopicConfig) -> StoppedLog:
+        starts = OffsetCheckpoint(path.parent, files.LOG_START_OFFSETS).read_or_empty()
+        return read_stopped_log(path, config, starts.get(each), self._clock.now_ms())
+
+    def _overrides(self, topic: str) -> Mapping[str, str]:
+        entry = self._topics.get(topic)
+        return {} if entry is None else entry.overrides
+
+    def _last_passes(self) -> Iterator[tuple[TopicPartition, Pass]]:
+        """Yield the passes that the history tells of, the oldest first."""
+        for directory in self._directories:
+            for event in read_history(directory):
+                topic, partition = str(event.get("topic")), event.get("partition")
+                known = self._topics.get(topic)
+                last = last_pass_of(event)
+                if last is None or not isinstance(partition, int):
+                    continue
+                if known is None or event.get("topic_id") == str(known.id):
+                    yield TopicPartition(topic, partition), last
+
+    def _predict(self, log: StoppedLog, view: PartitionView) -> dict[str, Any]:
+        cleanable = selection.find_cleanable(view.snapshot, view.now_ms)
+        if not cleanable.is_worth_a_pass:
+            return {"fault": "there is nothing to clean now"}
+        settings = CleanerSettings.of(self._layers.server())
+        worker = make_worker(settings, self._clock, Throttle(self._clock))
+        began = self._clock.monotonic()
+        try:
+            prediction = worker.dry_run(
+                log.log_to_clean(cleanable),
+                lambda: None,
+            )
+        except (CorruptSegment, OSError) as error:
+            return {"fault": f"{type(error).__name__}: {error}"}
+        finally:
+            worker.close()
+        return prediction_answer(prediction, self._clock.monotonic() - began)

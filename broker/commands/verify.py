@@ -1,0 +1,118 @@
+"""``siltstone verify``: holds the folders of a stopped broker against the rules of compaction."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from broker.commands.asking import meant_by
+from broker.commands.stopped import find_folders
+from cleaner.checkpoints import CleanerCheckpoints
+from cleaner.history.history import read_history
+from cleaner.verify import MOST_FAULTS, Report, verify_partition
+from protocol.errors import CorruptMessage
+from storage.directory.checkpoint import MalformedCheckpoint, OffsetCheckpoint
+from storage.directory.lock import is_held
+from storage.directory.log_directory import LogDirError
+from storage.directory.opening import find_readable
+from storage.directory.partition_metadata import PartitionMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from config.layers import Layers
+    from storage.topic_partition import TopicPartition
+
+
+def run_verify(layers: Layers, name: str | None) -> int:
+    """Verify a topic, a partition or all that was cleaned; 1 if anything is wrong."""
+    try:
+        there = find_readable([Path(each).absolute() for each in layers.server().log_dirs])
+        _refuse_live(there)
+        _, folders = find_folders(there, meant_by(name))
+        checkpoints = CleanerCheckpoints(there)
+        recovery_points = {each: OffsetCheckpoint(each).read_or_empty() for each in there}
+        histories = {each: list(read_history(each)) for each in there}
+    except LookupError:
+        return _fail(f"no partition here is called {name}")
+    except (LogDirError, OSError) as error:
+        return _fail(str(error))
+    found = 0
+    faults = 0
+    for topic_partition, path in folders.items():
+        checkpoint = checkpoints.get(path.parent, topic_partition)
+        events = _events_of(topic_partition, path, histories[path.parent])
+        if checkpoint is None and not events and name is None:
+            continue  # never cleaned
+        found += 1
+        recovery_point = recovery_points[path.parent].get(topic_partition, 0)
+        report = _verify(topic_partition, path, checkpoint, events, recovery_point)
+        faults += len(report.faults)
+        sys.stdout.writelines(f"{line}\n" for line in _lines(report, checkpoint))
+    if not found:
+        sys.stderr.write("siltstone: no partition here has been compacted\n")
+    return 1 if faults else 0
+
+
+def _refuse_live(directories: Iterable[Path]) -> None:
+    """Raise LogDirError if a broker, ours or Apache Kafka, has one of the directories open."""
+    for directory in directories:
+        if is_held(directory):
+            raise LogDirError(
+                f"the broker runs and changes {directory}; stop it first, or verify a copy with "
+                "--set log.dirs=…"
+            )
+
+
+def _verify(
+    topic_partition: TopicPartition,
+    path: Path,
+    checkpoint: int | None,
+    events: list[dict[str, Any]],
+    recovery_point: int,
+) -> Report:
+    try:
+        return verify_partition(path, checkpoint, events, recovery_point=recovery_point)
+    except (KeyError, TypeError) as error:
+        fault = f"its receipt in the history is none: {error!r}"
+    except (OSError, CorruptMessage, MalformedCheckpoint) as error:
+        fault = f"it cannot be read to its end: {error}"
+    report = Report(topic_partition)
+    report.fault(fault)
+    return report
+
+
+def _events_of(
+    topic_partition: TopicPartition, path: Path, history: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the events of a partition, but not those of a deleted topic of the same name."""
+    try:
+        metadata = PartitionMetadata.read(path)
+    except (MalformedCheckpoint, OSError):
+        metadata = None
+    topic_id = None if metadata is None else str(metadata.topic_id)
+    return [
+        event
+        for event in history
+        if (event.get("topic"), event.get("partition")) == topic_partition
+        and topic_id in {None, event.get("topic_id")}
+    ]
+
+
+def _lines(report: Report, checkpoint: int | None) -> Iterator[str]:
+    count = len(report.faults)
+    verdict = "fine" if not count else f"{count} faults"
+    clean = "never cleaned" if checkpoint is None else f"{report.keys} keys below {checkpoint}"
+    yield f"{report.topic_partition}: {verdict}; {report.records} records, {clean}"
+    for note in report.notes:
+        yield f"  {note}"
+    for fault in report.faults[:MOST_FAULTS]:
+        yield f"  FAULT {fault}"
+    if count > MOST_FAULTS:
+        yield f"  FAULT and {count - MOST_FAULTS} more"
+
+
+def _fail(sentence: str) -> int:
+    sys.stderr.write(f"siltstone: {sentence}\n")
+    return 1

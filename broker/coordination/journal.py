@@ -1,0 +1,327 @@
+"""One internal topic as the journal of a coordinator (Kafka: ``CoordinatorRuntime``).
+
+A coordinator writes first and then publishes its new state, so what it has acknowledged is in the
+log. At the start the journal is read back: batches are fetched on io threads and applied on the
+loop in slices; meanwhile whoever asks for a partition that is not read yet is told so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from broker.coordination.kernels import Journal
+from broker.topics.internal import preset_for
+from protocol.coordinator.java_hash import partition_for
+from protocol.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    CorruptMessage,
+    KafkaError,
+    KafkaStorageError,
+    NotCoordinator,
+    ProtocolError,
+    TopicAlreadyExists,
+)
+from protocol.records.journal import Folded, LeftOut, read_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from broker.process.io import IoThreads
+    from broker.topics.registry import TopicRegistry
+    from broker.topics.settings.in_force import BrokerSettings
+    from protocol.parts import FileSlice
+    from protocol.records.journal import Entry
+    from storage.clock import Clock
+    from storage.log.log import Log
+
+log = logging.getLogger(__name__)
+
+_CHUNK_BYTES = 1 << 20
+_SLICE_ENTRIES = 512
+_SLICE_SECONDS = 0.002
+_FREEZE_ENTRIES = 8192  # they make fewer objects than the youngest generation may have
+_PROGRESS_SECONDS = 5.0
+_SKIPPED_LINES = 10  # of one partition; whoever can write one such record can write a million
+
+
+class CoordinatorLog(Journal):
+    """The partitions of one internal topic (loop only).
+
+    A partition is loading from the start until `load` has applied all that is in it; nothing may
+    be appended to it meanwhile. The topic is made when it is first needed. How many partitions it
+    has is read once, since every id belongs to one of them for good.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        topics: TopicRegistry,
+        settings: BrokerSettings,
+        io: IoThreads,
+        clock: Clock,
+    ) -> None:
+        super().__init__(name, topics, clock)
+        self.entries_loaded = 0
+        self.load_seconds = 0.0
+        self.skipped = 0
+        self._settings = settings
+        self._io = io
+        self._count = 0
+        self._skipped_before = 0
+        self._slice_ends = 0.0
+        self._creation: asyncio.Task[None] | None = None
+
+    @property
+    def count(self) -> int:
+        """How many partitions there are, or will be when the topic is made."""
+        if not self._count:
+            topic = self._topics.topics.get(self.name)
+            if topic is None:
+                return preset_for(self.name, self._settings.server).partitions
+            self._count = topic.partitions
+        return self._count
+
+    @property
+    def loading_count(self) -> int:
+        """How many partitions are not read yet."""
+        return len(self._loading)
+
+    def partition_for(self, name: str) -> int:
+        """Return the partition that holds what is known of a group or transactional id."""
+        return partition_for(name, self.count)
+
+    def is_loading(self, partition: int) -> bool:
+        """Tell whether the partition is not read yet."""
+        return partition in self._loading
+
+    def check(self, partition: int) -> None:
+        """Refuse to serve from a partition whose state is not known.
+
+        Raises:
+            CoordinatorLoadInProgress: It is being read.
+            NotCoordinator: It could not be read; the log says why. Or there is no such topic yet:
+                it is made for whoever looks for a coordinator, as in Kafka.
+        """
+        if not self.is_created:
+            raise NotCoordinator
+        if partition in self._loading:
+            raise CoordinatorLoadInProgress
+        if partition in self._failed:
+            raise NotCoordinator(f"partition {partition} of {self.name} could not be read")
+
+    async def ensure_created(self) -> None:
+        """Make the topic if it does not exist; whoever comes meanwhile waits for the same.
+
+        Raises:
+            CoordinatorNotAvailable: The disk did not take it.
+        """
+        if self.is_created:
+            return
+        if self._creation is None:
+            self._creation = asyncio.get_running_loop().create_task(self._create(), name=self.name)
+        creation = self._creation
+        try:
+            await asyncio.shield(creation)
+        except KafkaError as error:
+            raise CoordinatorNotAvailable(error.message) from error
+
+    async def _create(self) -> None:
+        preset = preset_for(self.name, self._settings.server)
+        try:
+            await self._topics.create(self.name, preset.partitions, preset.overrides)
+        except TopicAlreadyExists:
+            pass  # a client was faster: it may make internal topics, too
+        finally:
+            self._creation = None
+
+    def forget(self) -> None:
+        """Count the partitions anew: the topic was deleted."""
+        self._count = 0
+        self._failed.clear()
+
+    async def flush(self) -> None:
+        """Wait for the fsyncs that ``flush.messages`` of the topic asks for.
+
+        Raises:
+            NotCoordinator: What was appended may not be on the disk.
+        """
+        unflushed, self.unflushed = self.unflushed, set()
+        for target in unflushed:
+            try:
+                await self._io.run(target.flush)
+            except KafkaStorageError as error:
+                raise NotCoordinator(error.message) from error
+
+    def begin_loading(self) -> None:
+        """Have every partition refuse until it is read; call it before clients are served."""
+        topic = self._topics.topics.get(self.name)
+        if topic is None:
+            return
+        self._count = topic.partitions
+        self._loading = {
+            index
+            for index, each in enumerate(topic.logs)
+            if each is not None and each.log_end_offset > each.log_start_offset
+        }
+        self._failed = {index for index, each in enumerate(topic.logs) if each is None}
+
+    async def load(
+        self,
+        apply: Callable[[int, list[Entry]], None],
+        loaded: Callable[[int], Iterable[None] | None],
+        *,
+        has_offsets: bool = False,
+    ) -> None:
+        """Read back every partition; ``apply`` gets its entries in order, then ``loaded`` its end.
+
+        What ``loaded`` has to do may be given back as steps. What is appended meanwhile is read,
+        too: the end is looked at last. With ``has_offsets`` entries are as `read_entries` makes
+        them then.
+        """
+        partitions = sorted(self._loading)
+        if not partitions:
+            return
+        began = said = self._clock.monotonic()
+        log.info("loading topic=%s partitions=%d", self.name, len(partitions))
+        for done, partition in enumerate(partitions):
+            target = self._topics.logs.get((self.name, partition))
+            try:
+                if target is not None:
+                    await self._load_partition(target, partition, apply, has_offsets)
+            except (KafkaError, ProtocolError, OSError, ValueError) as error:
+                self._failed.add(partition)
+                log.error(  # noqa: TRY400 - the reason says all there is to say
+                    "loading failed partition=%s-%d reason=%s", self.name, partition, error
+                )
+            for _ in loaded(partition) or ():
+                await self._pause()
+            self._say_how_many_were_skipped(partition)
+            gc.freeze()
+            self._loading.discard(partition)
+            now = self._clock.monotonic()
+            if now - said >= _PROGRESS_SECONDS:
+                said = now
+                log.info(
+                    "loading topic=%s partitions=%d/%d records=%d",
+                    self.name,
+                    done + 1,
+                    len(partitions),
+                    self.entries_loaded,
+                )
+        self.load_seconds = self._clock.monotonic() - began
+        log.info(
+            "loaded topic=%s partitions=%d records=%d seconds=%.2f",
+            self.name,
+            len(partitions),
+            self.entries_loaded,
+            self.load_seconds,
+        )
+
+    def skip(self, partition: int, offset: int, reason: object) -> None:
+        """Say that what begins at an offset of the journal can not be read and is left out."""
+        self.skipped += 1
+        if self.skipped - self._skipped_before <= _SKIPPED_LINES:
+            log.warning(
+                "record can not be read and is skipped partition=%s-%d offset=%d reason=%s",
+                self.name,
+                partition,
+                offset,
+                reason,
+            )
+
+    def _say_how_many_were_skipped(self, partition: int) -> None:
+        more = self.skipped - self._skipped_before - _SKIPPED_LINES
+        self._skipped_before = self.skipped
+        if more > 0:
+            log.warning(
+                "more records can not be read and are skipped partition=%s-%d records=%d",
+                self.name,
+                partition,
+                more,
+            )
+
+    async def _load_partition(
+        self,
+        target: Log,
+        partition: int,
+        apply: Callable[[int, list[Entry]], None],
+        has_offsets: bool,
+    ) -> None:
+        offset = target.log_start_offset
+        while offset < target.log_end_offset:
+            read = target.read(offset, _CHUNK_BYTES, target.log_end_offset)
+            if read is None:
+                return
+            chunk = memoryview(await self._io.run(_read, read.slice))
+            position = 0
+            while position < len(chunk):
+                entries, end, last = read_entries(
+                    chunk, position, _SLICE_ENTRIES, has_offsets=has_offsets
+                )
+                if isinstance(last, LeftOut):
+                    self.skip(partition, *last)
+                if end == position:
+                    raise CorruptMessage(f"a batch near offset {offset} is cut short")
+                position = end
+                apply(partition, entries)
+                self._count_loaded(len(entries))
+                await self._pause()
+                if isinstance(last, Folded):
+                    await self._unfold(last, partition, apply)
+            offset = read.next_offset
+
+    async def _unfold(
+        self,
+        folded: Folded,
+        partition: int,
+        apply: Callable[[int, list[Entry]], None],
+    ) -> None:
+        """Apply a compressed batch up to where it can be read, some entries at a time.
+
+        It may unfold to 64 MiB, and to millions of entries; a codec thread opens it part by part.
+        """
+        parts = folded.unfold()
+        try:
+            while (part := await self._io.unpack(next, parts, None)) is not None:
+                left = folded.read(part)
+                is_over = False
+                while not is_over:
+                    entries: list[Entry] = []
+                    try:
+                        entries.extend(islice(left, _SLICE_ENTRIES))
+                    finally:  # those before a broken one count
+                        apply(partition, entries)
+                        self._count_loaded(len(entries))
+                    is_over = len(entries) < _SLICE_ENTRIES
+                    await self._pause()
+            folded.end()
+        except KafkaError as error:
+            self.skip(partition, folded.offset, error)
+
+    def _count_loaded(self, entries: int) -> None:
+        """Count, and keep the collector from what was made of them, which is there to stay.
+
+        Else it goes through all of it, again and again, and everybody waits meanwhile.
+        """
+        before = self.entries_loaded
+        self.entries_loaded = before + entries
+        if self.entries_loaded // _FREEZE_ENTRIES > before // _FREEZE_ENTRIES:
+            gc.freeze()
+
+    async def _pause(self) -> None:
+        """Let others run if it is their turn."""
+        now = self._clock.monotonic()
+        if now >= self._slice_ends:
+            await asyncio.sleep(0)
+            self._slice_ends = self._clock.monotonic() + _SLICE_SECONDS
+
+
+def _read(source: FileSlice) -> bytes:
+    """Return the bytes of a range. Blocks."""
+    return os.pread(source.file.fileno(), source.size, source.position)

@@ -1,0 +1,374 @@
+"""What consumers ask of each partition, compiled by Cython, or plain Python as it stands.
+
+The types of C stand in ``_fetch_kernels.pxd``; import `broker.fetching.kernels`, which chooses.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from protocol.errors import (
+    FencedLeaderEpoch,
+    KafkaError,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    UnknownLeaderEpoch,
+    UnknownServerError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from protocol.messages import NO_ID
+from protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    SnapshotId,
+)
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
+    from protocol.records import _portable as cython
+
+if not cython.compiled:
+    from protocol.records._portable import field_of, number_of, row_of
+
+    # The columns of FetchRequest, FetchPartition and PartitionData that are looked at here.
+    REPLICA_ID, REPLICA_STATE, MIN_BYTES, MAX_BYTES, ISOLATION_LEVEL = 1, 2, 4, 5, 6
+    PARTITION, LEADER_EPOCH, FETCH_OFFSET, LAST_EPOCH, PARTITION_MAX_BYTES = 0, 1, 2, 3, 5
+    ERROR_CODE, HIGH_WATERMARK, STABLE_OFFSET, START_OFFSET, DIVERGENCE, RECORDS = 1, 2, 3, 4, 5, 10
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.context import RequestContext, Rooms
+    from broker.fetching.sessions import FetchSession, SessionPartition
+    from protocol.messages.fetch import FetchPartition, FetchRequest
+    from protocol.messages.list_offsets import ListOffsetsPartition
+    from protocol.parts import FileSlice
+    from protocol.topic_key import TopicKey
+    from storage.log.log import Log
+
+    Named = tuple[TopicKey, PartitionData]
+
+COMPILED: bool = cython.compiled
+
+READ_COMMITTED = 1
+LATEST, EARLIEST = -1, -2  # as timestamps of ListOffsets
+NO_DIVERGENCE = EpochEndOffset()
+
+_NO_LEADER = LeaderIdAndEpoch()
+_NO_SNAPSHOT = SnapshotId()
+_NO_RECORDS = b""
+_FIRST_WITH_LEADER = 16
+# Of these Kafka writes a list of aborted transactions that is empty, of all others none.
+_NOT_HERE = frozenset({UnknownTopicOrPartition.code.value, UnknownTopicId.code.value})
+_LEADER_ERRORS = frozenset({FencedLeaderEpoch.code.value, NotLeaderOrFollower.code.value})
+
+
+class FetchPlan:
+    """What one request fetches: (topic, partition) in reading order, and for which session.
+
+    ``read`` are the same partitions as the session has them, and ``epoch`` is that session's after
+    the request.
+    """
+
+    __slots__ = (
+        "by_id",
+        "epoch",
+        "isolation_level",
+        "partitions",
+        "read",
+        "session",
+        "wants_session",
+    )
+
+    def __init__(
+        self,
+        partitions: "list[tuple[TopicKey, FetchPartition]]",
+        session: "FetchSession | None" = None,
+        epoch: int = 0,
+        read: "Sequence[SessionPartition]" = (),
+        wants_session: bool = False,
+        by_id: bool = False,
+        isolation_level: int = 0,
+    ) -> None:
+        self.partitions = partitions
+        self.session = session
+        self.epoch = epoch
+        self.read = read
+        self.wants_session = wants_session
+        self.by_id = by_id
+        self.isolation_level = isolation_level
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether nothing is asked for, now or by the session."""
+        return not self.partitions and self.session is None
+
+    @property
+    def all_partitions(self) -> "list[tuple[TopicKey, FetchPartition]]":
+        """Return all that the request stands for, whether it has to be read or not."""
+        if self.session is None:
+            return self.partitions
+        return [(each.key, each.wanted) for each in self.session.partitions.values()]
+
+
+def are_distinct(partitions: "Sequence[ListOffsetsPartition]") -> bool:
+    """Tell whether no partition is named twice."""
+    named = set()
+    for wanted in partitions:
+        named.add(field_of(wanted, 0))
+    return len(named) == len(partitions)
+
+
+def list_ends(
+    partitions: "Sequence[ListOffsetsPartition]", logs: "Sequence[Log | None]", is_committed: bool
+) -> list[Any]:
+    """Return what ListOffsets answers to who asks for the latest or the earliest offset.
+
+    It is None for whoever asks for something else, or must not be answered.
+    """
+    count = len(logs)
+    rows: list[Any] = []
+    for wanted in partitions:
+        number = number_of(wanted, 0)
+        log = logs[number] if 0 <= number < count else None
+        row = None
+        if log is not None:
+            told_epoch = number_of(wanted, 1)
+            timestamp = number_of(wanted, 2)
+            if told_epoch in (-1, log.leader_epoch):
+                if timestamp == LATEST:
+                    end = log.last_stable_offset if is_committed else log.high_watermark
+                    row = (field_of(wanted, 0), 0, -1, end, log.leader_epoch)
+                elif timestamp == EARLIEST:
+                    start = log.log_start_offset
+                    row = (field_of(wanted, 0), 0, -1, start, log.epochs.epoch_of(start))
+        rows.append(row)
+    return rows
+
+
+def replica_of(request: "FetchRequest") -> int:
+    """Return the follower that asks, or -1; until v14 it says so in another field."""
+    replica_id: int = number_of(request, REPLICA_ID)
+    state_id: int = number_of(field_of(request, REPLICA_STATE), 0)
+    return max(replica_id, state_id)
+
+
+def list_wanted(request: "FetchRequest", by_id: bool) -> "list[tuple[TopicKey, FetchPartition]]":
+    """Return the partitions that a request names, in its order."""
+    found = []
+    for name, topic_id, partitions in request.topics:
+        key = topic_id if by_id else name
+        found += [(key, wanted) for wanted in partitions]
+    return found
+
+
+def is_read_up(wanted: "FetchPartition", fetched: PartitionData, isolation_level: int) -> bool:
+    """Tell whether every read from now on finds what ``fetched`` says until the log changes.
+
+    A client that names the epoch of its last record is not taken at that: the log forgets old
+    epochs in its own time.
+    """
+    if (
+        field_of(fetched, RECORDS)
+        or number_of(fetched, ERROR_CODE)
+        or field_of(fetched, DIVERGENCE) != NO_DIVERGENCE
+    ):
+        return False
+    column = STABLE_OFFSET if isolation_level == READ_COMMITTED else HIGH_WATERMARK
+    offset: int = number_of(wanted, FETCH_OFFSET)
+    last_epoch: int = number_of(wanted, LAST_EPOCH)
+    return last_epoch < 0 and offset >= number_of(fetched, column)
+
+
+class FetchRead:
+    """The partitions of one request, and what was read of them."""
+
+    __slots__ = (
+        "_get_log",
+        "_is_committed",
+        "_is_follower",
+        "_is_refused_by_leader",
+        "context",
+        "fetched",
+        "max_bytes",
+        "min_bytes",
+        "plan",
+        "request",
+        "rooms",
+    )
+
+    def __init__(self, context: "RequestContext", request: "FetchRequest", plan: FetchPlan) -> None:
+        rooms: Rooms = context.rooms
+        self.context = context
+        self.rooms = rooms
+        self.request = request
+        self.plan = plan
+        self.fetched: list[Named] = []
+        self.max_bytes = min(number_of(request, MAX_BYTES), rooms.settings.server.fetch_max_bytes)
+        self.min_bytes = min(number_of(request, MIN_BYTES), self.max_bytes)
+        self._is_committed = number_of(request, ISOLATION_LEVEL) == READ_COMMITTED
+        self._is_follower = replica_of(request) >= 0
+        self._is_refused_by_leader = False
+        self._get_log = rooms.topics.get_log
+
+    def read_some(
+        self,
+        partitions: "Sequence[tuple[TopicKey, FetchPartition]]",
+        before: "list[Named]",
+        found: int,
+    ) -> tuple[int, bool]:
+        """Read partitions behind those in which as many bytes were found.
+
+        The first partition with data gives at least one batch, whatever the limits say, so that a
+        consumer always makes progress (KIP-74).
+
+        Returns:
+            Bytes found here, and whether an answer may not wait.
+        """
+        remaining = self.max_bytes
+        if found:
+            remaining = remaining - found if remaining > found else 0
+        total = 0
+        urgent = False
+        fetched = self.fetched
+        number = 0
+        for key, wanted in partitions:
+            if before and self._is_unchanged(key, wanted, field_of(before[number], 1)):
+                fetched.append(before[number])
+                number += 1
+                continue
+            number += 1
+            limit = min(number_of(wanted, PARTITION_MAX_BYTES), remaining)
+            try:
+                result = self._read_partition(key, wanted, limit, not (found or total))
+            except KafkaError as error:
+                result = self._refuse(key, wanted, error)
+                urgent = True
+            else:
+                if field_of(result, DIVERGENCE) is not NO_DIVERGENCE:
+                    urgent = True
+            records = field_of(result, RECORDS)
+            size = 0 if records is _NO_RECORDS else records.size
+            total += size
+            remaining = remaining - size if remaining > size else 0
+            fetched.append((key, result))
+        return total, urgent
+
+    def name_topics(self, session_id: int, named: "list[Named]") -> FetchResponse:
+        """Return the answer that names these partitions, and the leader to who does not know it."""
+        topics: list[Any] = []
+        rows: list[PartitionData] = []
+        last: TopicKey | None = None
+        for key, result in named:
+            if last is None or key != last:
+                last = key
+                rows = []
+                is_id = isinstance(key, bytes)
+                topics.append(("" if is_id else key, key if is_id else NO_ID, rows))
+            rows.append(result)
+        nodes = []
+        if self._is_refused_by_leader and self.context.version >= _FIRST_WITH_LEADER:
+            nodes.append(NodeEndpoint(self.rooms.identity.node_id, *self.context.advertised))
+        response: FetchResponse = row_of(FetchResponse, (0, 0, session_id, topics, nodes))
+        return response
+
+    def _read_partition(
+        self, key: "TopicKey", wanted: "FetchPartition", limit: int, at_least_one: bool
+    ) -> PartitionData:
+        index = field_of(wanted, PARTITION)
+        log = self._get_log(key, index)
+        if log is None:
+            log = self.rooms.topics.find_log(key, index)  # says why it is not there
+        if self._is_follower:
+            raise NotLeaderOrFollower
+        epoch = number_of(wanted, LEADER_EPOCH)
+        if epoch >= 0 and epoch != log.leader_epoch:
+            raise FencedLeaderEpoch if epoch < log.leader_epoch else UnknownLeaderEpoch
+        offset = number_of(wanted, FETCH_OFFSET)
+        high_watermark = log.high_watermark
+        stable_offset = log.last_stable_offset
+        start_offset = log.log_start_offset
+        diverging = NO_DIVERGENCE
+        aborted: list[tuple[int, int]] | None = None
+        records: bytes | FileSlice = _NO_RECORDS
+        if number_of(wanted, LAST_EPOCH) >= 0:
+            diverging = _find_divergence(log, wanted)
+        if diverging is NO_DIVERGENCE:
+            upto = stable_offset if self._is_committed else high_watermark
+            read = log.read(offset, limit, upto, at_least_one=at_least_one)
+            if read is not None:
+                if limit < 0:
+                    raise UnknownServerError(
+                        f"at most {limit} bytes can not be read; ask for 0 or more"
+                    )
+                records = field_of(read, 0)
+                log.bytes_out += records.size  # type: ignore[union-attr]  # a range
+                if self._is_committed:
+                    aborted = log.aborted_transactions(offset, field_of(read, 1))
+            elif self._is_committed:
+                aborted = []
+        row: PartitionData = row_of(
+            PartitionData,
+            (
+                index,
+                0,
+                high_watermark,
+                stable_offset,
+                start_offset,
+                diverging,
+                _NO_LEADER,
+                _NO_SNAPSHOT,
+                aborted,
+                -1,
+                records,
+            ),
+        )
+        return row
+
+    def _refuse(
+        self, key: "TopicKey", wanted: "FetchPartition", error: KafkaError
+    ) -> PartitionData:
+        code = error.code.value
+        leader = _NO_LEADER
+        if code in _LEADER_ERRORS:
+            self._is_refused_by_leader = True
+            if self.context.version >= _FIRST_WITH_LEADER:
+                log = self.rooms.topics.find_log(key, wanted.partition)
+                leader = LeaderIdAndEpoch(self.rooms.identity.node_id, log.leader_epoch)
+        return refused(wanted.partition, code)._replace(
+            current_leader=leader, aborted_transactions=[] if code in _NOT_HERE else None
+        )
+
+    def _is_unchanged(
+        self, key: "TopicKey", wanted: "FetchPartition", fetched: PartitionData
+    ) -> bool:
+        log = self._get_log(key, field_of(wanted, PARTITION))
+        return (
+            log is not None
+            and log.log_end_offset == number_of(fetched, HIGH_WATERMARK)
+            and log.log_start_offset == number_of(fetched, START_OFFSET)
+            and log.last_stable_offset == number_of(fetched, STABLE_OFFSET)
+            and is_read_up(wanted, fetched, READ_COMMITTED if self._is_committed else 0)
+        )
+
+
+def refused(index: int, code: int) -> PartitionData:
+    """Return the answer for a partition that is not read."""
+    return PartitionData(index, code, -1, -1, -1)
+
+
+def _find_divergence(log: "Log", wanted: "FetchPartition") -> EpochEndOffset:
+    """Return where the client's log and ours part, `NO_DIVERGENCE` if they do not (KIP-595).
+
+    Raises:
+        OffsetOutOfRange: We do not know that epoch, or the offset is below the log's start.
+    """
+    epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0 or wanted.fetch_offset < log.log_start_offset:
+        raise OffsetOutOfRange
+    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+        return EpochEndOffset(epoch, end_offset)
+    return NO_DIVERGENCE

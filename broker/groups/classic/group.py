@@ -1,0 +1,473 @@
+"""A group in the classic protocol: a state machine without I/O (Kafka: ``ClassicGroup``).
+
+Requests come in as values, answers leave through the ``reply`` that came with a request, at once
+or when the others are there. What must survive a restart is written through ``write`` before it is
+true here; if that fails the group is as it was. Time comes from the timers alone. Longer than 300
+lines because it is one state machine:
+
+| state | join | sync | heartbeat | left by |
+| --- | --- | --- | --- | --- |
+| Empty | accepted from newcomers | refused | refused | join |
+| PreparingRebalance | parked | refused: join first | refused: join first | all joined, or time |
+| CompletingRebalance | parked if it changes anything | parked | accepted | the leader's sync |
+| Stable | parked if it changes anything | answered | accepted | join, leave, silence |
+| Dead | refused | refused | refused | - |
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from broker.groups.classic.members import Member, answer_sync
+from broker.groups.classic.messages import JoinRequest, JoinResult, SyncResult
+from broker.groups.classic.state import ClassicState
+from broker.groups.classic.state_names import GroupState
+from broker.groups.member_kernels import Timer
+from protocol.coordinator.group_errors import (
+    GroupMaxSizeReached,
+    IllegalGeneration,
+    InconsistentGroupProtocol,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
+from protocol.errors import ErrorCode, KafkaError, UnknownServerError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from broker.groups.classic.messages import JoinReply, SyncReply, SyncRequest
+    from broker.groups.classic.state import ClassicServices
+    from protocol.messages.consumer_offsets import GroupMetadataValue
+
+log = logging.getLogger(__name__)
+
+NEW_MEMBER_JOIN_MS = 300_000
+"""How long the first join of a member is kept parked: it can not heartbeat before the answer."""
+
+
+class ClassicGroup(ClassicState):
+    """One group (loop only).
+
+    Invariants: the generation only grows; a stable group has a leader and all members have an
+    assignment of this generation; a parked join is answered when the join phase ends, a parked
+    sync when the leader's is there, both at the latest when their member goes.
+    """
+
+    __slots__ = (
+        "_delay_ms",
+        "_is_initial",
+        "_join_timer",
+        "_member_was_added",
+        "_remaining_ms",
+        "_sync_timer",
+        "_unsynced",
+    )
+
+    def __init__(self, group_id: str, partition: int, services: ClassicServices) -> None:
+        super().__init__(group_id, partition, services)
+        self._unsynced: set[str] = set()
+        self._join_timer = Timer(services.timers, self._end_join_phase)
+        self._sync_timer = Timer(services.timers, self._end_sync_phase)
+        self._is_initial = False
+        self._member_was_added = False
+        self._delay_ms = self._remaining_ms = 0
+
+    # Joining
+
+    def join(self, request: JoinRequest, reply: JoinReply) -> None:
+        """Take a member in, or back; answered at once or when the join phase ends.
+
+        Raises:
+            GroupMaxSizeReached: The group is full.
+            InconsistentGroupProtocol: It has no protocol in common with the other members.
+            UnknownMemberId: Nobody was given this id, or nobody has this instance id.
+            FencedInstanceId: Another member has joined with the instance id.
+            CoordinatorNotAvailable: The group was deleted.
+        """
+        self._check_alive()
+        member_id = request.member_id
+        if not self.has_room(member_id):
+            self._drop(member_id)
+            raise GroupMaxSizeReached
+        if not self.supports(request):
+            raise InconsistentGroupProtocol
+        if not member_id:
+            self._join_new(request, reply)
+        elif member_id in self.pending:
+            if request.instance_id is not None:
+                raise UnknownServerError("an id that was given to a dynamic member is not static")
+            self._add(member_id, request, reply)
+        else:
+            self._join_again(self.members.get(member_id, request.instance_id), request, reply)
+
+    def _join_new(self, request: JoinRequest, reply: JoinReply) -> None:
+        instance_id = request.instance_id
+        member_id = f"{request.client_id if instance_id is None else instance_id}-{uuid4()}"
+        if instance_id is not None and instance_id in self.members.static:
+            self._replace_static(self.members.static[instance_id], member_id, request, reply)
+        elif instance_id is None and request.requires_known_id:
+            timer = Timer(self._services.timers, partial(self._end_pending, member_id))
+            timer.start(request.session_timeout_ms)
+            self.pending[member_id] = timer
+            reply(JoinResult(ErrorCode.member_id_required, member_id))
+        else:
+            self._add(member_id, request, reply)
+
+    def _add(self, member_id: str, request: JoinRequest, reply: JoinReply) -> None:
+        self._forget_pending(member_id)
+        if self.state is GroupState.PREPARING and self.previous_state is GroupState.EMPTY:
+            self._member_was_added = True
+        if not self.members:
+            self.protocol_type = request.protocol_type
+        member = Member(member_id, request)
+        member.is_new = True
+        self._install(member)
+        self.members.park_join(member, reply)
+        member.timer.start(NEW_MEMBER_JOIN_MS)
+        self._rebalance()
+
+    def _install(self, member: Member) -> None:
+        member.timer = Timer(self._services.timers, partial(self._end_session, member))
+        self.members.add(member)
+
+    def _join_again(self, member: Member, request: JoinRequest, reply: JoinReply) -> None:
+        is_same = member.protocols == request.protocols
+        match self.state:
+            case GroupState.COMPLETING if is_same:
+                # It may not have got the answer to its join: nothing changes.
+                reply(self._joined(member))
+                return
+            case GroupState.STABLE if is_same and member.member_id != self.members.leader:
+                reply(self._joined(member, members=()))
+                return
+            case GroupState.EMPTY:
+                raise UnknownMemberId
+        # A leader that joins again has seen something change that is not in its metadata.
+        self.members.update(member, request)
+        self.members.park_join(member, reply)
+        self._rebalance()
+
+    def _joined(self, member: Member, **changes: object) -> JoinResult:
+        is_leader = member.member_id == self.members.leader
+        result = JoinResult(
+            ErrorCode.none,
+            member.member_id,
+            self.generation,
+            self.protocol_type,
+            self.protocol_name,
+            self.members.leader or "",
+            self.members.list_for_leader(self.protocol_name) if is_leader else (),
+        )
+        return result._replace(**changes) if changes else result  # type: ignore[arg-type]
+
+    # A static member that was started again
+
+    def _replace_static(
+        self, old_id: str, new_id: str, request: JoinRequest, reply: JoinReply
+    ) -> None:
+        """Give the instance a new member id; without a rebalance if the group is stable.
+
+        Whoever still uses the old id is fenced from now on.
+        """
+        old = self.members.by_id[old_id]
+        leader = self.members.leader
+        new = Member(new_id, request)
+        new.assignment = old.assignment
+        self.members.replace(old, new)
+        is_kept = (
+            self.state is GroupState.STABLE and self.members.choose_protocol() == self.protocol_name
+        )
+        if is_kept:
+            try:
+                self._write(self._metadata(self.assignments))
+            except KafkaError as error:
+                self.members.replace(new, old)
+                reply(JoinResult(error.code, ""))
+                return
+        self._release(old, ErrorCode.fenced_instance_id, old_id)
+        new.timer = Timer(self._services.timers, partial(self._end_session, new))
+        new.start_session()
+        if not is_kept:
+            self.members.park_join(new, reply)
+            self._rebalance()
+        elif request.may_skip_assignment:
+            reply(self._joined(new, skip_assignment=new_id == self.members.leader))
+        else:
+            # Before KIP-814 whoever is the leader assigns: so nobody is told to be.
+            reply(self._joined(new, leader=leader or "", members=()))
+
+    # The join phase
+
+    def _rebalance(self) -> None:
+        """Have all members join again, or see whether they all have."""
+        if self.state is GroupState.PREPARING:
+            self._complete_join_if_all_are_there()
+            return
+        if self.state is GroupState.COMPLETING:
+            self._refuse_syncs(ErrorCode.rebalance_in_progress)
+        self._sync_timer.cancel()
+        self._is_initial = self.state is GroupState.EMPTY
+        self._transition(GroupState.PREPARING)
+        if self._is_initial:
+            self._delay_ms = self._services.settings().group_initial_rebalance_delay_ms
+            self._remaining_ms = max(self.members.rebalance_timeout_ms - self._delay_ms, 0)
+            self._join_timer.start(self._delay_ms)
+        elif self._all_joined:
+            self._complete_join()
+        else:
+            self._join_timer.start(self.members.rebalance_timeout_ms)
+
+    @property
+    def _all_joined(self) -> bool:
+        return not self.pending and self.members.joining_count == len(self.members)
+
+    def _complete_join_if_all_are_there(self) -> None:
+        """An empty group waits its time out: those who start together shall come together."""
+        if self.previous_state is not GroupState.EMPTY and self._all_joined:
+            self._complete_join()
+
+    def _end_join_phase(self) -> None:
+        """Its time is up; while an empty group fills, each newcomer gives the next some time."""
+        if self._is_initial and self._member_was_added and self._remaining_ms:
+            self._member_was_added = False
+            delay_ms = min(
+                self._services.settings().group_initial_rebalance_delay_ms, self._remaining_ms
+            )
+            self._remaining_ms = max(self._remaining_ms - self._delay_ms, 0)
+            self._delay_ms = delay_ms
+            self._join_timer.start(delay_ms)
+        else:
+            self._complete_join()
+
+    def _complete_join(self) -> None:
+        """Begin the next generation with those who joined, and with static members, who may not."""
+        self._join_timer.cancel()
+        self._member_was_added = False
+        for member in self.members:
+            if member.join_reply is None and member.instance_id is None:
+                self._remove(member)
+        if self.members and not self.members.elect_joined():
+            # Only static members, all silent: their sessions decide.
+            self._join_timer.start(self.members.rebalance_timeout_ms)
+            return
+        self._is_initial = False
+        self.generation += 1
+        self._unsynced.clear()
+        if not self.members:
+            self._become_empty()
+            return
+        self.protocol_name = self.members.choose_protocol()
+        self._subscribed_topics = self._read_subscriptions()
+        self._transition(GroupState.COMPLETING)
+        for member in self.members:
+            self._unsynced.add(member.member_id)
+            self.members.answer_join(member, self._joined(member))
+            member.start_session()
+            member.is_new = False
+        self._sync_timer.start(self.members.rebalance_timeout_ms)
+
+    def _become_empty(self) -> None:
+        self.protocol_name = None
+        self._subscribed_topics = frozenset()
+        self._transition(GroupState.EMPTY)
+        try:
+            self._write(self._metadata({}))
+        except KafkaError as error:
+            # Its members are gone all the same: a restart waits for their sessions to end.
+            log.warning("empty group not written group=%s reason=%s", self.group_id, error)
+
+    # Syncing
+
+    def sync(self, request: SyncRequest, reply: SyncReply) -> None:
+        """Give a member its assignment; answered when the leader has sent all of them.
+
+        Raises:
+            UnknownMemberId: There is no such member.
+            FencedInstanceId: Another member has joined with the instance id.
+            IllegalGeneration: The member belongs to another generation.
+            InconsistentGroupProtocol: The group has chosen another protocol.
+            RebalanceInProgress: The member has to join first.
+            CoordinatorNotAvailable: The group was deleted.
+        """
+        self._check_alive()
+        member = self.members.get(request.member_id, request.instance_id)
+        if request.generation != self.generation:
+            raise IllegalGeneration
+        if _differs(request.protocol_type, self.protocol_type) or _differs(
+            request.protocol_name, self.protocol_name
+        ):
+            raise InconsistentGroupProtocol
+        if self.state is GroupState.PREPARING:
+            raise RebalanceInProgress
+        self._note_synced(member.member_id)
+        if self.state is GroupState.STABLE:
+            reply(self._synced(member))
+            member.start_session()
+            return
+        member.sync_reply = reply
+        if member.member_id == self.members.leader:
+            self._take_assignments(request.assignments)
+
+    def _take_assignments(self, given: Mapping[str, bytes]) -> None:
+        """Write the leader's assignments, then answer everybody; who got nothing gets no bytes."""
+        assignments = {each.member_id: given.get(each.member_id, b"") for each in self.members}
+        try:
+            self._write(self._metadata(assignments))
+        except KafkaError as error:
+            log.warning("assignment not written group=%s reason=%s", self.group_id, error)
+            self._refuse_syncs(error.code)
+            self._rebalance()
+            return
+        self._transition(GroupState.STABLE)
+        for member in self.members:
+            member.assignment = assignments[member.member_id]
+            if answer_sync(member, self._synced(member)):
+                member.start_session()
+
+    def _synced(self, member: Member) -> SyncResult:
+        return SyncResult(ErrorCode.none, self.protocol_type, self.protocol_name, member.assignment)
+
+    def _refuse_syncs(self, error: ErrorCode) -> None:
+        for member in self.members:
+            member.assignment = b""
+            if answer_sync(member, SyncResult(error)):
+                member.start_session()
+
+    def _note_synced(self, member_id: str) -> None:
+        self._unsynced.discard(member_id)
+        if not self._unsynced:
+            self._sync_timer.cancel()
+
+    def _end_sync_phase(self) -> None:
+        """Members that learned of the generation and did not ask for their part are gone."""
+        if self.state in {GroupState.COMPLETING, GroupState.STABLE} and self._unsynced:
+            for member_id in tuple(self._unsynced):
+                self._remove(self.members.by_id[member_id])
+            self._rebalance()
+
+    # Living and leaving
+
+    def leave(self, leaving: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
+        """Let members go, named by member id and instance id, and return what became of each.
+
+        An administrator names an instance alone, with an empty member id.
+        """
+        self._check_alive()
+        codes = [self._leave(member_id, instance_id) for member_id, instance_id in leaving]
+        if ErrorCode.none in codes and self.state is not GroupState.EMPTY:
+            self._rebalance()
+        return codes
+
+    def _leave(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        if not member_id and instance_id is not None:
+            member_id = self.members.static.get(instance_id, "")
+        if member_id in self.pending:
+            self._forget_pending(member_id)
+            return ErrorCode.none
+        try:
+            self._remove(self.members.get(member_id, instance_id))
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.none
+
+    def _end_session(self, member: Member) -> None:
+        """A member was silent for too long, unless it is the one that waits for an answer."""
+        if self.members.by_id.get(member.member_id) is not member:
+            return
+        if not member.is_new and (member.join_reply is not None or member.sync_reply is not None):
+            return
+        log.info("member is silent group=%s member=%s", self.group_id, member.member_id)
+        self._remove(member)
+        self._rebalance()
+
+    def _end_pending(self, member_id: str) -> None:
+        self._forget_pending(member_id)
+        if self.state is GroupState.PREPARING:
+            self._complete_join_if_all_are_there()
+
+    def _forget_pending(self, member_id: str) -> None:
+        timer = self.pending.pop(member_id, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _drop(self, member_id: str) -> None:
+        """Forget a member, without the rebalance that is under way already."""
+        self._forget_pending(member_id)
+        member = self.members.by_id.get(member_id)
+        if member is not None:
+            self._remove(member)
+
+    def _remove(self, member: Member) -> None:
+        self.members.remove(member)
+        self._release(member, ErrorCode.unknown_member_id, "")
+
+    def _release(self, member: Member, error: ErrorCode, member_id: str) -> None:
+        """Answer what a member that is no more was owed."""
+        member.timer.cancel()
+        self._unsynced.discard(member.member_id)
+        self.members.answer_join(member, JoinResult(error, member_id))
+        answer_sync(member, SyncResult(error))
+
+    # Starting and ending
+
+    def restore(self, metadata: GroupMetadataValue) -> None:
+        """Take the state that the journal has; `resume` follows when all of it was read."""
+        self.generation = metadata.generation
+        self.protocol_type = metadata.protocol_type
+        self.protocol_name = metadata.protocol
+        for each in metadata.members:
+            request = JoinRequest(
+                member_id=each.member_id,
+                instance_id=each.group_instance_id,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                protocol_type=metadata.protocol_type,
+                protocols=((metadata.protocol or "", each.subscription),),
+                rebalance_timeout_ms=each.rebalance_timeout,
+                session_timeout_ms=each.session_timeout,
+            )
+            member = Member(each.member_id, request)
+            member.assignment = each.assignment
+            self._install(member)
+        if metadata.leader in self.members.by_id:
+            self.members.leader = metadata.leader
+        self._subscribed_topics = self._read_subscriptions()
+        self._transition(GroupState.STABLE if self.members else GroupState.EMPTY)
+        self.state_timestamp = metadata.current_state_timestamp
+
+    def take_over(self, protocol_type: str, generation: int, members: Sequence[Member]) -> None:
+        """Be what a group of another protocol was: stable, with these members, all of classic."""
+        self.protocol_type = protocol_type
+        self.generation = generation
+        for member in members:
+            self._install(member)
+        self.protocol_name = self.members.choose_protocol()
+        self._subscribed_topics = self._read_subscriptions()
+        self._transition(GroupState.STABLE)
+
+    def rebalance(self) -> None:
+        """Have all members join again."""
+        self._rebalance()
+
+    def resume(self) -> None:
+        """Expect the members to be heard of from now on."""
+        for member in self.members:
+            member.start_session()
+        if len(self.members) > self._services.settings().group_max_size:
+            self._rebalance()
+
+    def close(self, error: ErrorCode = ErrorCode.coordinator_not_available) -> None:
+        """End the group: whoever waits is answered with the error, and no timer fires again."""
+        for timer in (self._join_timer, self._sync_timer, *self.pending.values()):
+            timer.cancel()
+        self.pending.clear()
+        for member in self.members:
+            self._release(member, error, member.member_id)
+        self._transition(GroupState.DEAD)
+
+
+def _differs(given: str | None, actual: str | None) -> bool:
+    return given is not None and actual is not None and given != actual

@@ -1,0 +1,200 @@
+"""The members of a classic group, and what follows from who they are: leader, protocols, votes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from broker.groups.classic.messages import JoinedMember, JoinResult
+from broker.groups.member_kernels import LivingMember, MemberTable
+from protocol.messages.consumer_offsets import MemberMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.groups.classic.messages import (
+        JoinReply,
+        JoinRequest,
+        Protocols,
+        SyncReply,
+        SyncResult,
+    )
+
+
+class Member(LivingMember):
+    """One member. At most one answer is owed to its joins, and one to its syncs."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "instance_id",
+        "is_new",
+        "join_reply",
+        "member_id",
+        "protocol_type",
+        "protocols",
+        "rebalance_timeout_ms",
+        "sync_reply",
+    )
+
+    def __init__(self, member_id: str, request: JoinRequest) -> None:
+        super().__init__(request.session_timeout_ms)
+        self.member_id = member_id
+        self.instance_id = request.instance_id
+        self.client_id = request.client_id
+        self.client_host = request.client_host
+        self.protocol_type = request.protocol_type
+        self.protocols: Protocols = request.protocols
+        self.rebalance_timeout_ms = request.rebalance_timeout_ms
+        self.assignment = b""
+        self.is_new = False  # its first join is not answered yet
+        self.join_reply: JoinReply | None = None
+        self.sync_reply: SyncReply | None = None
+
+    @property
+    def protocol_names(self) -> set[str]:
+        """What it could speak; nothing keeps a client from listing a name twice."""
+        return {name for name, _ in self.protocols}
+
+    def metadata_of(self, protocol: str | None) -> bytes:
+        """Return what the member says under a protocol; nothing if it has none of that name."""
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def describe(self, protocol: str | None, assignment: bytes) -> MemberMetadata:
+        """Return the member as the group's record has it."""
+        return MemberMetadata(
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout=self.rebalance_timeout_ms,
+            session_timeout=self.session_timeout_ms,
+            subscription=self.metadata_of(protocol),
+            assignment=assignment,
+        )
+
+
+class Members(MemberTable):
+    """The members by id, the first of them the leader until it goes or does not rejoin.
+
+    ``joining_count`` is how many are owed the answer to a join; every change of a member's
+    protocols and of its parked join goes through here.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.leader: str | None = None
+        self.joining_count = 0
+        self._supported: Counter[str] = Counter()  # protocol -> how many members have it
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(tuple(self.by_id.values()))
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that any member wants to be waited for."""
+        return max((member.rebalance_timeout_ms for member in self.by_id.values()), default=0)
+
+    def add(self, member: Member) -> None:
+        """Take a member in."""
+        if self.leader is None:
+            self.leader = member.member_id
+        self.by_id[member.member_id] = member
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.member_id
+        self._supported.update(member.protocol_names)
+
+    def remove(self, member: Member) -> None:
+        """Let a member go; nothing may be owed to it any more."""
+        del self.by_id[member.member_id]
+        if member.instance_id is not None:
+            self.static.pop(member.instance_id, None)
+        self._forget_protocols(member)
+        if self.leader == member.member_id:
+            self.leader = next(iter(self.by_id), None)
+
+    def replace(self, old: Member, new: Member) -> None:
+        """Put a static member's new self in the place of its old one, the leader's included."""
+        was_leader = self.leader == old.member_id
+        self.remove(old)
+        self.add(new)
+        if was_leader:
+            self.leader = new.member_id
+
+    def update(self, member: Member, request: JoinRequest) -> None:
+        """Take over what a member says when it joins again."""
+        self._forget_protocols(member)
+        member.protocols = request.protocols
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        member.session_timeout_ms = request.session_timeout_ms
+        self._supported.update(member.protocol_names)
+
+    def park_join(self, member: Member, reply: JoinReply) -> None:
+        """Owe an answer; one that was owed before never comes, since its client gave up on it."""
+        if member.join_reply is None:
+            self.joining_count += 1
+        member.join_reply = reply
+
+    def answer_join(self, member: Member, result: JoinResult) -> None:
+        """Give the answer that is owed to a join, if one is."""
+        reply = member.join_reply
+        if reply is not None:
+            member.join_reply = None
+            self.joining_count -= 1
+            reply(result)
+
+    def elect_joined(self) -> bool:
+        """Have a leader that is joining, if anybody is; tell whether there is one now."""
+        leader = None if self.leader is None else self.by_id.get(self.leader)
+        if leader is None:
+            return False
+        if leader.join_reply is None:
+            joined = next((each for each in self.by_id.values() if each.join_reply), None)
+            if joined is None:
+                return False
+            self.leader = joined.member_id
+        return True
+
+    def support(self, protocols: Protocols) -> bool:
+        """Tell whether all members have one of these protocols in common."""
+        count = len(self.by_id)
+        return any(self._supported[name] == count for name, _ in protocols)
+
+    def choose_protocol(self) -> str:
+        """Return the protocol with the most votes among those that all members have.
+
+        A member votes for the first of its list that is one of them.
+        """
+        count = len(self.by_id)
+        votes: Counter[str] = Counter()
+        for member in self.by_id.values():
+            for name, _ in member.protocols:
+                if self._supported[name] == count:
+                    votes[name] += 1
+                    break
+        return votes.most_common(1)[0][0]
+
+    def list_for_leader(self, protocol: str | None) -> tuple[JoinedMember, ...]:
+        """Return every member with what it says under the chosen protocol."""
+        return tuple(
+            JoinedMember(each.member_id, each.instance_id, each.metadata_of(protocol))
+            for each in self.by_id.values()
+        )
+
+    def _forget_protocols(self, member: Member) -> None:
+        self._supported.subtract(member.protocol_names)
+        self._supported += Counter()  # drops what nobody has any more
+
+
+def answer_sync(member: Member, result: SyncResult) -> bool:
+    """Give the answer that is owed to a sync; tell whether one was."""
+    reply = member.sync_reply
+    if reply is None:
+        return False
+    member.sync_reply = None
+    reply(result)
+    return True

@@ -1,0 +1,305 @@
+"""All consumer groups: transitions are run, written, and followed by what they entail.
+
+The modules beside this one decide; here their records go into the journal before anybody sees what
+they change, groups come, go and change their protocol, and missed deadlines end memberships.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, TypeVar
+
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.consumer.changes import Changes, tombstones
+from broker.groups.consumer.deadlines import Deadline
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.group_settings import GroupPolicies
+from broker.groups.consumer.heartbeat import HeartbeatResult, heartbeat, leave
+from broker.groups.consumer.host import HostedConsumerGroup
+from broker.groups.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState
+from broker.groups.consumer.membership import fence, get_member
+from broker.groups.consumer.migration import (
+    check_upgrade,
+    downgrade,
+    may_downgrade,
+    upgrade,
+)
+from broker.groups.consumer.policy import World
+from broker.groups.consumer.regex_refresh import find_stale, last_resolved_ms, take_matches
+from broker.groups.consumer.regexes import Regexes
+from broker.groups.registry_image import RegistryImage
+from protocol.coordinator.consumer_group_records import RecordType, decode_key, decode_value
+from protocol.coordinator.group_errors import GroupIdNotFound
+from protocol.errors import ErrorCode, KafkaError, ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from broker.groups.consumer.heartbeat import HeartbeatRequest
+    from broker.groups.consumer.member import Member
+    from broker.groups.coordinator import GroupCoordinator
+    from protocol.records.journal import Entry, Row
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_RETRY_MS = 500
+"""How long after a write that failed a missed deadline is looked at again."""
+
+
+class ConsumerGroups:
+    """The consumer groups of one coordinator (loop only); the coordinator lists them with others.
+
+    While the journal is read they are only machines; whoever asks is told to wait.
+    """
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self.coordinator = coordinator
+        self.policies = GroupPolicies(coordinator.settings)
+        self.image = RegistryImage(coordinator.topics)
+        self._regexes = Regexes()
+        self._matching: set[str] = set()  # groups whose expressions are being matched
+        self._loading: dict[int, dict[str, ConsumerGroup]] = {}
+
+    def get(self, group_id: str) -> HostedConsumerGroup:
+        """Return a consumer group.
+
+        Raises:
+            GroupIdNotFound: There is none of that id.
+        """
+        group = self.coordinator.find(group_id)
+        if group is None:
+            raise GroupIdNotFound(f"Group {group_id} not found.")
+        if not isinstance(group, HostedConsumerGroup):
+            raise GroupIdNotFound(f"Group {group_id} is not a consumer group.")
+        return group
+
+    @property
+    def matching_count(self) -> int:
+        """How many groups have expressions that are being matched."""
+        return len(self._matching)
+
+    def world(self, group: HostedConsumerGroup) -> World:
+        """Return what there is around a group right now."""
+        return World(
+            policy=self.policies.of(group.group_id),
+            image=self.image,
+            regexes=self._regexes,
+            deadlines=group.deadlines,
+            now_ms=self.coordinator.clock.now_ms(),
+        )
+
+    def run(self, group: HostedConsumerGroup, transition: Callable[[Changes], T]) -> T:
+        """Run a transition and write it; whatever goes wrong, nothing has changed then.
+
+        Raises:
+            KafkaError: The transition is refused, or the journal did not take it.
+        """
+        changes = Changes(group.machine)
+        try:
+            result = transition(changes)
+            if changes.records:
+                self.coordinator.write(group, changes.encode())
+        except BaseException:
+            changes.undo()
+            raise
+        return result
+
+    def run_and_match(self, group: HostedConsumerGroup, transition: Callable[[Changes], T]) -> T:
+        """Run what a member says, and match the group's expressions later if it is time to.
+
+        Raises:
+            KafkaError: See `run`.
+        """
+        last_ms = last_resolved_ms(group.machine)
+        result = self.run(group, transition)
+        self._match_later(group, last_ms)
+        return result
+
+    def heartbeat(self, group_id: str, request: HeartbeatRequest) -> HeartbeatResult:
+        """Keep a member alive, take it in, or let it go.
+
+        Raises:
+            GroupIdNotFound: There is no such consumer group, and none can be made.
+            KafkaError: The member is refused, or the journal did not take it.
+        """
+        group = self.coordinator.find(group_id)
+        if not isinstance(group, HostedConsumerGroup):
+            if request.member_epoch == JOIN_EPOCH:
+                return self._found(group_id, group, request)
+            if group is None and not request.is_leaving:
+                raise GroupIdNotFound(f"Consumer group {group_id} not found.")
+            group = self.get(group_id)
+        world = self.world(group)
+        if not request.is_leaving:
+            return self.run_and_match(group, lambda changes: heartbeat(changes, request, world))
+        member = get_member(group.machine, request.member_id, request.instance_id)
+        if request.member_epoch == LEAVE_EPOCH and may_downgrade(
+            group.machine, (member,), world.policy
+        ):
+            self._go_back(group, (member,))
+            return HeartbeatResult(member.id, LEAVE_EPOCH)
+        result = self.run(group, lambda changes: leave(changes, request, world))
+        if request.member_epoch == LEAVE_EPOCH:
+            group.deadlines.cancel(member.id)
+        return result
+
+    def remove(self, group: HostedConsumerGroup, members: Collection[Member]) -> None:
+        """Let members go for good; if only classic ones are left the group is theirs.
+
+        Raises:
+            KafkaError: The journal did not take it.
+        """
+        world = self.world(group)
+        if may_downgrade(group.machine, members, world.policy):
+            self._go_back(group, members)
+        else:
+            self.run(group, lambda changes: fence(changes, members, world))
+            for member in members:
+                group.deadlines.cancel(member.id)
+
+    def missed(self, group: HostedConsumerGroup, member_id: str, deadline: Deadline) -> None:
+        """Remove a member whose time is up; later, if the journal does not take it now."""
+        member = group.machine.members.get(member_id)
+        if member is None:
+            return
+        log.info(
+            "member is fenced group=%s member=%s reason=it %s",
+            group.group_id,
+            member_id,
+            deadline.value,
+        )
+        try:
+            self.remove(group, (member,))
+        except KafkaError as error:
+            log.warning("member not fenced group=%s reason=%s", group.group_id, error)
+            group.deadlines.start(member_id, deadline, _RETRY_MS)
+
+    def become_classic(
+        self, group: HostedConsumerGroup, leaving: Collection[Member], written: list[Row]
+    ) -> ClassicGroup:
+        """Write that the group is a classic one of those who stay, behind ``written``.
+
+        Raises:
+            KafkaError: The journal did not take it; the group is what it was.
+        """
+        coordinator = self.coordinator
+        classic = downgrade(group.machine, leaving, self.image, coordinator.classic)
+        rows = [*written, *tombstones(group.machine), classic.record()]
+        coordinator.write(group, rows)
+        coordinator.groups[group.group_id] = classic
+        group.close()
+        classic.resume()
+        log.info("consumer group is a classic group now group=%s", group.group_id)
+        return classic
+
+    def _go_back(self, group: HostedConsumerGroup, leaving: Collection[Member]) -> None:
+        self.become_classic(group, leaving, []).rebalance()
+
+    def _found(self, group_id: str, old: object, request: HeartbeatRequest) -> HeartbeatResult:
+        """Make a consumer group: a new one, or out of a classic one."""
+        rows: list[Row] = []
+        changes = Changes(ConsumerGroup(group_id, self.coordinator.log.partition_for(group_id)))
+        if isinstance(old, ClassicGroup):
+            rows = old.tombstones()
+            if not old.is_empty:
+                changes = self._upgraded(old)
+        group = HostedConsumerGroup(changes.group, self)
+        try:
+            result = heartbeat(changes, request, self.world(group))
+            self.coordinator.write(group, rows + changes.encode())
+        except BaseException:
+            group.close()
+            raise
+        self.coordinator.groups[group_id] = group
+        self._match_later(group, None)
+        self._start_sessions(group, except_for=result.member_id)
+        if isinstance(old, ClassicGroup):
+            old.close(ErrorCode.rebalance_in_progress)
+            log.info("classic group is a consumer group now group=%s", group_id)
+        return result
+
+    def _upgraded(self, group: ClassicGroup) -> Changes:
+        try:
+            check_upgrade(group, self.policies.of(group.group_id))
+            return upgrade(group, self.image)
+        except GroupIdNotFound as error:
+            log.info("classic group stays one group=%s reason=%s", group.group_id, error)
+            raise
+
+    def _start_sessions(self, group: HostedConsumerGroup, except_for: str = "") -> None:
+        """Expect the members to be heard of from now on."""
+        timeout_ms = self.policies.of(group.group_id).session_timeout_ms
+        for member in group.machine.members.values():
+            if member.id == except_for:
+                continue
+            classic = member.classic
+            session_ms = timeout_ms if classic is None else classic.session_timeout_ms
+            group.deadlines.start(member.id, Deadline.SESSION, session_ms)
+            if classic is None and member.state is MemberState.UNREVOKED_PARTITIONS:
+                rebalance_ms = member.metadata.rebalance_timeout_ms
+                group.deadlines.start(member.id, Deadline.REBALANCE, rebalance_ms)
+
+    # Expressions
+
+    def _match_later(self, group: HostedConsumerGroup, last_ms: int | None) -> None:
+        """Have the group's expressions matched if need be, unless they are at this moment."""
+        if group.group_id in self._matching:
+            return
+        regexes = find_stale(group.machine, last_ms, self.world(group))
+        if regexes:
+            self._matching.add(group.group_id)
+            self.coordinator.start_task(self._match(group.group_id, regexes), "expressions")
+
+    async def _match(self, group_id: str, regexes: Collection[str]) -> None:
+        """Match expressions, letting others run, and write what they have matched."""
+        try:
+            version = self.image.version
+            matches = {}
+            for regex in regexes:
+                steps = self._regexes.match(regex, self.image)
+                while True:
+                    await asyncio.sleep(0)
+                    try:
+                        next(steps)
+                    except StopIteration as stop:
+                        matches[regex] = stop.value
+                        break
+            group = self.coordinator.groups.get(group_id)
+            if isinstance(group, HostedConsumerGroup):
+                world = self.world(group)
+                self.run(group, lambda changes: take_matches(changes, matches, version, world))
+        except KafkaError as error:
+            log.warning("expressions not matched group=%s reason=%s", group_id, error)
+        finally:
+            self._matching.discard(group_id)
+
+    # Reading the journal back
+
+    def replay(self, partition: int, entry: Entry) -> None:
+        """Take a record.
+
+        Raises:
+            ProtocolError: It can not be read, or a newer Kafka has written it.
+        """
+        key = decode_key(entry.key)
+        if key is None:
+            raise ProtocolError(f"a key of type {int.from_bytes(entry.key[:2])} is not known")
+        value = None if entry.value is None else decode_value(key.type, entry.value)
+        groups = self._loading.setdefault(partition, {})
+        group = groups.get(key.group_id)
+        if value is None and (group is None or key.type is RecordType.METADATA):
+            groups.pop(key.group_id, None)
+            return
+        if group is None:
+            group = groups[key.group_id] = ConsumerGroup(key.group_id, partition)
+        group.apply(key, value)
+
+    def finish(self, partition: int) -> None:
+        """Open the groups of a partition that was read to its end."""
+        for machine in self._loading.pop(partition, {}).values():
+            group = HostedConsumerGroup(machine, self)
+            self.coordinator.groups[machine.group_id] = group
+            self._start_sessions(group)

@@ -1,0 +1,19 @@
+"""Who shall read which partitions: the assignors that a consumer group can ask for by name.
+
+An assignor is a function of values. Kafka's plug-ins have no place here; its own two do.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
+from uuid import UUID
+
+from broker.groups.consumer.assignors import range_assignor, uniform
+from broker.groups.consumer.assignors.spec import Assigned, MemberSpec
+
+Assignor: TypeAlias = Callable[[Mapping[str, MemberSpec], Mapping[UUID, int]], dict[str, Assigned]]
+"""Members by id and partition counts by topic id to the partitions of every member."""
+
+ASSIGNORS: Final[Mapping[str, Assignor]] = MappingProxyType(
+    {"uniform": uniform.assign, "range": range_assignor.assign}
+)

@@ -1,0 +1,165 @@
+"""The assignor "uniform": as many partitions for everyone as can be, moving as few as can be.
+
+Kafka's UniformAssignor promises the same. What a member was to have and may still have is the
+start; what nobody has goes to whoever has least; then partitions move along the shortest chain of
+members from one that has too many to one that has at least two fewer, until there is no such
+chain. That is the best balance there is, whoever subscribes to what (it is a semi-matching, and
+one without such a chain is optimal), and where all subscribe to the same everybody ends up with
+the average, rounded down or up.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import NamedTuple
+from uuid import UUID
+
+from broker.groups.consumer.assignors.spec import Assigned, MemberSpec
+
+
+def assign(
+    members: Mapping[str, MemberSpec], partition_counts: Mapping[UUID, int]
+) -> dict[str, Assigned]:
+    """Return every member's partitions."""
+    balance = _Balance(members, partition_counts)
+    balance.keep_what_is_due()
+    balance.hand_out()
+    balance.level()
+    return {
+        member_id: {topic: frozenset(each) for topic, each in topics.items() if each}
+        for member_id, topics in balance.assigned.items()
+    }
+
+
+class _Step(NamedTuple):
+    """A partition of ``topic_id`` goes from the member before on the chain to ``member_id``."""
+
+    topic_id: UUID
+    member_id: str
+
+
+class _Balance:
+    """An assignment on its way to being level."""
+
+    def __init__(
+        self, members: Mapping[str, MemberSpec], partition_counts: Mapping[UUID, int]
+    ) -> None:
+        self.assigned: dict[str, dict[UUID, set[int]]] = {each: {} for each in sorted(members)}
+        self._members = members
+        self._counts = {
+            topic_id: count for topic_id, count in partition_counts.items() if count > 0
+        }
+        self._load = dict.fromkeys(self.assigned, 0)
+        self._subscribers: dict[UUID, list[str]] = defaultdict(list)
+        for member_id in self.assigned:
+            for topic_id in members[member_id].topic_ids:
+                self._subscribers[topic_id].append(member_id)
+        self._free = {
+            topic_id: set(range(count))
+            for topic_id, count in self._counts.items()
+            if topic_id in self._subscribers
+        }
+
+    def keep_what_is_due(self) -> None:
+        """Leave with a member what it was to have, as far as it subscribes and there is such."""
+        for member_id in self.assigned:
+            member = self._members[member_id]
+            for topic_id, partitions in member.target.items():
+                if topic_id in member.topic_ids and topic_id in self._free:
+                    kept = self._free[topic_id] & partitions
+                    self._free[topic_id] -= kept
+                    self._give(member_id, topic_id, kept)
+
+    def hand_out(self) -> None:
+        """Give what nobody has to the subscriber that has least, rarest topics first."""
+        by_choice = sorted(self._free, key=lambda each: (len(self._subscribers[each]), each.bytes))
+        for topic_id in by_choice:
+            waiting = [(self._load[each], each) for each in self._subscribers[topic_id]]
+            heapify(waiting)
+            for partition in sorted(self._free[topic_id]):
+                load, member_id = waiting[0]
+                self._give(member_id, topic_id, {partition})
+                heapreplace(waiting, (load + 1, member_id))
+
+    def level(self) -> None:
+        """Move partitions, one at a time from who has most, until no move helps.
+
+        Where a member finds no chain, nobody whom it reaches has two fewer; so those of them that
+        have no more than it will not find one either, now or after the moves of others.
+        """
+        settled: set[str] = set()
+        fullest = [(-load, member_id) for member_id, load in self._load.items()]
+        heapify(fullest)
+        while fullest:
+            load, member_id = -fullest[0][0], fullest[0][1]
+            if member_id in settled or load != self._load[member_id]:
+                heappop(fullest)
+                continue
+            chain, reached = self._find_chain(member_id)
+            if chain is None:
+                settled.update(each for each in reached if self._load[each] <= load)
+            else:
+                self._move(member_id, chain)
+                for each in (member_id, chain[-1].member_id):
+                    heappush(fullest, (-self._load[each], each))
+
+    def _find_chain(self, member_id: str) -> tuple[list[_Step] | None, set[str]]:
+        """Return the shortest chain to a member with two fewer at least, and who was reached.
+
+        Of the members equally far away it is the one that has least.
+        """
+        enough = self._load[member_id] - 2
+        came_by: dict[str, tuple[str, UUID]] = {}
+        reached, topics = {member_id}, set[UUID]()
+        ring = [member_id]
+        while ring:
+            ring = list(self._neighbours(ring, reached, topics, came_by))
+            lowest = min(ring, key=self._load.__getitem__, default=None)
+            if lowest is not None and self._load[lowest] <= enough:
+                return _chain_to(lowest, member_id, came_by), reached
+        return None, reached
+
+    def _neighbours(
+        self,
+        ring: list[str],
+        reached: set[str],
+        topics: set[UUID],
+        came_by: dict[str, tuple[str, UUID]],
+    ) -> Iterator[str]:
+        """Yield, once, whoever could take a partition from a member of the ring."""
+        for giver in ring:
+            for topic_id, partitions in self.assigned[giver].items():
+                if not partitions or topic_id in topics:
+                    continue
+                topics.add(topic_id)
+                for taker in self._subscribers[topic_id]:
+                    if taker not in reached:
+                        reached.add(taker)
+                        came_by[taker] = giver, topic_id
+                        yield taker
+
+    def _move(self, member_id: str, chain: list[_Step]) -> None:
+        giver = member_id
+        for topic_id, taker in chain:
+            partitions = self.assigned[giver][topic_id]
+            before = self._members[giver].target.get(topic_id, frozenset())
+            partition = max(partitions, key=lambda each: (each not in before, each))
+            partitions.remove(partition)
+            self._give(taker, topic_id, {partition})
+            self._load[giver] -= 1
+            giver = taker
+
+    def _give(self, member_id: str, topic_id: UUID, partitions: set[int]) -> None:
+        if partitions:
+            self.assigned[member_id].setdefault(topic_id, set()).update(partitions)
+            self._load[member_id] += len(partitions)
+
+
+def _chain_to(last: str, first: str, came_by: Mapping[str, tuple[str, UUID]]) -> list[_Step]:
+    chain = []
+    member_id = last
+    while member_id != first:
+        giver, topic_id = came_by[member_id]
+        chain.append(_Step(topic_id, member_id))
+        member_id = giver
+    return chain[::-1]

@@ -1,0 +1,123 @@
+"""Who may commit offsets of a consumer group, or ask for them (Kafka: ConsumerGroup)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from protocol.coordinator.group_errors import IllegalGeneration, StaleMemberEpoch
+from protocol.errors import UnsupportedVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import TypeAlias
+    from uuid import UUID
+
+    from broker.groups.consumer.group import ConsumerGroup
+    from broker.groups.consumer.member import Member
+    from broker.groups.topic_image import TopicImage
+
+PartitionCheck: TypeAlias = "Callable[[UUID | None, int], None]"
+"""Refuses, by topic id and partition, what a member of an older epoch may not commit."""
+
+_FIRST_WITH_EPOCHS = 9
+
+
+def check_commit(
+    group: ConsumerGroup,
+    member_id: str,
+    instance_id: str | None,
+    member_epoch: int,
+    version: int,
+    *,
+    is_transactional: bool,
+) -> None:
+    """Refuse a commit; of a member's older epoch `find_partition_check` has more to say.
+
+    Raises:
+        UnknownMemberId: The sender is no member, and there are members.
+        UnsupportedVersion: A member that has epochs must use a version that has them.
+        StaleMemberEpoch: The epoch is yet to come.
+        IllegalGeneration: The same, of a classic member.
+    """
+    if member_epoch < 0:
+        is_anonymous = not member_id and instance_id is None
+        if not group.members or (is_transactional and is_anonymous):
+            return
+    member = group.get(member_id)
+    if not is_transactional and member.classic is None and version < _FIRST_WITH_EPOCHS:
+        raise UnsupportedVersion(
+            "OffsetCommit version 9 or above must be used by members using the consumer group "
+            "protocol"
+        )
+    if member_epoch > member.epoch:
+        raise _stale(
+            member,
+            f"epoch {member_epoch} is newer than {member.epoch}, that of member {member.id}",
+        )
+
+
+def find_partition_check(
+    group: ConsumerGroup, member_id: str, member_epoch: int
+) -> PartitionCheck | None:
+    """Return what is to be asked of each partition of a commit that was not refused (KIP-1251).
+
+    A member whose epoch has risen since it sent its commit may commit what it already had.
+    """
+    member = group.members.get(member_id)
+    if member is None or member_epoch == member.epoch:
+        return None
+    return partial(_check_partition, member, member_epoch)
+
+
+def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:
+    """Refuse to tell offsets to who says that it is a member and is not, or not any more.
+
+    Raises:
+        UnknownMemberId: The sender is no member.
+        StaleMemberEpoch: Its epoch is another.
+        IllegalGeneration: The same, of a classic member.
+    """
+    if member_id is None and member_epoch < 0:
+        return
+    member = group.get(member_id or "")
+    if member_epoch != member.epoch:
+        raise _stale(
+            member, f"epoch {member_epoch} is not {member.epoch}, that of member {member.id}"
+        )
+
+
+def check_partitions(
+    check: PartitionCheck, offsets: Sequence[tuple[str, int, object]], image: TopicImage
+) -> None:
+    """Refuse a commit altogether if a check refuses one of its partitions.
+
+    Raises:
+        KafkaError: So it is.
+    """
+    for name, partition, _ in offsets:
+        topic = image.find(name)
+        check(None if topic is None else topic.id, partition)
+
+
+def _check_partition(
+    member: Member, member_epoch: int, topic_id: UUID | None, partition: int
+) -> None:
+    """Refuse a commit from before the member got the partition, or for one that it has not."""
+    current = member.current
+    since = next(
+        (
+            held[topic_id][partition]
+            for held in (current.assigned, current.revoking)
+            if topic_id is not None and partition in held.get(topic_id, {})
+        ),
+        None,
+    )
+    if since is None or member_epoch < since:
+        raise _stale(
+            member, f"in epoch {member_epoch} partition {partition} was not member {member.id}'s"
+        )
+
+
+def _stale(member: Member, message: str) -> StaleMemberEpoch | IllegalGeneration:
+    return StaleMemberEpoch(message) if member.classic is None else IllegalGeneration(message)

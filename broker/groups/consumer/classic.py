@@ -1,0 +1,248 @@
+"""Members of the classic protocol in a consumer group, while the group moves between the two.
+
+Kafka's GroupMetadataManager, classicGroup…ToConsumerGroup. The broker assigns; JoinGroup answers at
+once with the member epoch as the generation and no leader, SyncGroup with the assignment, and
+Heartbeat says REBALANCE_IN_PROGRESS when there is something to rejoin for. Who stays away too
+long then is fenced by a deadline of its own, beside that of the session.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.groups.classic.messages import JoinResult, SyncResult
+from broker.groups.consumer.deadlines import Deadline
+from broker.groups.consumer.member import Member, MemberState
+from broker.groups.consumer.membership import (
+    advance,
+    get_member,
+    replace_static,
+    subscribe,
+)
+from broker.groups.consumer.target import follow_epoch
+from protocol.coordinator.consumer_group_records import classic_metadata
+from protocol.coordinator.consumer_protocol import (
+    PROTOCOL_TYPE,
+    decode_subscription,
+    encode_assignment,
+    read_version,
+)
+from protocol.coordinator.group_errors import (
+    IllegalGeneration,
+    InconsistentGroupProtocol,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
+from protocol.errors import ErrorCode, ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
+    from broker.groups.classic.messages import JoinRequest, SyncRequest
+    from broker.groups.consumer.changes import Changes
+    from broker.groups.consumer.group import ConsumerGroup
+    from broker.groups.consumer.policy import World
+    from broker.groups.topic_image import TopicImage
+    from protocol.coordinator.consumer_group_records import MemberMetadata
+    from protocol.coordinator.consumer_protocol import Subscription
+    from protocol.messages.consumer_offsets import ClassicMemberMetadata
+
+
+def check_protocols(group: ConsumerGroup, request: JoinRequest, member_id: str) -> None:
+    """Refuse who has no protocol of consumers that all classic members know.
+
+    Raises:
+        InconsistentGroupProtocol: So it is.
+    """
+    names = (name for name, _ in request.protocols)
+    if request.protocol_type != PROTOCOL_TYPE or not group.supports_classic(names):
+        raise InconsistentGroupProtocol(f"Member {member_id}'s protocols are not supported.")
+
+
+def join(changes: Changes, request: JoinRequest, member_id: str, world: World) -> JoinResult:
+    """Take a classic member in, or back, and move it towards its target assignment.
+
+    Raises:
+        KafkaError: The member is refused.
+    """
+    member = JoiningMember(changes, request, member_id)
+    subscription_changed = member.subscribe(world)
+    follow_epoch(changes, world)
+    member.advance(world, subscription_changed=subscription_changed)
+    world.deadlines.cancel(member.id, Deadline.JOIN)
+    world.deadlines.start(member.id, Deadline.SESSION, request.session_timeout_ms)
+    world.deadlines.start(member.id, Deadline.SYNC, request.rebalance_timeout_ms)
+    return member.answer()
+
+
+class JoiningMember:
+    """A classic member on its way into a consumer group, or through it into a classic one."""
+
+    def __init__(self, changes: Changes, request: JoinRequest, member_id: str) -> None:
+        """Find the member, or the static one whose place it takes.
+
+        Raises:
+            InconsistentGroupProtocol: Its metadata is no subscription.
+            KafkaError: The instance is another member.
+        """
+        self._changes = changes
+        self._request = request
+        self._subscription = _read_subscription(request)
+        self._before = _find_or_join(changes, request, member_id)
+        self.id = self._before.id
+
+    def subscribe(self, world: World) -> bool:
+        """Keep what the member says of itself; return whether it subscribes to something else."""
+        metadata = _merge(self._before.metadata, self._request, self._subscription)
+        return subscribe(self._changes, self._before, metadata, world)
+
+    def advance(self, world: World, *, subscription_changed: bool) -> None:
+        """Move the member one step towards its target assignment."""
+        owned = by_id(self._subscription.owned, world.image)
+        advance(self._changes, self.id, owned, world, subscription_changed=subscription_changed)
+
+    def answer(self) -> JoinResult:
+        """Return the answer: a follower's, in the generation that is its epoch."""
+        return JoinResult(
+            ErrorCode.none,
+            self.id,
+            self._changes.group.get(self.id).epoch,
+            PROTOCOL_TYPE,
+            self._request.protocols[0][0],
+        )
+
+
+def sync(group: ConsumerGroup, request: SyncRequest, world: World) -> SyncResult:
+    """Answer a classic member's assignment.
+
+    Raises:
+        KafkaError: It is not in the group, of another generation, or has to rejoin.
+    """
+    member, classic = _get_classic(group, request.member_id, request.instance_id)
+    _check_generation(member, request.generation)
+    name, metadata = classic.supported_protocols[0]
+    if request.protocol_type not in {None, PROTOCOL_TYPE} or request.protocol_name not in {
+        None,
+        name,
+    }:
+        raise InconsistentGroupProtocol(
+            f"member {member.id} joined with protocol {name} of type {PROTOCOL_TYPE}"
+        )
+    if group.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        _expect_join(member, world)
+        raise RebalanceInProgress(f"member {member.id} is to rejoin group {group.group_id}")
+    world.deadlines.cancel(member.id, Deadline.SYNC)
+    world.deadlines.start(member.id, Deadline.SESSION, classic.session_timeout_ms)
+    return SyncResult(
+        ErrorCode.none,
+        request.protocol_type,
+        request.protocol_name,
+        encode_assignment(by_name(member.current.assigned, world.image), read_version(metadata)),
+    )
+
+
+def heartbeat(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, world: World
+) -> None:
+    """Keep a classic member alive.
+
+    Raises:
+        RebalanceInProgress: There is something for it to give up or to get.
+        KafkaError: It is not in the group, or of another generation.
+    """
+    member, classic = _get_classic(group, member_id, instance_id)
+    _check_generation(member, generation)
+    world.deadlines.start(member.id, Deadline.SESSION, classic.session_timeout_ms)
+    state = member.state
+    if (
+        member.epoch < group.target_epoch
+        or state is MemberState.UNREVOKED_PARTITIONS
+        or (state is MemberState.UNRELEASED_PARTITIONS and not group.awaits_release(member))
+    ):
+        _expect_join(member, world)
+        raise RebalanceInProgress(f"member {member.id} is to rejoin group {group.group_id}")
+
+
+def find_leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
+    """Return a member that leaves; an administrator names an instance with an empty member id.
+
+    Raises:
+        KafkaError: It is not in the group, or another took its place.
+    """
+    static = None if member_id else group.find_static(instance_id)
+    return get_member(group, member_id, instance_id) if static is None else static
+
+
+def by_name(
+    partitions: Mapping[UUID, Mapping[int, int] | frozenset[int]], image: TopicImage
+) -> dict[str, frozenset[int]]:
+    """Return partitions by the names of their topics; topics that are gone are left out."""
+    topics = ((image.find_id(topic_id), each) for topic_id, each in partitions.items())
+    return {topic.name: frozenset(each) for topic, each in topics if topic is not None}
+
+
+def by_id(
+    partitions: Mapping[str, frozenset[int]], image: TopicImage
+) -> dict[UUID, frozenset[int]]:
+    """Return partitions by the ids of their topics; topics that are not there are left out."""
+    topics = ((image.find(name), each) for name, each in partitions.items())
+    return {topic.id: each for topic, each in topics if topic is not None}
+
+
+def _find_or_join(changes: Changes, request: JoinRequest, member_id: str) -> Member:
+    group = changes.group
+    if request.instance_id is None:
+        return group.members.get(member_id, Member(member_id))
+    if request.member_id:
+        return get_member(group, member_id, request.instance_id)
+    static = group.find_static(request.instance_id)
+    return Member(member_id) if static is None else replace_static(changes, static, member_id)
+
+
+def _merge(
+    metadata: MemberMetadata, request: JoinRequest, subscription: Subscription
+) -> MemberMetadata:
+    """Return what is known of a member after it has joined; nothing of the consumer protocol."""
+    return metadata._replace(
+        instance_id=request.instance_id or metadata.instance_id,
+        rack_id=subscription.rack_id or metadata.rack_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        subscribed_topic_names=tuple(sorted(set(subscription.topics))),
+        subscribed_topic_regex="",
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        classic_member_metadata=classic_metadata(request.session_timeout_ms, request.protocols),
+    )
+
+
+def _read_subscription(request: JoinRequest) -> Subscription:
+    """Read one of the protocols' metadata: all of them say the same."""
+    try:
+        return decode_subscription(request.protocols[0][1])
+    except ProtocolError as error:
+        raise InconsistentGroupProtocol(
+            f"the metadata of protocol {request.protocols[0][0]} is no subscription: {error}"
+        ) from error
+
+
+def _get_classic(
+    group: ConsumerGroup, member_id: str, instance_id: str | None
+) -> tuple[Member, ClassicMemberMetadata]:
+    member = get_member(group, member_id, instance_id)
+    if member.classic is None:
+        raise UnknownMemberId(f"Member {member_id} does not use the classic protocol.")
+    return member, member.classic
+
+
+def _check_generation(member: Member, generation: int) -> None:
+    if member.epoch != generation:
+        raise IllegalGeneration(
+            f"The request generation id {generation} is not equal to the member epoch "
+            f"{member.epoch} of member {member.id}."
+        )
+
+
+def _expect_join(member: Member, world: World) -> None:
+    timeout_ms = member.metadata.rebalance_timeout_ms
+    world.deadlines.start_if_idle(member.id, Deadline.JOIN, timeout_ms)

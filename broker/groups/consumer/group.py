@@ -1,0 +1,265 @@
+"""A group of the consumer protocol (KIP-848): what its records say, kept so that it can be asked.
+
+Kafka's ConsumerGroup and ModernGroup. No I/O and no clock: `apply` takes a record, at the start
+from the log and later from the transition that wrote it, and nothing else changes the group. The
+transitions are functions of the modules beside this one; each writes through
+`broker.groups.consumer.changes`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.groups.consumer.member import GONE_ASSIGNMENT, Member
+from protocol.coordinator.consumer_group_records import (
+    CurrentAssignment,
+    GroupMetadata,
+    LegacyPartitionMetadata,
+    MemberMetadata,
+    RecordType,
+    ResolvedRegex,
+    TargetMetadata,
+)
+from protocol.coordinator.consumer_protocol import PROTOCOL_TYPE
+from protocol.coordinator.group_errors import UnknownMemberId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from uuid import UUID
+
+    from broker.groups.topic_image import TopicImage
+    from protocol.coordinator.consumer_group_records import (
+        ConsumerGroupKey,
+        OwnedPartitions,
+        Partitions,
+        Value,
+    )
+
+_NO_TARGET: Final[Mapping[UUID, frozenset[int]]] = {}
+_FIRST_EPOCH: Final = 1  # not that of a member that is yet to join
+_DELETED_EPOCH: Final = -1
+_LEGACY: Final = LegacyPartitionMetadata()
+
+
+class ConsumerGroup:
+    """One group (loop only).
+
+    Invariants: a partition has at most one owner, the member that has it assigned or has yet to
+    revoke it; epochs of the group, of its target and of each member only rise, but for a member
+    that leaves or joins anew. ``topics_seen`` and ``topics_matched``, the versions of the topics
+    that the group and its expressions were last held against, are not from the log: after a start
+    topics are looked at with the first heartbeat.
+    """
+
+    __slots__ = (
+        "epoch",
+        "group_id",
+        "has_legacy_metadata",
+        "members",
+        "metadata_hash",
+        "owners",
+        "partition",
+        "regexes",
+        "static_members",
+        "target_epoch",
+        "target_timestamp_ms",
+        "targets",
+        "topics_matched",
+        "topics_seen",
+    )
+
+    protocol_type: Final = PROTOCOL_TYPE
+
+    def __init__(self, group_id: str, partition: int) -> None:
+        self.group_id = group_id
+        self.partition = partition  # of __consumer_offsets
+        self.epoch = _FIRST_EPOCH
+        self.metadata_hash = 0
+        self.target_epoch = _FIRST_EPOCH
+        self.target_timestamp_ms = 0
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.targets: dict[str, Partitions] = {}
+        self.owners: dict[UUID, dict[int, str]] = {}
+        self.regexes: dict[str, ResolvedRegex] = {}
+        self.has_legacy_metadata = False
+        self.topics_seen = -1
+        self.topics_matched = -1
+
+    @property
+    def state(self) -> str:
+        """The name of the state, as tools print it."""
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.target_epoch:
+            return "Assigning"
+        if all(member.is_reconciled(self.target_epoch) for member in self.members.values()):
+            return "Stable"
+        return "Reconciling"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody is in it."""
+        return not self.members
+
+    @property
+    def classic_count(self) -> int:
+        """How many members speak the classic protocol."""
+        return sum(member.classic is not None for member in self.members.values())
+
+    def get(self, member_id: str) -> Member:
+        """Return a member.
+
+        Raises:
+            UnknownMemberId: There is none of that id.
+        """
+        member = self.members.get(member_id)
+        if member is None:
+            raise UnknownMemberId(f"Member {member_id} is not a member of group {self.group_id}.")
+        return member
+
+    def find_static(self, instance_id: str | None) -> Member | None:
+        """Return the member that an instance is at present."""
+        if instance_id is None:
+            return None
+        member_id = self.static_members.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def target_of(self, member_id: str, instance_id: str | None = None) -> Partitions:
+        """Return what a member, or the one that held its place, shall have in the end."""
+        if instance_id is not None:
+            member_id = self.static_members.get(instance_id, member_id)
+        return self.targets.get(member_id, _NO_TARGET)
+
+    def is_available(self, topic_id: UUID, partition: int, member_id: str) -> bool:
+        """Tell whether nobody but this member holds a partition."""
+        return self.owners.get(topic_id, {}).get(partition, member_id) == member_id
+
+    def subscribed_names(self, members: Iterable[Member]) -> set[str]:
+        """Return the topics that these members subscribe to, by name or by expression."""
+        names: set[str] = set()
+        for member in members:
+            names.update(member.metadata.subscribed_topic_names)
+            resolved = self.regexes.get(member.regex)
+            if resolved is not None:
+                names |= resolved.topics
+        return names
+
+    def subscribed_ids(self, member: Member, image: TopicImage) -> frozenset[UUID]:
+        """Return the existing topics that a member subscribes to."""
+        found = map(image.find, self.subscribed_names((member,)))
+        return frozenset(topic.id for topic in found if topic is not None)
+
+    def count_subscribers(self, regex: str) -> int:
+        """Return how many members subscribe to an expression."""
+        return sum(member.regex == regex for member in self.members.values())
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Tell whether any member subscribes to a topic."""
+        return topic in self.subscribed_names(self.members.values())
+
+    def awaits_release(self, member: Member) -> bool:
+        """Tell whether something of the member's target is still another's."""
+        return any(
+            not self.is_available(topic_id, partition, member.id)
+            for topic_id, partitions in self.target_of(member.id).items()
+            for partition in partitions - member.current.assigned.get(topic_id, {}).keys()
+        )
+
+    def supports_classic(self, protocols: Iterable[str]) -> bool:
+        """Tell whether one of a classic member's protocols is known to all classic members."""
+        others = [
+            {name for name, _ in member.classic.supported_protocols}
+            for member in self.members.values()
+            if member.classic is not None
+        ]
+        return any(all(name in known for known in others) for name in protocols)
+
+    def apply(self, key: ConsumerGroupKey, value: Value | None) -> None:
+        """Take a record; no value: what it was about is gone."""
+        match value:
+            case GroupMetadata():
+                self.epoch, self.metadata_hash = value
+            case LegacyPartitionMetadata():
+                self.has_legacy_metadata = True
+            case MemberMetadata():
+                member = self.members.get(key.name, Member(key.name))
+                self._put(member, member._replace(metadata=value))
+            case TargetMetadata():
+                self.target_epoch, self.target_timestamp_ms = value
+            case CurrentAssignment():
+                member = self.members.get(key.name, Member(key.name))
+                self._put(member, member._replace(current=value))
+            case ResolvedRegex():
+                self.regexes[key.name] = value
+            case None:
+                self._delete(key)
+            case _:
+                self.targets[key.name] = value
+
+    def value_of(self, key: ConsumerGroupKey) -> Value | None:
+        """Return what `apply` would have to be given to bring back what is known now."""
+        member = self.members.get(key.name)
+        known: dict[RecordType, Value | None] = {
+            RecordType.METADATA: GroupMetadata(self.epoch, self.metadata_hash),
+            RecordType.PARTITION_METADATA: _LEGACY if self.has_legacy_metadata else None,
+            RecordType.MEMBER_METADATA: None if member is None else member.metadata,
+            RecordType.TARGET_METADATA: TargetMetadata(self.target_epoch, self.target_timestamp_ms),
+            RecordType.TARGET_MEMBER: self.targets.get(key.name),
+            RecordType.CURRENT_ASSIGNMENT: None if member is None else member.current,
+            RecordType.REGULAR_EXPRESSION: self.regexes.get(key.name),
+        }
+        return known[key.type]
+
+    def _delete(self, key: ConsumerGroupKey) -> None:
+        match key.type:
+            case RecordType.PARTITION_METADATA:
+                self.has_legacy_metadata = False
+            case RecordType.MEMBER_METADATA:
+                member = self.members.pop(key.name, None)
+                if member is not None:
+                    self._release(member.current, member.id)
+                    self._forget_instance(member)
+            case RecordType.TARGET_METADATA:
+                self.target_epoch, self.target_timestamp_ms = _DELETED_EPOCH, 0
+            case RecordType.TARGET_MEMBER:
+                self.targets.pop(key.name, None)
+            case RecordType.CURRENT_ASSIGNMENT:
+                member = self.members.get(key.name)
+                if member is not None:
+                    self._put(member, member._replace(current=GONE_ASSIGNMENT))
+            case RecordType.REGULAR_EXPRESSION:
+                self.regexes.pop(key.name, None)
+            case RecordType.METADATA:
+                pass  # whoever keeps the groups drops this one
+
+    def _put(self, before: Member, after: Member) -> None:
+        self.members[after.id] = after
+        if before.current is not after.current:
+            self._release(before.current, after.id)
+            self._take(after.current.assigned, after.id)
+            self._take(after.current.revoking, after.id)
+        if before.metadata.instance_id != after.metadata.instance_id:
+            self._forget_instance(before)
+        if after.metadata.instance_id is not None:
+            self.static_members[after.metadata.instance_id] = after.id
+
+    def _forget_instance(self, member: Member) -> None:
+        """An instance may be another member by now: records of a compacted log have gaps."""
+        instance_id = member.metadata.instance_id
+        if instance_id is not None and self.static_members.get(instance_id) == member.id:
+            del self.static_members[instance_id]
+
+    def _take(self, partitions: OwnedPartitions, member_id: str) -> None:
+        for topic_id, epochs in partitions.items():
+            self.owners.setdefault(topic_id, {}).update(dict.fromkeys(epochs, member_id))
+
+    def _release(self, current: CurrentAssignment, member_id: str) -> None:
+        for partitions in (current.assigned, current.revoking):
+            for topic_id, epochs in partitions.items():
+                owners = self.owners.get(topic_id, {})
+                for partition in epochs:
+                    if owners.get(partition) == member_id:
+                        del owners[partition]
+                if not owners:
+                    self.owners.pop(topic_id, None)

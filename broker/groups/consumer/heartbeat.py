@@ -1,0 +1,246 @@
+"""ConsumerGroupHeartbeat: how a member joins, stays and leaves (KIP-848).
+
+Kafka's GroupMetadataManager.consumerGroupHeartbeat. Epoch 0 joins, -1 leaves, -2 leaves for a
+while (static members), any other is the member's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.groups.consumer.deadlines import Deadline
+from broker.groups.consumer.member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    Member,
+)
+from broker.groups.consumer.membership import (
+    check_room,
+    fence,
+    get_member,
+    replace_static,
+    update,
+)
+from protocol.coordinator.consumer_group_records import RecordType
+from protocol.coordinator.group_errors import (
+    FencedMemberEpoch,
+    UnreleasedInstanceId,
+    UnsupportedAssignor,
+)
+from protocol.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from broker.groups.consumer.changes import Changes
+    from broker.groups.consumer.policy import World
+    from protocol.coordinator.consumer_group_records import (
+        MemberMetadata,
+        OwnedPartitions,
+        Partitions,
+    )
+
+NOT_GIVEN = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatRequest:
+    """One heartbeat; what is None, or a rebalance timeout of -1, is as it was."""
+
+    member_id: str
+    member_epoch: int
+    client_id: str
+    client_host: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = NOT_GIVEN
+    subscribed_topic_names: tuple[str, ...] | None = None
+    subscribed_topic_regex: str | None = None
+    server_assignor: str | None = None
+    owned: Partitions | None = None
+
+    def named(self, member_id: str) -> HeartbeatRequest:
+        """Return the same request of a member that was given this id."""
+        return replace(self, member_id=member_id)
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the member goes."""
+        return self.member_epoch in {LEAVE_EPOCH, STATIC_LEAVE_EPOCH}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it says everything, as after an error, and so wants to be told everything."""
+        has_subscription = (
+            self.subscribed_topic_names is not None or self.subscribed_topic_regex is not None
+        )
+        return (
+            self.rebalance_timeout_ms != NOT_GIVEN and has_subscription and self.owned is not None
+        )
+
+
+class HeartbeatResult(NamedTuple):
+    """The answer; an assignment of None is the one that the member knows."""
+
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int = 0
+    assignment: OwnedPartitions | None = None
+
+
+def check_request(
+    request: HeartbeatRequest, assignors: tuple[str, ...], *, needs_member_id: bool
+) -> None:
+    """Refuse what contradicts itself, whatever the group.
+
+    Raises:
+        InvalidRequest: Something is missing, empty or out of place.
+        UnsupportedAssignor: group.consumer.assignors does not name it.
+    """
+    epoch = request.member_epoch
+    needs_member_id = needs_member_id or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
+    faults = {
+        "MemberId can't be empty.": needs_member_id and _is_blank(request.member_id),
+        "InstanceId can't be empty.": _is_blank(request.instance_id),
+        "RackId can't be empty.": _is_blank(request.rack_id),
+        "MemberEpoch is invalid.": epoch < STATIC_LEAVE_EPOCH,
+        "InstanceId can't be null.": epoch == STATIC_LEAVE_EPOCH and request.instance_id is None,
+    }
+    if epoch == JOIN_EPOCH:
+        faults |= {
+            "RebalanceTimeoutMs must be provided in first request.": (
+                request.rebalance_timeout_ms == NOT_GIVEN
+            ),
+            "TopicPartitions must be empty when (re-)joining.": request.owned is None
+            or bool(request.owned),
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
+            "(re-)joining.": request.subscribed_topic_names is None
+            and request.subscribed_topic_regex is None,
+        }
+    for message, is_there in faults.items():
+        if is_there:
+            raise InvalidRequest(message)
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        raise UnsupportedAssignor(
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: "
+            f"{', '.join(assignors)}."
+        )
+
+
+def heartbeat(changes: Changes, request: HeartbeatRequest, world: World) -> HeartbeatResult:
+    """Keep a member alive, or let it join, and tell it what it is to read.
+
+    Raises:
+        KafkaError: The member is refused; `changes` are to be undone.
+    """
+    group = changes.group
+    check_room(group, request.member_id, world)
+    before = _find_or_join(changes, request)
+    after = update(changes, before, _merge(before.metadata, request), request.owned, world)
+    if before.classic is not None:
+        world.deadlines.cancel(after.id, Deadline.JOIN, Deadline.SYNC)
+    world.deadlines.start(after.id, Deadline.SESSION, world.policy.session_timeout_ms)
+    assigned = after.current.assigned
+    is_told = (
+        request.member_epoch == JOIN_EPOCH or request.is_full or assigned != before.current.assigned
+    )
+    return HeartbeatResult(
+        after.id,
+        after.epoch,
+        world.policy.heartbeat_interval_ms,
+        assigned if is_told else None,
+    )
+
+
+def leave(changes: Changes, request: HeartbeatRequest, world: World) -> HeartbeatResult:
+    """Let a member go: for good, or for as long as its session lasts.
+
+    Raises:
+        KafkaError: It is not in the group, or another took its place.
+    """
+    member = get_member(changes.group, request.member_id, request.instance_id)
+    if request.member_epoch == STATIC_LEAVE_EPOCH:
+        kept = {
+            topic_id: dict.fromkeys(partitions, 0)
+            for topic_id, partitions in member.current.assigned.items()
+        }
+        current = member.current._replace(
+            member_epoch=STATIC_LEAVE_EPOCH, assigned=kept, revoking={}
+        )
+        changes.put(RecordType.CURRENT_ASSIGNMENT, member.id, current)
+    else:
+        fence(changes, (member,), world)
+    return HeartbeatResult(member.id, request.member_epoch)
+
+
+def _find_or_join(changes: Changes, request: HeartbeatRequest) -> Member:
+    """Return the sender as it is before this heartbeat; a new member is in no record yet."""
+    group = changes.group
+    if request.member_epoch != JOIN_EPOCH:
+        member = get_member(group, request.member_id, request.instance_id)
+        _check_epoch(member, request)
+        return member
+    static = group.find_static(request.instance_id)
+    if static is None:
+        return group.members.get(request.member_id, Member(request.member_id))
+    if static.classic is None and static.epoch != STATIC_LEAVE_EPOCH:
+        raise UnreleasedInstanceId(
+            f"Static member {request.member_id} with instance id {request.instance_id} cannot join "
+            f"the group because the instance id is owned by {static.id} member."
+        )
+    return replace_static(changes, static, request.member_id)
+
+
+def _check_epoch(member: Member, request: HeartbeatRequest) -> None:
+    """Fence a member of another epoch, unless it is the one before and its answer was lost."""
+    received, known = request.member_epoch, member.epoch
+    if received > known:
+        raise FencedMemberEpoch(
+            f"The consumer group member has a greater member epoch ({received}) than the one known "
+            f"by the group coordinator ({known}). The member must abandon all its partitions and "
+            "rejoin."
+        )
+    if received < known and (
+        received != member.current.previous_member_epoch
+        or request.owned is None
+        or not _is_subset(request.owned, member.current.assigned)
+    ):
+        raise FencedMemberEpoch(
+            f"The consumer group member has a smaller member epoch ({received}) than the one known "
+            f"by the group coordinator ({known}). The member must abandon all its partitions and "
+            "rejoin."
+        )
+
+
+def _is_blank(text: str | None) -> bool:
+    """Tell whether a string is there and says nothing."""
+    return text is not None and not text.strip()
+
+
+def _is_subset(owned: Partitions, assigned: OwnedPartitions) -> bool:
+    return all(
+        partitions <= assigned.get(topic_id, {}).keys() for topic_id, partitions in owned.items()
+    )
+
+
+def _merge(metadata: MemberMetadata, request: HeartbeatRequest) -> MemberMetadata:
+    """Return what is known of a member after its heartbeat."""
+    said: dict[str, Any] = {
+        "instance_id": request.instance_id,
+        "rack_id": request.rack_id,
+        "subscribed_topic_names": request.subscribed_topic_names,
+        "subscribed_topic_regex": request.subscribed_topic_regex,
+        "server_assignor": request.server_assignor,
+        "client_id": request.client_id,
+        "client_host": request.client_host,
+    }
+    if request.rebalance_timeout_ms != NOT_GIVEN:
+        said["rebalance_timeout_ms"] = request.rebalance_timeout_ms
+    changed = {
+        name: value
+        for name, value in said.items()
+        if value is not None and value != getattr(metadata, name)
+    }
+    if metadata.classic_member_metadata is not None:
+        changed["classic_member_metadata"] = None
+    return metadata._replace(**changed) if changed else metadata

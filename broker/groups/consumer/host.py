@@ -1,0 +1,236 @@
+"""A consumer group among the coordinator's groups: its state, its deadlines, and who runs it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from broker.groups.classic.messages import JoinResult
+from broker.groups.consumer import classic
+from broker.groups.consumer.changes import Changes, tombstones
+from broker.groups.consumer.checks import (
+    check_commit,
+    check_fetch,
+    find_partition_check,
+)
+from broker.groups.consumer.deadlines import Deadlines
+from broker.groups.consumer.membership import check_room
+from broker.groups.consumer.migration import may_replace_last
+from protocol.coordinator.group_errors import (
+    InconsistentGroupProtocol,
+    NonEmptyGroup,
+    UnknownMemberId,
+)
+from protocol.errors import ErrorCode, KafkaError
+from protocol.names import uuid_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.groups.classic.messages import JoinReply, JoinRequest, SyncReply, SyncRequest
+    from broker.groups.consumer.all_groups import ConsumerGroups
+    from broker.groups.consumer.checks import PartitionCheck
+    from broker.groups.consumer.group import ConsumerGroup
+    from broker.groups.consumer.member import Member
+    from protocol.messages.consumer_offsets import OffsetCommitValue
+    from protocol.records.journal import Row
+
+
+class HostedConsumerGroup:
+    """A `Group` of the consumer protocol (loop only). ``machine`` is what its records say.
+
+    `join`, `sync`, `heartbeat` and `leave` are for members of the classic protocol; those of the
+    consumer protocol are `ConsumerGroups`' to serve.
+    """
+
+    type: Final = "consumer"
+
+    def __init__(self, machine: ConsumerGroup, groups: ConsumerGroups) -> None:
+        self.machine = machine
+        self.group_id = machine.group_id
+        self.partition = machine.partition
+        self.deadlines = Deadlines(groups.coordinator.timers, partial(groups.missed, self))
+        self._groups = groups
+
+    @property
+    def state(self) -> str:
+        """The state by the name that tools print."""
+        return self.machine.state
+
+    @property
+    def protocol_type(self) -> str:
+        """What its members are."""
+        return self.machine.protocol_type
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no member is left."""
+        return self.machine.is_empty
+
+    # What the coordinator asks of a group
+
+    def check_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        version: int,
+        *,
+        is_transactional: bool = False,
+    ) -> None:
+        """Refuse an OffsetCommit of that version by whoever may not commit now."""
+        check_commit(
+            self.machine,
+            member_id,
+            instance_id,
+            generation,
+            version,
+            is_transactional=is_transactional,
+        )
+
+    def find_partition_check(self, member_id: str, generation: int) -> PartitionCheck | None:
+        """Return what is to be asked of each partition of a commit, if anything."""
+        return find_partition_check(self.machine, member_id, generation)
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Refuse an OffsetFetch by whoever is no member any more."""
+        check_fetch(self.machine, member_id, member_epoch)
+
+    def check_offset_delete(self) -> None:
+        """Allow it: which topics are in use is known."""
+
+    def check_delete(self) -> None:
+        """Allow an empty group to be deleted.
+
+        Raises:
+            NonEmptyGroup: It has members.
+        """
+        if not self.machine.is_empty:
+            raise NonEmptyGroup
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Tell whether members read a topic, or may."""
+        return self.machine.is_subscribed(topic)
+
+    def expiry_base(self, topic: str, committed: OffsetCommitValue) -> int | None:
+        """Return since when an offset is of no use, ms; None: it is in use."""
+        return None if self.is_subscribed_to(topic) else committed.commit_timestamp
+
+    def touch(self, member_id: str) -> None:
+        """Do nothing: a commit is no heartbeat in this protocol."""
+
+    def tombstones(self) -> list[Row]:
+        """Return what has to be written for the group to be gone, its offsets apart."""
+        return tombstones(self.machine)
+
+    def close(self, error: ErrorCode = ErrorCode.none) -> None:
+        """Let no deadline pass any more; nobody waits who could be answered."""
+        del error
+        self.deadlines.close()
+
+    # Members of the classic protocol
+
+    def join(self, request: JoinRequest, reply: JoinReply) -> None:
+        """Take in a classic member, or make a classic group of an empty one for it.
+
+        Raises:
+            KafkaError: The classic group refuses the member, or the journal did not take it.
+        """
+        if self.is_empty:
+            self._give_way(request, reply)
+            return
+        try:
+            result = self._join(request)
+        except KafkaError as error:
+            result = JoinResult(error.code, "")
+        reply(result)
+
+    def _join(self, request: JoinRequest) -> JoinResult:
+        """Take in a classic member.
+
+        Raises:
+            KafkaError: It is refused, or the journal did not take it.
+        """
+        world = self._groups.world(self)
+        if not world.policy.may_mix:
+            raise InconsistentGroupProtocol(
+                f"Cannot join the consumer group {self.group_id} with the classic protocol because "
+                "the group migration is disabled."
+            )
+        member_id = request.member_id or uuid_text(uuid4())
+        check_room(self.machine, member_id, world)
+        classic.check_protocols(self.machine, request, member_id)
+        if not request.member_id and request.instance_id is None and request.requires_known_id:
+            return JoinResult(ErrorCode.member_id_required, member_id)
+        replaced = self.machine.find_static(request.instance_id)
+        if replaced is not None and may_replace_last(self.machine, replaced, world.policy):
+            return self._join_last(request, member_id)
+        return self._groups.run_and_match(
+            self, lambda changes: classic.join(changes, request, member_id, world)
+        )
+
+    def sync(self, request: SyncRequest, reply: SyncReply) -> None:
+        """Answer a classic member's assignment.
+
+        Raises:
+            KafkaError: It is not in the group, of another generation, or has to rejoin.
+        """
+        reply(classic.sync(self.machine, request, self._groups.world(self)))
+
+    def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> None:
+        """Keep a classic member alive.
+
+        Raises:
+            KafkaError: It is not in the group, of another generation, or has to rejoin.
+        """
+        world = self._groups.world(self)
+        classic.heartbeat(self.machine, member_id, instance_id, generation, world)
+
+    def leave(self, leaving: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
+        """Let members go, named by member id and instance id, and return what became of each.
+
+        Raises:
+            KafkaError: The journal did not take it.
+        """
+        codes: list[ErrorCode] = []
+        members: dict[str, Member] = {}
+        for member_id, instance_id in leaving:
+            try:
+                member = classic.find_leaving(self.machine, member_id, instance_id)
+            except KafkaError as error:
+                codes.append(error.code)
+            else:
+                members[member.id] = member
+                codes.append(ErrorCode.none)
+        if members:
+            self._groups.remove(self, members.values())
+        return codes
+
+    def _join_last(self, request: JoinRequest, member_id: str) -> JoinResult:
+        """Have a classic member replace the last one of the consumer protocol (static, both)."""
+        changes = Changes(self.machine)
+        world = self._groups.world(self)
+        try:
+            joining = classic.JoiningMember(changes, request, member_id)
+            changed = joining.subscribe(world)
+            must_rebalance = self.machine.target_epoch < self.machine.epoch
+            if not must_rebalance:
+                joining.advance(world, subscription_changed=changed)
+            group = self._groups.become_classic(self, (), changes.encode())
+        except BaseException:
+            changes.undo()
+            raise
+        if must_rebalance:
+            group.rebalance()
+        return joining.answer()
+
+    def _give_way(self, request: JoinRequest, reply: JoinReply) -> None:
+        """Make a classic group of this one: nobody is in it."""
+        if request.member_id:
+            raise UnknownMemberId
+        coordinator = self._groups.coordinator
+        coordinator.write(self, self.tombstones())
+        del coordinator.groups[self.group_id]
+        self.close()
+        coordinator.find_or_create_classic(self.group_id, "").join(request, reply)

@@ -1,0 +1,179 @@
+"""How members of a consumer group come, change and go, whichever protocol they speak.
+
+Each function writes through `Changes` and may raise a KafkaError half way; whoever called then
+undoes the changes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.groups.consumer.deadlines import Deadline
+from broker.groups.consumer.member import MemberState
+from broker.groups.consumer.reconcile import Goal, reconcile
+from broker.groups.consumer.target import (
+    bump_epoch,
+    follow_epoch,
+    follow_topics,
+)
+from protocol.coordinator.consumer_group_records import RecordType
+from protocol.coordinator.group_errors import (
+    FencedInstanceId,
+    GroupMaxSizeReached,
+    UnknownMemberId,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.groups.consumer.changes import Changes
+    from broker.groups.consumer.group import ConsumerGroup
+    from broker.groups.consumer.member import Member
+    from broker.groups.consumer.policy import World
+    from protocol.coordinator.consumer_group_records import MemberMetadata, Partitions
+
+
+def check_room(group: ConsumerGroup, member_id: str, world: World) -> None:
+    """Refuse a new member where the group is full.
+
+    Raises:
+        GroupMaxSizeReached: group.consumer.max.size members are in it.
+    """
+    if len(group.members) >= world.policy.max_size and member_id not in group.members:
+        raise GroupMaxSizeReached(
+            "The consumer group has reached its maximum capacity of "
+            f"{world.policy.max_size} members."
+        )
+
+
+def get_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
+    """Return the member that sent a request, whichever of its ids it named.
+
+    Raises:
+        UnknownMemberId: Nobody has the id, or is the instance.
+        FencedInstanceId: The instance is another member by now.
+    """
+    if instance_id is None:
+        return group.get(member_id)
+    member = group.find_static(instance_id)
+    if member is None:
+        raise UnknownMemberId(f"Instance id {instance_id} is unknown.")
+    if member.id != member_id:
+        raise FencedInstanceId(
+            f"Static member {member_id} with instance id {instance_id} was fenced by member "
+            f"{member.id}."
+        )
+    return member
+
+
+def replace_static(changes: Changes, member: Member, member_id: str) -> Member:
+    """Have another member take the place of a static one, with all that is assigned to it."""
+    target = changes.group.target_of(member.id)
+    remove(changes, member)
+    current = member.current._replace(member_epoch=0, previous_member_epoch=0)
+    changes.put(RecordType.MEMBER_METADATA, member_id, member.metadata)
+    changes.put(RecordType.TARGET_MEMBER, member_id, target)
+    changes.put(RecordType.CURRENT_ASSIGNMENT, member_id, current)
+    return changes.group.get(member_id)
+
+
+def remove(changes: Changes, member: Member) -> None:
+    """Write that a member is gone; its partitions are free at once."""
+    for kind in (
+        RecordType.CURRENT_ASSIGNMENT,
+        RecordType.TARGET_MEMBER,
+        RecordType.MEMBER_METADATA,
+    ):
+        changes.put(kind, member.id, None)
+
+
+def fence(changes: Changes, members: Iterable[Member], world: World) -> None:
+    """Remove members for good and have the others assigned anew."""
+    regexes = set()
+    for member in members:
+        remove(changes, member)
+        regexes.add(member.regex)
+    for regex in regexes:
+        _drop_regex(changes, regex, world)
+    bump_epoch(changes, world)
+
+
+def update(
+    changes: Changes,
+    member: Member,
+    metadata: MemberMetadata,
+    owned: Partitions | None,
+    world: World,
+) -> Member:
+    """Take what a member says of itself, and move it one step towards its target assignment.
+
+    Raises:
+        InvalidRegularExpression: It subscribes to something that is no expression.
+    """
+    subscription_changed = subscribe(changes, member, metadata, world)
+    follow_epoch(changes, world)
+    return advance(changes, member.id, owned, world, subscription_changed=subscription_changed)
+
+
+def subscribe(changes: Changes, member: Member, metadata: MemberMetadata, world: World) -> bool:
+    """Keep what a member says of itself; return whether it subscribes to something else now.
+
+    The epoch rises for what is known of the topics: for a new expression when it has been matched.
+
+    Raises:
+        InvalidRegularExpression: It subscribes to something that is no expression.
+    """
+    group = changes.group
+    regex = metadata.subscribed_topic_regex or ""
+    regex_changed = regex != member.regex
+    if regex_changed and regex and not group.count_subscribers(regex):
+        world.regexes.check(regex)
+    if metadata != member.metadata or member.id not in group.members:
+        changes.put(RecordType.MEMBER_METADATA, member.id, metadata)
+    if regex_changed:
+        _drop_regex(changes, member.regex, world)
+    names_changed = metadata.subscribed_topic_names != member.metadata.subscribed_topic_names
+    if names_changed or (regex_changed and (not regex or regex in group.regexes)):
+        bump_epoch(changes, world)
+    else:
+        follow_topics(changes, world)
+    return names_changed or regex_changed
+
+
+def advance(
+    changes: Changes,
+    member_id: str,
+    owned: Partitions | None,
+    world: World,
+    *,
+    subscription_changed: bool,
+) -> Member:
+    """Move a member one step towards the group's target assignment."""
+    group = changes.group
+    member = group.get(member_id)
+    if member.is_reconciled(group.target_epoch) and not subscription_changed:
+        return member
+    goal = Goal(
+        group.target_epoch,
+        group.target_of(member.id),
+        group.subscribed_ids(member, world.image),
+        lambda topic_id, partition: group.is_available(topic_id, partition, member.id),
+    )
+    current = reconcile(member, goal, owned, subscription_changed=subscription_changed)
+    if current == member.current:
+        return member
+    changes.put(RecordType.CURRENT_ASSIGNMENT, member.id, current)
+    if member.classic is None:
+        if current.state == MemberState.UNREVOKED_PARTITIONS:
+            timeout_ms = member.metadata.rebalance_timeout_ms
+            world.deadlines.start(member.id, Deadline.REBALANCE, timeout_ms)
+        else:
+            world.deadlines.cancel(member.id, Deadline.REBALANCE)
+    return group.get(member_id)
+
+
+def _drop_regex(changes: Changes, regex: str, world: World) -> None:
+    """Forget an expression that nobody subscribes to any more."""
+    if regex in changes.group.regexes and not changes.group.count_subscribers(regex):
+        changes.put(RecordType.REGULAR_EXPRESSION, regex, None)
+        world.regexes.forget(regex)

@@ -1,0 +1,186 @@
+"""A group that goes from one protocol to the other while its members live (KIP-848, migration).
+
+Up: the first heartbeat of the consumer protocol takes the classic members along, each with what it
+was assigned. Down: when the last member of the consumer protocol goes, the classic ones that stay
+are a classic group again, and rebalance.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.members import Member as ClassicMember
+from broker.groups.classic.messages import JoinRequest
+from broker.groups.consumer.changes import Changes
+from broker.groups.consumer.classic import by_id, by_name
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.member import MemberState
+from broker.groups.topic_image import hash_topics
+from protocol.coordinator.consumer_group_records import (
+    CurrentAssignment,
+    GroupMetadata,
+    MemberMetadata,
+    RecordType,
+    TargetMetadata,
+    classic_metadata,
+)
+from protocol.coordinator.consumer_protocol import (
+    PROTOCOL_TYPE,
+    Assignment,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    read_version,
+)
+from protocol.coordinator.group_errors import GroupIdNotFound
+from protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from broker.groups.classic.state import ClassicServices
+    from broker.groups.consumer.member import Member
+    from broker.groups.consumer.policy import Policy
+    from broker.groups.topic_image import TopicImage
+    from protocol.messages.consumer_offsets import ClassicMemberMetadata
+
+
+def check_upgrade(group: ClassicGroup, policy: Policy) -> None:
+    """Refuse to make a consumer group of a classic group with members.
+
+    Raises:
+        GroupIdNotFound: The policy or the members' protocol is against it, or there are too many.
+    """
+    reason = None
+    if not policy.may_upgrade:
+        reason = "online upgrade is disabled"
+    elif not group.is_of_consumers:
+        reason = "the group does not use the consumer embedded protocol"
+    elif len(group.members) > policy.max_size:
+        reason = "the group size exceeds the consumer group maximum size"
+    if reason is not None:
+        raise GroupIdNotFound(
+            f"Cannot upgrade classic group {group.group_id} to consumer group because {reason}."
+        )
+
+
+def upgrade(group: ClassicGroup, image: TopicImage) -> Changes:
+    """Return the consumer group that a classic group becomes, with its records.
+
+    Raises:
+        GroupIdNotFound: What a member or the leader has said is not what consumers say.
+    """
+    machine = ConsumerGroup(group.group_id, group.partition)
+    changes = Changes(machine)
+    try:
+        members = [_Upgraded(member, group.protocol_name, image) for member in group.members]
+    except ProtocolError as error:
+        raise GroupIdNotFound(
+            f"Cannot upgrade classic group {group.group_id} to consumer group because the embedded "
+            "consumer protocol is malformed."
+        ) from error
+    if any(member.user_data for member in members):
+        raise GroupIdNotFound(
+            f"Cannot upgrade classic group {group.group_id} to consumer group because an "
+            "unsupported custom assignor is in use. Please refer to the documentation or switch to "
+            "a default assignor before re-attempting the upgrade."
+        )
+    for member in members:
+        changes.put(RecordType.MEMBER_METADATA, member.id, member.metadata)
+    epoch = group.generation
+    topics = machine.subscribed_names(machine.members.values())
+    changes.put_group(RecordType.METADATA, GroupMetadata(epoch, hash_topics(topics, image)))
+    for member in members:
+        changes.put(RecordType.TARGET_MEMBER, member.id, member.assigned)
+    changes.put_group(RecordType.TARGET_METADATA, TargetMetadata(epoch, 0))
+    for member in members:
+        assigned = {topic: dict.fromkeys(each, epoch) for topic, each in member.assigned.items()}
+        current = CurrentAssignment(epoch, epoch, MemberState.STABLE, assigned, {})
+        changes.put(RecordType.CURRENT_ASSIGNMENT, member.id, current)
+    return changes
+
+
+class _Upgraded:
+    """A classic member as the consumer group has it."""
+
+    def __init__(self, member: ClassicMember, protocol: str | None, image: TopicImage) -> None:
+        subscription = decode_subscription(member.metadata_of(protocol))
+        given = decode_assignment(member.assignment) if member.assignment else Assignment({})
+        self.id = member.member_id
+        self.user_data = given.user_data
+        self.assigned = by_id(given.partitions, image)
+        self.metadata = MemberMetadata(
+            instance_id=member.instance_id,
+            rack_id=subscription.rack_id or None,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            subscribed_topic_names=tuple(sorted(set(subscription.topics))),
+            subscribed_topic_regex="",
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            server_assignor=None,
+            classic_member_metadata=classic_metadata(member.session_timeout_ms, member.protocols),
+        )
+
+
+def may_downgrade(group: ConsumerGroup, leaving: Collection[Member], policy: Policy) -> bool:
+    """Tell whether a consumer group is a classic group once these members are gone."""
+    staying = _are_classic_but(group, leaving)
+    return policy.may_downgrade and 0 < staying <= policy.classic_max_size
+
+
+def may_replace_last(group: ConsumerGroup, replaced: Member, policy: Policy) -> bool:
+    """Tell whether a consumer group is a classic one once a classic member replaces this one."""
+    staying = _are_classic_but(group, (replaced,))
+    is_last = replaced.classic is None and 0 <= staying < policy.classic_max_size
+    return policy.may_downgrade and is_last
+
+
+def _are_classic_but(group: ConsumerGroup, leaving: Collection[Member]) -> int:
+    """Return how many members stay if all of them are classic; else -1."""
+    gone = {member.id for member in leaving}
+    staying = [member for member in group.members.values() if member.id not in gone]
+    return len(staying) if all(member.classic is not None for member in staying) else -1
+
+
+def downgrade(
+    group: ConsumerGroup,
+    leaving: Iterable[Member],
+    image: TopicImage,
+    services: ClassicServices,
+) -> ClassicGroup:
+    """Return the classic group that the classic members are; nothing is written yet.
+
+    Raises:
+        GroupIdNotFound: What a member has said is not what consumers say.
+    """
+    gone = {member.id for member in leaving}
+    classic = ClassicGroup(group.group_id, group.partition, services)
+    members = [
+        ClassicMember(member.id, _request_of(member, member.classic))
+        for member in group.members.values()
+        if member.id not in gone and member.classic is not None
+    ]
+    classic.take_over(PROTOCOL_TYPE, group.epoch, members)
+    try:
+        for member in members:
+            target = by_name(group.target_of(member.member_id), image)
+            version = read_version(member.metadata_of(classic.protocol_name))
+            member.assignment = encode_assignment(target, version)
+    except ProtocolError as error:
+        raise GroupIdNotFound(f"Cannot downgrade group {group.group_id}: {error}") from error
+    return classic
+
+
+def _request_of(member: Member, classic: ClassicMemberMetadata) -> JoinRequest:
+    metadata = member.metadata
+    return JoinRequest(
+        member_id=member.id,
+        instance_id=metadata.instance_id,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        protocol_type=PROTOCOL_TYPE,
+        protocols=tuple(classic.supported_protocols),
+        rebalance_timeout_ms=metadata.rebalance_timeout_ms,
+        session_timeout_ms=classic.session_timeout_ms,
+    )

@@ -1,0 +1,144 @@
+"""One step of a member from what it owns to its target (Kafka: CurrentAssignmentBuilder).
+
+A member keeps its epoch until it has given up what it shall no longer have; it gets the target's
+epoch together with all that is free, and waits for the rest.
+
+| state | meaning | next step when |
+| --- | --- | --- |
+| STABLE | all of the target of its epoch | there is a newer target |
+| UNREVOKED_PARTITIONS | told to give partitions up | it reports that it has |
+| UNRELEASED_PARTITIONS | some of the target is another's | at every heartbeat |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.groups.consumer.member import MemberState
+from protocol.coordinator.consumer_group_records import CurrentAssignment
+from protocol.coordinator.group_errors import FencedMemberEpoch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from collections.abc import Set as AbstractSet
+    from uuid import UUID
+
+    from broker.groups.consumer.member import Member
+    from protocol.coordinator.consumer_group_records import OwnedPartitions, Partitions
+
+
+class Goal(NamedTuple):
+    """Where a member is to go.
+
+    ``is_available`` tells of a partition whether nobody else holds it; ``topic_ids`` are the
+    existing topics that the member subscribes to, and nothing else may be assigned to it.
+    """
+
+    epoch: int
+    target: Partitions
+    topic_ids: AbstractSet[UUID]
+    is_available: Callable[[UUID, int], bool]
+
+
+def reconcile(
+    member: Member, goal: Goal, owned: Partitions | None, *, subscription_changed: bool
+) -> CurrentAssignment:
+    """Return the member's next assignment; the one that it has if it cannot move.
+
+    Args:
+        member: the member as it is.
+        goal: its target assignment and what stands in its way.
+        owned: the partitions that it says it owns; None if it did not say.
+        subscription_changed: it may have to give up topics before there is a new target.
+
+    Raises:
+        FencedMemberEpoch: a newer broker left it in a state that is not known here.
+    """
+    current, epoch = member.current, member.epoch
+    match member.state:
+        case MemberState.STABLE if epoch == goal.epoch:
+            return _drop_topics(current, goal, owned) if subscription_changed else current
+        case MemberState.UNREVOKED_PARTITIONS if _holds(owned, current.revoking):
+            return _drop_topics(current, goal, owned) if subscription_changed else current
+        case MemberState.UNKNOWN:
+            if owned is None or owned:
+                raise FencedMemberEpoch(
+                    f"the state of member {member.id} is unknown: it must give up its partitions "
+                    "and rejoin"
+                )
+            epoch = goal.epoch
+    return _advance(current, epoch, goal, owned)
+
+
+def _advance(
+    current: CurrentAssignment, epoch: int, goal: Goal, owned: Partitions | None
+) -> CurrentAssignment:
+    """Give up what the target lacks, or else take of the target what is free."""
+    target = {topic: each for topic, each in goal.target.items() if topic in goal.topic_ids}
+    kept = _split(current.assigned, target)
+    revoking = _without(current.assigned, target)
+    if revoking and _holds(owned, revoking):
+        state = MemberState.UNREVOKED_PARTITIONS
+        return CurrentAssignment(epoch, current.member_epoch, state, kept, revoking)
+    is_waiting = False
+    for topic_id, partitions in target.items():
+        wanted = partitions - kept.get(topic_id, {}).keys()
+        free = {each for each in wanted if goal.is_available(topic_id, each)}
+        is_waiting = is_waiting or len(free) < len(wanted)
+        if free:
+            kept[topic_id] = kept.get(topic_id, {}) | dict.fromkeys(free, goal.epoch)
+    state = MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE
+    return CurrentAssignment(goal.epoch, current.member_epoch, state, kept, {})
+
+
+def _drop_topics(
+    current: CurrentAssignment, goal: Goal, owned: Partitions | None
+) -> CurrentAssignment:
+    """Give up topics that the member no longer subscribes to, in its present epoch."""
+    kept = {topic: each for topic, each in current.assigned.items() if topic in goal.topic_ids}
+    if len(kept) == len(current.assigned):
+        return current
+    revoking = {topic: dict(each) for topic, each in current.revoking.items()}
+    for topic_id, epochs in current.assigned.items():
+        if topic_id not in kept:
+            revoking[topic_id] = revoking.get(topic_id, {}) | dict(epochs)
+    epoch = current.member_epoch
+    if _holds(owned, revoking):
+        state = MemberState.UNREVOKED_PARTITIONS
+        return CurrentAssignment(epoch, epoch, state, kept, revoking)
+    return current._replace(previous_member_epoch=epoch, assigned=kept)
+
+
+def _holds(owned: Partitions | None, partitions: OwnedPartitions) -> bool:
+    """Tell whether the member may still own one of these: it does, or it did not say."""
+    if owned is None:
+        return True
+    return any(
+        not each.isdisjoint(partitions.get(topic_id, ())) for topic_id, each in owned.items()
+    )
+
+
+def _split(assigned: OwnedPartitions, target: Partitions) -> dict[UUID, dict[int, int]]:
+    """Return what of the assigned partitions is in the target."""
+    kept = {
+        topic_id: {
+            partition: epoch
+            for partition, epoch in epochs.items()
+            if partition in target.get(topic_id, ())
+        }
+        for topic_id, epochs in assigned.items()
+    }
+    return {topic_id: epochs for topic_id, epochs in kept.items() if epochs}
+
+
+def _without(assigned: OwnedPartitions, target: Partitions) -> dict[UUID, dict[int, int]]:
+    """Return what of the assigned partitions is not in the target."""
+    rest = {
+        topic_id: {
+            partition: epoch
+            for partition, epoch in epochs.items()
+            if partition not in target.get(topic_id, ())
+        }
+        for topic_id, epochs in assigned.items()
+    }
+    return {topic_id: epochs for topic_id, epochs in rest.items() if epochs}

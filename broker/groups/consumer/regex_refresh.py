@@ -1,0 +1,63 @@
+"""When the expressions of a group are matched against the topics, and what follows from it.
+
+Kafka's GroupMetadataManager.maybeUpdateRegularExpressions and handleRegularExpressionsResult: a
+heartbeat only asks for it, it is done a moment later, for all expressions of the group at once, and
+not again within ten seconds. New topics and group.consumer.regex.refresh.interval.ms are reasons to
+do it again. The epoch rises with the result, so members see it one heartbeat later.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.groups.consumer.target import bump_epoch, is_hash_current
+from protocol.coordinator.consumer_group_records import RecordType, ResolvedRegex
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.groups.consumer.changes import Changes
+    from broker.groups.consumer.group import ConsumerGroup
+    from broker.groups.consumer.policy import World
+
+PAUSE_MS: Final = 10_000
+
+
+def last_resolved_ms(group: ConsumerGroup) -> int | None:
+    """Return when the expressions of a group were last matched; None: there is none that was."""
+    return next((each.timestamp_ms for each in group.regexes.values()), None)
+
+
+def find_stale(group: ConsumerGroup, last_ms: int | None, world: World) -> frozenset[str]:
+    """Return the expressions that are to be matched after a heartbeat, all or none.
+
+    ``last_ms`` is when they last were, as it was before the heartbeat.
+    """
+    subscribed = frozenset(member.regex for member in group.members.values() if member.regex)
+    if not subscribed or (last_ms is not None and world.now_ms <= last_ms + PAUSE_MS):
+        return frozenset()
+    is_stale = (
+        subscribed != group.regexes.keys()
+        or group.topics_matched < world.regexes.newest(world.image)
+        or last_ms is None
+        or world.now_ms > last_ms + world.policy.regex_refresh_interval_ms
+    )
+    return subscribed if is_stale else frozenset()
+
+
+def take_matches(
+    changes: Changes, matches: Mapping[str, frozenset[str]], version: int, world: World
+) -> None:
+    """Keep what expressions have matched in a version of the topics, and bump the epoch for it."""
+    group = changes.group
+    is_other = False
+    for regex, topics in matches.items():
+        if not group.count_subscribers(regex):
+            continue  # given up meanwhile
+        before = group.regexes.get(regex)
+        is_other = is_other or topics != (frozenset() if before is None else before.topics)
+        resolved = ResolvedRegex(topics, version, world.now_ms)
+        changes.put(RecordType.REGULAR_EXPRESSION, regex, resolved)
+    group.topics_matched = version
+    if is_other or not is_hash_current(group, world.image):
+        bump_epoch(changes, world)

@@ -1,0 +1,96 @@
+"""The epoch of a consumer group and its target assignment: when they move, and to what.
+
+The epoch rises when a member comes, goes or subscribes to something else, and when a subscribed
+topic comes, grows or goes. The target follows with a heartbeat, at most once in
+group.consumer.assignment.interval.ms (KIP-1263), so that a wave of members is assigned once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from broker.groups.consumer.assignors import ASSIGNORS
+from broker.groups.consumer.assignors.spec import MemberSpec
+from broker.groups.topic_image import hash_topics
+from protocol.coordinator.consumer_group_records import (
+    GroupMetadata,
+    RecordType,
+    TargetMetadata,
+)
+
+if TYPE_CHECKING:
+    from broker.groups.consumer.changes import Changes
+    from broker.groups.consumer.group import ConsumerGroup
+    from broker.groups.consumer.policy import World
+    from broker.groups.topic_image import TopicImage
+
+
+def follow_topics(changes: Changes, world: World) -> None:
+    """Bump the epoch if a topic that somebody subscribes to is no longer what it was."""
+    group = changes.group
+    if group.topics_seen == world.image.version:
+        return
+    if not is_hash_current(group, world.image):
+        bump_epoch(changes, world)
+    group.topics_seen = world.image.version
+
+
+def is_hash_current(group: ConsumerGroup, image: TopicImage) -> bool:
+    """Tell whether the topics that members subscribe to are what the epoch was bumped for."""
+    return _hash(group, image) == group.metadata_hash
+
+
+def bump_epoch(changes: Changes, world: World) -> None:
+    """Raise the group's epoch, for the topics as they are now."""
+    group = changes.group
+    metadata = GroupMetadata(group.epoch + 1, _hash(group, world.image))
+    changes.put_group(RecordType.METADATA, metadata)
+    if group.has_legacy_metadata:
+        changes.put_group(RecordType.PARTITION_METADATA, None)
+
+
+def follow_epoch(changes: Changes, world: World) -> None:
+    """Compute the target assignment of the group's epoch, if it is time to."""
+    group = changes.group
+    if group.target_epoch >= group.epoch or not _may_assign(group, world):
+        return
+    specs = {
+        member.id: MemberSpec(
+            group.subscribed_ids(member, world.image),
+            group.target_of(member.id),
+            member.metadata.instance_id,
+        )
+        for member in group.members.values()
+    }
+    counts = {}
+    for topic_id in frozenset().union(*(spec.topic_ids for spec in specs.values())):
+        topic = world.image.find_id(topic_id)
+        if topic is not None:
+            counts[topic_id] = topic.partitions
+    assigned = ASSIGNORS[preferred_assignor(group, world.policy.assignors)](specs, counts)
+    for member_id, target in assigned.items():
+        if group.targets.get(member_id) != target:
+            changes.put(RecordType.TARGET_MEMBER, member_id, target)
+    changes.put_group(RecordType.TARGET_METADATA, TargetMetadata(group.epoch, world.now_ms))
+
+
+def preferred_assignor(group: ConsumerGroup, assignors: tuple[str, ...]) -> str:
+    """Return the assignor that most members ask for; the first of all where nobody does."""
+    asked = Counter(
+        member.metadata.server_assignor
+        for member in group.members.values()
+        if member.metadata.server_assignor in assignors
+    )
+    return max(assignors, key=lambda name: asked[name])
+
+
+def _may_assign(group: ConsumerGroup, world: World) -> bool:
+    """Tell whether the last target is old enough; none, or none with a time, always is."""
+    interval = world.policy.assignment_interval_ms
+    last = group.target_timestamp_ms
+    return not last or not interval or world.now_ms >= last + interval
+
+
+def _hash(group: ConsumerGroup, image: TopicImage) -> int:
+    return hash_topics(group.subscribed_names(group.members.values()), image)

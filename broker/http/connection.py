@@ -1,0 +1,244 @@
+"""One HTTP/1.1 conversation: h11 for the protocol, a clock against slow clients.
+
+A request is read whole, within limits of size and time, before a page sees it. One that is broken,
+or for another host, is answered with a plain sentence and the connection is closed, after a moment
+in which the peer can still read the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import TYPE_CHECKING
+
+import h11
+
+from broker.http.server import HttpRequest, HttpResponse, text
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Container
+
+    from broker.http.server import Admission, HttpLimits, Patience
+
+logger = logging.getLogger(__name__)
+
+_MOST_HOST = 100  # of a name, in an answer and in the log
+_LINGER_SECONDS = 1.0
+
+
+class _Refused(Exception):  # noqa: N818 - an answer on its way, not a fault of ours
+    """The request is not served; ``response`` says why, ``reason`` does so in the log."""
+
+    def __init__(self, response: HttpResponse, reason: str = "") -> None:
+        super().__init__(response.status)
+        self.response = response
+        self.reason = reason or str(response.status)
+
+
+class HttpConnection:
+    """Requests in, answers out, in turn, until either side closes."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        answer: Callable[[HttpRequest], Awaitable[HttpResponse]],
+        limits: HttpLimits,
+        admission: Admission,
+        patience: Patience,
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._answer = answer
+        self._limits = limits
+        self._admission = admission
+        self._patience = patience
+        self._loop = asyncio.get_running_loop()
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
+        peer = writer.get_extra_info("peername")
+        self._peer = f"{peer[0]}:{peer[1]}" if peer else "unknown"
+
+    async def run(self) -> None:
+        """Serve until the peer leaves, breaks a rule or is too slow.
+
+        Raises:
+            OSError: the peer is gone.
+            TimeoutError: it does not take its answer.
+        """
+        try:
+            seconds = self._limits.head_seconds
+            while (request := await self._receive(seconds)) is not None:
+                self._patience.since = None
+                await self._send(request.method, await self._answer(request))
+                if self._http.our_state is not h11.DONE:
+                    return
+                self._http.start_next_cycle()
+                self._patience.since = self._loop.time()
+                seconds = self._limits.idle_seconds
+        except _Refused as refused:
+            logger.info("refused an HTTP request peer=%s reason=%s", self._peer, refused.reason)
+            await self._refuse(refused.response)
+
+    async def end(self) -> None:
+        """Close once the peer has taken all.
+
+        Raises:
+            OSError: the peer is gone.
+            TimeoutError: it does not take its answer.
+        """
+        self._patience.since = self._loop.time()
+        self._writer.close()
+        async with asyncio.timeout(self._limits.send_seconds):
+            await self._writer.wait_closed()
+
+    async def _receive(self, silent_seconds: float) -> HttpRequest | None:
+        """Return the next whole request, or None at the end of the connection."""
+        if not self._http.trailing_data[0] and not await self._fill(silent_seconds):
+            return None
+        try:
+            async with asyncio.timeout(self._limits.head_seconds) as deadline:
+                return await self._read_request(deadline)
+        except h11.RemoteProtocolError as error:
+            raise _Refused(
+                text(error.error_status_hint, f"this is not a request that is served here: {error}")
+            ) from error
+        except TimeoutError as error:
+            raise _Refused(text(408, "the request did not arrive in time")) from error
+
+    async def _read_request(self, deadline: asyncio.Timeout) -> HttpRequest | None:
+        head: h11.Request | None = None
+        body = bytearray()
+        limit = 0
+        while True:
+            event = self._http.next_event()
+            if event is h11.NEED_DATA:
+                if self._http.they_are_waiting_for_100_continue:
+                    await self._write(h11.InformationalResponse(status_code=100, headers=[]))
+                if not await self._fill(None) and head is None:
+                    return None
+            elif isinstance(event, h11.Request):
+                head = event
+                limit = self._admit(head)
+                deadline.reschedule(self._loop.time() + self._limits.request_seconds)
+            elif isinstance(event, h11.Data):
+                body += event.data
+                if len(body) > limit:
+                    raise _Refused(text(413, f"a request body has at most {limit} bytes here"))
+            elif isinstance(event, h11.EndOfMessage) and head is not None:
+                return _request(head, bytes(body), self._peer)
+            else:
+                return None
+
+    def _admit(self, head: h11.Request) -> int:
+        """Return how long the body may be.
+
+        Raises:
+            _Refused: Where the body ends could be read in two ways, or the host is none of ours.
+        """
+        headers = dict(head.headers)
+        if b"transfer-encoding" in headers and (
+            b"content-length" in headers or head.http_version < b"1.1"
+        ):
+            raise _Refused(
+                text(400, "send Content-Length, or with HTTP/1.1 Transfer-Encoding, and not both")
+            )
+        if self._admission.is_trusted(headers):
+            return self._limits.body_bytes
+        host = headers.get(b"host", b"").decode("latin-1")
+        if not is_ours(host, self._admission.hosts):
+            sentence = (
+                f"{host[:_MOST_HOST]!r} is no name of this broker: ask by its address, or add the "
+                "name to http.allowed.hosts"
+            )
+            raise _Refused(text(421, sentence), sentence)
+        return self._limits.stranger_body_bytes
+
+    async def _fill(self, seconds: float | None) -> bool:
+        """Give h11 what the peer sent; return whether it sent anything in time."""
+        try:
+            async with asyncio.timeout(seconds):
+                data = await self._reader.read(self._limits.read_bytes)
+        except TimeoutError:
+            return False
+        self._http.receive_data(data)
+        return bool(data)
+
+    async def _send(self, method: str, response: HttpResponse) -> None:
+        headers = [("Content-Type", response.content_type), *response.headers]
+        if isinstance(response.body, bytes):
+            headers.append(("Content-Length", str(len(response.body))))
+        if self._http.their_state is not h11.DONE:
+            headers.append(("Connection", "close"))
+        await self._write(h11.Response(status_code=response.status, headers=headers))
+        if method != "HEAD":
+            async for piece in _pieces(response.body):
+                await self._write(h11.Data(data=piece))
+        await self._write(h11.EndOfMessage())
+
+    async def _write(self, event: h11.Event) -> None:
+        data = self._http.send(event)
+        if data:
+            self._writer.write(data)
+        waited = self._patience.since
+        self._patience.since = self._loop.time() if waited is None else waited
+        async with asyncio.timeout(self._limits.send_seconds):
+            await self._writer.drain()
+        self._patience.since = waited
+
+    async def _refuse(self, response: HttpResponse) -> None:
+        if self._http.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
+            return
+        await self._send("", response)
+        # Closing with unread input would reset the connection under the answer.
+        self._writer.write_eof()
+        try:
+            async with asyncio.timeout(_LINGER_SECONDS):
+                while await self._reader.read(self._limits.read_bytes):
+                    pass
+        except TimeoutError:
+            return
+
+
+def is_ours(host: str, names: Container[str]) -> bool:
+    """Return whether a Host header names us: by an address, as localhost, or by one of the names.
+
+    A page of another site that had its name resolve to us, to read our pages, sends its own name.
+    A client that sends none is no browser.
+    """
+    name = host.strip().lower()
+    if name.startswith("["):
+        return "]" in name  # an IPv6 address, whose brackets no name has
+    name = name.partition(":")[0].removesuffix(".")
+    if not name or name == "localhost" or name.endswith(".localhost"):
+        return True
+    return "*" in names or name in names or _is_address(name)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        socket.inet_pton(socket.AF_INET, name)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _request(head: h11.Request, body: bytes, peer: str) -> HttpRequest:
+    path, _, query = head.target.decode("latin-1").partition("?")
+    return HttpRequest(
+        method=head.method.decode("ascii"),
+        path=path,
+        query=query,
+        headers=dict(head.headers),
+        body=body,
+        peer=peer,
+    )
+
+
+async def _pieces(body: bytes | AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    if isinstance(body, bytes):
+        if body:
+            yield body
+        return
+    async for piece in body:
+        yield piece

@@ -1,0 +1,113 @@
+"""The control channel: ``/v1/…`` on the HTTP port, for the broker's own commands and nothing else.
+
+Whatever changes something asks for the bearer token of ``broker.http.control.token``, so that who
+may read the data folder may steer the broker; the port is loopback unless ``http.listener`` says
+otherwise. A later command adds a row to ``ControlChannel.routes``.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from broker.http.control.token import brings_token
+from broker.http.server import Route, json_answer, text
+from protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from broker.http.server import HttpRequest, HttpResponse
+    from broker.process.io import IoThreads
+    from storage.log.log import Log
+
+logger = logging.getLogger(__name__)
+
+_LOGS_PER_HOP = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What ``GET /v1/status`` tells, in this order."""
+
+    version: str
+    kernels: str
+    ready: bool
+    uptime_seconds: float
+    cluster_id: str
+    node_id: int
+    topics: int
+    partitions: int
+    connections: int
+    log_dirs: dict[str, str]
+    """Each log directory: ``online``, or why it takes no writes and what to do."""
+
+
+class ControlChannel:
+    """The pages under ``/v1/`` (loop only)."""
+
+    def __init__(
+        self,
+        token: str,
+        io: IoThreads,
+        find_status: Callable[[], Status],
+        find_logs: Callable[[], Iterable[Log]],
+    ) -> None:
+        self._token = token
+        self._io = io
+        self._find_status = find_status
+        self._find_logs = find_logs
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return every page; what changes something is wrapped in `guarded`."""
+        return (
+            Route("GET", "/v1/status", self._status),
+            Route("POST", "/v1/flush", self.guarded(self._flush)),
+        )
+
+    def guarded(
+        self, handle: Callable[[HttpRequest], Awaitable[HttpResponse]]
+    ) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:
+        """Return the page as one that asks for the token first."""
+
+        async def guarded(request: HttpRequest) -> HttpResponse:
+            if not brings_token(request.headers, self._token):
+                logger.warning(
+                    "refused a control request without the token path=%s peer=%s",
+                    request.path,
+                    request.peer,
+                )
+                return text(
+                    401,
+                    f"{request.path} changes something: send 'Authorization: Bearer TOKEN' with "
+                    "the token from .siltstone-control-token in the first log directory",
+                    ("WWW-Authenticate", "Bearer"),
+                )
+            logger.info("control request path=%s peer=%s", request.path, request.peer)
+            return await handle(request)
+
+        return guarded
+
+    async def _status(self, _request: HttpRequest) -> HttpResponse:
+        return json_answer(asdict(self._find_status()))
+
+    async def _flush(self, _request: HttpRequest) -> HttpResponse:
+        """Bring every log to the disk, one hop to an io thread for some of them at a time."""
+        logs = list(self._find_logs())
+        faults: list[str] = []
+        for start in range(0, len(logs), _LOGS_PER_HOP):
+            faults += await self._io.run(_flush_logs, logs[start : start + _LOGS_PER_HOP])
+        answer = {"flushed": len(logs) - len(faults), "faults": faults}
+        return json_answer(answer, 500 if faults else 200)
+
+
+def _flush_logs(logs: list[Log]) -> list[str]:
+    """Flush logs and return a sentence for each that failed. Blocks."""
+    faults = []
+    for log in logs:
+        try:
+            log.flush()
+        except KafkaError as error:
+            faults.append(f"{log.topic_partition}: {error.message}")
+    return faults

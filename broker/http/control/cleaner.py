@@ -1,0 +1,234 @@
+"""The cleaner's pages of the control channel: explain, dry-run, clean, history.
+
+All take ``?topic=`` and ``?partition=``; without a topic they mean every partition. Asking for a
+pass, and the dry run, which costs as much as one, want the token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.http.server import JSON, HttpResponse, Route, json_answer, text
+from cleaner import selection
+from cleaner.errors import CleaningAborted, CorruptSegment
+from cleaner.history.events import figures_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from broker.http.control.explaining import Explainer
+    from broker.http.server import HttpRequest
+    from broker.process.io import IoThreads
+    from broker.topics.cleaning import Cleaning
+    from broker.topics.topic import Topic
+    from cleaner.one_pass.stats import Prediction
+    from cleaner.selection import CleanableLog
+    from storage.clock import Clock
+    from storage.log.log import Log
+
+    Page = Callable[[HttpRequest], Awaitable[HttpResponse]]
+
+SLICE_SECONDS = 0.001
+MOST_EVENTS = 1000
+
+
+class Question(NamedTuple):
+    """What a request asks about."""
+
+    topic: str | None
+    partition: int | None
+    is_forced: bool
+    since_ms: int
+
+
+class CleanerPages:
+    """The pages under ``/v1/`` that are about the cleaner (loop only)."""
+
+    def __init__(
+        self, cleaning: Cleaning, explainer: Explainer, io: IoThreads, clock: Clock
+    ) -> None:
+        self._cleaning = cleaning
+        self._explainer = explainer
+        self._io = io
+        self._clock = clock
+
+    def routes(self, guarded: Callable[[Page], Page]) -> tuple[Route, ...]:
+        """Return the pages; ``guarded`` makes one ask for the token."""
+        return (
+            Route("GET", "/v1/explain", _asked(self._explain)),
+            Route("POST", "/v1/dry-run", guarded(_asked(self._dry_run))),
+            Route("POST", "/v1/clean", guarded(_asked(self._clean))),
+            Route("GET", "/v1/cleaner-history", _asked(self._history)),
+        )
+
+    async def _explain(self, question: Question) -> HttpResponse:
+        found = self._explainer.select(question.topic, question.partition)
+        if found is None:
+            return _unknown(question)
+        return HttpResponse(body=self._pieces(found), content_type=JSON)
+
+    async def _pieces(self, partitions: list[tuple[Topic, int]]) -> AsyncIterator[bytes]:
+        """Yield the answer in pieces of about a millisecond's work."""
+        pieces = [f'{{"now_ms": {self._clock.now_ms()}, "partitions": [']
+        began = self._clock.monotonic()
+        separator = "\n"
+        for answer in self._explainer.explain(partitions):
+            pieces += (separator, json.dumps(answer))
+            separator = ",\n"
+            if self._clock.monotonic() - began >= SLICE_SECONDS:
+                yield "".join(pieces).encode()
+                pieces.clear()
+                await asyncio.sleep(0)
+                began = self._clock.monotonic()
+        pieces.append("\n]}\n")
+        yield "".join(pieces).encode()
+
+    async def _dry_run(self, question: Question) -> HttpResponse:
+        found = self._explainer.select(question.topic, question.partition)
+        if found is None:
+            return _unknown(question)
+        is_forced = question.is_forced
+        answers = []
+        for topic, index in found:
+            log = topic.logs[index]
+            if log is not None and log.config.is_compacted:
+                answers.append(await self._predict(log, is_forced=is_forced))
+        return json_answer({"now_ms": self._clock.now_ms(), "predictions": answers})
+
+    async def _predict(self, log: Log, *, is_forced: bool) -> dict[str, Any]:
+        topic, partition = log.topic_partition
+        head: dict[str, Any] = {"topic": topic, "partition": partition}
+        cleanable = self._find_cleanable(log, is_forced=is_forced)
+        if not cleanable.is_worth_a_pass:
+            return {**head, "fault": "there is nothing to clean now"}
+        began = self._clock.monotonic()
+        try:
+            prediction = await self._io.run(self._cleaning.pool.dry_run, log, cleanable)
+        except (CleaningAborted, CorruptSegment, OSError) as error:
+            return {**head, "fault": f"{type(error).__name__}: {error}"}
+        if prediction is None:
+            return {**head, "fault": "somebody works on the partition now; ask again"}
+        seconds = self._clock.monotonic() - began
+        return head | prediction_answer(prediction, seconds)
+
+    def _find_cleanable(self, log: Log, *, is_forced: bool) -> CleanableLog:
+        snapshot = self._cleaning.manager.snapshot(log)
+        if is_forced:
+            snapshot = selection.without_min_lag(snapshot)
+        return selection.find_cleanable(snapshot, self._clock.now_ms())
+
+    def _has_work(self, log: Log, *, is_forced: bool) -> bool:
+        try:
+            return self._find_cleanable(log, is_forced=is_forced).is_worth_a_pass
+        except (CorruptSegment, OSError):
+            return True  # a pass will say what is wrong
+
+    async def _clean(self, question: Question) -> HttpResponse:
+        found = self._explainer.select(question.topic, question.partition)
+        if question.topic is None or found is None:
+            return _unknown(question)
+        logs = [log for topic, index in found if (log := topic.logs[index]) is not None]
+        compacted = [log for log in logs if log.config.is_compacted]
+        if not compacted:
+            return text(409, f"topic {question.topic} does not have compact in its cleanup.policy")
+        off = self._explainer.find_what_is_off()
+        if off is not None:
+            return text(409, f"nothing is cleaned while {off}; change it and start the broker anew")
+        is_forced = question.is_forced
+        dirty = [log for log in compacted if self._has_work(log, is_forced=is_forced)]
+        if not dirty:
+            return text(409, self._why_nothing(question, found))
+        answer = {
+            "now_ms": self._clock.now_ms(),
+            "requested": [log.topic_partition._asdict() for log in dirty],
+            "nothing_to_clean": len(compacted) - len(dirty),
+        }
+        for log in dirty:
+            await self._io.run(
+                self._cleaning.request,
+                log.topic_partition,
+                is_forced=is_forced,
+            )
+        return json_answer(answer, 202)
+
+    def _why_nothing(self, question: Question, found: list[tuple[Topic, int]]) -> str:
+        sentence = f"there is nothing to clean in {_name(question)} now"
+        if len(found) == 1:
+            (facts,) = self._explainer.explain(found)
+            return f"{sentence}: {facts['because']}"
+        return f"{sentence}; ask siltstone explain {question.topic} why"
+
+    async def _history(self, question: Question) -> HttpResponse:
+        events = [
+            event
+            for event in self._cleaning.pool.rooms.history.recent()
+            if question.topic in {None, event.get("topic")}
+            and question.partition in {None, event.get("partition")}
+            and event.get("ended_ms", 0) >= question.since_ms
+        ]
+        return HttpResponse(body=self._lines(events[-MOST_EVENTS:]), content_type=JSON)
+
+    async def _lines(self, events: list[dict[str, Any]]) -> AsyncIterator[bytes]:
+        """Yield events as lines of JSON, some at a time; receipts may be long."""
+        for event in events:
+            yield json.dumps(event).encode() + b"\n"
+            await asyncio.sleep(0)
+
+
+def parse(query: str) -> Question:
+    """Return what a query string asks about.
+
+    Raises:
+        ValueError: What should be a number is none.
+    """
+    from urllib.parse import parse_qsl  # noqa: PLC0415  # 4 ms that only these pages need
+
+    facts = dict(parse_qsl(query))
+    partition = facts.get("partition")
+    return Question(
+        topic=facts.get("topic"),
+        partition=None if partition is None else int(partition),
+        is_forced=facts.get("force") == "1",
+        since_ms=int(facts.get("since_ms", "0")),
+    )
+
+
+def _asked(answer: Callable[[Question], Awaitable[HttpResponse]]) -> Page:
+    """Return a page that knows what it is asked about."""
+
+    async def page(request: HttpRequest) -> HttpResponse:
+        try:
+            question = parse(request.query)
+        except ValueError as error:
+            return text(400, f"{request.path}?{request.query}: {error}")
+        return await answer(question)
+
+    return page
+
+
+def prediction_answer(prediction: Prediction, seconds: float) -> dict[str, Any]:
+    """Return a prediction as JSON values; the seconds are those that the dry run took."""
+    result = prediction.result
+    return {
+        "first_dirty_offset": result.first_dirty_offset,
+        "first_uncleanable_offset": result.first_uncleanable_offset,
+        "end_offset": result.end_offset,
+        "passes": prediction.passes,
+        "bytes_after": prediction.bytes_after,
+        **figures_of(result),
+        "seconds": round(seconds, 6),
+        "segments_in": sum(len(group.inputs) for group in result.groups),
+        "segments_out": sum(len(group.outputs) for group in result.groups),
+    }
+
+
+def _unknown(question: Question) -> HttpResponse:
+    if question.topic is None:
+        return text(400, "name a topic: ?topic=NAME, and &partition=NUMBER if only one is meant")
+    return text(404, f"there is no {_name(question)} here")
+
+
+def _name(question: Question) -> str:
+    return f"{question.topic}{'' if question.partition is None else f'-{question.partition}'}"

@@ -1,0 +1,127 @@
+"""Collects, for one partition after the other, all that an explanation looks at (loop only)."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from cleaner.explaining.explain import PartitionView, explain
+from cleaner.explaining.explanation import Explanation, OpenTransaction, Rule, SettingUsed
+from config.describe import find_broker_place, find_place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from broker.topics.cleaning import Cleaning
+    from broker.topics.registry import TopicRegistry
+    from broker.topics.settings.in_force import BrokerSettings
+    from broker.topics.topic import Topic
+    from config.layers import Layers
+    from storage.clock import Clock
+    from storage.log.log import Log
+    from storage.topic_partition import TopicPartition
+
+
+class Explainer:
+    """Explains partitions of the running broker; each takes some 50 µs, so many go in slices."""
+
+    def __init__(
+        self, cleaning: Cleaning, topics: TopicRegistry, settings: BrokerSettings, clock: Clock
+    ) -> None:
+        self._cleaning = cleaning
+        self._topics = topics
+        self._settings = settings
+        self._clock = clock
+
+    def select(self, topic: str | None, partition: int | None) -> list[tuple[Topic, int]] | None:
+        """Return the partitions that are meant, all where nothing is; None if there is none."""
+        if topic is None:
+            every = self._topics.topics.values()
+            return [(each, index) for each in every for index in range(each.partitions)]
+        found = self._topics.topics.get(topic)
+        if found is None or (partition is not None and not 0 <= partition < found.partitions):
+            return None
+        indexes = range(found.partitions) if partition is None else (partition,)
+        return [(found, index) for index in indexes]
+
+    def find_what_is_off(self) -> SettingUsed | None:
+        """Return the setting that switches the cleaner off, None if it is on."""
+        return find_what_is_off(self._settings.layers)
+
+    def explain(self, partitions: Iterable[tuple[Topic, int]]) -> Iterator[dict[str, Any]]:
+        """Yield the explanations as JSON values; topics that go meanwhile are left out."""
+        off = self.find_what_is_off()
+        progress = dict(self._progress())
+        for topic, index in partitions:
+            log = topic.logs[index]
+            if log is None:
+                yield _unserved(topic.name, index)
+                continue
+            explanation = self._explain(topic, log, off, progress)
+            answer = explanation.as_json()
+            last = self._cleaning.pool.rooms.figures.last.get(log.topic_partition)
+            answer["last_pass"] = None if last is None else last._asdict()
+            yield answer
+
+    def _explain(
+        self,
+        topic: Topic,
+        log: Log,
+        off: SettingUsed | None,
+        progress: Mapping[TopicPartition, str],
+    ) -> Explanation:
+        manager = self._cleaning.manager
+        topic_partition = log.topic_partition
+        return explain(
+            PartitionView(
+                snapshot=manager.snapshot(log),
+                now_ms=self._clock.now_ms(),
+                find_place=partial(find_place, self._settings.layers, topic.overrides),
+                state=manager.states.get(topic_partition),
+                failure=manager.failure(topic_partition),
+                is_requested=manager.is_requested(topic_partition),
+                last_pass=self._cleaning.pool.rooms.figures.last.get(topic_partition),
+                transaction=_find_transaction(log),
+                cleaner_off=off,
+                offline=log.directory.failure,
+                progress=progress.get(topic_partition),
+            )
+        )
+
+    def _progress(self) -> Iterator[tuple[TopicPartition, str]]:
+        for thread in self._cleaning.pool.threads:
+            progress = thread.progress
+            if progress is not None:
+                done, total = progress.bytes_done, progress.bytes_total
+                words = f"{progress.phase}, {done} of {total} bytes, in thread {thread.name}"
+                yield progress.topic_partition, words
+
+
+def find_what_is_off(layers: Layers) -> SettingUsed | None:
+    """Return the setting that switches the cleaner off, None if it is on."""
+    server = layers.server()
+    if not server.log_cleaner_enable:
+        name, value = "log.cleaner.enable", "false"
+    elif not server.log_cleaner_threads:
+        name, value = "log.cleaner.threads", "0"
+    else:
+        return None
+    return SettingUsed(name, value, find_broker_place(layers, name))
+
+
+def _find_transaction(log: Log) -> OpenTransaction | None:
+    """Return the open transaction that began first."""
+    return next(itertools.starmap(OpenTransaction, log.producers.open_transactions.items()), None)
+
+
+def _unserved(topic: str, partition: int) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "partition": partition,
+        "rule": Rule.OFFLINE.value,
+        "eligible": False,
+        "because": "the partition is not served: its log directory is offline or missing, or "
+        "its folder was found damaged by the start",
+        "next_eligible_ms": None,
+    }

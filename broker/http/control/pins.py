@@ -1,0 +1,171 @@
+"""The pins' pages of the control channel: pin, renew, release and list (spark.md §5.2).
+
+``POST /v1/pins`` takes ``{"topics": [...], "partitions": [[topic, number], ...], "lease_ms": n,
+"holder": "..."}``, all of it optional, and answers the manifest, which is
+`pipeline.planning.manifest`'s. ``/v1/pins/renew`` and ``/v1/pins/release`` take ``{"id": "..."}``,
+the first also a lease. ``GET /v1/topics`` tells what can be pinned.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from broker.http.server import JSON, HttpResponse, Route, json_answer, text
+from broker.topics.pins import PinRefused
+from protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from broker.http.server import HttpRequest
+    from broker.process.io import IoThreads
+    from broker.topics.pins import Pin, PinRoom
+    from broker.topics.registry import TopicRegistry
+    from storage.directory.pins import PinnedPartition
+    from storage.log.log import Log
+
+    Page = Callable[[HttpRequest], Awaitable[HttpResponse]]
+
+DEFAULT_LEASE_MS = 60_000
+_LONGEST_HOLDER = 100
+
+
+class PinPages:
+    """The pages under ``/v1/pins`` (loop only)."""
+
+    def __init__(
+        self,
+        room: PinRoom,
+        topics: TopicRegistry,
+        io: IoThreads,
+        find_cluster_id: Callable[[], str],
+    ) -> None:
+        self._find_cluster_id = find_cluster_id
+        self._room = room
+        self._topics = topics
+        self._io = io
+
+    def routes(self, guarded: Callable[[Page], Page]) -> tuple[Route, ...]:
+        """Return the pages; ``guarded`` makes one ask for the token."""
+        return (
+            Route("GET", "/v1/topics", self._list_topics),
+            Route("GET", "/v1/pins", self._list),
+            Route("POST", "/v1/pins", guarded(_answering(self._pin))),
+            Route("POST", "/v1/pins/renew", guarded(_answering(self._renew))),
+            Route("POST", "/v1/pins/release", guarded(_answering(self._release))),
+        )
+
+    async def _list(self, _request: HttpRequest) -> HttpResponse:
+        listed = [self._describe(pin) for pin in self._room.all_pins()]
+        return json_answer({"pins": listed, "held_bytes": self._room.held_bytes()})
+
+    async def _list_topics(self, _request: HttpRequest) -> HttpResponse:
+        topics = self._topics.topics.values()
+        return json_answer({topic.name: topic.partitions for topic in topics})
+
+    async def _pin(self, asked: dict[str, Any]) -> HttpResponse:
+        logs = self._find_logs(asked.get("topics"), asked.get("partitions"))
+        lease_ms = int(asked.get("lease_ms", DEFAULT_LEASE_MS))
+        holder = str(asked.get("holder", ""))[:_LONGEST_HOLDER]
+        pin = await self._room.create(logs, lease_ms, holder)
+        body = await self._io.run(_manifest, pin, self._find_cluster_id())
+        return HttpResponse(status=201, body=body, content_type=JSON)
+
+    async def _renew(self, asked: dict[str, Any]) -> HttpResponse:
+        lease_ms = asked.get("lease_ms")
+        pin = self._room.renew(str(asked.get("id")), None if lease_ms is None else int(lease_ms))
+        return json_answer(self._describe(pin))
+
+    async def _release(self, asked: dict[str, Any]) -> HttpResponse:
+        pin_id = str(asked.get("id"))
+        await self._room.release(pin_id)
+        return json_answer({"released": pin_id})
+
+    def _find_logs(
+        self, topics: list[str] | None, partitions: list[tuple[str, int]] | None
+    ) -> list[Log]:
+        """Return the logs that are meant, each once; without names, those of all topics.
+
+        Raises:
+            LookupError: There is one that is not here.
+        """
+        if topics is None and partitions is None:
+            topics = list(self._topics.topics)
+        wanted = [(name, index) for name, index in partitions or ()]
+        for name in topics or ():
+            topic = self._topics.topics.get(name)
+            if topic is None:
+                raise LookupError(f"there is no topic {name} here")
+            wanted += [(name, index) for index in range(topic.partitions)]
+        found: dict[tuple[str, int], Log] = {}
+        for name, index in wanted:
+            log = self._topics.logs.get((name, index))
+            if log is None or name not in self._topics.topics:
+                raise LookupError(f"there is no partition {name}-{index} here")
+            found[name, index] = log
+        return list(found.values())
+
+    def _describe(self, pin: Pin) -> dict[str, Any]:
+        return {
+            "id": pin.pin_id,
+            "holder": pin.holder,
+            "created_ms": pin.created_ms,
+            "lease_ms": pin.lease_ms,
+            "expires_in_ms": int(self._room.seconds_left(pin) * 1000),
+            "topics": sorted({each.topic_partition.topic for each in pin.partitions}),
+            "partitions": len(pin.partitions),
+            "segments": sum(len(each.segments) for each in pin.partitions),
+            "bytes": pin.size,
+            "held_bytes": pin.held_bytes,
+        }
+
+
+def _answering(answer: Callable[[dict[str, Any]], Awaitable[HttpResponse]]) -> Page:
+    """Return a page that is asked in JSON, and whose refusals are sentences."""
+
+    async def page(request: HttpRequest) -> HttpResponse:
+        try:
+            asked = json.loads(request.body or b"{}")
+            if not isinstance(asked, dict):
+                return text(400, f"{request.path} wants a JSON object")
+            return await answer(asked)
+        except PinRefused as error:
+            return text(error.status, str(error))
+        except LookupError as error:
+            return text(404, str(error.args[0]))
+        except (ValueError, TypeError) as error:
+            return text(400, f"{request.path}: {error}")
+        except KafkaError as error:
+            return text(409, error.message)
+
+    return page
+
+
+def _manifest(pin: Pin, cluster_id: str) -> bytes:
+    """Return what a pin holds, as JSON; not indented, for there may be thousands of segments."""
+    return json.dumps(
+        {
+            "pin": pin.pin_id,
+            "taken_at_ms": pin.created_ms,
+            "cluster_id": cluster_id,
+            "lease_ms": pin.lease_ms,
+            "partitions": [_partition(each) for each in pin.partitions],
+        }
+    ).encode()
+
+
+def _partition(pinned: PinnedPartition) -> dict[str, Any]:
+    return {
+        "topic": pinned.topic_partition.topic,
+        "partition": pinned.topic_partition.partition,
+        "topic_id": pinned.topic_id,
+        "folder": str(pinned.folder),
+        "log_start_offset": pinned.log_start_offset,
+        "end_offset": pinned.end_offset,
+        "last_stable_offset": pinned.last_stable_offset,
+        "first_dirty_offset": pinned.first_dirty_offset,
+        "is_compacted": pinned.is_compacted,
+        "delete_retention_ms": pinned.delete_retention_ms,
+        "segments": [segment._asdict() for segment in pinned.segments],
+    }

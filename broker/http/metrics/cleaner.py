@@ -1,0 +1,192 @@
+"""The metrics of the log cleaner: Kafka's under their usual names, ours beside them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from broker.http.metrics.metric import PAUSE, Metric, single
+from cleaner import selection
+from cleaner.one_pass.stats import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from broker.http.metrics.metric import Reader, Row, Value
+    from broker.http.metrics.sources import MetricSources
+    from broker.topics.cleaning import Cleaning
+    from cleaner.selection import CleanableLog
+    from storage.log.log import Log
+
+_PAUSE_EVERY = 32
+
+
+def _one(read: Callable[[Cleaning], Value]) -> Reader:
+    """Return a reader of one unlabelled value of the cleaner, 0 where there is none."""
+    return single(lambda sources: 0 if sources.cleaning is None else read(sources.cleaning))
+
+
+def _labelled(read: Callable[[Cleaning], Iterator[Row]]) -> Reader:
+    """Return a reader of the values that the cleaner has for each label."""
+
+    def rows(sources: MetricSources) -> Iterator[Row]:
+        if sources.cleaning is not None:
+            yield from read(sources.cleaning)
+
+    return rows
+
+
+def _per_compacted(read: Callable[[CleanableLog], float]) -> Reader:
+    """Return a reader of one value per compacted partition that is in a topic."""
+
+    def rows(sources: MetricSources) -> Iterator[Row | None]:
+        if sources.cleaning is None:
+            return
+        logs = sources.topics.logs
+        for number, (topic, partition) in enumerate(tuple(logs)):
+            log = logs.get((topic, partition))
+            if log is not None and log.config.is_compacted and topic in sources.topics.topics:
+                cleanable = _find_cleanable(sources.cleaning, log)
+                if cleanable is not None:
+                    yield (topic, str(partition)), read(cleanable)
+            if number % _PAUSE_EVERY == 0:
+                yield PAUSE
+
+    return rows
+
+
+def _find_cleanable(cleaning: Cleaning, log: Log) -> CleanableLog | None:
+    try:
+        return selection.find_cleanable(cleaning.manager.snapshot(log), cleaning.clock.now_ms())
+    except OSError:
+        return None  # a file that cannot be looked at; the cleaner says so
+
+
+def _last_passes(cleaning: Cleaning) -> Iterator[Row]:
+    for (topic, partition), last in tuple(cleaning.pool.rooms.figures.last.items()):
+        yield (topic, str(partition)), last.started_ms / 1000
+
+
+def _uncleanable_count(cleaning: Cleaning) -> Iterator[Row]:
+    counts = Counter(str(log.directory.path) for log in _failed_logs(cleaning))
+    for directory in cleaning.directories:
+        yield (directory,), counts[directory]
+
+
+def _uncleanable_bytes(cleaning: Cleaning) -> Iterator[Row]:
+    counts: Counter[str] = Counter()
+    for log in _failed_logs(cleaning):
+        cleanable = _find_cleanable(cleaning, log)
+        if cleanable is not None:
+            counts[str(log.directory.path)] += cleanable.cleanable_bytes
+    for directory in cleaning.directories:
+        yield (directory,), counts[directory]
+
+
+def _failed_logs(cleaning: Cleaning) -> list[Log]:
+    logs = cleaning.logs
+    return [log for each in cleaning.manager.failures() if (log := logs.get(each)) is not None]
+
+
+def _failed(cleaning: Cleaning) -> Iterator[Row]:
+    for (topic, partition), failure in cleaning.manager.failures().items():
+        yield (topic, str(partition), failure.cause), failure.attempts
+
+
+def _failures(cleaning: Cleaning) -> Iterator[Row]:
+    for cause, count in tuple(cleaning.pool.rooms.figures.failures.items()):
+        yield (cause,), count
+
+
+def _passes(cleaning: Cleaning) -> Iterator[Row]:
+    figures = cleaning.pool.rooms.figures
+    yield ("cleaned",), figures.passes
+    yield ("aborted",), figures.aborted
+    yield ("failed",), sum(tuple(figures.failures.values()))
+
+
+def _dropped(cleaning: Cleaning) -> Iterator[Row]:
+    dropped = cleaning.pool.rooms.figures.dropped
+    for reason in Reason:
+        yield (reason.value,), dropped[reason]
+
+
+PARTITION = ("topic", "partition")
+_LOG_CLEANER = "kafka_log_logcleaner"
+_MANAGER = "kafka_log_logcleanermanager"
+
+# fmt: off
+CLEANER_METRICS = (
+    Metric("gauge", f"{_LOG_CLEANER}_max_buffer_utilization_percent", (),
+           "How full the fullest offset map of the threads' last passes was.",
+           "`CleanerFigures`",
+           _one(lambda cleaning: cleaning.pool.rooms.figures.max_buffer_utilization_percent)),
+    Metric("gauge", f"{_LOG_CLEANER}_cleaner_recopy_percent", (),
+           "Bytes written of those read, in the threads' last passes.",
+           "`CleanerFigures`",
+           _one(lambda cleaning: cleaning.pool.rooms.figures.recopy_percent)),
+    Metric("gauge", f"{_LOG_CLEANER}_max_clean_time_secs", (),
+           "Whole seconds of the longest of the threads' last passes.",
+           "`CleanerFigures`",
+           _one(lambda cleaning: int(cleaning.pool.rooms.figures.max_clean_seconds))),
+    Metric("gauge", f"{_LOG_CLEANER}_max_compaction_delay_secs", (),
+           "By how much max.compaction.lag.ms was exceeded most, at the last selection.",
+           "`CleanerManager`",
+           _one(lambda cleaning: cleaning.manager.last_selection.max_delay_ms // 1000)),
+    Metric("gauge", f"{_LOG_CLEANER}_deadthreadcount", (),
+           "Cleaner threads that died since the start; each was replaced, the log has the reason.",
+           "`CleanerPool`", _one(lambda cleaning: cleaning.pool.died)),
+    Metric("gauge", f"{_MANAGER}_max_dirty_percent", (),
+           "The greatest dirty ratio among all logs at the last selection, eligible or not.",
+           "`CleanerManager`",
+           _one(lambda cleaning: int(100 * cleaning.manager.last_selection.max_dirty_ratio))),
+    Metric("gauge", f"{_MANAGER}_time_since_last_run_ms", (),
+           "Milliseconds since a cleaner thread last looked for work.",
+           "`CleanerManager`",
+           _one(lambda cleaning:
+                cleaning.clock.now_ms() - cleaning.manager.last_selection.now_ms)),
+    Metric("gauge", f"{_MANAGER}_uncleanable_partitions_count", ("logdirectory",),
+           "Partitions whose last pass failed; they are tried again by themselves.",
+           "`CleanerManager`", _labelled(_uncleanable_count)),
+    Metric("gauge", f"{_MANAGER}_uncleanable_bytes", ("logdirectory",),
+           "What could be cleaned in partitions whose last pass failed.",
+           "`CleanerManager`", _labelled(_uncleanable_bytes)),
+    Metric("counter", "kafka_utils_throttler_cleaner_io", (),
+           "Bytes that cleaner threads read and wrote.",
+           "`Throttle`", _one(lambda cleaning: cleaning.pool.throttle.total_bytes)),
+    Metric("counter", "siltstone_cleaner_throttle_seconds", (),
+           "Seconds that cleaner threads waited for log.cleaner.io.max.bytes.per.second.",
+           "`Throttle`", _one(lambda cleaning: cleaning.pool.throttle.slept_seconds)),
+    Metric("gauge", "siltstone_cleaner_threads", (),
+           "Cleaner threads that run.",
+           "`CleanerPool`",
+           _one(lambda cleaning: sum(each.is_alive for each in cleaning.pool.threads))),
+    Metric("counter", "siltstone_cleaner_passes", ("outcome",),
+           "Passes that ended: cleaned, aborted because somebody else came first, failed.",
+           "`CleanerFigures`", _labelled(_passes)),
+    Metric("counter", "siltstone_cleaner_failures", ("cause",),
+           "Passes that failed, by the kind of the error.",
+           "`CleanerFigures`", _labelled(_failures)),
+    Metric("counter", "siltstone_cleaner_records_dropped", ("reason",),
+           "Records that passes dropped, by reason.",
+           "`CleanerFigures`", _labelled(_dropped)),
+    Metric("counter", "siltstone_cleaner_bytes_read", (),
+           "Bytes of log that passes read, both readings together.",
+           "`CleanerFigures`", _one(lambda cleaning: cleaning.pool.rooms.figures.bytes_read)),
+    Metric("counter", "siltstone_cleaner_bytes_written", (),
+           "Bytes of log that passes wrote.",
+           "`CleanerFigures`", _one(lambda cleaning: cleaning.pool.rooms.figures.bytes_written)),
+    Metric("gauge", "siltstone_cleaner_partition_failures", ("topic", "partition", "cause"),
+           "How often in a row the pass over a partition has failed, as long as it does.",
+           "`CleanerManager`", _labelled(_failed)),
+    Metric("gauge", "siltstone_cleaner_dirty_ratio", PARTITION,
+           "Share of the partition that is dirty; more than min.cleanable.dirty.ratio is cleaned.",
+           "`cleaner.selection`", _per_compacted(lambda cleanable: cleanable.ratio)),
+    Metric("gauge", "siltstone_cleaner_cleanable_bytes", PARTITION,
+           "Bytes of the partition that a pass could clean now.",
+           "`cleaner.selection`", _per_compacted(lambda cleanable: cleanable.cleanable_bytes)),
+    Metric("gauge", "siltstone_cleaner_last_pass_timestamp_seconds", PARTITION,
+           "When the last pass over the partition began, in seconds since the epoch.",
+           "`CleanerFigures`", _labelled(_last_passes)),
+)
+# fmt: on

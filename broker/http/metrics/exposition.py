@@ -1,0 +1,184 @@
+"""Prometheus' text format, written in slices of a millisecond.
+
+A scrape of 5,000 partitions is tens of thousands of lines; the exporter's own writer would hold
+the loop for a quarter of a second. So the families are the exporter's (``BrokerCollector`` works
+with any registry), and the text is written here, sample by sample, with a pause whenever a slice
+is used up; a test compares it with the exporter's own text. prometheus_client takes 50 ms and
+7 MiB to import, so only the first scrape does, in steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from broker.http.metrics.metric import PAUSE, Summary
+from broker.http.metrics.table import METRICS
+from broker.http.server import HttpResponse
+from broker.net.dispatch_kernels import BOUNDS_SECONDS, Histogram
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics_core import Metric as Family
+
+    from broker.http.metrics.metric import Metric, Value
+    from broker.http.metrics.sources import MetricSources
+    from broker.http.server import HttpRequest
+    from storage.clock import Clock
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+SLICE_SECONDS = 0.001
+_CHECK_EVERY = 64
+# What prometheus_client imports, dearest first, so that no single step takes more than a few ms.
+_IMPORTS = (
+    "email.utils",
+    "ssl",
+    "html",
+    "http.client",
+    "http.server",
+    "urllib.request",
+    "wsgiref.simple_server",
+    "prometheus_client",
+)
+
+
+class BrokerCollector:
+    """Our metrics as families of prometheus_client, for any registry. Reads everything at once."""
+
+    def __init__(self, sources: MetricSources, metrics: Sequence[Metric] = METRICS) -> None:
+        self._sources = sources
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Family]:
+        """Yield every family with all its samples."""
+        from prometheus_client.metrics_core import Metric as Family  # noqa: PLC0415 - see above
+
+        for metric in self._metrics:
+            family = Family(metric.name, metric.help, metric.kind)
+            for row in metric.read(self._sources):
+                if row is PAUSE:
+                    continue
+                for suffix, labels, value in _samples(metric, *row):
+                    family.add_sample(metric.name + suffix, dict(labels), value)
+            yield family
+
+
+class Scrapes:
+    """The ``/metrics`` page."""
+
+    def __init__(
+        self, sources: MetricSources, clock: Clock, metrics: Sequence[Metric] = METRICS
+    ) -> None:
+        self._sources = sources
+        self._clock = clock
+        self._metrics = metrics
+        self._runtime: CollectorRegistry | None = None
+        self._turn = asyncio.Lock()  # of all scrapes together one slice is written in a turn
+
+    async def answer(self, _request: HttpRequest) -> HttpResponse:
+        """Answer a scrape; the text is made while it is sent."""
+        if self._runtime is None:
+            self._runtime = await _runtime_registry()
+        return HttpResponse(body=self._text(self._runtime), content_type=CONTENT_TYPE)
+
+    async def _text(self, runtime: CollectorRegistry) -> AsyncIterator[bytes]:
+        from prometheus_client import generate_latest  # noqa: PLC0415 - see above
+
+        async with self._turn:
+            text = generate_latest(runtime)
+            await asyncio.sleep(0)
+        yield text
+        lines = enumerate(self._lines(), 1)
+        is_over = False
+        while not is_over:
+            async with self._turn:
+                text, is_over = self._slice(lines)
+                await asyncio.sleep(0)
+            yield text
+
+    def _slice(self, lines: Iterator[tuple[int, str | None]]) -> tuple[bytes, bool]:
+        """Return what is written in a millisecond, and whether it was the last."""
+        written: list[str] = []
+        began = self._clock.monotonic()
+        for number, line in lines:
+            if line is not PAUSE:
+                written.append(line)
+                if number % _CHECK_EVERY:
+                    continue
+            if self._clock.monotonic() - began >= SLICE_SECONDS:
+                return "".join(written).encode(), False
+        return "".join(written).encode(), True
+
+    def _lines(self) -> Iterator[str | None]:
+        for metric in self._metrics:
+            yield PAUSE
+            yield f"# HELP {metric.series} {metric.help}\n# TYPE {metric.series} {metric.kind}\n"
+            plain = f"{metric.series}{_braces(metric.labels)} %s\n"
+            for row in metric.read(self._sources):
+                if row is PAUSE:
+                    yield PAUSE
+                    continue
+                labels, value = row
+                if isinstance(value, Histogram | Summary):
+                    yield from _compound_lines(metric, labels, value)
+                else:
+                    yield plain % (*map(_escape, labels), value)
+
+
+def _compound_lines(
+    metric: Metric, label_values: tuple[str, ...], value: Histogram | Summary
+) -> Iterator[str]:
+    for suffix, labels, number in _samples(metric, label_values, value):
+        braces = _braces(tuple(labels)) % tuple(map(_escape, labels.values()))
+        yield f"{metric.name}{suffix}{braces} {number}\n"
+
+
+def _samples(
+    metric: Metric, label_values: tuple[str, ...], value: Value
+) -> Iterator[tuple[str, dict[str, str], float]]:
+    """Yield name suffix, labels and value of each sample that one row stands for."""
+    labels = dict(zip(metric.labels, label_values, strict=True))
+    if isinstance(value, Histogram):
+        counts = tuple(accumulate(value.buckets))
+        bounds = (*(f"{bound * metric.scale:.6g}" for bound in BOUNDS_SECONDS), "+Inf")
+        for bound, count in zip(bounds, counts, strict=True):
+            yield "_bucket", {**labels, "le": bound}, count
+        yield "_count", labels, counts[-1]
+        yield "_sum", labels, value.seconds * metric.scale
+    elif isinstance(value, Summary):
+        yield "_count", labels, value.times
+        yield "_sum", labels, value.seconds * metric.scale
+    else:
+        yield "_total" if metric.kind == "counter" else "", labels, value
+
+
+def _braces(labels: tuple[str, ...]) -> str:
+    """Return label names with a ``%s`` for each value."""
+    return "{" + ",".join(f'{name}="%s"' for name in labels) + "}" if labels else ""
+
+
+def _escape(value: str) -> str:
+    if "\\" in value or '"' in value or "\n" in value:
+        return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    return value
+
+
+async def _runtime_registry() -> CollectorRegistry:
+    """Return a registry of what prometheus_client itself knows about the interpreter."""
+    for name in _IMPORTS:
+        import_module(name)
+        await asyncio.sleep(0)
+    from prometheus_client import (  # noqa: PLC0415 - see above
+        CollectorRegistry,
+        GCCollector,
+        PlatformCollector,
+    )
+
+    registry = CollectorRegistry()
+    GCCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    return registry

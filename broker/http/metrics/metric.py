@@ -1,0 +1,60 @@
+"""What a metric is: its name, its text, its labels, and how its values are read at a scrape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from broker.net.dispatch_kernels import Histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from broker.http.metrics.sources import MetricSources
+
+Kind: TypeAlias = Literal["counter", "gauge", "summary", "histogram"]
+
+
+class Summary(NamedTuple):
+    """How often something was done, and how long that took altogether."""
+
+    times: int
+    seconds: float
+
+
+Value: TypeAlias = float | Summary | Histogram
+Row: TypeAlias = tuple[tuple[str, ...], Value]
+Reader: TypeAlias = "Callable[[MetricSources], Iterator[Row | None]]"
+
+PAUSE = None
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric; a counter's ``name`` stands without ``_total``.
+
+    ``source`` says for the documentation where ``read`` finds the value; ``scale`` turns the
+    seconds of a histogram or summary into the unit that the name promises.
+    """
+
+    kind: Kind
+    name: str
+    labels: tuple[str, ...]
+    help: str
+    source: str
+    read: Reader
+    scale: float = 1.0
+
+    @property
+    def series(self) -> str:
+        """The name as it is scraped and documented."""
+        return f"{self.name}_total" if self.kind == "counter" else self.name
+
+
+def single(read: Callable[[MetricSources], Value]) -> Reader:
+    """Return a reader of one unlabelled value."""
+
+    def rows(sources: MetricSources) -> Iterator[Row]:
+        yield (), read(sources)
+
+    return rows

@@ -1,0 +1,82 @@
+"""Where metrics read their values: the counters that the broker's parts keep for themselves.
+
+Reading happens on the loop, at a scrape, and takes no lock: each value is one integer. What has no
+counter of its own is a function, so that a test can stand in for a broker with a few lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from broker.coordination.coordinators import Coordinators
+    from broker.groups.coordinator import GroupCoordinator
+    from broker.net.dispatch_kernels import Histogram
+    from broker.net.request_stats import RequestStats
+    from broker.topics.cleaning import Cleaning
+    from broker.topics.moves.manager import LogDirMoves
+    from broker.topics.pins import PinRoom
+    from broker.topics.registry import TopicRegistry
+    from broker.transactions.coordinator import TransactionCoordinator
+
+
+class ListenerCounts(NamedTuple):
+    """Connections of one listener: open now, accepted since the start."""
+
+    listener: str
+    open: int
+    accepted: int
+
+
+class SessionCounts(NamedTuple):
+    """Incremental fetch sessions: how many, their partitions, how many were evicted."""
+
+    sessions: int
+    partitions: int
+    evicted: int
+
+
+class FlushCounts(NamedTuple):
+    """Flushes of logs: how many and how many seconds they took together."""
+
+    flushes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricSources:
+    """Everything that ``broker.http.metrics.table`` reads; built once in ``broker.server``.
+
+    ``offline_directories`` maps each log directory to whether it is offline.
+    """
+
+    version: str
+    kernels: str
+    started: float
+    topics: TopicRegistry
+    requests: RequestStats
+    loop_lag: Histogram
+    listeners: Callable[[], Iterable[ListenerCounts]]
+    sessions: Callable[[], SessionCounts]
+    waiting_fetches: Callable[[], int]
+    flushes: Callable[[], FlushCounts]
+    offline_directories: Callable[[], Mapping[str, bool]]
+    dead_threads: Callable[[], Sequence[str]]
+    ready: Callable[[], bool]
+    cleaning: Cleaning | None = None
+    pins: PinRoom | None = None
+    moves: LogDirMoves | None = None
+    coordinators: Coordinators | None = None
+
+    @property
+    def groups(self) -> GroupCoordinator | None:
+        """Return the coordinator of groups, if there are any."""
+        return None if self.coordinators is None else self.coordinators.groups
+
+    @property
+    def transactions(self) -> TransactionCoordinator | None:
+        """Return the coordinator of transactions, if there are any."""
+        return None if self.coordinators is None else self.coordinators.transactions

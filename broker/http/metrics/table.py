@@ -1,0 +1,278 @@
+"""Every metric, once: its name, its text, its labels and where the value comes from.
+
+Names are those that jmx_exporter's usual rules make of Kafka's beans in lower case, so that a
+Kafka dashboard finds them; what Kafka does not have begins with ``siltstone_``. A row reads plain
+counters that the parts own, at a scrape. A reader that passes over many partitions yields ``PAUSE``
+on its way: a good moment to give the loop to others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.http.metrics.cleaner import CLEANER_METRICS
+from broker.http.metrics.groups import GROUP_METRICS
+from broker.http.metrics.metric import PAUSE, Metric, Summary, single
+from broker.http.metrics.moves import MOVE_METRICS
+from broker.http.metrics.pins import PIN_METRICS
+from broker.http.metrics.transactions import TRANSACTION_METRICS
+from broker.process import stats as process_stats
+from protocol.errors import ErrorCode
+from storage.appending.refused_batches import (
+    INVALID_MAGIC_NUMBER,
+    INVALID_MESSAGE_CRC,
+    INVALID_OFFSET_OR_SEQUENCE,
+    NO_KEY_COMPACTED_TOPIC,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from broker.http.metrics.metric import Reader, Row
+    from broker.http.metrics.sources import MetricSources
+    from storage.log.log import Log
+
+_PAUSE_EVERY = 256
+
+
+def _snapshot(sources: MetricSources) -> Iterator[tuple[tuple[str, int], Log]]:
+    """Return names and logs of this moment: topics come and go between two slices.
+
+    Two tuples and no pairs: thousands of new objects a metric would wake the garbage collector.
+    """
+    logs = sources.topics.logs
+    return zip(tuple(logs), tuple(logs.values()), strict=True)
+
+
+def _per_topic(read: Callable[[Log], int]) -> Reader:
+    """Return a reader of sums over the partitions of each topic."""
+
+    def rows(sources: MetricSources) -> Iterator[Row | None]:
+        sums = dict.fromkeys(tuple(sources.topics.topics), 0)
+        for number, ((topic, _), log) in enumerate(_snapshot(sources)):
+            if topic in sums:
+                sums[topic] += read(log)
+            if number % _PAUSE_EVERY == 0:
+                yield PAUSE
+        for topic, value in sums.items():
+            yield (topic,), value
+
+    return rows
+
+
+def _per_partition(read: Callable[[Log], int]) -> Reader:
+    """Return a reader of one value per partition; hidden logs are in no topic and left out."""
+
+    def rows(sources: MetricSources) -> Iterator[Row]:
+        topics = sources.topics.topics
+        for (topic, partition), log in _snapshot(sources):
+            if topic in topics:
+                yield (topic, str(partition)), read(log)
+
+    return rows
+
+
+def _partition_count(sources: MetricSources) -> int:
+    return sum(topic in sources.topics.topics for topic, _ in tuple(sources.topics.logs))
+
+
+def _offline_partition_count(sources: MetricSources) -> int:
+    failed = sum(
+        topic in sources.topics.topics and log.directory.failure is not None
+        for (topic, _), log in _snapshot(sources)
+    )
+    topics = tuple(sources.topics.topics.values())
+    return failed + sum(topic.logs.count(None) for topic in topics)
+
+
+def _requests(sources: MetricSources) -> Iterator[Row]:
+    for stats in sources.requests.by_key.values():
+        yield (stats.name,), stats.count
+
+
+def _request_errors(sources: MetricSources) -> Iterator[Row]:
+    for stats in sources.requests.by_key.values():
+        for code, count in tuple(stats.errors.items()):
+            yield (stats.name, error_name(code)), count
+
+
+def error_name(code: int) -> str:
+    """Return Kafka's name of an error code, or the number if Kafka has none."""
+    try:
+        return ErrorCode(code).name.upper()
+    except ValueError:
+        return str(code)
+
+
+def _invalid_records(kind: str) -> Reader:
+    return single(lambda sources: sources.requests.invalid_records[kind])
+
+
+def _request_time(sources: MetricSources) -> Iterator[Row]:
+    for stats in sources.requests.by_key.values():
+        if stats.count:
+            yield (stats.name,), stats
+
+
+def _open_connections(sources: MetricSources) -> Iterator[Row]:
+    for counts in sources.listeners():
+        yield (counts.listener,), counts.open
+
+
+def _accepted_connections(sources: MetricSources) -> Iterator[Row]:
+    for counts in sources.listeners():
+        yield (counts.listener,), counts.accepted
+
+
+def _offline_directories(sources: MetricSources) -> Iterator[Row]:
+    for directory, offline in sources.offline_directories().items():
+        yield (directory,), int(offline)
+
+
+def _build(sources: MetricSources) -> Iterator[Row]:
+    yield (sources.version, sources.kernels), 1
+
+
+TOPIC = ("topic",)
+PARTITION = ("topic", "partition")
+_LOG = "Log of each partition"
+_REFUSED = "`RequestStats`, in produce"
+_BROKER_TOPICS = "kafka_server_brokertopicmetrics"
+_REQUESTS = "kafka_network_requestmetrics"
+
+# fmt: off
+METRICS = (
+    Metric("counter", f"{_BROKER_TOPICS}_bytesin", TOPIC,
+           "Bytes of record batches appended.",
+           f"`bytes_in` of the {_LOG}", _per_topic(lambda log: log.bytes_in)),
+    Metric("counter", f"{_BROKER_TOPICS}_bytesout", TOPIC,
+           "Bytes of record batches handed to fetch responses.",
+           f"`bytes_out` of the {_LOG}", _per_topic(lambda log: log.bytes_out)),
+    Metric("counter", f"{_BROKER_TOPICS}_messagesin", TOPIC,
+           "Records appended.",
+           f"`records_in` of the {_LOG}", _per_topic(lambda log: log.records_in)),
+    Metric("counter", "siltstone_batches_in", TOPIC,
+           "Record batches appended; records per batch tells how well producers batch.",
+           f"`batches_in` of the {_LOG}", _per_topic(lambda log: log.batches_in)),
+    Metric("counter", f"{_BROKER_TOPICS}_nokeycompactedtopicrecords", (),
+           "Records refused because they have no key and their topic is compacted.",
+           _REFUSED, _invalid_records(NO_KEY_COMPACTED_TOPIC)),
+    Metric("counter", f"{_BROKER_TOPICS}_invalidmagicnumberrecords", (),
+           "Batches refused because they are of an old format.",
+           _REFUSED, _invalid_records(INVALID_MAGIC_NUMBER)),
+    Metric("counter", f"{_BROKER_TOPICS}_invalidmessagecrcrecords", (),
+           "Batches refused because their checksum is wrong.",
+           _REFUSED, _invalid_records(INVALID_MESSAGE_CRC)),
+    Metric("counter", f"{_BROKER_TOPICS}_invalidoffsetorsequencerecords", (),
+           "Batches refused for their offsets, or because a producer's sequence is missing.",
+           _REFUSED, _invalid_records(INVALID_OFFSET_OR_SEQUENCE)),
+    Metric("gauge", "kafka_log_log_size", PARTITION,
+           "Bytes of the partition's segment files.",
+           f"`size` of the {_LOG}", _per_partition(lambda log: log.size)),
+    Metric("gauge", "kafka_log_log_logstartoffset", PARTITION,
+           "First offset that can be read.",
+           f"`log_start_offset` of the {_LOG}", _per_partition(lambda log: log.log_start_offset)),
+    Metric("gauge", "kafka_log_log_logendoffset", PARTITION,
+           "Offset that the next record gets.",
+           f"`log_end_offset` of the {_LOG}", _per_partition(lambda log: log.log_end_offset)),
+    Metric("gauge", "kafka_log_log_numlogsegments", PARTITION,
+           "Segments of the partition.",
+           f"`segments` of the {_LOG}", _per_partition(lambda log: len(log.segments))),
+    Metric("gauge", "kafka_server_replicamanager_partitioncount", (),
+           "Partitions that are served.",
+           "`TopicRegistry.logs`", single(_partition_count)),
+    Metric("gauge", "kafka_server_replicamanager_leadercount", (),
+           "Partitions that this broker leads: all of them.",
+           "`TopicRegistry.logs`", single(_partition_count)),
+    Metric("gauge", "kafka_server_replicamanager_underreplicatedpartitions", (),
+           "Always 0: one node is its own only replica.",
+           "constant", single(lambda _: 0)),
+    Metric("gauge", "kafka_controller_kafkacontroller_offlinepartitionscount", (),
+           "Partitions that take no writes until a restart: their log directory failed.",
+           "`LogDirectory.failure`", single(_offline_partition_count)),
+    Metric("gauge", "kafka_controller_kafkacontroller_activecontrollercount", (),
+           "Always 1: this broker is its own controller.",
+           "constant", single(lambda _: 1)),
+    Metric("gauge", "kafka_controller_kafkacontroller_globaltopiccount", (),
+           "Topics.",
+           "`TopicRegistry.topics`", single(lambda sources: len(sources.topics.topics))),
+    Metric("gauge", "kafka_controller_kafkacontroller_globalpartitioncount", (),
+           "Partitions of all topics.",
+           "`TopicRegistry.logs`", single(_partition_count)),
+    Metric("counter", f"{_REQUESTS}_requests", ("request",),
+           "Requests answered, the probe's own included.",
+           "`RequestStats`, in dispatch", _requests),
+    Metric("counter", f"{_REQUESTS}_errors", ("request", "error"),
+           "Error codes in answers.",
+           "`RequestStats`, in dispatch", _request_errors),
+    Metric("counter", "siltstone_requests_refused", (),
+           "Frames that were no request served here; each closed its connection.",
+           "`RequestStats`, in dispatch", single(lambda sources: sources.requests.refused)),
+    Metric("histogram", f"{_REQUESTS}_totaltimems", ("request",),
+           "Milliseconds from the whole request to its answer, the wait of a long poll included.",
+           "`RequestStats`, in dispatch", _request_time, scale=1000.0),
+    Metric("gauge", "kafka_server_socketservermetrics_connection_count", ("listener",),
+           "Connections that are open.",
+           "`Listener.connections`", _open_connections),
+    Metric("counter", "kafka_server_socketservermetrics_connection_creation", ("listener",),
+           "Connections accepted.",
+           "`Listener.accepted_count`", _accepted_connections),
+    Metric("gauge", "kafka_server_fetchsessioncache_numincrementalfetchsessions", (),
+           "Incremental fetch sessions.",
+           "`FetchSessions`", single(lambda sources: sources.sessions().sessions)),
+    Metric("gauge", "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached", (),
+           "Partitions in incremental fetch sessions.",
+           "`FetchSessions`", single(lambda sources: sources.sessions().partitions)),
+    Metric("counter", "kafka_server_fetchsessioncache_incrementalfetchsessionevictions", (),
+           "Incremental fetch sessions that had to make room for others.",
+           "`FetchSessions`", single(lambda sources: sources.sessions().evicted)),
+    Metric("gauge", "siltstone_waiting_fetches", (),
+           "Fetches that wait for data.",
+           "`Waiting`", single(lambda sources: sources.waiting_fetches())),
+    Metric("summary", "kafka_log_logflushstats_logflushrateandtimems", (),
+           "Milliseconds of flushes of logs to the disk.",
+           "`LogManager`", single(lambda sources: Summary(*sources.flushes())), scale=1000.0),
+    Metric("gauge", "kafka_log_logmanager_offlinelogdirectorycount", (),
+           "Log directories that failed and take no writes until a restart.",
+           "`LogManager`",
+           single(lambda sources: sum(sources.offline_directories().values()))),
+    Metric("gauge", "kafka_log_logmanager_logdirectoryoffline", ("logdirectory",),
+           "1 if the log directory failed and takes no writes until a restart.",
+           "`LogManager`", _offline_directories),
+    Metric("histogram", "siltstone_event_loop_lag_seconds", (),
+           "How late a timer of the event loop fired; timers have a grain of 1 ms.",
+           "`LoopWatch`, ten times a second", single(lambda sources: sources.loop_lag)),
+    Metric("gauge", "siltstone_dead_threads", (),
+           "Background threads that died; the log has the reason. Restart the broker.",
+           "threads of the broker", single(lambda sources: len(sources.dead_threads()))),
+    Metric("gauge", "siltstone_ready", (),
+           "1 if the last round trip through the probe log succeeded.",
+           "`Readiness`", single(lambda sources: int(sources.ready()))),
+    Metric("gauge", "siltstone_build_info", ("version", "kernels"),
+           "Always 1; the labels say which version runs and whether its kernels are compiled.",
+           "package metadata", _build),
+    Metric("counter", "process_cpu_seconds", (),
+           "Processor seconds of all threads, user and system.",
+           "`getrusage`", single(lambda _: process_stats.cpu_seconds())),
+    Metric("gauge", "process_resident_memory_bytes", (),
+           "Resident memory; mapped files are in it.",
+           "`/proc/self/statm`", single(lambda _: process_stats.resident_bytes())),
+    Metric("gauge", "process_virtual_memory_bytes", (),
+           "Address space.",
+           "`/proc/self/statm`", single(lambda _: process_stats.virtual_bytes())),
+    Metric("gauge", "process_open_fds", (),
+           "Open file descriptors.",
+           "`/proc/self/fd`", single(lambda _: process_stats.open_descriptors())),
+    Metric("gauge", "process_max_fds", (),
+           "The most file descriptors that may be open.",
+           "`RLIMIT_NOFILE`", single(lambda _: process_stats.most_descriptors())),
+    Metric("gauge", "process_start_time_seconds", (),
+           "When the broker started, in seconds since the epoch.",
+           "the clock at start", single(lambda sources: sources.started)),
+    *CLEANER_METRICS,
+    *PIN_METRICS,
+    *MOVE_METRICS,
+    *GROUP_METRICS,
+    *TRANSACTION_METRICS,
+)
+# fmt: on

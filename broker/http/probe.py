@@ -1,0 +1,151 @@
+"""The probe: a record appended and fetched through our own listener, as a client would.
+
+It has a log of its own in a hidden folder of the first log directory, registered under a name that
+no client can guess or create, so it is in no Metadata. The folder is made anew at each start and
+whenever it has grown, and is removed by a clean stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+from typing import TYPE_CHECKING
+
+from broker.http.probe_frames import fetch_request, produce_request, read_fetched, read_produced
+from broker.http.readiness import PROBE_SECONDS, ProbeFailed
+from broker.net.loopback import reachable
+from config.topic import TopicConfig
+from protocol.errors import ErrorCode, KafkaStorageError
+from protocol.names import random_id
+from protocol.records.batch import CRC_POSITION
+from protocol.records.build import build_batch
+from protocol.records.record import Record
+from storage import files
+from storage.log.log import Log
+from storage.log.recovery import PartitionFolder, create_partition
+from storage.log.services import LogServices
+from storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.process.io import IoThreads
+    from storage.clock import Clock
+    from storage.manager import LogManager
+
+FOLDER = ".siltstone-probe"
+MOST_LOG_BYTES = 4 << 20
+_MOST_ANSWER_BYTES = 1 << 20
+_NO_PRODUCERS_MS = 1
+_OFFSET_BYTES = 8
+
+
+class Probe:
+    """Owner of the probe's log and of its round trips, one at a time (loop only).
+
+    ``name`` is a secret: it is illegal (spaces), random, and in no log line, since whoever knew it
+    could write past the limits of topics. The log itself is called after its folder.
+    """
+
+    def __init__(
+        self,
+        logs: LogManager,
+        registered: dict[tuple[str, int], Log],
+        io: IoThreads,
+        clock: Clock,
+    ) -> None:
+        self.name = f"siltstone probe {os.urandom(16).hex()}"
+        self._registered = registered
+        self._io = io
+        self._clock = clock
+        self._directory = logs.directories[0]
+        self._folder = self._directory.path / FOLDER
+        self._services = LogServices(
+            clock=clock, background=logs.background, deletions=logs.deletions
+        )
+        self._address = ("", 0)
+
+    async def open(self, address: tuple[str, int]) -> None:
+        """Make the log and register it; the listener is at ``address``.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        self._address = (reachable(address[0]), address[1])
+        self._registered[self.name, 0] = await self._io.run(self._create)
+
+    async def round_trip(self) -> None:
+        """Append a record nobody has seen, fetch it and compare every byte.
+
+        Raises:
+            ProbeFailed: the broker refused it, or answered other bytes.
+            OSError: the listener cannot be reached.
+            EOFError: the connection was closed without an answer.
+        """
+        log = self._registered[self.name, 0]
+        if log.size > MOST_LOG_BYTES:
+            await self._io.run(log.abandon, self._folder)
+            self._registered[self.name, 0] = await self._io.run(self._create)
+        record = Record(0, self._clock.now_ms(), b"probe", os.urandom(16))
+        batch = bytes(build_batch([record]))
+        base_offset, fetched = await self._exchange(batch)
+        # Base offset and leader epoch, before the CRC, are the broker's to fill in.
+        expected = base_offset.to_bytes(_OFFSET_BYTES, "big", signed=True) + batch[CRC_POSITION:]
+        if fetched[:_OFFSET_BYTES] + fetched[CRC_POSITION:] != expected:
+            raise ProbeFailed("the record that was appended is not the one that was fetched")
+
+    async def close(self) -> None:
+        """Unregister the log and remove its folder; idempotent."""
+        log = self._registered.pop((self.name, 0), None)
+        if log is not None:
+            await self._io.run(log.abandon, self._folder)
+            await self._io.run(files.remove_folder, self._folder)
+
+    async def _exchange(self, batch: bytes) -> tuple[int, bytes]:
+        """Return the offset that the batch got and the bytes that lie there."""
+        reader, writer = await asyncio.open_connection(*self._address)
+        try:
+            writer.write(produce_request(self.name, batch, int(PROBE_SECONDS * 1000)))
+            produced = read_produced(await _read_frame(reader), self.name)
+            self._check(produced.error_code, "appended")
+            writer.write(fetch_request(self.name, produced.base_offset))
+            fetched = read_fetched(await _read_frame(reader), self.name)
+            self._check(fetched.error_code, "fetched")
+        except (struct.error, IndexError) as error:
+            raise ProbeFailed(f"the answer is cut short: {error}") from error
+        finally:
+            writer.close()
+        return produced.base_offset, fetched.records
+
+    def _check(self, error_code: int, done: str) -> None:
+        if error_code == KafkaStorageError.code and self._directory.trouble is not None:
+            raise ProbeFailed(f"log directory {self._directory.path} {self._directory.trouble}")
+        if error_code:
+            raise ProbeFailed(
+                f"the record could not be {done}: {_name(error_code)}; see the broker's log"
+            )
+
+    def _create(self) -> Log:
+        """Make an empty log, whatever an earlier run left. Blocks."""
+        files.remove_folder(self._folder)
+        folder = PartitionFolder(
+            topic_partition=TopicPartition(FOLDER, 0),
+            directory=self._directory,
+            path=self._folder,
+            config=TopicConfig(),
+            producer_expiration_ms=_NO_PRODUCERS_MS,
+        )
+        return Log(create_partition(folder, random_id(), self._clock.now_ms()), self._services)
+
+
+def _name(error_code: int) -> str:
+    try:
+        return ErrorCode(error_code).name.upper()
+    except ValueError:
+        return f"error {error_code}"
+
+
+async def _read_frame(reader: asyncio.StreamReader) -> bytes:
+    size = int.from_bytes(await reader.readexactly(4), "big", signed=True)
+    if not 0 < size <= _MOST_ANSWER_BYTES:
+        raise ProbeFailed(f"an answer of {size} bytes makes no sense")
+    return await reader.readexactly(size)

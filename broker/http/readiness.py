@@ -1,0 +1,101 @@
+"""Readiness: recovery is over, every thread lives, and a record makes the round trip (``/readyz``).
+
+The round trip goes through the listener like any client's, so that "ready" means what a client
+will see. Its result is kept for a moment, so that nobody can make the broker probe without pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from broker.http.server import text
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from broker.http.server import HttpRequest, HttpResponse
+    from storage.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+PROBE_SECONDS = 5.0
+PROBE_CACHE_SECONDS = 1.0
+LOADING = "the logs are still being opened"
+
+
+class ProbeFailed(Exception):  # noqa: N818 - it is a verdict
+    """The round trip did not succeed; the text says where it ended."""
+
+
+class Readiness:
+    """Knows whether clients are served (loop only).
+
+    ``is_ready`` is the last verdict, for the gauge; ``find_fault`` is the question. A change of
+    the verdict is logged once.
+    """
+
+    def __init__(self, clock: Clock, find_dead_threads: Callable[[], Sequence[str]]) -> None:
+        self.is_ready = False
+        self._clock = clock
+        self.find_dead_threads = find_dead_threads
+        self._round_trip: Callable[[], Awaitable[None]] | None = None
+        self._is_stopping = False
+        self._probing: asyncio.Task[str | None] | None = None
+        self._probed_at = 0.0
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether the logs are still being opened, so that topics are there and not known yet."""
+        return self._round_trip is None
+
+    def open(self, round_trip: Callable[[], Awaitable[None]]) -> None:
+        """Say that recovery is over and the listener accepts; from now on probe with this."""
+        self._round_trip = round_trip
+
+    def close(self) -> None:
+        """Say that the broker is stopping; it is not ready again."""
+        self._is_stopping = True
+        self.is_ready = False
+
+    async def find_fault(self) -> str | None:
+        """Return why clients are not served in a sentence, or None if they are."""
+        fault = await self._find_fault()
+        was_ready, self.is_ready = self.is_ready, fault is None
+        if was_ready and fault is not None:
+            logger.warning("no longer ready reason=%s", fault)
+        return fault
+
+    async def answer(self, _request: HttpRequest) -> HttpResponse:
+        """Answer 200 or 503 with the reason: the ``/readyz`` page."""
+        fault = await self.find_fault()
+        if fault is not None:
+            return text(503, f"not ready: {fault}")
+        return text(200, "ready")
+
+    async def _find_fault(self) -> str | None:
+        if self._is_stopping:
+            return "the broker is stopping"
+        if self._round_trip is None:
+            return LOADING
+        dead = self.find_dead_threads()
+        if dead:
+            return f"background thread {', '.join(dead)} died; see the log and restart the broker"
+        now = self._clock.monotonic()
+        if self._probing is None or (
+            self._probing.done() and now - self._probed_at >= PROBE_CACHE_SECONDS
+        ):
+            self._probed_at = now
+            self._probing = asyncio.create_task(self._probe(self._round_trip))
+        return await asyncio.shield(self._probing)
+
+    async def _probe(self, round_trip: Callable[[], Awaitable[None]]) -> str | None:
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                await round_trip()
+        except TimeoutError:
+            return f"a record did not make its round trip within {PROBE_SECONDS:g} s"
+        except (ProbeFailed, OSError, EOFError) as error:
+            return f"a record did not make its round trip: {error}"
+        return None

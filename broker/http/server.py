@@ -1,0 +1,298 @@
+"""The one HTTP port: metrics, health and the control channel, served on the event loop.
+
+Strategy: asyncio streams carry bytes, h11 (``broker.http.connection``) knows the protocol, a table
+of routes knows the pages. Nothing runs in threads; a long answer is an asynchronous iterator of
+pieces of about a millisecond each, so that a scrape never holds up a produce request. h11 and the
+pages are imported by the first connection or by ``preload``, not before the broker is ready.
+
+Against strangers: where all places are taken, the client that has kept us waiting longest makes
+room; while all are being served, there are spare places for one request each, which answer only
+what is urgent, such as health; a request names a host that is ours, so that no web page of another
+site reads ours by DNS rebinding; a long body is only read for who has the control token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+
+logger = logging.getLogger(__name__)
+
+PLAIN = "text/plain; charset=utf-8"
+JSON = "application/json"
+_MODULES = (
+    "h11",
+    "broker.http.connection",
+    "broker.http.control.channel",
+    "broker.http.control.cleaner",
+    "broker.http.control.pins",
+    "broker.http.control.explaining",
+    "broker.http.metrics.table",
+    "broker.http.pages",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLimits:
+    """What one client may cost: sizes in bytes, times in seconds.
+
+    A client has ``head_seconds`` to begin its first request, and as long for the head of each;
+    then the body has ``request_seconds``. ``idle_seconds``, between requests, is longer than the
+    usual scrape interval, so that a scraper keeps its connection.
+    """
+
+    head_bytes: int = 16 * 1024
+    body_bytes: int = 1024 * 1024
+    stranger_body_bytes: int = 4 * 1024
+    read_bytes: int = 16 * 1024
+    head_seconds: float = 5.0
+    request_seconds: float = 10.0
+    send_seconds: float = 10.0
+    idle_seconds: float = 120.0
+    connections: int = 64
+    spare: int = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """Whose requests are served: those for a host of ours, and any that brings the token."""
+
+    hosts: frozenset[str] = frozenset()
+    """Names in lower case; addresses and ``localhost`` need not be named. ``*`` is any name."""
+    is_trusted: Callable[[Mapping[bytes, bytes]], bool] = lambda _headers: False
+    """Whether these headers bring the control token."""
+
+
+@dataclass(slots=True)
+class Patience:
+    """Since when a client keeps us waiting: for a whole request, or to take an answer.
+
+    None while it waits for us.
+    """
+
+    since: float | None
+    is_spare: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest:
+    """A whole request; header names are in lower case, ``query`` is what follows ``?``."""
+
+    method: str
+    path: str
+    query: str = ""
+    headers: Mapping[bytes, bytes] = field(default_factory=dict)
+    body: bytes = b""
+    peer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpResponse:
+    """An answer; an iterator as ``body`` is sent piece by piece as it is made."""
+
+    status: int = 200
+    body: bytes | AsyncIterator[bytes] = b""
+    content_type: str = PLAIN
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One page: GET (which also answers HEAD) or POST on an exact path."""
+
+    method: str
+    path: str
+    handle: Callable[[HttpRequest], Awaitable[HttpResponse]]
+    is_urgent: bool = False
+    """Whether it is answered, shortly, while all places are taken."""
+
+
+def text(status: int, sentence: str, *headers: tuple[str, str]) -> HttpResponse:
+    """Return one plain sentence as an answer."""
+    return HttpResponse(status=status, body=f"{sentence}\n".encode(), headers=headers)
+
+
+def json_answer(value: object, status: int = 200) -> HttpResponse:
+    """Return a value as an answer, indented for a person with curl."""
+    body = json.dumps(value, indent=2).encode() + b"\n"
+    return HttpResponse(status=status, body=body, content_type=JSON)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port of ``host:port``; an IPv6 host stands in brackets.
+
+    Raises:
+        ValueError: the text has no port, or it is none.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{address!r} is not host:port; write 127.0.0.1:9464 or [::1]:9464")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+class Routes:
+    """The pages by path, and the plain sentences for whatever is none of them.
+
+    ``routes`` is not read before the first request or ``preload``.
+    """
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._unread = iter(routes)
+        self._by_path: dict[str, dict[str, Route]] = {}
+
+    def preload(self) -> None:
+        """Read the routes, if that is not done yet."""
+        for route in self._unread:
+            self._by_path.setdefault(route.path, {})[route.method] = route
+
+    def is_urgent(self, request: HttpRequest) -> bool:
+        """Return whether the page is one to be answered while all places are taken."""
+        self.preload()
+        route = self._by_path.get(request.path, {}).get("GET")
+        return route is not None and route.is_urgent
+
+    async def answer(self, request: HttpRequest) -> HttpResponse:
+        """Find the page and let it answer; a fault of ours becomes a 500 and a traceback."""
+        self.preload()
+        methods = self._by_path.get(request.path)
+        if methods is None:
+            pages = ", ".join(sorted(self._by_path))
+            return text(404, f"there is no page {request.path!r} here; there are {pages}")
+        route = methods.get("GET" if request.method == "HEAD" else request.method)
+        if route is None:
+            allowed = sorted([*methods, "HEAD"] if "GET" in methods else methods)
+            return text(
+                405,
+                f"{request.path} answers {' and '.join(allowed)}, not {request.method}",
+                ("Allow", ", ".join(allowed)),
+            )
+        try:
+            return await route.handle(request)
+        except Exception:
+            logger.exception("an HTTP page failed path=%s peer=%s", request.path, request.peer)
+            return text(500, f"{request.path} failed here; the broker's log says why")
+
+
+_CLOSE = ("Connection", "close")
+
+
+class HttpServer:
+    """Listens, counts connections and ends them all on ``close``.
+
+    Loop only. Every connection is a task in ``_clients``; ``close`` cancels what is left of them.
+    """
+
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        limits: HttpLimits | None = None,
+        admission: Admission | None = None,
+    ) -> None:
+        self._routes = Routes(routes)
+        self._limits = limits or HttpLimits()
+        self._admission = admission or Admission()
+        self._clients: dict[asyncio.Task[None], Patience] = {}
+        self._server: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> list[tuple[str, int]]:
+        """Listen and return the addresses that are bound.
+
+        Raises:
+            OSError: the address is taken or is none of this machine.
+        """
+        self._server = await asyncio.start_server(
+            self._connected, host or None, port, limit=self._limits.read_bytes
+        )
+        return [sock.getsockname()[:2] for sock in self._server.sockets]
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return len(self._clients)
+
+    def preload(self) -> Iterator[None]:
+        """Import one module a step, so that no first request pays for it, and make the pages."""
+        for module in _MODULES:
+            import_module(module)
+            yield
+        self._routes.preload()
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        is_spare = self._find_place()
+        if is_spare is None:
+            writer.write(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            writer.close()
+            return
+        loop = asyncio.get_running_loop()
+        patience = Patience(loop.time(), is_spare)
+        task = loop.create_task(self._serve(reader, writer, patience))
+        self._clients[task] = patience
+
+        def ended(task: asyncio.Task[None]) -> None:
+            # Also of a task that was cancelled before it began. What is left is dropped: a peer
+            # that does not take it must not keep its place here.
+            del self._clients[task]
+            writer.transport.abort()
+
+        task.add_done_callback(ended)
+
+    def _find_place(self) -> bool | None:
+        """Return whether a spare place is left for a client, or another; None: there is no place.
+
+        The client that has kept us waiting longest makes room, in a spare place in the end.
+        """
+        if len(self._clients) < self._limits.connections:
+            return False
+        waiting = [
+            (each.is_spare, each.since, task)
+            for task, each in self._clients.items()
+            if each.since is not None
+        ]
+        usual = [each for each in waiting if not each[0]]
+        if not usual and len(self._clients) < self._limits.connections + self._limits.spare:
+            return True
+        if not waiting:
+            return None
+        is_spare, _, oldest = min(usual or waiting, key=itemgetter(1))
+        self._clients[oldest].since = None  # it is on its way out, and makes room once
+        oldest.cancel()
+        return is_spare
+
+    async def _answer_urgent(self, request: HttpRequest) -> HttpResponse:
+        """Answer in a spare place, once."""
+        if not self._routes.is_urgent(request):
+            return text(503, "all places are taken; ask again in a second", _CLOSE)
+        response = await self._routes.answer(request)
+        return replace(response, headers=(*response.headers, _CLOSE))
+
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: Patience
+    ) -> None:
+        from broker.http.connection import HttpConnection  # noqa: PLC0415 - 11 ms, see above
+
+        answer = self._answer_urgent if patience.is_spare else self._routes.answer
+        connection = HttpConnection(reader, writer, answer, self._limits, self._admission, patience)
+        try:
+            await connection.run()
+            await connection.end()
+        except (OSError, TimeoutError) as error:
+            logger.debug("an HTTP client went away reason=%r", error)
+        except Exception:
+            logger.exception("an HTTP connection failed")
+
+    async def close(self) -> None:
+        """Stop listening and end every connection."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._clients:
+            task.cancel()
+        if self._clients:
+            await asyncio.wait(list(self._clients))

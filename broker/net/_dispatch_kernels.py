@@ -1,0 +1,326 @@
+"""What every request passes, compiled by Cython, or plain Python as it stands.
+
+The types of C stand in ``_dispatch_kernels.pxd``; import `broker.net.dispatch_kernels`, which
+chooses.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from broker.net.slices import BODY_BYTES, handle_in_slices
+from protocol.core import read, read_head, write_response
+from protocol.errors import ProtocolError
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
+    from protocol.records import _portable as cython
+
+if not cython.compiled:
+    from time import perf_counter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from broker.api import Api
+    from broker.context import Rooms
+    from broker.net.answers import Answer, Waiting
+    from broker.net.connection import Connection
+    from broker.net.request_stats import ApiStats, RequestStats
+    from protocol.core import Table
+
+COMPILED: bool = cython.compiled
+
+AT_ONCE = 4000
+"""Elements that are read in the turn in which they come, in a millisecond at most."""
+
+# 1-2.5-5 steps from 50 us, where a small produce ends, to 5 s, beyond every long poll by default.
+BOUNDS_SECONDS = (
+    0.000_05,
+    0.000_1,
+    0.000_25,
+    0.000_5,
+    0.001,
+    0.002_5,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+)
+
+
+class Histogram:
+    """Durations in fixed buckets; bucket ``i`` holds what is at most ``BOUNDS_SECONDS[i]``.
+
+    The last bucket has no bound. Loop only.
+    """
+
+    __slots__ = ("buckets", "seconds")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(BOUNDS_SECONDS) + 1)
+        self.seconds = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Count one duration."""
+        bucket = 0
+        for bound in BOUNDS_SECONDS:
+            if seconds <= bound:
+                break
+            bucket += 1
+        self.buckets[bucket] += 1
+        self.seconds += seconds
+
+    @property
+    def count(self) -> int:
+        """How many durations were observed."""
+        return sum(self.buckets)
+
+
+class Caller:
+    """Who asks on a connection: from where, through which listener, and as whom.
+
+    ``client_id`` is None when the client did not say, ``peer`` its address as log lines print it.
+    """
+
+    __slots__ = ("client_id", "listener", "peer", "rooms")
+
+    def __init__(self, rooms: "Rooms", listener: str, peer: str) -> None:
+        self.client_id: str | None = None
+        self.listener = listener
+        self.peer = peer
+        self.rooms = rooms
+
+
+class RequestContext:
+    """One request: in which version it was asked, by whom, through which listener.
+
+    ``client_id`` is None when the client did not say; ``peer`` is its address as log lines print
+    it; ``stats`` are the figures of all APIs; ``connection`` is None where a test asks.
+    """
+
+    __slots__ = (
+        "api_key",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "listener",
+        "peer",
+        "rooms",
+        "stats",
+        "version",
+    )
+
+    def __init__(  # noqa: PLR0913  # all that is known of a request
+        self,
+        *,
+        rooms: "Rooms",
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        listener: str,
+        peer: str,
+        stats: "RequestStats",
+        connection: "Connection | None" = None,
+    ) -> None:
+        self.connection = connection
+        self.rooms = rooms
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.listener = listener
+        self.peer = peer
+        self.stats = stats
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """Host and port of the listener that the request came in on."""
+        return self.rooms.advertised[self.listener]
+
+
+class Route:
+    """One row of the table of APIs at run time: its handler and tables, once loaded; its figures.
+
+    ``requests`` and ``responses`` are the tables by version, None where none was made yet.
+    """
+
+    __slots__ = (
+        "api",
+        "handler",
+        "has_tags",
+        "highest",
+        "lowest",
+        "max_elements",
+        "requests",
+        "responses",
+        "slices",
+        "stats",
+    )
+
+    def __init__(self, api: "Api", stats: "ApiStats") -> None:
+        self.api = api
+        self.stats = stats
+        self.lowest = api.versions.start
+        self.highest = api.versions.stop - 1
+        self.max_elements = api.max_elements
+        self.slices = api.slices
+        self.handler: Callable[..., Any] = self._load_and_handle
+        self.requests: list[Table | None] = [None] * api.versions.stop
+        self.responses: list[Table | None] = [None] * api.versions.stop
+        self.has_tags = [False] * api.versions.stop
+
+    def load(self) -> None:
+        """Import the handler now instead of with its first request."""
+        self.handler = self.api.load()
+
+    def load_tables(self, version: int) -> "Table":
+        """Make the tables of a version; its first request does it if nobody did before."""
+        request, response = self.api.load_messages()
+        self.requests[version] = table = request.table(version)
+        self.responses[version] = response.table(version)
+        self.has_tags[version] = response.has_tagged_head(version)
+        return table
+
+    def _load_and_handle(self, *arguments: Any) -> Any:
+        self.load()
+        return self.handler(*arguments)
+
+
+class Gate:
+    """From a frame to who serves it; what follows is said by the class that builds on it."""
+
+    __slots__ = ("_routes", "_served", "stats")
+
+    def __init__(
+        self,
+        routes: "Mapping[int, Route]",
+        served: "list[tuple[int, int, int] | None]",
+        stats: "RequestStats",
+    ) -> None:
+        self._routes = dict(routes)
+        self._served = served
+        self.stats = stats
+
+    def dispatch(
+        self, connection: "Connection", buffer: memoryview, start: int, end: int
+    ) -> "Answer | Waiting":
+        """Serve the frame ``buffer[start:end]``, which is the caller's again on return.
+
+        A coroutine, too, has taken what it needs out of the buffer, unless the frame has a buffer
+        of its own.
+
+        Raises:
+            ProtocolError: These bytes are no request that we serve; the connection must close.
+        """
+        began = perf_counter()
+        try:
+            key, version, correlation_id, client_id, body = read_head(
+                buffer, start, end, self._served
+            )
+        except ProtocolError as error:
+            self.stats.refused += 1
+            raise self._explain_head(bytes(buffer[start : min(start + 4, end)]), error) from error
+        if body < 0:
+            return self._refuse_version(key, version, correlation_id)
+        route = self._routes[key]
+        caller = connection.caller
+        caller.client_id = client_id
+        try:
+            table = route.requests[version] or route.load_tables(version)
+            request, position = read(table, buffer, body, end, route.max_elements, AT_ONCE)
+            context = RequestContext.__new__(RequestContext)  # its __init__ costs as much as a read
+            context.rooms = caller.rooms
+            context.api_key = key
+            context.version = version
+            context.correlation_id = correlation_id
+            context.client_id = client_id
+            context.listener = caller.listener
+            context.peer = caller.peer
+            context.stats = self.stats
+            context.connection = connection
+            if position < 0:
+                response = self._handle_large(route, context, table, buffer, body, end)
+            elif (
+                route.slices is None
+                or end - body <= BODY_BYTES
+                or not route.slices.is_large(request)
+            ):
+                response = route.handler(context, request)
+            else:
+                response = handle_in_slices(route.slices, route.handler, context, request)
+            if response is None:
+                reply = None
+            elif isinstance(response, tuple):
+                reply = self.respond(route, version, correlation_id, response)
+            else:
+                return self._wait(connection, route, version, correlation_id, response, began)
+        except ProtocolError as error:
+            self.stats.refused += 1
+            raise self._explain(connection, route, version, error) from error
+        except Exception as error:
+            raise self._fault(connection, route, version, error) from error
+        route.stats.observe(perf_counter() - began)
+        return reply
+
+    def respond(self, route: Route, version: int, correlation_id: int, response: "Any") -> "Answer":
+        """Write a response, and count the error codes in it."""
+        errors: list[int] = []
+        table = route.responses[version]
+        assert table is not None  # noqa: S101  # made when the request was read
+        answer = write_response(table, response, correlation_id, route.has_tags[version], errors)
+        if len(errors) > 1:
+            route.stats.all_failed(errors)
+        elif errors:
+            route.stats.failed(errors[0])
+        return answer
+
+    def _handle_large(
+        self,
+        route: Route,
+        context: RequestContext,
+        table: "Table",
+        buffer: memoryview,
+        position: int,
+        end: int,
+    ) -> "Coroutine[Any, Any, Any]":
+        """Return what reads and handles a request of more elements than are read at once."""
+        raise NotImplementedError
+
+    def _refuse_version(self, key: int, version: int, correlation_id: int) -> "Answer":
+        """Answer, or close on, a version or an API that is not served."""
+        raise NotImplementedError
+
+    def _wait(
+        self,
+        connection: "Connection",
+        route: Route,
+        version: int,
+        correlation_id: int,
+        response: "Coroutine[Any, Any, Any]",
+        began: float,
+    ) -> "Waiting":
+        """Return what answers later."""
+        raise NotImplementedError
+
+    def _explain_head(self, begin: bytes, error: ProtocolError) -> ProtocolError:
+        """Say of which request the head cannot be read; ``begin`` has its first four bytes."""
+        raise NotImplementedError
+
+    def _explain(
+        self, connection: "Connection", route: Route, version: int, error: ProtocolError
+    ) -> ProtocolError:
+        """Say of whom and what an undecodable request was."""
+        raise NotImplementedError
+
+    def _fault(
+        self, connection: "Connection", route: Route, version: int, error: Exception
+    ) -> ProtocolError:
+        """Log a fault of ours, and return what closes the connection."""
+        raise NotImplementedError

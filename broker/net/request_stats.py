@@ -1,0 +1,59 @@
+"""What each API was asked and how long it took: plain integers that dispatch adds to.
+
+The counters are Kafka's RequestMetrics (requests, errors, total time). A histogram is a list of
+integers with fixed bounds, because dispatch pays for an observation on each request and an
+exporter's own objects cost several microseconds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from broker.net.dispatch_kernels import Histogram
+from storage.appending.refused_batches import COUNTED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from protocol.errors import KafkaError
+
+
+class ApiStats(Histogram):
+    """One API: its requests and their time from the whole frame to the handed-over response."""
+
+    __slots__ = ("errors", "name")
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.errors: dict[int, int] = {}
+
+    def failed(self, error_code: int, times: int = 1) -> None:
+        """Count a response, or a part of one, that carries a Kafka error code."""
+        self.errors[error_code] = self.errors.get(error_code, 0) + times
+
+    def all_failed(self, error_codes: list[int]) -> None:
+        """Count the error codes of many parts, a hundred times as fast as one by one."""
+        for code, times in Counter(error_codes).items():
+            self.failed(code, times)
+
+
+class RequestStats:
+    """The ``ApiStats`` of every API that is served, by key. Loop only."""
+
+    __slots__ = ("by_key", "invalid_records", "refused")
+
+    def __init__(self, apis: Iterable[tuple[int, str]]) -> None:
+        self.by_key = {key: ApiStats(name) for key, name in apis}
+        # Frames that could not be decoded; each closed its connection.
+        self.refused = 0
+        self.invalid_records = dict.fromkeys(COUNTED, 0)
+
+    def refused_batch(self, error: KafkaError) -> None:
+        """Count a batch that was not appended, if Kafka has a meter for its fault.
+
+        Records without a key count one by one, what is wrong with a batch as one.
+        """
+        if error.counted_as:
+            self.invalid_records[error.counted_as] += len(error.record_errors) or 1

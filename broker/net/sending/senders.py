@@ -1,0 +1,136 @@
+"""The ``sender-N`` threads: they send large file ranges, so that more than one core does.
+
+``sendfile`` of a megabyte is a tenth of a millisecond or two in the kernel, most of what a fetch
+costs. A sender is one call of a compiled kernel that lasts from start to stop: it waits for
+sockets with room, of which all senders share one epoll set, and never needs the GIL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import mmap
+import os
+import select
+import sys
+from struct import Struct
+from threading import Thread
+from typing import TYPE_CHECKING, ClassVar
+
+from broker.net.sending import kernels as sending_kernels
+from broker.net.sending.slots import (
+    ERROR,
+    FILE,
+    LEFT,
+    POSITION,
+    TAIL,
+    TAIL_BYTES,
+    TAIL_SIZE,
+    WIDTH,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from protocol.parts import FileSlice
+
+_MOST_SOCKETS = 1 << 16
+_NUMBER = Struct("q")
+_ROW_BYTES = WIDTH * _NUMBER.size
+_ONCE = select.EPOLLOUT | select.EPOLLONESHOT
+_READ_BYTES = 512 * _NUMBER.size
+
+
+class Senders:
+    """``count`` threads (loop only, but for what the kernel does in them).
+
+    Invariants: a socket that was handed over is the senders' until ``finished`` is called for it,
+    on the loop. Until then nobody else sends on it and its descriptor stays open (whoever wants
+    to close it shuts the socket down, which has it reported), and so does that of the file. The
+    pipe of reports has room for every socket, so no sender waits for the loop.
+    """
+
+    is_available: ClassVar[bool] = sending_kernels.COMPILED
+    """Whether senders leave the GIL alone; else nobody should have any."""
+
+    def __init__(self, count: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._owed: dict[int, tuple[FileSlice, Callable[[int], None]]] = {}  # by socket
+        self._epoll = select.epoll()
+        self._stop = os.eventfd(0, os.EFD_CLOEXEC)
+        self._epoll.register(self._stop, select.EPOLLIN)
+        self._reports, self._report = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._reports, False)
+        self._socket_limit = _widen(self._report) // _NUMBER.size
+        self._table = memoryview(mmap.mmap(-1, self._socket_limit * _ROW_BYTES)).cast("q")
+        self._threads = [
+            Thread(
+                target=sending_kernels.serve,
+                args=(self._epoll.fileno(), self._stop, self._report, self._table),
+                name=f"sender-{number}",
+                daemon=True,
+            )
+            for number in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+        self._loop.add_reader(self._reports, self._on_reports)
+
+    def can_take(self, socket: int) -> bool:
+        """Return whether ranges for a socket may be handed over."""
+        return socket < self._socket_limit
+
+    def send(
+        self, socket: int, part: FileSlice, tail: bytes, finished: Callable[[int], None]
+    ) -> None:
+        """Have a range sent, and then ``tail``, at most ``TAIL_BYTES``.
+
+        ``finished`` gets 0 when all of it has left, or the error number that ended it.
+
+        Raises:
+            OSError: The system watches no more sockets; nothing was handed over.
+        """
+        row, table = socket * WIDTH, self._table
+        table[row + FILE] = part.file.fileno()
+        table[row + POSITION] = part.position
+        table[row + LEFT] = part.size
+        table[row + TAIL] = int.from_bytes(tail.rjust(TAIL_BYTES), sys.byteorder, signed=True)
+        table[row + TAIL_SIZE] = len(tail)
+        try:
+            self._epoll.modify(socket, _ONCE)
+        except FileNotFoundError:
+            self._epoll.register(socket, _ONCE)
+        self._owed[socket] = part, finished
+
+    def close(self) -> None:
+        """End the threads; sending what they still have is cancelled."""
+        os.eventfd_write(self._stop, 1)
+        for thread in self._threads:
+            thread.join()
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._reports)
+        self._on_reports()
+        while self._owed:
+            _, (_, finished) = self._owed.popitem()
+            finished(errno.ECANCELED)
+        self._epoll.close()
+        for descriptor in (self._stop, self._reports, self._report):
+            os.close(descriptor)
+
+    def _on_reports(self) -> None:
+        try:
+            reports = os.read(self._reports, _READ_BYTES)
+        except BlockingIOError:
+            return
+        for (socket,) in _NUMBER.iter_unpack(reports):
+            _, finished = self._owed.pop(socket)
+            finished(self._table[socket * WIDTH + ERROR])
+
+
+def _widen(pipe: int) -> int:
+    """Make room in a pipe for a number of every socket, if we may; return its size."""
+    try:
+        return fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _MOST_SOCKETS * _NUMBER.size)
+    except PermissionError:
+        return fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)

@@ -1,0 +1,266 @@
+"""One turn of a connection as nearly all are, from its receive to its send, without a way around.
+
+Compiled by Cython, or plain Python as it stands. The types of C stand in ``_turn_kernels.pxd``;
+import `broker.net.turn.kernels`, which chooses.
+"""
+# ruff: noqa: F403, F405  # the names of C's side, as `cimport` has them
+
+import os
+from collections import deque
+from typing import TYPE_CHECKING
+
+from broker.net.buffers import SHARED_BYTES
+from protocol.errors import ProtocolError
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
+    from protocol.records import _portable as cython
+
+if not cython.compiled:
+    from broker.net.turn._portable_transport import *
+    from protocol.core import next_frame
+    from protocol.records._portable import acquire_target, inside, no_target, release_target
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Sequence
+
+    from broker.net import dispatch_kernels
+    from broker.net.answers import Answer, Waiting
+    from broker.net.buffers import LargeBuffer
+    from protocol.parts import FileSlice
+
+COMPILED: bool = cython.compiled
+
+# One client that pipelines thousands of small requests gives the others their turn after these.
+FRAMES_PER_TURN = 64
+
+
+class Transport:
+    """Bytes from and to a socket that does not block (loop only).
+
+    A call that copies at most a shared buffer keeps the GIL: it is over before another thread would
+    have begun, and one that is computing would keep it for its whole switch interval.
+
+    Invariants: ``unsent`` leaves before anything else does; ``fileno`` is -1 once the socket is
+    closed, since its number may be another connection's then.
+    """
+
+    __slots__ = ("_on_lost", "fileno", "unsent")
+
+    def __init__(self, fileno: int, on_lost: "Callable[[str], None]") -> None:
+        self.fileno = fileno
+        self.unsent: deque[bytes | memoryview | FileSlice] = deque()
+        self._on_lost = on_lost
+
+    def receive(self, buffer: memoryview, start: int, end: int) -> int:
+        """Receive once into ``buffer[start:end]``.
+
+        Returns:
+            The number of bytes, 0 at the end of the stream, -1 if there are none yet.
+        """
+        room = no_target()
+        acquire_target(buffer, room)
+        end = min(end, room.len)
+        socket = self.fileno
+        if end - start <= SHARED_BYTES:
+            received = receive_octets(socket, room.buf, start, end)
+        else:
+            with cython.nogil:
+                received = receive_octets(socket, room.buf, start, end)
+        release_target(room)
+        if received >= 0:
+            return received
+        return -1 if received in {-EAGAIN, -EINTR} else 0
+
+    def send_bytes(self, whole: bytes) -> None:
+        """Send or queue one piece, as nearly every answer is."""
+        if self.unsent:
+            self.send((whole,))
+            return
+        socket = self.fileno
+        octets = inside(whole)
+        size = len(whole)
+        if size <= SHARED_BYTES:
+            sent = send_octets(socket, octets, size)
+        else:
+            with cython.nogil:
+                sent = send_octets(socket, octets, size)
+        if sent == size:
+            return
+        if sent < 0:
+            if sent not in {-EAGAIN, -EINTR}:
+                self._on_lost(os.strerror(-sent))
+                return
+            sent = 0
+        self.unsent.append(memoryview(whole)[sent:])
+        self._watch()
+
+    def send(self, parts: "Sequence[bytes | memoryview | FileSlice]") -> None:
+        """Send or queue ``parts`` in order."""
+        raise NotImplementedError
+
+    def _watch(self) -> None:
+        """Go on sending when the socket has room."""
+        raise NotImplementedError
+
+
+class Turn:
+    """What a connection does when its socket has bytes: receive once, serve, send once (loop only).
+
+    Whatever else may have to be done is said by the class that builds on it. Received bytes that
+    cannot be served yet stand in ``_tail``, at most one receive buffer of them.
+    """
+
+    __slots__ = (
+        "_channel",
+        "_expects_large",
+        "_frame",
+        "_gate",
+        "_held",
+        "_limit",
+        "_loop",
+        "_shared",
+        "_tail",
+        "_task",
+        "is_closed",
+        "last_active",
+        "received",
+    )
+
+    def __init__(
+        self,
+        loop: "asyncio.AbstractEventLoop",
+        channel: Transport,
+        gate: "dispatch_kernels.Gate",
+        shared: memoryview,
+        limit: int,
+    ) -> None:
+        self.is_closed = False
+        self.last_active = loop.time()
+        self.received = 0  # bytes in all
+        self._loop = loop
+        self._channel = channel
+        self._gate = gate
+        self._shared = shared
+        self._limit = limit
+        self._tail = b""
+        self._held = 0  # what of the tail and the frame is counted
+        self._frame: LargeBuffer | None = None
+        self._expects_large = False
+        self._task: asyncio.Task[None] | None = None
+
+    def _on_readable(self) -> None:
+        self.last_active = self._loop.time()
+        try:
+            if (
+                self._task is not None
+                or self._frame is not None
+                or self._tail
+                or self._expects_large
+                or self._channel.unsent
+            ):
+                self._go_on()
+            else:
+                self._receive()
+        except ProtocolError as error:
+            self._refuse(error)
+        if self._tail or self._held or self._frame is not None:
+            self._count()
+
+    def _receive(self) -> None:
+        """Receive into the shared buffer, behind what is left from last time."""
+        tail = self._tail
+        kept = len(tail)
+        if kept:
+            self._shared[:kept] = tail
+        received = self._channel.receive(self._shared, kept, len(self._shared))
+        if received > 0:
+            self.received += received
+            self._tail = b""
+            self._serve(kept + received)
+        elif received == 0:
+            self.close()
+
+    def _serve(self, filled: int) -> None:
+        """Serve the complete frames of the shared buffer and send the answers together.
+
+        It ends early at a request that must wait, at file ranges, and when others are due.
+
+        Raises:
+            ProtocolError: Of `Gate.dispatch`, or a frame cannot have the size that it says.
+        """
+        shared = self._shared
+        answers: list[bytes] = []
+        reply: Answer | Waiting = None
+        position = size = count = 0
+        try:
+            end = next_frame(shared, 0, filled, self._limit)
+            while end <= filled and count < FRAMES_PER_TURN and size < SHARED_BYTES:
+                reply = self._gate.dispatch(self, shared, position + 4, end)  # type: ignore[arg-type]  # a Connection
+                position = end
+                if isinstance(reply, bytes):
+                    answers.append(reply)
+                    size += len(reply)
+                    count += 1
+                elif reply is not None:
+                    break
+                end = next_frame(shared, position, filled, self._limit)
+        except ProtocolError:
+            self._send_joined(answers)
+            raise
+        if isinstance(reply, list):
+            if position < filled:
+                self._keep(shared[position:filled], 0)
+            self._send([*answers, *reply])
+        else:
+            if position < filled:
+                self._keep(shared[position:filled], end - position)
+            self._send_joined(answers)
+            if reply is not None and not isinstance(reply, bytes):
+                self._await(reply)
+                return
+        is_more = end <= filled if end > position else len(self._tail) > 0
+        if is_more and not self._channel.unsent:
+            self._loop.call_soon(self._advance)
+
+    def _send_joined(self, answers: list[bytes]) -> None:
+        if answers:
+            self._send(answers[0] if len(answers) == 1 else b"".join(answers))
+
+    def _send(self, answer: "bytes | Sequence[bytes | FileSlice]") -> None:
+        if self.is_closed:
+            return
+        if isinstance(answer, bytes):
+            self._channel.send_bytes(answer)
+        else:
+            self._channel.send(answer)
+
+    def _go_on(self) -> None:
+        """Do what an answer that is owed, a frame that has begun or kept bytes ask for."""
+        raise NotImplementedError
+
+    def _keep(self, rest: memoryview, frame_size: int) -> None:
+        """Keep what was received and not served; it begins a frame of ``frame_size`` bytes."""
+        raise NotImplementedError
+
+    def _count(self) -> None:
+        """Have what is kept counted."""
+        raise NotImplementedError
+
+    def _await(self, reply: "Waiting") -> None:
+        """Send what a request answers later."""
+        raise NotImplementedError
+
+    def _advance(self) -> None:
+        """Go on when an answer has left or memory is free: kept bytes first, then the socket."""
+        raise NotImplementedError
+
+    def _refuse(self, error: ProtocolError) -> None:
+        """Close on bytes that are no Kafka request."""
+        raise NotImplementedError
+
+    def close(self, reason: str | None = None) -> None:
+        """Close at once; ``reason`` is logged when it is a fault of the peer or of a file."""
+        raise NotImplementedError

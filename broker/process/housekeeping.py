@@ -1,0 +1,192 @@
+"""What the broker does for its logs from time to time (Kafka: ``LogManager``'s scheduled tasks).
+
+Each task decides on the event loop, in slices of about a millisecond, and gives the file work to
+the background thread. ``flush.ms`` is scheduled from the setting itself: Kafka looks at it only
+every ``log.flush.scheduler.interval.ms``, which by default is never.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+
+from config.server import ServerConfig
+from config.topic import FOREVER
+from protocol.errors import KafkaError
+from storage.clock import Clock
+from storage.log.log import Log
+from storage.manager import LogManager
+
+SLICE_SECONDS = 0.001
+DELETION_SECONDS = 0.5
+"""How often it is looked whether a delayed deletion is due."""
+DIRECTORY_SECONDS = 1.0
+"""How soon it is noticed that a full disk has room again, or that a log directory is gone."""
+LONGEST_FLUSH_PAUSE_MS = 1000
+SHORTEST_PAUSE_MS = 20
+"""A setting of 0 must not keep the loop busy."""
+
+_logger = logging.getLogger(__name__)
+
+Step = Callable[[], Iterator[None]]
+"""A task's work once over: yields wherever it may be interrupted."""
+
+
+class Housekeeping:
+    """The periodic tasks, all on the event loop; `run` is their parent.
+
+    A task that fails says so and is tried again at its next time: ``failures`` counts. Compacted
+    topics are left to the cleaner, which trims them after each of its passes.
+    """
+
+    def __init__(
+        self,
+        logs: LogManager,
+        server: Callable[[], ServerConfig],
+        clock: Clock,
+        is_busy: Callable[[Log], bool] = lambda _: False,
+    ) -> None:
+        self.failures = 0
+        self._is_busy = is_busy  # a cleaner thread is still at the log, or it is being moved
+        self._logs = logs
+        self._server = server
+        self._clock = clock
+        self._flush_pause_ms = LONGEST_FLUSH_PAUSE_MS
+        self._flushing: set[Log] = set()  # the background thread takes out what it has done
+
+    async def run(self) -> None:
+        """Run the tasks until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for name, step, interval_ms, initial_ms in self._schedule():
+                tasks.create_task(self._repeat(step, interval_ms, initial_ms), name=name)
+
+    def _schedule(self) -> list[tuple[str, Step, Callable[[], float], float]]:
+        """Return the tasks: name, work, interval at this moment and first delay, in ms."""
+        server = self._server
+        initial_ms = server().log_initial_task_delay_ms
+        return [
+            (
+                "retention",
+                self.apply_retention,
+                lambda: server().log_retention_check_interval_ms,
+                initial_ms,
+            ),
+            (
+                "recovery points",
+                self.checkpoint_recovery_points,
+                lambda: server().log_flush_offset_checkpoint_interval_ms,
+                initial_ms,
+            ),
+            (
+                "log start offsets",
+                self.checkpoint_log_starts,
+                lambda: server().log_flush_start_offset_checkpoint_interval_ms,
+                initial_ms,
+            ),
+            (
+                "high watermarks",
+                self.checkpoint_high_watermarks,
+                lambda: server().replica_high_watermark_checkpoint_interval_ms,
+                initial_ms,
+            ),
+            (
+                "producer expiry",
+                self.remove_expired_producers,
+                lambda: server().producer_id_expiration_check_interval_ms,
+                server().producer_id_expiration_check_interval_ms,
+            ),
+            ("flush.ms", self.flush_old, lambda: self._flush_pause_ms, 0),
+            ("deletions", self.run_deletions, lambda: DELETION_SECONDS * 1000, 0),
+            ("directories", self.check_directories, lambda: DIRECTORY_SECONDS * 1000, 0),
+        ]
+
+    async def _repeat(
+        self, step: Step, interval_ms: Callable[[], float], initial_ms: float
+    ) -> None:
+        await asyncio.sleep(initial_ms / 1000)
+        while True:
+            try:
+                await self.run_in_slices(step())
+            except Exception:
+                self.failures += 1
+                _logger.exception("housekeeping task failed and goes on task=%s", step.__name__)
+            await asyncio.sleep(max(interval_ms(), SHORTEST_PAUSE_MS) / 1000)
+
+    async def run_in_slices(self, work: Iterator[None]) -> None:
+        """Do the work, letting others run every `SLICE_SECONDS`."""
+        deadline = self._clock.monotonic() + SLICE_SECONDS
+        for _ in work:
+            if self._clock.monotonic() >= deadline:
+                await asyncio.sleep(0)
+                deadline = self._clock.monotonic() + SLICE_SECONDS
+
+    def apply_retention(self) -> Iterator[None]:
+        """Delete what is too old or too much, log by log."""
+        for log in self._logs.all_logs():
+            if not log.config.is_compacted and not self._is_busy(log):
+                try:
+                    log.apply_retention(self._clock.now_ms())
+                except KafkaError:
+                    _logger.debug(
+                        "retention skips an unreadable log partition=%s", log.topic_partition
+                    )
+            yield
+
+    def flush_old(self) -> Iterator[None]:
+        """Have logs flushed whose last flush is ``flush.ms`` ago, and decide when to look again."""
+        now_ms = self._clock.now_ms()
+        pause_ms = LONGEST_FLUSH_PAUSE_MS
+        for log in self._logs.all_logs():
+            flush_ms = log.config.flush_ms
+            if flush_ms < FOREVER:
+                pause_ms = min(pause_ms, flush_ms)
+                if (
+                    log.log_end_offset > log.recovery_point
+                    and now_ms - log.last_flush_ms >= flush_ms
+                ):
+                    self._flush(log)
+            yield
+        self._flush_pause_ms = pause_ms
+
+    def _flush(self, log: Log) -> None:
+        if log in self._flushing or log.directory.failure is not None:
+            return
+        self._flushing.add(log)
+
+        def flush() -> None:
+            try:
+                log.flush()
+            finally:
+                self._flushing.discard(log)
+
+        self._logs.background.submit("flush.ms", flush)
+
+    def remove_expired_producers(self) -> Iterator[None]:
+        """Forget the producers that have been silent for too long."""
+        for log in self._logs.all_logs():
+            log.remove_expired_producers(self._clock.now_ms())
+            yield
+
+    def checkpoint_recovery_points(self) -> Iterator[None]:
+        """Have the recovery points written."""
+        self._logs.checkpoint_recovery_points()
+        yield
+
+    def checkpoint_log_starts(self) -> Iterator[None]:
+        """Have the log start offsets written."""
+        self._logs.checkpoint_log_starts()
+        yield
+
+    def checkpoint_high_watermarks(self) -> Iterator[None]:
+        """Have the high watermarks written."""
+        self._logs.checkpoint_high_watermarks()
+        yield
+
+    def check_directories(self) -> Iterator[None]:
+        """Have the log directories looked at."""
+        self._logs.check_directories()
+        yield
+
+    def run_deletions(self) -> Iterator[None]:
+        """Have the files and folders unlinked whose time has come."""
+        self._logs.deletions.run_due()
+        yield

@@ -1,0 +1,49 @@
+"""The threads of the cleaner with what they share; `broker.topics.cleaning` imports it late."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from cleaner.explaining.predictions import Predictions
+from cleaner.history.figures import CleanerFigures
+from cleaner.history.history import History
+from cleaner.settings import CleanerSettings
+from cleaner.threads.cleaner_thread import CleanerRooms
+from cleaner.threads.pool import CleanerPool
+from cleaner.threads.throttle import Throttle
+from storage.directory.time_slice import SHORT_NS, ask_for_slice
+
+if TYPE_CHECKING:
+    from cleaner.manager import CleanerManager
+    from cleaner.threads.cleaner_thread import Worker
+    from config.server import ServerConfig
+    from storage.clock import Clock
+
+
+def make_pool(manager: CleanerManager, clock: Clock, server: ServerConfig) -> CleanerPool:
+    """Return the pool with empty figures and history, not yet started."""
+    settings = CleanerSettings.of(server)
+    throttle = Throttle(clock, settings.bytes_per_second)
+
+    def make_worker(settings: CleanerSettings) -> Worker:
+        from cleaner.threads import worker  # noqa: PLC0415  # in a cleaner's thread, by its first pass
+
+        # The loop has somebody beside it from now on: it runs in short bursts, a pass for seconds.
+        ask_for_slice(SHORT_NS, threading.main_thread().native_id or 0)
+        return worker.make_worker(settings, clock, throttle)
+
+    rooms = CleanerRooms(
+        manager=manager,
+        clock=clock,
+        figures=CleanerFigures(),
+        history=History(),
+        predictions=Predictions(),
+        make_worker=make_worker,
+    )
+    return CleanerPool(rooms, throttle, settings)
+
+
+def reconfigure(pool: CleanerPool, server: ServerConfig) -> None:
+    """Have the threads obey other settings."""
+    pool.reconfigure(CleanerSettings.of(server))

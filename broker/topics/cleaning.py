@@ -1,0 +1,151 @@
+"""The event loop's side of the cleaner: who else touches a log tells the cleaner so.
+
+Whatever takes a lock of the cleaner's, or waits for one of its threads, goes to an io thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from cleaner.manager import CleanerManager
+from cleaner.states import State
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from broker.process.io import IoThreads
+    from broker.topics.settings.in_force import BrokerSettings
+    from cleaner.threads.pool import CleanerPool
+    from config.topic import TopicConfig
+    from storage.clock import Clock
+    from storage.log.log import Log
+    from storage.manager import LogManager
+    from storage.topic_partition import TopicPartition
+
+
+class Cleaning:
+    """The cleaner as the broker sees it (loop only, but for `delete`).
+
+    Started when clients are served, stopped before the logs are closed. The threads and what they
+    keep are made by ``start``, or when first asked for: their modules are a tenth of what a start
+    would import, and nothing is cleaned before.
+    """
+
+    def __init__(
+        self, logs: LogManager, settings: BrokerSettings, io: IoThreads, clock: Clock
+    ) -> None:
+        self._logs = logs
+        self._settings = settings
+        self._io = io
+        self.clock = clock
+        self.manager = CleanerManager(logs.logs, clock, lambda: time.sleep(0))
+        self._making = threading.Lock()
+        self._pool: CleanerPool | None = None  # guarded by: _making; never taken back
+        settings.on_change(self._reconfigure)
+
+    @property
+    def pool(self) -> CleanerPool:
+        """Return the threads, their figures and history."""
+        return self._pool or self._make()
+
+    @property
+    def dead_threads(self) -> list[str]:
+        """Return the names of threads that should run and do not."""
+        return [] if self._pool is None else self._pool.dead_threads
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, Log]:
+        """Return every log, compacted or not."""
+        return self._logs.logs
+
+    @property
+    def directories(self) -> list[str]:
+        """Return the paths of the log directories."""
+        return [str(directory.path) for directory in self._logs.directories]
+
+    async def load(self) -> None:
+        """Read how far the cleaner has come; before clients are served."""
+        await self._io.run(self.manager.load, self._paths())
+
+    async def start(self) -> None:
+        """Start the threads; every log is open."""
+        await self._io.run(self._recall)
+        self.pool.start()
+
+    async def stop(self) -> bool:
+        """End the threads and their passes; tell whether all ended."""
+        if self._pool is None:
+            return True
+        return await self._io.run(self._pool.stop)
+
+    def delete(self, *topic_partitions: TopicPartition) -> None:
+        """Take partitions away from the cleaner and then from the disk. Blocks: io thread.
+
+        Raises:
+            KafkaStorageError: A folder is still there.
+        """
+        for each in topic_partitions:
+            self.manager.states.abort_and_pause(each)
+        try:
+            self._logs.delete(*topic_partitions)
+        finally:
+            self.pool.forget(*topic_partitions)
+
+    def is_busy(self, log: Log) -> bool:
+        """Tell whether a cleaner thread works on a log, which then nobody else trims."""
+        return self.manager.states.get(log.topic_partition) in {State.IN_PROGRESS, State.ABORTED}
+
+    def is_reserved(self, log: Log) -> bool:
+        """Tell whether a log is cleaned, or paused because it is moved: nobody else trims it."""
+        return self.manager.states.get(log.topic_partition) is not State.NONE
+
+    def reconfigured(self, log: Log, before: TopicConfig) -> None:
+        """Tell the cleaner that a log obeys other settings now."""
+        topic_partition = log.topic_partition
+        if before.is_compacted and not log.config.is_compacted and self.is_busy(log):
+            self._io.run(self.manager.states.abort, topic_partition)
+        if self.manager.failure(topic_partition) is not None:
+            self._io.run(self._take_back, topic_partition)
+
+    def first_dirty_offset(self, log: Log) -> int:
+        """Return where the cleaner has come to in a log, as its checkpoint says; 0 if nowhere."""
+        return self.manager.snapshot(log).checkpoint or 0
+
+    def request(self, topic_partition: TopicPartition, *, is_forced: bool) -> None:
+        """Have a partition cleaned next. Blocks: io thread."""
+        self.manager.request(topic_partition, is_forced=is_forced)
+        self.pool.wake()
+
+    def _take_back(self, topic_partition: TopicPartition) -> None:
+        self.manager.take_back(topic_partition)
+        self.pool.wake()
+
+    def _paths(self) -> list[Path]:
+        return [directory.path for directory in self._logs.directories]
+
+    def _make(self) -> CleanerPool:
+        """Make the pool, once, with what was noted at earlier times. Blocks."""
+        with self._making:
+            if self._pool is None:
+                from broker.topics.cleaner_pool import make_pool  # noqa: PLC0415  # see above
+
+                pool = make_pool(self.manager, self.clock, self._settings.server)
+                pool.rooms.history.load(self._paths())
+                self._pool = pool
+            return self._pool
+
+    def _recall(self) -> None:
+        """Take the last passes of the logs from what was noted. Blocks."""
+        rooms = self.pool.rooms
+        rooms.figures.recall(rooms.history.recent(), self._logs.logs)
+
+    async def _reconfigure(self) -> None:
+        await self._io.run(self._obey)
+
+    def _obey(self) -> None:
+        from broker.topics.cleaner_pool import reconfigure  # noqa: PLC0415  # see above
+
+        reconfigure(self.pool, self._settings.server)

@@ -1,0 +1,277 @@
+"""The partitions that move between log directories (Kafka: ``ReplicaAlterLogDirsManager``).
+
+Who may ask for a move, when it runs and what ends it; how it is done is `broker.topics.moves.move`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from broker.topics.moves.move import LogDirMove, MoveRooms
+from broker.topics.moves.targets import LogDirTargets
+from cleaner.threads.throttle import Throttle
+from config.topic import FOREVER
+from protocol.errors import KafkaError
+from protocol.names import random_id
+from storage.log.recovery import find_topic_id
+from storage.moving.future_log import FutureLog, MoveCancelled
+from storage.topic_partition import FolderState, folder_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from broker.process.io import IoThreads
+    from broker.topics.cleaning import Cleaning
+    from broker.topics.registry import TopicRegistry
+    from broker.topics.settings.in_force import BrokerSettings
+    from storage.clock import Clock
+    from storage.directory.loading import FoundFolder
+    from storage.directory.log_directory import LogDirectory
+    from storage.log.log import Log
+    from storage.manager import LogManager
+    from storage.topic_partition import TopicPartition
+
+_NICE = 10
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class MoveCounts:
+    """What became of moves; ``failed`` are partitions whose last move was given up."""
+
+    done: int = 0
+    failed: set[TopicPartition] = field(default_factory=set)
+
+
+class LogDirMoves:
+    """All moves (loop only). As many are copied at a time as there are threads, the rest wait.
+
+    A partition has one move at the most. Nobody waits for a move but who ends it: the deletion of
+    its topic, another target, the stop.
+    """
+
+    def __init__(
+        self,
+        logs: LogManager,
+        topics: TopicRegistry,
+        cleaning: Cleaning,
+        settings: BrokerSettings,
+        io: IoThreads,
+        clock: Clock,
+    ) -> None:
+        self.counts = MoveCounts()
+        self.throttle = Throttle(clock)
+        self._logs = logs
+        self._topics = topics
+        self._settings = settings
+        self._io = io
+        self._rooms = MoveRooms(logs=logs, cleaning=cleaning, io=io, copying=self._run)
+        self._targets = LogDirTargets(logs, topics)
+        self._moves: dict[TopicPartition, LogDirMove] = {}
+        self._waiting: list[LogDirMove] = []
+        self._copying = 0
+        self._altering = asyncio.Lock()
+        self._threads: ThreadPoolExecutor | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closing = False
+        settings.on_change(self._obey)
+
+    def __len__(self) -> int:
+        return len(self._moves)
+
+    @property
+    def max_lag(self) -> int:
+        """Return how many offsets the copy lacks that is farthest behind."""
+        return max((move.future.lag for move in self._moves.values()), default=0)
+
+    async def alter(self, topic_partition: TopicPartition, path: str) -> None:
+        """Have a partition go to a log directory, unless it is there or on its way.
+
+        A move to another one ends. Returns when the copy has its folder; it all goes on although
+        the client goes away.
+
+        Raises:
+            KafkaError: As `LogDirTargets` says, or there can be no folder.
+        """
+        await asyncio.shield(self._spawn(self._alter(topic_partition, path)))
+
+    async def cancel(self, *topic_partitions: TopicPartition) -> None:
+        """End the moves of partitions, and have what was copied removed."""
+        for each in topic_partitions:
+            move = self._moves.get(each)
+            if move is not None:
+                await self._cancel(move)
+            self.counts.failed.discard(each)
+
+    async def resume(self) -> None:
+        """Go on with the copies that the last stop has interrupted; before the cleaner starts."""
+        await self._obey()
+        for found in self._logs.futures.found:
+            try:
+                await self._resume(found)
+            except KafkaError as error:
+                log.error("move can not go on folder=%s: %s", found.path, error)  # noqa: TRY400
+
+    async def close(self) -> None:
+        """Stop all moves; the next start goes on with them."""
+        self._is_closing = True
+        self._waiting.clear()
+        for move in self._moves.values():
+            move.future.cancel()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._threads is not None:
+            self._threads.shutdown()
+
+    async def _alter(self, topic_partition: TopicPartition, path: str) -> None:
+        async with self._altering:
+            directory = self._targets.find_directory(topic_partition, path)
+            self._targets.find_log(topic_partition, directory)
+            move = self._moves.get(topic_partition)
+            if move is not None and move.future.directory is not directory:
+                await self._cancel(move)
+            served = self._targets.find_log(topic_partition, directory)
+            if served.directory is directory or topic_partition in self._moves:
+                return
+            self._targets.check_all_online(topic_partition)
+            name = folder_name(topic_partition, FolderState.FUTURE, random_id())
+            await self._begin(served, directory, directory.path / name)
+
+    async def _resume(self, found: FoundFolder) -> None:
+        topic_partition = found.topic_partition
+        served = self._topics.logs.get(topic_partition)
+        if served is None:
+            log.error(
+                "copy of a partition is left alone, the partition itself is not served: rename the "
+                "folder to %s if that is all there is of it, else delete it folder=%s",
+                topic_partition,
+                found.path,
+            )
+            return
+        topic_id = await self._io.run(find_topic_id, found.path)
+        if (
+            topic_id != served.topic_id
+            or served.directory is found.directory
+            or topic_partition in self._moves
+        ):
+            log.warning("copy of a partition is stale and goes folder=%s", found.path)
+            try:
+                await self._io.run(self._logs.futures.remove, found.path, topic_partition)
+            except OSError as error:
+                log.warning("copy is left: delete the folder folder=%s error=%s", found.path, error)
+            return
+        await self._begin(served, found.directory, found.path)
+
+    async def _begin(self, served: Log, directory: LogDirectory, path: Path) -> None:
+        """Make the folder of a copy and have it wait for its turn.
+
+        Raises:
+            KafkaStorageError: There is no folder, and no move.
+        """
+        move = LogDirMove(FutureLog(served, directory, path, self.throttle.add), self._rooms)
+        self._moves[move.topic_partition] = move
+        self.counts.failed.discard(move.topic_partition)
+        opening = move.task = self._spawn(self._open(move))
+        await opening
+
+    async def _open(self, move: LogDirMove) -> None:
+        try:
+            await move.open()
+        except KafkaError:
+            await move.remove()
+            await self._end(move)
+            raise
+        if move.future.is_cancelled:
+            await self._undo(move)
+        elif not self._is_closing:
+            self._waiting.append(move)
+            self._start_next()
+
+    def _start_next(self) -> None:
+        while self._waiting and self._copying < self._thread_count and not self._is_closing:
+            move = min(self._waiting, key=lambda each: each.topic_partition)
+            self._waiting.remove(move)
+            self._copying += 1
+            move.task = self._spawn(self._work(move))
+
+    async def _work(self, move: LogDirMove) -> None:
+        """Copy a partition until its copy has taken over, or is not wanted, or cannot be made."""
+        future = move.future
+        try:
+            await move.copy()
+        except MoveCancelled:
+            await self._undo(move)
+        except Exception as error:
+            if not isinstance(error, OSError | KafkaError):
+                log.exception("move failed partition=%s", move.topic_partition)
+            self.counts.failed.add(move.topic_partition)
+            await move.give_up(error)
+            await self._end(move)
+        else:
+            await move.finish()
+            await self._end(move)
+            self.counts.done += 1
+            log.info(
+                "partition moved partition=%s bytes=%d from=%s to=%s",
+                future.topic_partition,
+                future.log.size,
+                future.source.path,
+                future.directory.path,
+            )
+        finally:
+            self._copying -= 1
+            self._start_next()
+
+    async def _cancel(self, move: LogDirMove) -> None:
+        """End a move, and wait for that."""
+        move.future.cancel()
+        if move in self._waiting:
+            self._waiting.remove(move)
+            move.task = self._spawn(self._undo(move))
+        while self._moves.get(move.topic_partition) is move and move.task and not move.task.done():
+            await asyncio.wait({move.task})
+
+    async def _undo(self, move: LogDirMove) -> None:
+        """Have the copy go; at a stop it stays, for the next start to go on."""
+        if not self._is_closing:
+            await move.remove()
+            log.info("move cancelled partition=%s", move.topic_partition)
+        await self._end(move)
+
+    async def _end(self, move: LogDirMove) -> None:
+        await move.close()
+        del self._moves[move.topic_partition]
+
+    @property
+    def _thread_count(self) -> int:
+        count = self._settings.server.num_replica_alter_log_dirs_threads
+        return count or len(self._logs.directories)
+
+    async def _run(self, work: Callable[[], None]) -> None:
+        """Have a thread of the moves' own do something: no client waits behind it."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(
+                self._thread_count,
+                thread_name_prefix="ReplicaAlterLogDirsThread",
+                initializer=partial(os.nice, _NICE),  # of the thread alone: Linux
+            )
+        await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def _spawn(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work, name="moves")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _obey(self) -> None:
+        rate = self._settings.server.replica_alter_log_dirs_io_max_bytes_per_second
+        self.throttle.set_rate(math.inf if rate == FOREVER else max(rate, 1))

@@ -1,0 +1,199 @@
+"""The way of one partition to another log directory, step by step (Kafka: KIP-113).
+
+Threads copy and wait for disks; the event loop does what has to be one moment.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from protocol.errors import KafkaStorageError
+from storage import files
+from storage.directory.log_directory import remedy_for
+from storage.moving.file_copy import SourceUnreadable
+from storage.moving.future_log import NEAR_BYTES
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable, Callable
+
+    from broker.process.io import IoThreads
+    from broker.topics.cleaning import Cleaning
+    from storage.manager import LogManager
+    from storage.moving.future_log import FutureLog
+    from storage.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveRooms:
+    """What all moves share; ``copying`` has one of the moves' own threads do something."""
+
+    logs: LogManager
+    cleaning: Cleaning
+    io: IoThreads
+    copying: Callable[[Callable[[], None]], Awaitable[None]]
+
+
+class LogDirMove:
+    """One copy on its way to be the log (loop only); ``task`` is None while it waits for its turn.
+
+    The cleaner and retention leave the partition alone from `open` to `close`.
+    """
+
+    def __init__(self, future: FutureLog, rooms: MoveRooms) -> None:
+        self.future = future
+        self.task: asyncio.Task[None] | None = None
+        self._rooms = rooms
+        self._is_paused = False
+        rooms.logs.futures.begin(future)
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Return what moves."""
+        return self.future.topic_partition
+
+    async def open(self) -> None:
+        """Keep the cleaner away, finish what it could not, and make the folder.
+
+        Raises:
+            KafkaStorageError: A disk does not take it.
+        """
+        future = self.future
+        try:
+            await self._rooms.io.run(self._open)
+        except OSError as error:
+            raise future.directory.fail(error) from error
+        log.info(
+            "partition moves partition=%s bytes=%d from=%s to=%s",
+            future.topic_partition,
+            future.log.size,
+            future.source.path,
+            future.path,
+        )
+
+    async def copy(self) -> None:
+        """Copy up to the end, again if the log has gone on too far meanwhile, and take over.
+
+        Raises:
+            MoveCancelled: Nobody wants it any more.
+            OSError: A disk failed.
+            KafkaError: A directory failed, or the log is damaged.
+        """
+        future, logs = self.future, self._rooms.logs
+        most_bytes = NEAR_BYTES
+        while future.log.directory is not future.directory:
+            await self._rooms.copying(future.copy)
+            logs.checkpoint_recovery_points()
+            logs.checkpoint_log_starts()
+            await self._rooms.copying(self._settle)
+            try:
+                future.check()
+                if future.log.move(future, most_bytes):
+                    await self._make_durable()
+            finally:
+                future.log.release_flushes()
+            most_bytes *= 2
+
+    async def finish(self) -> None:
+        """Have the cleaner's checkpoint follow, and the old folder go."""
+        future, rooms = self.future, self._rooms
+        try:
+            await rooms.io.run(
+                rooms.cleaning.manager.move_checkpoint,
+                future.topic_partition,
+                future.source.path,
+                future.directory.path,
+            )
+            if future.directory.failure is None:
+                await rooms.io.run(rooms.logs.futures.remove_source, future)
+        except OSError as error:
+            log.warning(
+                "what is left of a partition that was moved goes with the next start folder=%s "
+                "error=%s",
+                future.source.path,
+                error,
+            )
+
+    async def give_up(self, error: Exception) -> None:
+        """Say why, and have the copy go; the partition is served from where it is.
+
+        What a full disk holds of the copy goes at once: others need the room.
+        """
+        future = self.future
+        remedy = remedy_for(error) if isinstance(error, OSError) else None
+        log.error(
+            "move is given up and the partition stays where it is: %s, then ask for it again "
+            "partition=%s from=%s to=%s error=%s",
+            remedy or "check the disks",
+            future.topic_partition,
+            future.source.path,
+            future.directory.path,
+            error,
+        )
+        if isinstance(error, OSError) and not isinstance(error, SourceUnreadable) and not remedy:
+            future.directory.fail(error)
+        await self.remove(at_once=remedy is not None)
+
+    async def remove(self, *, at_once: bool = False) -> None:
+        """Have the copy go."""
+        future, rooms = self.future, self._rooms
+        try:
+            await rooms.io.run(
+                rooms.logs.futures.remove, future.path, future.topic_partition, at_once=at_once
+            )
+        except OSError as error:
+            log.warning("copy is left: delete the folder folder=%s error=%s", future.path, error)
+
+    async def close(self) -> None:
+        """Let the cleaner have the partition again."""
+        rooms = self._rooms
+        if self._is_paused:
+            await rooms.io.run(rooms.cleaning.manager.states.resume, self.topic_partition)
+        rooms.logs.futures.end(self.future)
+        rooms.logs.checkpoint_recovery_points()
+        rooms.logs.checkpoint_log_starts()
+
+    def _open(self) -> None:
+        """Do what `open` says. Blocks."""
+        future = self.future
+        self._rooms.cleaning.manager.states.abort_and_pause(future.topic_partition)
+        self._is_paused = True
+        try:
+            future.log.finish_swap()
+        except OSError as error:
+            raise KafkaStorageError(
+                f"{future.topic_partition} can not be moved: its log directory did not take what "
+                f"the cleaner has made ({error}); check the disk"
+            ) from error
+        if future.final_path.exists():
+            raise KafkaStorageError(
+                f"{future.topic_partition} can not be moved: {future.final_path} exists; move it "
+                "away"
+            )
+        future.create()
+
+    def _settle(self) -> None:
+        """Put all of it on the disk, and leave with the flushes of the log held off. Blocks.
+
+        What the background has queued is done first: it writes into the old folder, and the
+        checkpoints of both directories.
+        """
+        self._rooms.logs.background.drain()
+        self.future.log.hold_flushes()
+        try:
+            self.future.settle()
+        except BaseException:
+            self.future.log.release_flushes()
+            raise
+
+    async def _make_durable(self) -> None:
+        """Wait until a start finds the new folder, before anything in it counts as flushed."""
+        directory = self.future.directory
+        try:
+            await self._rooms.io.run(files.fsync_directory, directory.path)
+        except OSError as error:
+            directory.fail(error)

@@ -1,0 +1,392 @@
+"""The topics that exist, and the logs of their partitions (Kafka: MetadataCache and TopicsImage).
+
+What the catalogue holds decides: it is written before folders are made and before they are taken
+away, so that after a crash a topic exists with all of its partitions or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from broker.topics.folders import create_partitions
+from broker.topics.reservations import Reservations
+from broker.topics.start import recover_topics
+from broker.topics.topic import Topic
+from protocol.errors import (
+    InvalidPartitions,
+    InvalidTopic,
+    KafkaError,
+    KafkaStorageError,
+    TopicAlreadyExists,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from protocol.names import random_id, uuid_text
+from storage.directory.catalog import CatalogTopic
+from storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+    from uuid import UUID
+
+    from broker.process.io import IoThreads
+    from broker.topics.catalog_writer import CatalogWriter
+    from broker.topics.cleaning import Cleaning
+    from broker.topics.moves.manager import LogDirMoves
+    from broker.topics.settings.in_force import BrokerSettings
+    from broker.topics.topic import Form
+    from config.topic import TopicConfig
+    from protocol.messages.produce import TopicProduceData
+    from protocol.topic_key import TopicKey
+    from storage.directory.catalog import CatalogState
+    from storage.log.log import Log
+    from storage.manager import LogManager
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+_SLICE = 256
+
+
+class TopicRegistry:
+    """Every topic by name and id, and every log by topic and partition (loop only).
+
+    ``logs`` may also hold logs of no topic, which are in no Metadata. ``version`` grows with each
+    change of topics and partitions, which also empties ``listings``: what answers about all topics
+    say of each, kept like `Topic.answers`. A name is reserved while its topic is being made or
+    taken away: whoever wants it meanwhile waits. Work that was begun is ended although its client
+    goes away.
+    """
+
+    def __init__(self, catalog: CatalogWriter, settings: BrokerSettings, io: IoThreads) -> None:
+        self.logs: dict[tuple[str, int], Log] = {}
+        self.topics: dict[str, Topic] = {}
+        self.by_id: dict[bytes, Topic] = {}
+        self.version = 0
+        self.listings: dict[Form, list[Any]] = {}
+        self._sorted_names: list[str] | None = None
+        self._catalog = catalog
+        self._settings = settings
+        self._io = io
+        self._manager: LogManager
+        self.cleaning: Cleaning | None = None  # set by the server, before `open`
+        self.moves: LogDirMoves | None = None  # likewise
+        self._names = Reservations()
+        self._alike: dict[str, set[str]] = {}  # topics by their name with "_" for "."
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._deleted: list[Callable[[Topic], None]] = []
+        settings.on_change(self._reconfigure)
+
+    @property
+    def generation(self) -> int:
+        """Return how often the catalogue has been written since the broker was new."""
+        return self._catalog.state.generation
+
+    def sorted_names(self) -> list[str]:
+        """Return the names of all topics in their order; the list is kept until they change."""
+        if self._sorted_names is None:
+            self._sorted_names = sorted(self.topics)
+        return self._sorted_names
+
+    def on_delete(self, callback: Callable[[Topic], None]) -> None:
+        """Have every topic that goes away made known, once nobody can find it any more."""
+        self._deleted.append(callback)
+
+    def config_for(self, topic: str) -> TopicConfig:
+        """Return the settings that the catalogue gives a topic; for any thread, at the start."""
+        entry = self._catalog.state.topics.get(topic)
+        return self._settings.topic_config({} if entry is None else entry.overrides)
+
+    async def open(self, manager: LogManager, now_ms: int) -> None:
+        """Join the catalogue with the folders that ``manager`` has loaded, and repair what differs.
+
+        Raises:
+            LogDirError: What has to be written for it cannot be.
+        """
+        self._manager = manager
+        self._catalog.directory = manager.directories[0]
+        plan = await recover_topics(manager, self._catalog, self._settings, self._io, now_ms)
+        for name, entry in plan.topics.items():
+            self._publish(name, entry)
+
+    async def close(self) -> None:
+        """Wait until everything that was begun has ended."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def find_log(self, key: TopicKey, partition: int) -> Log:
+        """Return the log that a request names, by the name of its topic or the bytes of its id.
+
+        Raises:
+            UnknownTopicId: Nobody has that id.
+            UnknownTopicOrPartition: There is no such topic, or it has no such partition.
+            KafkaStorageError: The partition is there and can not be served.
+        """
+        found = self.get_log(key, partition)
+        if found is None:
+            if self.is_unserved(key, partition):
+                raise KafkaStorageError("the partition's folder was found damaged by the start")
+            if isinstance(key, bytes) and key not in self.by_id:
+                raise UnknownTopicId
+            raise UnknownTopicOrPartition
+        return found
+
+    def get_log(self, key: TopicKey, partition: int) -> Log | None:
+        """Return the log that a request names, if there is one."""
+        if isinstance(key, bytes):
+            topic = self.by_id.get(key)
+            if topic is None:
+                return None
+            key = topic.name
+        return self.logs.get((key, partition))
+
+    def name_all(self, topics: Sequence[TopicProduceData]) -> list[TopicProduceData]:
+        """Return topics that a request tells by id with their names, "" for those not there."""
+        by_id = self.by_id
+        return [
+            each._replace(name=by_id[each.topic_id].name if each.topic_id in by_id else "")
+            for each in topics
+        ]
+
+    def is_unserved(self, key: TopicKey, partition: int) -> bool:
+        """Tell whether a partition is there and has no log: it was set aside, or left alone."""
+        topic = self.by_id.get(key) if isinstance(key, bytes) else self.topics.get(key)
+        return (
+            topic is not None
+            and 0 <= partition < topic.partitions
+            and topic.logs[partition] is None
+        )
+
+    def check_collision(self, name: str) -> None:
+        """Refuse a name whose metrics could not be told from another topic's.
+
+        Raises:
+            InvalidTopic: A topic exists that differs only in ``.`` against ``_``.
+        """
+        others = self._alike.get(name.replace(".", "_"), set()) - {name}
+        if others and ("." in name or "_" in name):
+            raise InvalidTopic(
+                f"topic {name} can not be told from {min(others)} in the names of metrics, where "
+                "'.' and '_' are the same; choose another name"
+            )
+
+    async def create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
+        """Make a topic of a legal name and valid settings; it is visible to all when this returns.
+
+        Raises:
+            TopicAlreadyExists: It is there, or somebody else was first.
+            KafkaStorageError: The disk did not take it; nothing is left of it.
+        """
+        return await self._finish(self._create(name, partitions, overrides))
+
+    async def delete(self, topic: Topic) -> None:
+        """Take a topic away: its folders are renamed and its name is free when this returns.
+
+        Raises:
+            UnknownTopicOrPartition: Somebody else was first.
+            KafkaStorageError: The catalogue could not be written; the topic is still there.
+        """
+        await self._finish(self._delete(topic))
+
+    async def add_partitions(self, topic: Topic, count: int) -> None:
+        """Make a topic have ``count`` partitions.
+
+        Raises:
+            InvalidPartitions: It has as many or more.
+            UnknownTopicOrPartition: The topic was deleted meanwhile.
+            KafkaStorageError: The disk did not take them; the topic is as it was.
+        """
+        await self._finish(self._add_partitions(topic, count))
+
+    async def alter(self, topic: Topic, overrides: Mapping[str, str]) -> None:
+        """Replace a topic's own settings, which are valid; in force before the first wait.
+
+        Raises:
+            KafkaStorageError: The catalogue could not be written; the change is undone.
+        """
+        before = topic.overrides
+        self._configure(topic, overrides)
+        await self._finish(self._keep(topic, before, overrides))
+
+    async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await work that goes on if the request that began it is cancelled."""
+        task = asyncio.get_running_loop().create_task(work, name="topics")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
+
+    async def _create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
+        async with self._names.hold(name):
+            if name in self.topics:
+                raise TopicAlreadyExists(f"topic {name} already exists")
+            entry = CatalogTopic(id=random_id(), partitions=partitions, overrides=dict(overrides))
+            await self._catalog.commit(lambda state: state.topics.update({name: entry}))
+            try:
+                await self._create_logs(name, entry, range(partitions))
+            except KafkaError:
+                await self._retract(name, entry, None)
+                raise
+            topic = self._publish(name, entry)
+        log.info(
+            "topic created topic=%s id=%s partitions=%d", name, uuid_text(topic.id), partitions
+        )
+        return topic
+
+    async def _delete(self, topic: Topic) -> None:
+        async with self._names.hold(topic.name):
+            self._check_current(topic)
+
+            def change(state: CatalogState) -> None:
+                del state.topics[topic.name]
+                state.deleted |= {topic.id}
+
+            await self._catalog.commit(change)
+            self._unpublish(topic)
+            for told in self._deleted:
+                told(topic)
+            await self._delete_logs(topic.name, topic.id, range(topic.partitions))
+        log.info("topic deleted topic=%s id=%s", topic.name, uuid_text(topic.id))
+
+    async def _add_partitions(self, topic: Topic, count: int) -> None:
+        async with self._names.hold(topic.name):
+            self._check_current(topic)
+            if count <= topic.partitions:
+                raise InvalidPartitions(f"topic {topic.name} has {topic.partitions} partitions")
+            before = self._catalog.state.topics[topic.name]
+            added = range(topic.partitions, count)
+            await self._catalog.commit(_resize(topic, count))
+            try:
+                await self._create_logs(topic.name, before, added)
+            except KafkaError:
+                await self._retract(topic.name, replace(before, partitions=count), before)
+                raise
+            self._extend(topic, added)
+        log.info("partitions added topic=%s partitions=%d", topic.name, count)
+
+    async def _keep(
+        self, topic: Topic, before: Mapping[str, str], overrides: Mapping[str, str]
+    ) -> None:
+        def change(state: CatalogState) -> None:
+            entry = state.topics.get(topic.name)
+            if entry is not None and entry.id == topic.id:
+                state.topics[topic.name] = replace(entry, overrides=dict(overrides))
+
+        try:
+            await self._catalog.commit(change)
+        except KafkaStorageError:
+            if topic.overrides is overrides:
+                self._configure(topic, before)
+            raise
+
+    async def _create_logs(self, name: str, entry: CatalogTopic, indexes: Iterable[int]) -> None:
+        partitions = [TopicPartition(name, index) for index in indexes]
+        config = self._settings.topic_config(entry.overrides)
+        await create_partitions(self._manager, self._io, partitions, entry.id, config)
+
+    async def _retract(self, name: str, entry: CatalogTopic, before: CatalogTopic | None) -> None:
+        """Undo a change whose partitions could not all be made; ``before`` is what there was."""
+
+        def change(state: CatalogState) -> None:
+            if before is None:
+                del state.topics[name]
+                state.deleted |= {entry.id}
+            else:
+                state.topics[name] = replace(state.topics[name], partitions=before.partitions)
+
+        try:
+            await self._catalog.commit(change)
+        except KafkaStorageError:
+            self._catalog.defer(change)
+        first = 0 if before is None else before.partitions
+        await self._delete_logs(name, entry.id, range(first, entry.partitions))
+
+    async def _delete_logs(self, name: str, topic_id: UUID, indexes: Iterable[int]) -> None:
+        """Take folders away; what a failing disk does not take, the next start does by its id."""
+        partitions = [TopicPartition(name, index) for index in indexes]
+        there = [each for each in partitions if each in self._manager.folder_ids()]
+        if self.moves is not None:
+            await self.moves.cancel(*there)
+        delete = self._manager.delete if self.cleaning is None else self.cleaning.delete
+        try:
+            await self._io.run(delete, *there)
+        except KafkaStorageError as error:
+            log.error("folders are still there topic=%s: %s", name, error)  # noqa: TRY400
+        else:
+            self._catalog.defer(lambda state: _forget(state, topic_id))
+
+    def _publish(self, name: str, entry: CatalogTopic) -> Topic:
+        logs = self._manager.logs
+        topic = Topic(
+            name,
+            entry.id,
+            tuple(logs.get(TopicPartition(name, index)) for index in range(entry.partitions)),
+        )
+        self._configure(topic, entry.overrides)
+        self.topics[name] = self.by_id[topic.key] = topic
+        self._alike.setdefault(name.replace(".", "_"), set()).add(name)
+        self._list_logs(topic)
+        return topic
+
+    def _unpublish(self, topic: Topic) -> None:
+        """Let nobody find a topic, and release the fetches that wait for its records."""
+        del self.topics[topic.name], self.by_id[topic.key]
+        self._alike[topic.name.replace(".", "_")].discard(topic.name)
+        self._note_change()
+        for index, each in enumerate(topic.logs):
+            if each is not None:
+                del self.logs[topic.name, index]
+                each.dismiss_watchers()
+
+    def _extend(self, topic: Topic, added: Iterable[int]) -> None:
+        logs = self._manager.logs
+        topic.logs += tuple(logs[TopicPartition(topic.name, index)] for index in added)
+        self._configure(topic, topic.overrides)
+        self._list_logs(topic)
+
+    def _list_logs(self, topic: Topic) -> None:
+        for index, each in enumerate(topic.logs):
+            if each is not None:
+                self.logs[topic.name, index] = each
+        topic.answers.clear()
+        self._note_change()
+
+    def _note_change(self) -> None:
+        self.version += 1
+        self.listings.clear()
+        self._sorted_names = None
+
+    def _configure(self, topic: Topic, overrides: Mapping[str, str]) -> None:
+        topic.overrides = overrides
+        topic.config = self._settings.topic_config(overrides)
+        for each in topic.logs:
+            if each is not None and each.config is not topic.config:
+                before = each.config
+                each.reconfigure(topic.config)
+                if self.cleaning is not None:
+                    self.cleaning.reconfigured(each, before)
+
+    async def _reconfigure(self) -> None:
+        """Have every log obey the broker's settings as they are now, some topics at a time."""
+        for count, topic in enumerate(list(self.topics.values()), 1):
+            self._configure(topic, topic.overrides)
+            if not count % _SLICE:
+                await asyncio.sleep(0)
+
+    def _check_current(self, topic: Topic) -> None:
+        if self.topics.get(topic.name) is not topic:
+            raise UnknownTopicOrPartition(f"topic {topic.name} was deleted meanwhile")
+
+
+def _resize(topic: Topic, partitions: int) -> Callable[[CatalogState], None]:
+    def change(state: CatalogState) -> None:
+        state.topics[topic.name] = replace(state.topics[topic.name], partitions=partitions)
+
+    return change
+
+
+def _forget(state: CatalogState, topic_id: UUID) -> None:
+    state.deleted -= {topic_id}

@@ -1,0 +1,168 @@
+"""The settings in force: what was given at the start, under what is changed while we run.
+
+Dynamic values are kept by the catalogue, so they survive a restart (Kafka: DynamicBrokerConfig).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from broker.topics.settings.stored import keep_valid, with_stored
+from config.errors import ConfigError
+from config.groups import check_group, effective_group
+from protocol.errors import InvalidConfig, InvalidRequest, KafkaStorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from broker.topics.catalog_writer import CatalogWriter
+    from config.consumer_groups import GroupConfig
+    from config.layers import Layers
+    from config.server import ServerConfig
+    from config.topic import TopicConfig
+    from storage.directory.catalog import CatalogState
+
+log = logging.getLogger(__name__)
+
+
+class BrokerSettings:
+    """The layers of settings now in force, and how they change (loop only).
+
+    A change is in force at once and durable when `alter` returns; if the disk does not take it, it
+    is undone. Each change makes new layers, so whatever is derived can be cached by them.
+    """
+
+    def __init__(self, layers: Layers, catalog: CatalogWriter) -> None:
+        self._catalog = catalog
+        self._callbacks: list[Callable[[], Awaitable[None]]] = []
+        self._topic_configs: dict[frozenset[tuple[str, str]], TopicConfig] = {}
+        self.layers = with_stored(layers, catalog.state)
+
+    @property
+    def server(self) -> ServerConfig:
+        """Return the settings of the broker that count now."""
+        return self.layers.server()
+
+    def on_change(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Have ``callback`` awaited after each change."""
+        self._callbacks.append(callback)
+
+    def topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
+        """Return the settings of a topic with these values of its own; equal ones are one object.
+
+        A stored value that is no longer valid is left out with a line in the log.
+        """
+        key = frozenset(overrides.items())
+        config = self._topic_configs.get(key)
+        if config is None:
+            valid = keep_valid(overrides, self.layers.topic)
+            config = self._topic_configs[key] = self.layers.topic(valid)
+        return config
+
+    @property
+    def group_overrides(self) -> Mapping[str, Mapping[str, str]]:
+        """The settings that groups have of their own; another object after each change."""
+        return self._catalog.state.group_configs
+
+    def group_config(self, group_id: str) -> GroupConfig:
+        """Return the settings of a group: its own, within today's bounds, and the broker's."""
+        return effective_group(self.server, self.group_overrides.get(group_id, {}))
+
+    async def alter_group(self, group_id: str, values: Mapping[str, str]) -> None:
+        """Replace the settings that a group has of its own; the group need not exist.
+
+        Raises:
+            InvalidConfig: With every fault; nothing has changed.
+            KafkaStorageError: The catalogue could not be written; nothing has changed.
+        """
+        self.check_group(values)
+
+        def change(state: CatalogState) -> None:
+            others = {name: own for name, own in state.group_configs.items() if name != group_id}
+            state.group_configs = others | ({group_id: dict(values)} if values else {})
+
+        await self._catalog.commit(change)
+
+    def check_group(self, values: Mapping[str, str]) -> None:
+        """Check all of a group's own settings together.
+
+        Raises:
+            InvalidConfig: With every fault.
+        """
+        try:
+            check_group(self.server, values)
+        except ConfigError as error:
+            raise InvalidConfig(str(error)) from error
+
+    def check_topic(self, topic: str, overrides: Mapping[str, str]) -> None:
+        """Check all of a topic's own settings together; what has no meaning here is logged.
+
+        Raises:
+            InvalidConfig: With every fault.
+        """
+        try:
+            warnings = self.layers.check_topic(overrides)
+        except ConfigError as error:
+            raise InvalidConfig(str(error)) from error
+        for warning in warnings:
+            log.warning("setting of topic %s: %s", topic, warning)
+
+    def check_dynamic(self, values: Mapping[str, str], *, cluster: bool) -> None:
+        """Check all dynamic values of this broker, or of all, together.
+
+        Raises:
+            InvalidRequest: With every fault; Kafka's code for settings of brokers.
+        """
+        try:
+            warnings = self.layers.check_dynamic(values, cluster=cluster)
+        except ConfigError as error:
+            raise InvalidRequest(str(error)) from error
+        for warning in warnings:
+            log.warning("dynamic setting: %s", warning)
+
+    def assume(self, *, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
+        """Have dynamic values that follow from others, and nobody acts on.
+
+        They are kept along with the next change; until then a start finds them anew.
+        """
+        self._replace(self.layers.with_dynamic(cluster=cluster, broker=broker))
+
+    async def alter(
+        self, *, cluster: Mapping[str, str] | None = None, broker: Mapping[str, str] | None = None
+    ) -> None:
+        """Replace the dynamic values of all brokers or of this one; None keeps what there is.
+
+        Raises:
+            ConfigError: A value does not parse or is out of range; nothing has changed.
+            KafkaStorageError: The catalogue could not be written; the change is undone.
+        """
+        before = self.layers
+        after = before.with_dynamic(cluster=cluster, broker=broker)
+        self._replace(after)
+        # A task, so that a client that goes away does not leave the change half made.
+        task = asyncio.get_running_loop().create_task(self._keep(before, after), name="settings")
+        await asyncio.shield(task)
+
+    async def _keep(self, before: Layers, after: Layers) -> None:
+        def change(state: CatalogState) -> None:
+            state.cluster_configs = after.cluster
+            state.broker_configs = after.broker
+
+        await self._tell()
+        try:
+            await self._catalog.commit(change)
+        except KafkaStorageError:
+            if self.layers is after:
+                self._replace(before)
+                await self._tell()
+            raise
+
+    def _replace(self, layers: Layers) -> None:
+        self.layers = layers
+        self._topic_configs = {}
+
+    async def _tell(self) -> None:
+        for callback in self._callbacks:
+            await callback()

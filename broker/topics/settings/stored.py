@@ -1,0 +1,56 @@
+"""Dynamic settings as the catalogue keeps them, under those that are given at the start."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from config.errors import ConfigError
+from config.protection import check_stored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from config.layers import Layers
+    from storage.directory.catalog import CatalogState
+
+log = logging.getLogger(__name__)
+
+
+def with_stored(layers: Layers, state: CatalogState) -> Layers:
+    """Return the layers with the dynamic values that are stored.
+
+    One that is no longer valid is left out with a line in the log: it must not stop a start.
+    """
+
+    def try_cluster(values: Mapping[str, str]) -> None:
+        check_stored(values)
+        layers.with_dynamic(cluster=values)
+
+    layers = layers.with_dynamic(cluster=keep_valid(state.cluster_configs, try_cluster))
+
+    def try_broker(values: Mapping[str, str]) -> None:
+        check_stored(values)
+        layers.with_dynamic(broker=values)
+
+    return layers.with_dynamic(broker=keep_valid(state.broker_configs, try_broker))
+
+
+def keep_valid(
+    values: Mapping[str, str], check: Callable[[Mapping[str, str]], object]
+) -> dict[str, str]:
+    """Return the stored values that can still be taken; each other one is logged."""
+    try:
+        check(values)
+    except ConfigError:
+        return {name: value for name, value in values.items() if _is_valid({name: value}, check)}
+    return dict(values)
+
+
+def _is_valid(value: Mapping[str, str], check: Callable[[Mapping[str, str]], object]) -> bool:
+    try:
+        check(value)
+    except ConfigError as error:
+        log.error("stored setting is left out: %s", error)  # noqa: TRY400  # a value, not a fault
+        return False
+    return True

@@ -1,0 +1,107 @@
+"""Making catalogue and folders agree when the broker starts, with a line for whatever is odd."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from broker.topics.join import join
+from protocol.errors import KafkaStorageError
+from protocol.names import uuid_text
+from storage.directory.log_directory import LogDirError
+
+if TYPE_CHECKING:
+    from broker.process.io import IoThreads
+    from broker.topics.catalog_writer import CatalogWriter
+    from broker.topics.join import Plan
+    from broker.topics.settings.in_force import BrokerSettings
+    from storage.directory.catalog import CatalogState
+    from storage.manager import LogManager
+
+log = logging.getLogger(__name__)
+
+
+async def recover_topics(
+    manager: LogManager,
+    catalog: CatalogWriter,
+    settings: BrokerSettings,
+    io: IoThreads,
+    now_ms: int,
+) -> Plan:
+    """Carry out what joining catalogue and folders comes to; return it, with the topics there are.
+
+    Raises:
+        LogDirError: What has to be written for it cannot be.
+    """
+    plan = join(catalog.state, manager.folder_ids())
+    plan.unmarked = [each for each in plan.unmarked if each in manager.logs]
+    _report(plan, manager, found=catalog.found)
+
+    def change(state: CatalogState) -> None:
+        state.topics = plan.topics
+        state.deleted = frozenset()
+        if plan.adopted and not catalog.found:
+            # Nobody knows which ids were given away, but fewer than one in a millisecond.
+            state.next_producer_id = max(state.next_producer_id, now_ms)
+
+    try:
+        for topic_partition in plan.foreign:
+            left_alone = manager.logs.pop(topic_partition, None)
+            if left_alone is None:
+                del manager.set_aside[topic_partition]
+            else:
+                await io.run(left_alone.abandon, left_alone.path)
+        await io.run(manager.delete, *plan.doomed)
+        await io.run(manager.futures.remove_deleted, catalog.state.deleted)
+        for topic_partition in plan.unmarked:
+            topic_id = plan.topics[topic_partition.topic].id
+            await io.run(manager.logs[topic_partition].assign_topic_id, topic_id)
+        if plan.adopted or catalog.state.deleted:
+            await catalog.commit(change)
+        for topic_partition in plan.missing:
+            entry = plan.topics[topic_partition.topic]
+            config = settings.topic_config(entry.overrides)
+            await io.run(manager.create, topic_partition, entry.id, config)
+    except KafkaStorageError as error:
+        raise LogDirError(error.message) from error
+    return plan
+
+
+def _report(plan: Plan, manager: LogManager, *, found: bool) -> None:
+    if plan.adopted and not found:
+        log.warning(
+            "there is no catalogue: topics are made from their folders, settings of their own are "
+            "lost topics=%d; set them again",
+            len(plan.adopted),
+        )
+    for name in plan.adopted:
+        entry = plan.topics[name]
+        log.warning(
+            "topic adopted from its folders topic=%s id=%s partitions=%d",
+            name,
+            uuid_text(entry.id),
+            entry.partitions,
+        )
+    for topic_partition in plan.unmarked:
+        log.warning(
+            "folder had no valid partition.metadata and gets its topic's id folder=%s",
+            manager.logs[topic_partition].path,
+        )
+    for topic_partition in plan.foreign:
+        odd = manager.logs.get(topic_partition) or manager.set_aside[topic_partition]
+        expected = plan.topics.get(topic_partition.topic)
+        log.error(
+            "folder is left alone and not served: move it away, or move it back to where it came "
+            "from folder=%s id=%s expected=%s",
+            odd.path,
+            uuid_text(odd.topic_id),
+            "none" if expected is None else uuid_text(expected.id),
+        )
+    for topic_partition in plan.missing:
+        log.error(
+            "partition has no folder and is made anew, EMPTY; stop and put the folder back if it "
+            "was moved partition=%s",
+            topic_partition,
+        )
+    for topic_partition in plan.doomed:
+        log.info("folder of a deleted topic is removed partition=%s", topic_partition)

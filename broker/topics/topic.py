@@ -1,0 +1,55 @@
+"""One topic as the registry knows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+from protocol.names import is_internal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
+    from config.topic import TopicConfig
+    from storage.log.log import Log
+
+Form: TypeAlias = tuple[int, int, bool]
+"""What bytes of an answer depend on besides what they tell: API, version, with operations."""
+
+MAX_FORMS: Final = 4
+"""How many forms of the same are kept; the clients of a broker ask in a few."""
+
+T = TypeVar("T")
+
+
+def keep(kept: dict[Form, T], form: Form, answer: T) -> None:
+    """Keep an answer beside those in other forms; if these are too many, they go."""
+    if len(kept) >= MAX_FORMS:
+        kept.clear()
+    kept[form] = answer
+
+
+class Topic:
+    """One topic (loop only). ``logs`` has None for a partition that cannot be served.
+
+    ``answers`` has the topic's part of answers of Metadata and DescribeTopicPartitions as bytes,
+    for their handlers to `keep`; it is emptied when partitions change. The rest of what they tell
+    never does.
+    """
+
+    __slots__ = ("answers", "config", "id", "is_internal", "key", "logs", "name", "overrides")
+
+    def __init__(self, name: str, topic_id: UUID, logs: tuple[Log | None, ...]) -> None:
+        self.name = name  # constant, as are id, key and is_internal
+        self.id = topic_id
+        self.key = topic_id.bytes
+        self.is_internal = is_internal(name)
+        self.logs = logs
+        self.overrides: Mapping[str, str] = {}
+        self.config: TopicConfig
+        self.answers: dict[Form, bytes] = {}
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are, those that cannot be served included."""
+        return len(self.logs)

@@ -1,0 +1,53 @@
+"""Producer ids: unique for ever, handed out of blocks that the catalogue has given away.
+
+Kafka's controller gives its brokers blocks of 1000 likewise; a stop loses the rest of one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.topics.catalog_writer import CatalogWriter
+    from storage.directory.catalog import CatalogState
+
+BLOCK = 1000
+
+
+class ProducerIds:
+    """The rest of the current block (loop only): ids below ``_end`` are ours on the disk."""
+
+    def __init__(self, catalog: CatalogWriter) -> None:
+        self._catalog = catalog
+        self._next = 0
+        self._end = 0
+        self._reservation: asyncio.Task[None] | None = None
+
+    async def allocate(self) -> int:
+        """Return an id that nobody has had; waits for the disk once in a block.
+
+        Raises:
+            KafkaStorageError: The catalogue could not be written.
+        """
+        while self._next == self._end:
+            if self._reservation is None:
+                self._reservation = asyncio.get_running_loop().create_task(self._reserve())
+            await asyncio.shield(self._reservation)
+        producer_id = self._next
+        self._next += 1
+        return producer_id
+
+    async def _reserve(self) -> None:
+        first = 0
+
+        def take(state: CatalogState) -> None:
+            nonlocal first
+            first = state.next_producer_id
+            state.next_producer_id = first + BLOCK
+
+        try:
+            await self._catalog.commit(take)
+            self._next, self._end = first, first + BLOCK
+        finally:
+            self._reservation = None

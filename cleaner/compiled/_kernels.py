@@ -1,0 +1,679 @@
+"""The cleaner's loops over batches and records: compiled by Cython, or plain Python as they stand.
+
+Each is one call without the GIL over a chunk of a segment. `map_keys` puts keys into the offset
+map; `plan_batches` decides what becomes of each record and batch (storage.md §8.7-8.9;
+`retention.py` is the same to read), and `_emit_kernels.py` writes what stays. What comes here came
+from the disk: a batch is believed when its checksum holds, and no number in it before it was
+compared with the end of what is there. Keys are hashed some records ahead of the look-up, so that
+the map's slots are on their way from memory meanwhile. The numbers stand in `slots.py`, the types
+of C in `_kernels.pxd`. Longer than 500 lines because what one compiled unit has is inlined.
+"""
+# ruff: noqa: F403, F405  # the numbers of slots.py and the names of C's side, as `cimport` has them
+# ruff: noqa: C901, PLR0911, PLR0912, PLR0913, PLR0915, PLR0917  # kernels: plain numbers in
+
+from typing import TYPE_CHECKING
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
+    from protocol.records import _portable as cython
+
+if not cython.compiled:
+    from cleaner.compiled._portable import *
+    from cleaner.compiled.slots import *
+    from protocol.records._portable import *
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+COMPILED: bool = cython.compiled
+
+prepare()
+
+
+def map_keys(
+    buffer: "Buffer",
+    state: "Buffer",
+    slots: "Buffer",
+    transactions: "Buffer",
+    aborted: "Buffer",
+    rows: "Buffer",
+) -> None:
+    """Put the keys of a chunk's whole batches into the map, later offsets over earlier ones.
+
+    Markers and aborted data are not mapped, nor records below the first dirty offset, nor those
+    without a key (Kafka: ``buildOffsetMapForSegment``). The caller makes room for transactions.
+    """
+    region = no_region()
+    numbers = no_numbers()
+    table = no_numbers()
+    open_ = no_numbers()
+    index = no_numbers()
+    window = no_numbers()
+    acquire(buffer, region)
+    acquire_numbers(state, numbers)
+    acquire_numbers(slots, table)
+    acquire_numbers(transactions, open_)
+    acquire_numbers(aborted, index)
+    acquire_numbers(rows, window)
+    data = region.buf
+    size = region.len
+    state_ = numbers.buf
+    slots_ = table.buf
+    slot_count = table.len // (8 * SLOT_NUMBERS)
+    transactions_ = open_.buf
+    room = open_.len // (8 * TRANSACTION_NUMBERS)
+    aborted_ = index.buf
+    rows_ = window.buf
+    with cython.nogil:
+        _map(data, size, state_, slots_, slot_count, transactions_, room, aborted_, rows_)
+    release_numbers(window)
+    release_numbers(index)
+    release_numbers(open_)
+    release_numbers(table)
+    release_numbers(numbers)
+    release(region)
+
+
+def move_slots(old: "Buffer", start: int, end: int, new: "Buffer") -> None:
+    """Put the slots from ``start`` to ``end`` of a map into a larger, empty one."""
+    source = no_numbers()
+    target = no_numbers()
+    acquire_numbers(old, source)
+    acquire_numbers(new, target)
+    old_ = source.buf
+    new_ = target.buf
+    count = target.len // (8 * SLOT_NUMBERS)
+    with cython.nogil:
+        _move(old_, start, end, new_, count)
+    release_numbers(target)
+    release_numbers(source)
+
+
+def count_records(buffer: "Buffer") -> int:
+    """Return how many records the batches of a chunk say they have, the last one cut or not."""
+    region = no_region()
+    acquire(buffer, region)
+    data = region.buf
+    size = region.len
+    position = 0
+    total = 0
+    while position + 61 <= size:
+        length = read_int32(data, position + 8)
+        if length < 49:
+            break
+        total += max(read_int32(data, position + 57), 0)
+        position += length + 12
+    release(region)
+    return total
+
+
+def add_keys(keys: "Buffer", ends: "Buffer", sums: "Buffer") -> None:
+    """Add the public digests of joined keys, each of which ends at one of ``ends``, to a sum."""
+    region = no_region()
+    numbers = no_numbers()
+    total = no_numbers()
+    acquire(keys, region)
+    acquire_numbers(ends, numbers)
+    acquire_numbers(sums, total)
+    data = region.buf
+    ends_ = numbers.buf
+    count = numbers.len // 8
+    sums_ = total.buf
+    with cython.nogil:
+        _add(data, ends_, count, sums_)
+    release_numbers(total)
+    release_numbers(numbers)
+    release(region)
+
+
+def plan_batches(
+    buffer: "Buffer",
+    state: "Buffer",
+    slots: "Buffer",
+    transactions: "Buffer",
+    aborted: "Buffer",
+    producers: "Buffer",
+    plans: "Buffer",
+    fates: "Buffer",
+    rows: "Buffer",
+) -> None:
+    """Decide what becomes of the whole batches of a chunk and of each of their records.
+
+    ``fates`` has a byte for each record there may be: a seventh of the chunk's bytes. Each batch
+    is planned once, since transactions begin and end with it.
+    """
+    region = no_region()
+    numbers = no_numbers()
+    table = no_numbers()
+    open_ = no_numbers()
+    index = no_numbers()
+    last = no_numbers()
+    planned = no_numbers()
+    target = no_target()
+    window = no_numbers()
+    acquire(buffer, region)
+    acquire_numbers(state, numbers)
+    acquire_numbers(slots, table)
+    acquire_numbers(transactions, open_)
+    acquire_numbers(aborted, index)
+    acquire_numbers(producers, last)
+    acquire_numbers(plans, planned)
+    acquire_target(fates, target)
+    acquire_numbers(rows, window)
+    data = region.buf
+    size = region.len
+    state_ = numbers.buf
+    slots_ = table.buf
+    slot_count = table.len // (8 * SLOT_NUMBERS)
+    transactions_ = open_.buf
+    room = open_.len // (8 * TRANSACTION_NUMBERS)
+    aborted_ = index.buf
+    last_ = last.buf
+    last_count = last.len // (8 * PRODUCER_NUMBERS)
+    plans_ = planned.buf
+    most = planned.len // (8 * PLAN_NUMBERS)
+    fates_ = target.buf
+    rows_ = window.buf
+    with cython.nogil:
+        _plan(
+            data, size, state_, slots_, slot_count, transactions_, room, aborted_, last_,
+            last_count, plans_, most, fates_, rows_,
+        )  # fmt: skip
+    release_numbers(window)
+    release_target(target)
+    release_numbers(planned)
+    release_numbers(last)
+    release_numbers(index)
+    release_numbers(open_)
+    release_numbers(table)
+    release_numbers(numbers)
+    release(region)
+
+
+def _map(
+    data: memoryview,
+    size: int,
+    state: memoryview,
+    slots: memoryview,
+    slot_count: int,
+    transactions: memoryview,
+    room: int,
+    aborted: memoryview,
+    rows: memoryview,
+) -> None:
+    position = 0
+    pending = 0
+    covered = state[LATEST]
+    status = DONE
+    while True:
+        batch_size = _check_batch(data, position, size, state)
+        if batch_size <= 0:
+            status = batch_size
+            break
+        if _lacks_room(state, room):
+            status = WANTS_PRODUCERS
+            break
+        attributes = read_int16(data, position + 21)
+        if attributes & 0x20 and attributes & 7 and not state[OPENED]:
+            status = OPEN
+            break
+        base_offset = read_int64(data, position)
+        last_offset = base_offset + read_int32(data, position + 23)
+        count = read_int32(data, position + 57)
+        skipped = attributes & 0x20
+        if attributes & 0x30:
+            _begin_aborted(state, aborted, transactions, room, base_offset, last_offset)
+            if attributes & 0x20:
+                skipped |= _note_control(
+                    data, position, batch_size, state, aborted, transactions, room
+                )
+            elif _note_data(data, position, state, transactions, room):
+                skipped = 1
+        if not skipped and last_offset >= state[FIRST_DIRTY] and count > 0:
+            if attributes & 7 and not state[OPENED]:
+                status = OPEN
+                break
+            at = position + 61
+            end = position + batch_size
+            for _index_in_batch in range(count):
+                at, offset_delta, key_start, key_size, _value_size = _read_record(data, at, end)
+                if at < 0 or offset_delta < 0 or offset_delta > last_offset - base_offset:
+                    status = BAD_RECORD
+                    break
+                offset = base_offset + offset_delta
+                if key_size >= 0 and offset >= state[FIRST_DIRTY]:
+                    row = pending * ROW_NUMBERS
+                    digest_key(data, key_start, key_size, state, SEED, rows, row)
+                    rows[row + 2] = offset
+                    rows[row + 3] = covered
+                    prefetch(slots, home_of(rows[row], slot_count) * SLOT_NUMBERS)
+                    pending += 1
+                    if pending == WINDOW:
+                        pending = 0
+                        if _put(state, slots, slot_count, rows, WINDOW):
+                            status = FULL
+                            break
+            if status != DONE:
+                break
+            if at != end:
+                status = BAD_RECORD
+                break
+            state[MAP_RECORDS] += count
+        state[MAP_BATCHES] += 1
+        state[LAST_OFFSET] = last_offset
+        if last_offset >= state[FIRST_DIRTY]:
+            covered = last_offset
+        position += batch_size
+    if status != FULL:
+        if _put(state, slots, slot_count, rows, pending):
+            status = FULL
+        else:
+            state[LATEST] = max(state[LATEST], covered)
+    state[POSITION] = position
+    state[STATUS] = status
+
+
+def _put(
+    state: memoryview, slots: memoryview, slot_count: int, rows: memoryview, count: int
+) -> int:
+    """Put a window of keys into the map; return 1 at the first for which there is no room."""
+    for index in range(count):
+        row = index * ROW_NUMBERS
+        if state[MAP_KEYS] >= state[MAP_LIMIT]:
+            state[LATEST] = max(state[LATEST], rows[row + 3])
+            return 1
+        offset = rows[row + 2]
+        if _put_slot(slots, slot_count, rows[row], rows[row + 1], offset + 1):
+            state[MAP_KEYS] += 1
+        state[LATEST] = offset
+    return 0
+
+
+def _put_slot(slots: memoryview, slot_count: int, low: int, high: int, mark: int) -> int:
+    """Return 1 if the key is new."""
+    slot = home_of(low, slot_count)
+    while True:
+        at = slot * SLOT_NUMBERS
+        if slots[at + 2] == 0:
+            slots[at] = low
+            slots[at + 1] = high
+            slots[at + 2] = mark
+            return 1
+        if slots[at] == low and slots[at + 1] == high:
+            slots[at + 2] = mark
+            return 0
+        slot += 1
+        if slot == slot_count:
+            slot = 0
+
+
+def _find_slot(slots: memoryview, slot_count: int, low: int, high: int) -> int:
+    """Return the offset of a key, -1 if the map does not have it."""
+    slot = home_of(low, slot_count)
+    while True:
+        at = slot * SLOT_NUMBERS
+        if slots[at + 2] == 0:
+            return -1
+        if slots[at] == low and slots[at + 1] == high:
+            return slots[at + 2] - 1
+        slot += 1
+        if slot == slot_count:
+            slot = 0
+
+
+def _move(old: memoryview, start: int, end: int, new: memoryview, count: int) -> None:
+    for slot in range(start, end):
+        at = slot * SLOT_NUMBERS
+        if old[at + 2]:
+            _put_slot(new, count, old[at], old[at + 1], old[at + 2])
+
+
+def _check_batch(data: memoryview, position: int, size: int, state: memoryview) -> int:
+    """Return the size of a sound batch, 0 if it is not wholly there, or what is wrong with it."""
+    if position + 61 > size:
+        state[NEEDED] = 61
+        return 0
+    length = read_int32(data, position + 8)
+    if length < 49:
+        return SHORT_LENGTH
+    if data[position + 16] != 2:
+        return WRONG_MAGIC
+    if length > 2147483635:
+        return TOO_LARGE
+    if length + 12 > size - position:
+        state[NEEDED] = length + 12
+        return 0
+    end = position + length + 12
+    if not state[OPENED] and checksum(data, position + 21, end) != read_uint32(data, position + 17):
+        return WRONG_CRC
+    delta = read_int32(data, position + 23)
+    base_offset = read_int64(data, position)
+    if delta < 0 or base_offset <= state[LAST_OFFSET] or base_offset >= INT64_MAX - delta:
+        return OFFSET_BACKWARDS
+    count = read_int32(data, position + 57)
+    if count < 0 or count > delta + 1:
+        return BAD_COUNT
+    plain = state[OPENED] or not read_int16(data, position + 21) & 7
+    if plain and count * LEAST_RECORD > length - 49:
+        return BAD_COUNT
+    return length + 12
+
+
+def _lacks_room(state: memoryview, room: int) -> int:
+    """Whether the table of transactions could get more than three quarters full by one batch."""
+    coming = state[ABORTED_COUNT] - state[ABORTED_NEXT] + 1
+    return (state[PRODUCERS_USED] + coming) * 4 > room * 3
+
+
+def _find_producer(state: memoryview, transactions: memoryview, room: int, producer_id: int) -> int:
+    """Return where the numbers of a producer begin, which may be new; its id is not negative."""
+    slot = home_of(spread(producer_id), room)
+    mark = wrapping_add(producer_id, 1)
+    while True:
+        at = slot * TRANSACTION_NUMBERS
+        if transactions[at] == mark:
+            return at
+        if transactions[at] == 0:
+            transactions[at] = mark
+            state[PRODUCERS_USED] += 1
+            return at
+        slot += 1
+        if slot == room:
+            slot = 0
+
+
+def _begin_aborted(
+    state: memoryview,
+    aborted: memoryview,
+    transactions: memoryview,
+    room: int,
+    base_offset: int,
+    last_offset: int,
+) -> None:
+    """Open the aborted transactions that begin at or before the last offset of a batch."""
+    number = state[ABORTED_NEXT]
+    while number < state[ABORTED_COUNT] and aborted[number * ABORTED_NUMBERS + 1] <= last_offset:
+        at = number * ABORTED_NUMBERS
+        number += 1
+        if aborted[at] >= 0 and aborted[at + 2] >= base_offset:
+            producer = _find_producer(state, transactions, room, aborted[at])
+            if transactions[producer + 2] == 0:
+                transactions[producer + 2] = number
+                transactions[producer + 3] = 0
+    state[ABORTED_NEXT] = number
+
+
+def _note_data(
+    data: memoryview, position: int, state: memoryview, transactions: memoryview, room: int
+) -> int:
+    """Return 1 if a batch of a transaction belongs to an aborted one. May be asked twice."""
+    producer_id = read_int64(data, position + 43)
+    if producer_id < 0:
+        return 0
+    at = _find_producer(state, transactions, room, producer_id)
+    if transactions[at + 2]:
+        transactions[at + 3] = 1
+        return 1
+    transactions[at + 1] = 1
+    return 0
+
+
+def _note_control(
+    data: memoryview,
+    position: int,
+    size: int,
+    state: memoryview,
+    aborted: memoryview,
+    transactions: memoryview,
+    room: int,
+) -> int:
+    """Return 1 if a control batch may go: it is empty, or nothing is left of its transaction."""
+    if read_int32(data, position + 57) == 0:
+        return 1
+    stop, _offset, key_start, key_size, _value_size = _read_record(
+        data, position + 61, position + size
+    )
+    if stop < 0 or key_size < 4:
+        return 0
+    kind = read_int16(data, key_start + 2)
+    producer_id = read_int64(data, position + 43)
+    if (kind != 0 and kind != 1) or producer_id < 0:  # noqa: PLR1714  # a set would be an object
+        return 0
+    at = _find_producer(state, transactions, room, producer_id)
+    if kind == 1:
+        seen = transactions[at + 1]
+        transactions[at + 1] = 0
+        return 0 if seen else 1
+    number = transactions[at + 2]
+    seen = transactions[at + 3]
+    transactions[at + 2] = 0
+    transactions[at + 3] = 0
+    if number and seen:
+        aborted[(number - 1) * ABORTED_NUMBERS + 3] = 1
+        return 0
+    return 1
+
+
+def _is_last_of_producer(
+    data: memoryview, position: int, last_offset: int, producers: memoryview, count: int
+) -> int:
+    """Whether a batch is the last one of a producer that is still active (KAFKA-5490)."""
+    producer_id = read_int64(data, position + 43)
+    low = 0
+    high = count
+    while low < high:
+        middle = (low + high) // 2
+        if producers[middle * PRODUCER_NUMBERS] < producer_id:
+            low = middle + 1
+        else:
+            high = middle
+    at = low * PRODUCER_NUMBERS
+    if low == count or producers[at] != producer_id:
+        return 0
+    if producers[at + 1] >= 0:
+        return producers[at + 1] == last_offset
+    is_control = read_int16(data, position + 21) & 0x20
+    return is_control != 0 and read_int16(data, position + 51) == producers[at + 2]
+
+
+def _plan(
+    data: memoryview,
+    size: int,
+    state: memoryview,
+    slots: memoryview,
+    slot_count: int,
+    transactions: memoryview,
+    room: int,
+    aborted: memoryview,
+    producers: memoryview,
+    producer_count: int,
+    plans: memoryview,
+    most: int,
+    fates: memoryview,
+    rows: memoryview,
+) -> None:
+    position = 0
+    plan = 0
+    fate = 0
+    pending = 0
+    latest = state[LATEST]
+    now = state[NOW]
+    status = DONE
+    while True:
+        batch_size = _check_batch(data, position, size, state)
+        if batch_size <= 0:
+            status = batch_size
+            break
+        if plan == most:
+            status = PLANS_FULL
+            break
+        if _lacks_room(state, room):
+            status = WANTS_PRODUCERS
+            break
+        attributes = read_int16(data, position + 21)
+        if attributes & 0x20 and attributes & 7 and not state[OPENED]:
+            status = OPEN
+            break
+        base_offset = read_int64(data, position)
+        last_offset = base_offset + read_int32(data, position + 23)
+        count = read_int32(data, position + 57)
+        end = position + batch_size
+        is_discardable = 0
+        if attributes & 0x30:
+            _begin_aborted(state, aborted, transactions, room, base_offset, last_offset)
+            if attributes & 0x20:
+                is_discardable = _note_control(
+                    data, position, batch_size, state, aborted, transactions, room
+                )
+            else:
+                is_discardable = _note_data(data, position, state, transactions, room)
+        has_horizon = attributes & 0x40
+        is_expired = has_horizon != 0 and read_int64(data, position + 27) <= now
+        mode = SOME
+        if attributes & 0x20:
+            mode = WHOLE
+            if count == 0 or (is_discardable and is_expired):
+                mode = DROP
+                _note_dropped(state, BY_MARKER, count, batch_size - 61)
+                state[HORIZONS_REACHED] += count
+            elif is_discardable and not has_horizon:
+                mode = STAMP
+        elif is_discardable:
+            mode = DROP
+            _note_dropped(state, BY_ABORTED, count, batch_size - 61)
+        elif count == 0:
+            mode = DROP
+        elif has_horizon and base_offset > latest:
+            mode = WHOLE
+        elif attributes & 7 and not state[OPENED]:
+            status = OPEN
+            break
+        at = position + 61
+        first_fate = fate
+        if mode == SOME:
+            for _index_in_batch in range(count):
+                start = at
+                at, offset_delta, key_start, key_size, value_size = _read_record(data, at, end)
+                if at < 0 or offset_delta < 0 or offset_delta > last_offset - base_offset:
+                    status = BAD_RECORD
+                    break
+                offset = base_offset + offset_delta
+                if offset > latest:
+                    fates[fate] = KEEP if value_size >= 0 else KEEP_TOMBSTONE
+                elif key_size < 0:
+                    fates[fate] = NULL_KEY
+                    _note_dropped(state, BY_NULL_KEY, 1, at - start)
+                else:
+                    row = pending * ROW_NUMBERS
+                    digest_key(data, key_start, key_size, state, SEED, rows, row)
+                    rows[row + 2] = offset
+                    rows[row + 3] = fate
+                    rows[row + 4] = at - start
+                    rows[row + 5] = key_start
+                    rows[row + 6] = key_size
+                    rows[row + 7] = KEEP
+                    if value_size < 0:
+                        rows[row + 7] = EXPIRED if is_expired else KEEP_TOMBSTONE
+                    prefetch(slots, home_of(rows[row], slot_count) * SLOT_NUMBERS)
+                    pending += 1
+                    if pending == WINDOW:
+                        pending = 0
+                        _judge(data, state, slots, slot_count, rows, WINDOW, fates)
+                fate += 1
+            if status != DONE:
+                break
+            if at != end:
+                status = BAD_RECORD
+                break
+        elif mode == STAMP and _find_records_end(data, at, end, count) != end:
+            status = BAD_RECORD
+            break
+        if mode >= STAMP and batch_size + GROWTH * count > 2147483647:
+            status = TOO_LARGE
+            break
+        if last_offset + 1 == state[UPPER] or _is_last_of_producer(
+            data, position, last_offset, producers, producer_count
+        ):
+            mode |= RETAIN_EMPTY
+        plans[plan * PLAN_NUMBERS] = position
+        plans[plan * PLAN_NUMBERS + 1] = batch_size
+        plans[plan * PLAN_NUMBERS + 2] = mode
+        plans[plan * PLAN_NUMBERS + 3] = first_fate
+        plan += 1
+        state[RECORDS_READ] += count
+        state[BATCHES_READ] += 1
+        state[LAST_OFFSET] = last_offset
+        position = end
+    _judge(data, state, slots, slot_count, rows, pending, fates)
+    state[PLANS] = plan
+    state[PLAN] = 0
+    state[POSITION] = position
+    state[STATUS] = status
+
+
+def _add(keys: memoryview, ends: memoryview, count: int, sums: memoryview) -> None:
+    start = 0
+    for index in range(count):
+        end = ends[index]
+        add_digest(keys, start, end - start, sums, 0)
+        start = end
+
+
+def _judge(
+    data: memoryview,
+    state: memoryview,
+    slots: memoryview,
+    slot_count: int,
+    rows: memoryview,
+    count: int,
+    fates: memoryview,
+) -> None:
+    """Decide a window of records that have a key and are covered by the map (storage.md §8.7)."""
+    for index in range(count):
+        row = index * ROW_NUMBERS
+        fate = rows[row + 7]
+        if _find_slot(slots, slot_count, rows[row], rows[row + 1]) > rows[row + 2]:
+            fate = SUPERSEDED
+            _note_dropped(state, BY_SUPERSEDED, 1, rows[row + 4])
+        elif fate == EXPIRED:
+            _note_dropped(state, BY_TOMBSTONE, 1, rows[row + 4])
+            state[HORIZONS_REACHED] += 1
+        else:
+            add_digest(data, rows[row + 5], rows[row + 6], state, DIGEST)
+        fates[rows[row + 3]] = fate
+
+
+def _note_dropped(state: memoryview, reason: int, count: int, size: int) -> None:
+    state[DROPPED + 2 * reason] += count
+    state[DROPPED + 2 * reason + 1] += size
+
+
+def _find_records_end(data: memoryview, position: int, end: int, count: int) -> int:
+    """Return where so many records end, -1 if one of them does not parse."""
+    for _index_in_batch in range(count):
+        position, _offset, _key_start, _key_size, _value_size = _read_record(data, position, end)
+        if position < 0:
+            break
+    return position
+
+
+def _read_record(data: memoryview, position: int, end: int) -> tuple[int, int, int, int, int]:
+    """Return next position (-1: broken), offset delta, where the key is, key and value size."""
+    size, position = read_varint(data, position, end)
+    stop = position + size
+    if position < 0 or size < 1 or stop > end:
+        return -1, 0, 0, 0, 0
+    _delta, position = read_varlong(data, position + 1, stop)
+    if position < 0:
+        return -1, 0, 0, 0, 0
+    offset_delta, position = read_varint(data, position, stop)
+    if position < 0:
+        return -1, 0, 0, 0, 0
+    key_size, key_start = read_varint(data, position, stop)
+    if key_start < 0 or key_size < -1 or key_size > stop - key_start:
+        return -1, 0, 0, 0, 0
+    value_size, position = read_varint(data, key_start + max(key_size, 0), stop)
+    if position < 0 or value_size < -1 or value_size > stop - position:
+        return -1, 0, 0, 0, 0
+    return stop, offset_delta, key_start, key_size, value_size

@@ -1,0 +1,122 @@
+"""A partition folder that no broker has open, as selection and a dry run need it. Reads only."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cleaner.explaining.explanation import OpenTransaction
+from cleaner.one_pass.log_to_clean import LogToClean, aborted_in, last_of_producers
+from cleaner.selection import CleanableLog, LogSnapshot
+from config.topic import TopicConfig
+from storage import files
+from storage.log.reader import PartitionReader
+from storage.producers import snapshot as producer_snapshot
+from storage.producers.recovery import replay_segment
+from storage.producers.snapshot import CorruptSnapshot
+from storage.producers.state import ProducerStateManager
+from storage.segment.readable import ReadableSegment
+from storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from storage.appending.kernels import ProducerEntry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoppedLog:
+    """What the folder says. Producers are those of the newest snapshot and of what follows it."""
+
+    topic_partition: TopicPartition
+    path: Path
+    config: TopicConfig
+    log_start_offset: int
+    log_end_offset: int
+    segments: tuple[ReadableSegment, ...]
+    producers: ProducerStateManager
+
+    def snapshot(self, checkpoint: int | None) -> LogSnapshot:
+        """Return the log as selection sees it."""
+        first_unstable = self.producers.first_unstable_offset
+        return LogSnapshot(
+            topic_partition=self.topic_partition,
+            config=self.config,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            last_stable_offset=self.log_end_offset
+            if first_unstable is None
+            else max(first_unstable, self.log_start_offset),
+            segments=self.segments,
+            checkpoint=checkpoint,
+        )
+
+    @property
+    def transaction(self) -> OpenTransaction | None:
+        """Return the open transaction that began first."""
+        opened = self.producers.open_transactions
+        return next((OpenTransaction(*each) for each in opened.items()), None)
+
+    def log_to_clean(self, cleanable: CleanableLog) -> LogToClean:
+        """Return what a dry run goes over. Blocks."""
+        upto = cleanable.pass_limit
+        return LogToClean(
+            topic_partition=self.topic_partition,
+            path=self.path,
+            config=self.config,
+            segments=tuple(each for each in self.segments if each.base_offset < upto),
+            first_dirty_offset=cleanable.first_dirty_offset,
+            first_uncleanable_offset=upto,
+            aborted=aborted_in(self.segments),
+            producers=last_of_producers(list(self.producers.producers.items())),
+        )
+
+
+def read_stopped_log(
+    path: Path, config: TopicConfig, log_start_offset: int | None, now_ms: int
+) -> StoppedLog:
+    """Read a partition folder. Blocks.
+
+    Raises:
+        ValueError: It is not named like one, or holds no segment.
+        CorruptMessage: The end of the log cannot be found: start the broker, it recovers it.
+    """
+    reader = PartitionReader(path)
+    if not reader.segments:
+        raise ValueError(f"{path} holds no segment")
+    start = max(log_start_offset or 0, reader.start_offset)
+    end = reader.next_offset()
+    return StoppedLog(
+        topic_partition=reader.topic_partition,
+        path=path,
+        config=config,
+        log_start_offset=start,
+        log_end_offset=max(start, end),
+        segments=reader.segments,
+        producers=_read_producers(reader, start, end, now_ms),
+    )
+
+
+def _read_producers(
+    reader: PartitionReader, start: int, end: int, now_ms: int
+) -> ProducerStateManager:
+    producers = ProducerStateManager(reader.directory, reader.topic_partition)
+    offset, entries = _read_snapshot(reader.directory, start, end)
+    producers.install(entries, offset, now_ms)
+    for segment in reader.segments:
+        replay_segment(producers, segment, offset, end)
+    return producers
+
+
+def _read_snapshot(directory: Path, start: int, end: int) -> tuple[int, "dict[int, ProducerEntry]"]:
+    """Return the newest usable snapshot and its offset; nothing from the log's start without."""
+    names = [files.parse_name(path.name) for path in directory.iterdir()]
+    offsets = [
+        name.base_offset
+        for name in names
+        if name and name.kind == files.SNAPSHOT and not name.suffix
+    ]
+    for offset in sorted((each for each in offsets if start < each <= end), reverse=True):
+        path = directory / files.segment_file_name(offset, files.SNAPSHOT)
+        try:
+            return offset, producer_snapshot.decode(path.read_bytes())
+        except (OSError, CorruptSnapshot):
+            continue
+    return start, {}

@@ -1,0 +1,107 @@
+"""What the cleaner threads have done since the start: plain numbers, read at a scrape.
+
+The gauges are Kafka's (``LogCleaner``), but for the use of the map, which Kafka truncates to 0
+before it makes a percentage of it (KAFKA-18597).
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cleaner.explaining.last_pass import Pass, last_pass_of
+from cleaner.one_pass.stats import PassResult, Reason
+from storage.log.log import Log
+from storage.topic_partition import TopicPartition
+
+
+class CleanerFigures:
+    """Totals of all threads and the last pass of each thread and partition.
+
+    The cleaner threads write, one at a time; anybody reads.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.passes = 0
+        self.aborted = 0
+        self.failures: Counter[str] = Counter()  # by the exception's class
+        self.dropped: Counter[Reason] = Counter()  # records
+        self.invalid_records: Counter[str] = Counter()  # without a key, by topic
+        self.bytes_read = 0
+        self.bytes_written = 0
+        self.last: dict[TopicPartition, Pass] = {}
+        self._by_thread: dict[str, tuple[PassResult, float]] = {}
+
+    def recall(self, events: Iterable[dict[str, Any]], logs: Mapping[TopicPartition, Log]) -> None:
+        """Take the last passes of these logs from the history, the oldest first."""
+        for event in events:
+            partition = event.get("partition")
+            if not isinstance(partition, int):
+                continue
+            log = logs.get(TopicPartition(str(event.get("topic")), partition))
+            found = last_pass_of(event)
+            # A topic that was deleted may have had the name of one that is there.
+            if log is not None and found is not None and event.get("topic_id") == str(log.topic_id):
+                self.last[log.topic_partition] = found
+
+    def note_pass(self, thread: str, result: PassResult, seconds: float) -> None:
+        """Take a pass into account that has ended well."""
+        with self._lock:
+            self.passes += 1
+            self.bytes_read += result.map_bytes_read + result.bytes_read
+            self.bytes_written += result.bytes_written
+            for reason, dropped in result.dropped.items():
+                self.dropped[reason] += dropped.records
+            self.invalid_records[result.topic_partition.topic] += result.invalid_records
+            self.last[result.topic_partition] = summarise(result, seconds)
+            self._by_thread[thread] = (result, seconds)
+
+    def note_abort(self) -> None:
+        """Take a pass into account that somebody ended."""
+        with self._lock:
+            self.aborted += 1
+
+    def note_failure(self, error: BaseException) -> None:
+        """Take a pass into account that failed."""
+        with self._lock:
+            self.failures[type(error).__name__] += 1
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """Forget a partition that is gone."""
+        with self._lock:
+            self.last.pop(topic_partition, None)
+
+    @property
+    def max_buffer_utilization_percent(self) -> float:
+        """Return how full the fullest map of the threads' last passes was."""
+        last = tuple(self._by_thread.values())
+        return 100 * max((result.map_utilization for result, _ in last), default=0.0)
+
+    @property
+    def recopy_percent(self) -> int:
+        """Return the bytes written of those read, in the threads' last passes."""
+        last = tuple(self._by_thread.values())
+        written = sum(result.bytes_written for result, _ in last)
+        return 100 * written // max(1, sum(result.bytes_read for result, _ in last))
+
+    @property
+    def max_clean_seconds(self) -> float:
+        """Return how long the longest of the threads' last passes took."""
+        return max((seconds for _, seconds in tuple(self._by_thread.values())), default=0.0)
+
+
+def summarise(result: PassResult, seconds: float) -> Pass:
+    """Return what is kept of a pass."""
+    return Pass(
+        started_ms=result.started_ms,
+        seconds=round(seconds, 6),
+        first_dirty_offset=result.first_dirty_offset,
+        end_offset=result.end_offset,
+        bytes_read=result.bytes_read,
+        bytes_written=result.bytes_written,
+        records_dropped=sum(each.records for each in result.dropped.values()),
+        map_full=result.is_map_full,
+        map_keys=result.map_keys,
+        next_horizon_ms=result.next_horizon_ms,
+    )

@@ -1,0 +1,201 @@
+"""One pass over one log: map, group, copy, swap (Kafka: ``Cleaner``).
+
+The dirty section's keys go into an offset map of fixed memory; where it is full is where the pass
+ends. Then all segments from the log's start up to there are rewritten, group by group. The order on
+the disk: a group's new segment is written as ``.cleaned`` and fsynced, then it is swapped for the
+old ones (`storage.log.log.Log.replace_segments`), then comes the next group; the caller writes the
+checkpoint last. A crash in between costs work, never a record.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from cleaner.compiled import slots
+from cleaner.compiled.arrays import KernelArrays, Transactions
+from cleaner.one_pass.copying import Copying
+from cleaner.one_pass.grouping import group_segments
+from cleaner.one_pass.log_to_clean import LogToClean
+from cleaner.one_pass.mapping import Mapping
+from cleaner.one_pass.offset_map import SECRET, OffsetMap
+from cleaner.one_pass.output import CountedOutput, SegmentOutput, drop_unfinished
+from cleaner.one_pass.pass_clock import PassClock
+from cleaner.one_pass.segment_walk import SegmentWalk
+from cleaner.one_pass.stats import GroupFacts, PassResult, Prediction, Progress, result_of
+from cleaner.threads.throttle import Throttle
+from storage.clock import Clock
+from storage.segment.readable import ReadableSegment
+from storage.segment.segment import LogSegment
+
+Replace = Callable[[Sequence[LogSegment], Sequence[ReadableSegment]], None]
+"""Swaps new segments for old ones: `storage.log.log.Log.replace_segments`."""
+
+CHUNK_BYTES: Final = 1 << 18
+"""What a kernel call takes: its buffers stay in the second cache of a core. Kafka's default too."""
+
+
+class Cleaner:
+    """What one cleaner thread works with: its map, its buffers, and the pass at hand.
+
+    ``dedupe_buffer_bytes`` is this thread's share. The map's memory is taken when a pass begins
+    and given back when it ends, however it ends.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        throttle: Throttle,
+        dedupe_buffer_bytes: int,
+        load_factor: float = 0.9,
+        io_buffer_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        self._clock = clock
+        self._map = OffsetMap(dedupe_buffer_bytes, load_factor)
+        self._walk = SegmentWalk(io_buffer_bytes, throttle)
+        self._arrays = KernelArrays(io_buffer_bytes)
+        self._times = PassClock(clock)
+        self._log: LogToClean | None = None  # the pass at hand; read by anyone through progress
+        self._bytes_total = 0
+
+    @property
+    def progress(self) -> Progress | None:
+        """Return how far the pass is, None if there is none. Any thread may ask."""
+        log = self._log
+        if log is None:
+            return None
+        return Progress(
+            topic_partition=log.topic_partition,
+            phase=self._times.phase,
+            bytes_done=self._walk.bytes_read,
+            bytes_total=self._bytes_total,
+        )
+
+    def clean(
+        self, log: LogToClean, replace: Replace, still_wanted: Callable[[], None]
+    ) -> PassResult:
+        """Clean a log once. Blocks; most of the time without the GIL.
+
+        ``still_wanted`` is asked before every chunk and every swap, and raises what is to end the
+        pass. Groups that were swapped stay swapped.
+
+        Raises:
+            CorruptSegment: A batch is damaged; the group at hand is as it was.
+            OSError: The disk failed; likewise.
+        """
+        drop_unfinished(log.path)
+        return self._run(log, replace, still_wanted)
+
+    def dry_run(self, log: LogToClean, still_wanted: Callable[[], None]) -> Prediction:
+        """Tell what `clean` would do and how many passes it takes, writing nothing. Blocks.
+
+        Raises:
+            CorruptSegment: A batch is damaged.
+            OSError: The disk failed.
+        """
+        result = self._run(log, None, still_wanted)
+        passes = 1
+        end_offset = result.end_offset
+        while end_offset < log.first_uncleanable_offset:
+            with self._map:
+                self._begin(log, still_wanted)
+                self._fill_map(log, end_offset)
+            passes += 1
+            end_offset = self._arrays.state[slots.LATEST] + 1
+        read = sum(fact.size for group in result.groups for fact in group.inputs)
+        total = sum(segment.size for segment in log.segments)
+        return Prediction(
+            result=result, passes=passes, bytes_after=total - read + result.bytes_written
+        )
+
+    def close(self) -> None:
+        """Give back what is held between passes: the buffers."""
+        self._arrays = KernelArrays(0)
+        self._walk.close()
+
+    def _run(
+        self, log: LogToClean, replace: Replace | None, still_wanted: Callable[[], None]
+    ) -> PassResult:
+        """Go through a pass; nothing is written without ``replace``."""
+        self._log = log
+        self._bytes_total = _bytes_to_read(log)
+        try:
+            with self._map:
+                started_ms = self._begin(log, still_wanted)
+                is_map_full = self._fill_map(log, log.first_dirty_offset)
+                map_bytes_read = self._walk.bytes_read
+                groups = self._copy_groups(log, replace, started_ms)
+                return result_of(
+                    log,
+                    self._arrays.state,
+                    groups,
+                    started_ms=started_ms,
+                    is_map_full=is_map_full,
+                    map_slots=self._map.most_slots,
+                    map_bytes=self._map.memory_bytes,
+                    map_bytes_read=map_bytes_read,
+                    bytes_read=self._walk.bytes_read - map_bytes_read,
+                    times=self._times.seconds,
+                    throttle_seconds=self._walk.throttle_seconds,
+                )
+        finally:
+            self._log = None
+            self._arrays.shrink()
+            self._walk.shrink()
+
+    def _begin(self, log: LogToClean, still_wanted: Callable[[], None]) -> int:
+        """Set the state for a pass, and return its "now"."""
+        now_ms = self._clock.now_ms()
+        self._times.begin()
+        self._walk.begin(still_wanted)
+        self._arrays.begin(log.producers, secret=SECRET, now_ms=now_ms)
+        state = self._arrays.state
+        state[slots.RETENTION] = log.config.delete_retention_ms
+        state[slots.UPPER] = log.first_uncleanable_offset
+        return now_ms
+
+    def _fill_map(self, log: LogToClean, first_dirty_offset: int) -> bool:
+        """Do the first reading; true if the map was full before the end."""
+        with self._times.phase_of("map"):
+            mapping = Mapping(log, self._map, self._arrays, self._walk)
+            return not mapping.run(first_dirty_offset)
+
+    def _copy_groups(
+        self, log: LogToClean, replace: Replace | None, now_ms: int
+    ) -> tuple[GroupFacts, ...]:
+        """Do the second reading, and swap each group when it is on the disk."""
+        groups = group_segments(
+            log.segments,
+            log.config,
+            end_offset=self._arrays.state[slots.LATEST] + 1,
+            first_uncleanable_offset=log.first_uncleanable_offset,
+        )
+        transactions = Transactions(log.aborted)
+        copying = Copying(self._map, transactions, self._arrays, self._walk)
+        facts = []
+        for group in groups:
+            base_offset = group[0].base_offset
+            if replace is None:
+                output = CountedOutput(log, base_offset)
+                with self._times.phase_of("copy"):
+                    inputs = copying.copy(group, output)
+                output.cover(group)
+                facts.append(GroupFacts(inputs, output.facts()))
+                continue
+            written = SegmentOutput(log, base_offset, now_ms)
+            with written:
+                with self._times.phase_of("copy"):
+                    inputs = copying.copy(group, written)
+                    written.cover(group)
+                    aborted = transactions.take_kept(inputs[-1].next_offset)
+                    written.finish(aborted, group[-1].modified_ns)
+                self._walk.still_wanted()
+                with self._times.phase_of("swap"):
+                    replace(written.hand_over(), group)
+            facts.append(GroupFacts(inputs, written.facts()))
+        return tuple(facts)
+
+
+def _bytes_to_read(log: LogToClean) -> int:
+    """Return the bytes of both readings."""
+    dirty = sum(segment.size for segment, _ in log.dirty_segments(log.first_dirty_offset))
+    return dirty + sum(segment.size for segment in log.segments)

@@ -1,0 +1,97 @@
+"""What a pass goes over (Kafka: ``LogToClean``): values only, so that a dry run needs no log."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from config.topic import TopicConfig
+from storage.segment.readable import ReadableSegment
+from storage.segment.transaction_index import AbortedTransaction
+from storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from storage.appending.kernels import ProducerEntry
+    from storage.log.log import Log
+
+NO_OFFSET = -1
+
+
+class LastOfProducer(NamedTuple):
+    """The newest data batch of an active producer; -1 if it has only written markers."""
+
+    producer_id: int
+    epoch: int
+    last_data_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogToClean:
+    """The segments below the first uncleanable offset, the oldest first, and what decides on them.
+
+    The dirty section is from ``first_dirty_offset``, inclusive, to ``first_uncleanable_offset``,
+    exclusive, which is the base of the segment after the last one here. ``aborted`` are those of
+    the whole log, since a marker may lie beyond.
+    """
+
+    topic_partition: TopicPartition
+    path: Path
+    config: TopicConfig
+    segments: tuple[ReadableSegment, ...]
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    aborted: tuple[AbortedTransaction, ...] = ()
+    producers: tuple[LastOfProducer, ...] = ()
+
+    def dirty_segments(self, first_dirty_offset: int) -> list[tuple[ReadableSegment, int]]:
+        """Return the segments that hold the offset or follow it, each with the next one's base."""
+        bases = [segment.base_offset for segment in self.segments[1:]]
+        bounds = [*bases, self.first_uncleanable_offset]
+        return [
+            (segment, bound)
+            for segment, bound in zip(self.segments, bounds, strict=False)
+            if bound > first_dirty_offset
+        ]
+
+    @classmethod
+    def of(cls, log: "Log", *, first_dirty_offset: int, first_uncleanable_offset: int) -> Self:
+        """Return what a pass over a log goes over, as it is now. Reads transaction indexes; blocks.
+
+        Appends meanwhile do no harm: they can only make a producer's last batch one that is not
+        its last any more.
+        """
+        segments = log.segments
+        return cls(
+            topic_partition=log.topic_partition,
+            path=log.path,
+            config=log.config,
+            segments=tuple(
+                segment for segment in segments if segment.base_offset < first_uncleanable_offset
+            ),
+            first_dirty_offset=first_dirty_offset,
+            first_uncleanable_offset=first_uncleanable_offset,
+            aborted=aborted_in(segments),
+            producers=last_of_producers(list(log.producers.producers.items())),
+        )
+
+
+def aborted_in(segments: Iterable[ReadableSegment]) -> tuple[AbortedTransaction, ...]:
+    """Return the aborted transactions of segments, by first offset. Blocks."""
+    found = [entry for segment in segments for entry in segment.all_aborted_transactions()]
+    return tuple(sorted(found, key=lambda entry: entry.first_offset))
+
+
+def last_of_producers(
+    producers: "Iterable[tuple[int, ProducerEntry]]",
+) -> tuple[LastOfProducer, ...]:
+    """Return the last data offsets of producers, by id."""
+    return tuple(
+        sorted(
+            LastOfProducer(
+                producer_id,
+                entry.epoch,
+                entry.batches[-1].last_offset if entry.batches else NO_OFFSET,
+            )
+            for producer_id, entry in producers
+        )
+    )

@@ -1,0 +1,107 @@
+"""Which offset is the last of each key in the dirty section (Kafka: ``SkimpyOffsetMap``).
+
+A slot is 24 bytes: 128 bits of the key's SipHash under a secret of this process, and the offset.
+The key itself is not stored: two keys with one digest would be one, which nobody can bring about
+who does not know the secret. Probing is linear from a place that grows with the digest.
+"""
+
+import mmap
+import os
+import struct
+from typing import Final, Self
+
+from cleaner.compiled import kernels
+from cleaner.compiled.slots import SLOT_NUMBERS
+
+SLOT_BYTES: Final = 8 * SLOT_NUMBERS
+FIRST_SLOTS: Final = 1 << 15
+COMFORT: Final = 0.75
+"""The load at which a map that may still grow does, for probes stay short below it."""
+
+_SLICE: Final = 1 << 16
+_HUGE_FROM: Final = 4 << 20
+"""Large pages spare the look-up of addresses, which costs as much as that of the slot; private
+memory has them, and gives back what is forgotten."""
+
+SECRET: Final = struct.unpack("=qq", os.urandom(16))
+"""What keys are hashed with: drawn once per process."""
+
+
+class OffsetMap:
+    """Slots in memory that is mapped by `open` and given back by `close`; one thread's.
+
+    ``usable`` is Kafka's capacity rule: the keys that one pass can take, however much of the
+    memory is in use so far. The map grows to its full size by doubling; what has moved is given
+    back at once, so that it never takes much more than ``memory_bytes``.
+    """
+
+    def __init__(self, memory_bytes: int, load_factor: float = 0.9) -> None:
+        self.most_slots = memory_bytes // SLOT_BYTES
+        self.usable = int(self.most_slots * load_factor)
+        if self.usable <= 1:
+            raise ValueError(
+                f"an offset map of {memory_bytes} bytes has room for {self.usable} keys; raise "
+                "log.cleaner.dedupe.buffer.size or lower log.cleaner.threads"
+            )
+        self.slots = 0
+        self.numbers = memoryview(b"").cast("q")
+        self._memory: mmap.mmap | None = None
+
+    def __enter__(self) -> Self:
+        """Map the memory of an empty map."""
+        self._map(min(FIRST_SLOTS, self.most_slots))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the memory back."""
+        self._unmap(self._memory, self.numbers)
+        self._memory = None
+        self.numbers = memoryview(b"").cast("q")
+        self.slots = 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """Return the bytes that are mapped now."""
+        return len(self.numbers) * 8
+
+    def reserve(self, keys: int) -> None:
+        """Grow, if that is possible, so that ``keys`` in all do not crowd the slots."""
+        slots = self.slots
+        while slots < self.most_slots and keys > slots * COMFORT:
+            slots = min(2 * slots, self.most_slots)
+        if slots > self.slots:
+            self._grow(slots)
+
+    def _grow(self, slots: int) -> None:
+        """Move into more slots. Old and new order are the same, so both are walked through once."""
+        old, numbers, count = self._memory, self.numbers, self.slots
+        self._map(slots)
+        for start in range(0, count + 1, _SLICE):
+            end = min(start + _SLICE, count + 1)
+            kernels.move_slots(numbers, start, end, self.numbers)
+            if old is not None:
+                _forget(old, start * SLOT_BYTES, end * SLOT_BYTES)
+        self._unmap(old, numbers)
+
+    def _map(self, slots: int) -> None:
+        size = (slots + 1) * SLOT_BYTES  # one is always empty: probing ends
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if len(memory) >= _HUGE_FROM:
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        self._memory = memory
+        self.numbers = memoryview(memory).cast("q")
+        self.slots = slots
+
+    @staticmethod
+    def _unmap(memory: mmap.mmap | None, numbers: memoryview) -> None:
+        numbers.release()
+        if memory is not None:
+            memory.close()
+
+
+def _forget(memory: mmap.mmap, start: int, end: int) -> None:
+    """Give whole pages back that nobody reads any more."""
+    start = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+    end = end // mmap.PAGESIZE * mmap.PAGESIZE
+    if end > start:
+        memory.madvise(mmap.MADV_DONTNEED, start, end - start)

@@ -1,0 +1,233 @@
+"""What a pass read, wrote and dropped, and what it says of its files: values for everybody else."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from cleaner.compiled import slots
+from cleaner.compiled.arrays import NO_HORIZON
+from cleaner.compiled.slots import State
+from cleaner.one_pass.key_digest import text_of
+from cleaner.one_pass.log_to_clean import LogToClean
+from storage.topic_partition import TopicPartition
+
+
+class Reason(StrEnum):
+    """Why a record goes; the order is that of `cleaner.compiled.slots.DROPPED`."""
+
+    SUPERSEDED = "superseded"
+    TOMBSTONE = "tombstone_expired"
+    MARKER = "marker"
+    ABORTED = "aborted"
+    NULL_KEY = "null_key"
+
+
+class Dropped(NamedTuple):
+    """How many records went, and their bytes.
+
+    The bytes are those of the records without compression and batch headers; of a batch that went
+    without being opened, what it took on the disk.
+    """
+
+    records: int
+    bytes: int
+
+
+class FileFacts(NamedTuple):
+    """A ``.log`` as it went into a pass or came out of it; the name is its final one.
+
+    ``crc`` is the CRC-32C of the whole file, ``next_offset`` one past its last offset.
+    """
+
+    name: str
+    base_offset: int
+    next_offset: int
+    size: int
+    crc: int
+
+
+class GroupFacts(NamedTuple):
+    """Segments that became others."""
+
+    inputs: tuple[FileFacts, ...]
+    outputs: tuple[FileFacts, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassResult:
+    """One pass over one log, or the prediction of one. Offsets as in `LogToClean`.
+
+    ``end_offset`` is the new first dirty offset; ``is_map_full`` says that the map ended the pass
+    there. ``map_bytes_read`` and its like are of the first reading, ``bytes_read`` of the second.
+    ``started_ms`` is the pass's "now", which decides on horizons; ``next_horizon_ms`` is the
+    smallest one that still stands in what was written, None if there is none.
+    """
+
+    topic_partition: TopicPartition
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    end_offset: int
+    started_ms: int
+    is_map_full: bool
+    map_keys: int
+    map_slots: int
+    map_bytes: int
+    map_bytes_read: int
+    map_records_read: int
+    map_batches_read: int
+    bytes_read: int
+    bytes_written: int
+    records_read: int
+    records_written: int
+    batches_read: int
+    batches_written: int
+    batches_rebuilt: int
+    batches_emptied: int
+    horizons_set: int
+    horizons_reached: int
+    next_horizon_ms: int | None = None
+    dropped: Mapping[Reason, Dropped]
+    key_digest: str
+    groups: tuple[GroupFacts, ...]
+    map_seconds: float = 0.0
+    copy_seconds: float = 0.0
+    swap_seconds: float = 0.0
+    throttle_seconds: float = 0.0
+
+    @property
+    def map_utilization(self) -> float:
+        """Return which part of the slots there may be is in use, 0 to 1."""
+        return self.map_keys / self.map_slots
+
+    @property
+    def invalid_records(self) -> int:
+        """Return how many records went because they have no key."""
+        return self.dropped[Reason.NULL_KEY].records
+
+    @property
+    def effect(self) -> dict[str, Any]:
+        """Return all that the next pass has in common with its prediction.
+
+        That is everything but durations and the checksums of new files, in which horizons stand.
+        """
+        left_out = {
+            "map_seconds",
+            "copy_seconds",
+            "swap_seconds",
+            "throttle_seconds",
+            "started_ms",
+            "next_horizon_ms",
+        }
+        effect = {each.name: getattr(self, each.name) for each in fields(self)}
+        effect["groups"] = tuple(
+            (group.inputs, tuple(output._replace(crc=0) for output in group.outputs))
+            for group in self.groups
+        )
+        return {name: value for name, value in effect.items() if name not in left_out}
+
+    @property
+    def effect_at_another_time(self) -> dict[str, Any]:
+        """Return the part of the effect that does not depend on when the pass is made.
+
+        A batch that gets a delete horizon holds it, and its records' timestamps as distances from
+        it: how many bytes those are, plain or compressed, only the moment of the pass tells.
+        """
+        effect = self.effect
+        if self.horizons_set:
+            del effect["bytes_written"]
+            effect["groups"] = tuple(
+                (group.inputs, tuple(output._replace(crc=0, size=0) for output in group.outputs))
+                for group in self.groups
+            )
+        return effect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What a dry run found: the next pass, and how many passes the dirty section takes.
+
+    ``bytes_after`` is what the segments below the first uncleanable offset take after that pass.
+    """
+
+    result: PassResult
+    passes: int
+    bytes_after: int
+
+    def is_kept_by(self, result: PassResult) -> bool:
+        """Tell whether a pass over the same bytes did what was predicted."""
+        return self.result.effect_at_another_time == result.effect_at_another_time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a pass is: its phase (map, copy, swap) and the bytes read of all it will read."""
+
+    topic_partition: TopicPartition
+    phase: str
+    bytes_done: int
+    bytes_total: int
+
+
+def result_of(  # noqa: PLR0913  # all that a pass knows besides the kernels' state
+    log: LogToClean,
+    state: State,
+    groups: Sequence[GroupFacts],
+    *,
+    started_ms: int,
+    is_map_full: bool,
+    map_slots: int,
+    map_bytes: int,
+    map_bytes_read: int,
+    bytes_read: int,
+    times: Mapping[str, float],
+    throttle_seconds: float,
+) -> PassResult:
+    """Return the result of a pass from the state in which the kernels left it."""
+    next_horizon = state[slots.NEXT_HORIZON]
+    digest = _unsigned(state[slots.DIGEST]) | _unsigned(state[slots.DIGEST + 1]) << 64
+    return PassResult(
+        topic_partition=log.topic_partition,
+        first_dirty_offset=log.first_dirty_offset,
+        first_uncleanable_offset=log.first_uncleanable_offset,
+        end_offset=state[slots.LATEST] + 1,
+        started_ms=started_ms,
+        is_map_full=is_map_full,
+        map_keys=state[slots.MAP_KEYS],
+        map_slots=map_slots,
+        map_bytes=map_bytes,
+        map_bytes_read=map_bytes_read,
+        map_records_read=state[slots.MAP_RECORDS],
+        map_batches_read=state[slots.MAP_BATCHES],
+        bytes_read=bytes_read,
+        bytes_written=sum(output.size for group in groups for output in group.outputs),
+        records_read=state[slots.RECORDS_READ],
+        records_written=state[slots.RECORDS_WRITTEN],
+        batches_read=state[slots.BATCHES_READ],
+        batches_written=state[slots.BATCHES_WRITTEN],
+        batches_rebuilt=state[slots.BATCHES_REBUILT],
+        batches_emptied=state[slots.BATCHES_EMPTIED],
+        horizons_set=state[slots.HORIZONS_SET],
+        horizons_reached=state[slots.HORIZONS_REACHED],
+        next_horizon_ms=None if next_horizon == NO_HORIZON else next_horizon,
+        dropped=dropped_in(state),
+        key_digest=text_of(digest),
+        groups=tuple(groups),
+        map_seconds=times["map"],
+        copy_seconds=times["copy"],
+        swap_seconds=times["swap"],
+        throttle_seconds=throttle_seconds,
+    )
+
+
+def dropped_in(state: State) -> Mapping[Reason, Dropped]:
+    """Return what a state says of the records that went, by reason."""
+    pairs = state[slots.DROPPED : slots.DROPPED + 2 * slots.REASONS]
+    return {
+        reason: Dropped(pairs[2 * number], pairs[2 * number + 1])
+        for number, reason in enumerate(Reason)
+    }
+
+
+def _unsigned(number: int) -> int:
+    return number & ((1 << 64) - 1)

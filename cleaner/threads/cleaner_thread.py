@@ -1,0 +1,299 @@
+"""One cleaner thread: takes the filthiest log, cleans it, trims what retention dooms, sleeps.
+
+Kafka: ``LogCleaner.CleanerThread``, storage.md §8.3. What a pass computes is in kernels that let
+the event loop have the interpreter; the rest is glue.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from cleaner.errors import CleaningAborted, CorruptSegment
+from cleaner.explaining.predictions import Predictions
+from cleaner.history.events import Span, abort_event, begin_event, failure_event, pass_event
+from cleaner.history.figures import CleanerFigures
+from cleaner.history.history import History
+from cleaner.manager import CleanerManager
+from cleaner.one_pass.log_to_clean import LogToClean
+from cleaner.one_pass.stats import PassResult, Prediction, Progress
+from cleaner.settings import CleanerSettings
+from cleaner.threads.grabbed_log import GrabbedLog
+from protocol.errors import KafkaError
+from storage.clock import Clock
+from storage.directory.time_slice import LONG_NS, ask_for_slice
+from storage.log.log import Log
+from storage.log.retention import find_doomed
+
+if TYPE_CHECKING:
+    from cleaner.one_pass.cleaner import Replace
+
+EXPECTED = (OSError, ValueError, CorruptSegment)
+"""What a pass may end with that is no mistake of ours: its sentence is enough."""
+
+NICE = 10
+"""What cleaning steps back by when a processor is wanted for serving; its processes inherit it."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Worker(Protocol):
+    """What does a pass: a `cleaner.one_pass.cleaner.Cleaner`, or one in a process of its own."""
+
+    @property
+    def progress(self) -> Progress | None:
+        """Return how far the pass is, None if there is none."""
+
+    def clean(
+        self, log: LogToClean, replace: "Replace", still_wanted: Callable[[], None]
+    ) -> PassResult:
+        """Clean a log; `still_wanted` raises to end it."""
+
+    def dry_run(self, log: LogToClean, still_wanted: Callable[[], None]) -> Prediction:
+        """Return what `clean` would do, reading only."""
+
+    def close(self) -> None:
+        """Give back what is held between passes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerRooms:
+    """What all cleaner threads work with; ``make_worker`` makes what a thread keeps."""
+
+    manager: CleanerManager
+    clock: Clock
+    figures: CleanerFigures
+    history: History
+    predictions: Predictions
+    make_worker: Callable[[CleanerSettings], Worker]
+
+
+class CleanerThread:
+    """The loop of one thread, and what it works on.
+
+    `step` is one round; whoever calls it is the thread. ``settings`` may be replaced by anyone:
+    they count from the next pass on.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rooms: CleanerRooms,
+        settings: CleanerSettings,
+        died: Callable[["CleanerThread", BaseException], None],
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.working_on: GrabbedLog | None = None  # written by the thread
+        self._rooms = rooms
+        self._died = died
+        self._worker: Worker | None = None  # of the thread alone
+        self._worker_settings = settings
+        self._next_trim = rooms.clock.monotonic()
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @property
+    def is_alive(self) -> bool:
+        """Tell whether the thread runs."""
+        return self._thread.is_alive()
+
+    @property
+    def progress(self) -> Progress | None:
+        """Return how far the pass is that runs, None if none does."""
+        worker = self._worker
+        return worker.progress if worker is not None and self.working_on is not None else None
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """End a pause."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End the loop and the pass that runs, at its next check; `join` waits for it."""
+        self._stopping.set()
+        self._wake.set()
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the end of the thread and tell whether it came. Blocks."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def step(self) -> bool:
+        """Clean one log if one needs it, then trim; tell whether there was one. Blocks."""
+        work = self._rooms.manager.grab_filthiest()
+        if work is not None:
+            self._clean(work)
+        self._trim_all(is_idle=work is None)
+        return work is not None
+
+    def _run(self) -> None:
+        os.nice(NICE)  # of this thread alone: Linux
+        try:
+            while not self._stopping.is_set():
+                if not self.step():
+                    self._wake.wait(self.settings.backoff_seconds)
+                self._wake.clear()
+        except BaseException as error:
+            _logger.exception("cleaner thread died thread=%s", self.name)
+            self._died(self, error)
+        finally:
+            if self._worker is not None:
+                self._worker.close()
+
+    def _clean(self, work: GrabbedLog) -> None:
+        """Make a pass over a log that was taken, and give it back whatever happens."""
+        rooms = self._rooms
+        self.working_on = work
+        began = rooms.clock.monotonic()
+        self._record(work, begin_event(self._span(work)))
+        try:
+            result = self._pass(work)
+            rooms.manager.done(work, result.end_offset)
+        except CleaningAborted as reason:
+            rooms.manager.release(work.log)
+            rooms.figures.note_abort()
+            self._record(work, abort_event(self._span(work), str(reason)))
+            _logger.info("cleaning aborted partition=%s reason=%s", work.topic_partition, reason)
+        except Exception as error:  # noqa: BLE001  # one log must not stop the others
+            self._set_aside(work, error)
+        except BaseException:  # the thread dies of it; the log must not wait for it for ever
+            rooms.manager.release(work.log)
+            raise
+        else:
+            self._finish(work, result, rooms.clock.monotonic() - began)
+        finally:
+            self.working_on = None
+
+    def _pass(self, work: GrabbedLog) -> PassResult:
+        log, cleanable = work.log, work.cleanable
+        if log.has_unfinished_swap:
+            log.finish_swap()
+        result = self._ready_worker().clean(
+            LogToClean.of(
+                log,
+                first_dirty_offset=cleanable.first_dirty_offset,
+                first_uncleanable_offset=cleanable.pass_limit,
+            ),
+            log.replace_segments,
+            lambda: self._still_wanted(work),
+        )
+        if cleanable.cleanable_bytes and result.end_offset <= cleanable.first_dirty_offset:
+            raise ValueError(
+                f"a pass over {log.topic_partition} came no further than offset "
+                f"{result.end_offset}: the offset map is too small; raise "
+                "log.cleaner.dedupe.buffer.size"
+            )
+        return result
+
+    def _still_wanted(self, work: GrabbedLog) -> None:
+        if self._stopping.is_set():
+            raise CleaningAborted("the cleaner thread stops")
+        self._rooms.manager.states.check(work.topic_partition)
+
+    def _ready_worker(self) -> Worker:
+        """Return the thread's worker, a new one if the settings have changed."""
+        settings = self.settings
+        if self._worker is None or self._worker_settings != settings:
+            if self._worker is not None:
+                self._worker.close()
+            elif threading.current_thread() is self._thread:
+                ask_for_slice(LONG_NS)  # of this thread alone, too
+            self._worker = self._rooms.make_worker(settings)
+            self._worker_settings = settings
+        return self._worker
+
+    def _finish(self, work: GrabbedLog, result: PassResult, seconds: float) -> None:
+        rooms = self._rooms
+        event = pass_event(
+            self._span(work),
+            result,
+            seconds=seconds,
+            is_requested=work.is_requested,
+            prediction=rooms.predictions.take(result),
+        )
+        self._record(work, event)
+        rooms.figures.note_pass(self.name, result, seconds)  # who sees it finds the event, too
+        _logger.info(
+            "cleaned partition=%s thread=%s from=%d to=%d bytes_in=%d bytes_out=%d "
+            "records_in=%d records_out=%d map_percent=%.1f seconds=%.3f",
+            work.topic_partition,
+            self.name,
+            result.first_dirty_offset,
+            result.end_offset,
+            result.bytes_read,
+            result.bytes_written,
+            result.records_read,
+            result.records_written,
+            100 * result.map_utilization,
+            seconds,
+        )
+        if result.invalid_records:
+            _logger.warning(
+                "records without a key were dropped partition=%s count=%d: they were written "
+                "before the topic was compacted",
+                work.topic_partition,
+                result.invalid_records,
+            )
+        self._trim(work.log)
+
+    def _set_aside(self, work: GrabbedLog, error: Exception) -> None:
+        rooms = self._rooms
+        failure = rooms.manager.fail(work, error)
+        rooms.figures.note_failure(error)
+        self._record(work, failure_event(self._span(work), error))
+        _logger.warning(
+            "cleaning failed and is tried again partition=%s cause=%s attempts=%d seconds=%d "
+            "reason=%s",
+            work.topic_partition,
+            failure.cause,
+            failure.attempts,
+            (failure.retry_ms - failure.last_ms) // 1000,
+            failure.reason,
+            exc_info=None if isinstance(error, EXPECTED) else error,
+        )
+
+    def _record(self, work: GrabbedLog, event: dict[str, object]) -> None:
+        self._rooms.history.append(work.log.directory.path, event)
+
+    def _span(self, work: GrabbedLog) -> Span:
+        now_ms = self._rooms.clock.now_ms()
+        return Span(work.topic_partition, work.log.topic_id, work.now_ms, now_ms)
+
+    def _trim_all(self, *, is_idle: bool) -> None:
+        """Apply retention to every compacted log, at most once in a backoff unless idle."""
+        now = self._rooms.clock.monotonic()
+        if not is_idle and now < self._next_trim:
+            return
+        self._next_trim = now + self.settings.backoff_seconds
+        for log in self._rooms.manager.compacted_logs():
+            if self._stopping.is_set():
+                return
+            self._trim(log)
+
+    def _trim(self, log: Log) -> None:
+        """Delete what is too old or too much, unless somebody else works on the log."""
+        manager = self._rooms.manager
+        now_ms = self._rooms.clock.now_ms()
+        try:
+            doomed = find_doomed(
+                log.segments, log.config, now_ms=now_ms, log_start_offset=log.log_start_offset
+            )
+        except Exception as error:  # noqa: BLE001  # one log must not stop the others
+            manager.set_aside(log, error)
+            return
+        if not doomed or not manager.take(log):
+            return
+        try:
+            log.apply_retention(now_ms)
+        except KafkaError:
+            _logger.debug("retention skips an unreadable log partition=%s", log.topic_partition)
+        finally:
+            manager.release(log)

@@ -1,0 +1,112 @@
+"""The process that makes passes where the kernels are not compiled.
+
+``python -m cleaner.threads.helper`` starts it. It reads orders from standard input and answers on
+standard output; it renames nothing, knows no log, and ends when its parent does. Its priority is
+that of the cleaner thread which starts it.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import IO
+
+from cleaner.errors import CleaningAborted
+from cleaner.one_pass.cleaner import Cleaner
+from cleaner.settings import CleanerSettings
+from cleaner.threads.helper_messages import (
+    Answer,
+    Done,
+    Failed,
+    Order,
+    Reading,
+    Replace,
+    receive,
+    send,
+)
+from cleaner.threads.throttle import Throttle
+from storage.clock import Clock
+from storage.segment.readable import ReadableSegment
+
+
+class _PassClock(Clock):
+    """The hour that the parent says, and our own steady clock."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def now_ms(self) -> int:
+        """Return the pass's "now"."""
+        return self.now
+
+
+class Helper:
+    """One conversation with the parent, pass after pass."""
+
+    def __init__(self, orders: IO[bytes], answers: IO[bytes]) -> None:
+        self._orders = orders
+        self._answers = answers
+        self._clock = _PassClock()
+        self._throttle = Throttle(self._clock)
+        self._told = 0  # bytes that the parent knows of
+        self._settings: CleanerSettings | None = None
+        self._cleaner: Cleaner
+
+    def run(self) -> None:
+        """Work off orders until the parent ends."""
+        with suppress(EOFError, BrokenPipeError):
+            while True:
+                send(self._answers, self._work(receive(self._orders)))
+
+    def _work(self, order: Order) -> Answer | Failed:
+        self._clock.now = order.now_ms
+        cleaner = self._ready(order.settings)
+        try:
+            if order.is_dry_run:
+                return Answer(cleaner.dry_run(order.log(), self._still_wanted))
+            return Answer(cleaner.clean(order.log(), self._replace, self._still_wanted))
+        except Exception as error:  # noqa: BLE001  # the parent decides what becomes of it
+            return Failed.of(error)
+
+    def _ready(self, settings: CleanerSettings) -> Cleaner:
+        if settings != self._settings:
+            self._settings = settings
+            self._cleaner = Cleaner(
+                clock=self._clock,
+                throttle=self._throttle,
+                dedupe_buffer_bytes=settings.dedupe_buffer_bytes,
+                load_factor=settings.load_factor,
+                io_buffer_bytes=settings.io_buffer_bytes,
+            )
+        return self._cleaner
+
+    def _still_wanted(self) -> None:
+        """Tell the parent how far we are, so that it throttles us, and hear whether to go on."""
+        total = self._throttle.total_bytes
+        send(self._answers, Reading(total - self._told, self._cleaner.progress))
+        self._told = total
+        if not isinstance(receive(self._orders), Done):
+            raise CleaningAborted("the broker does not want it any more")
+
+    def _replace(self, new: Sequence[ReadableSegment], old: Sequence[ReadableSegment]) -> None:
+        send(
+            self._answers,
+            Replace(
+                tuple(each.base_offset for each in new), tuple(each.base_offset for each in old)
+            ),
+        )
+        answer = receive(self._orders)
+        if isinstance(answer, Failed):
+            raise answer.error()
+
+
+def main() -> int:
+    """Serve the parent."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever is printed is no answer
+    Helper(sys.stdin.buffer, answers).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

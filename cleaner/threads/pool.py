@@ -1,0 +1,166 @@
+"""The cleaner threads: started, stopped, resized, replaced when one dies (Kafka: LogCleaner)."""
+
+import logging
+import threading
+
+from cleaner.errors import CleaningAborted
+from cleaner.one_pass.log_to_clean import LogToClean
+from cleaner.one_pass.stats import Prediction
+from cleaner.selection import CleanableLog
+from cleaner.settings import CleanerSettings
+from cleaner.threads.cleaner_thread import CleanerRooms, CleanerThread
+from cleaner.threads.throttle import Throttle
+from storage.log.log import Log
+from storage.topic_partition import TopicPartition
+
+_logger = logging.getLogger(__name__)
+
+STOP_SECONDS = 5.0
+"""A pass looks every few milliseconds whether it is wanted; more is a thread that hangs."""
+RESTART_SECONDS = 1.0
+"""A thread that dies at once must not be replaced as fast as it can die."""
+
+
+class CleanerPool:
+    """The threads ``cleaner-N``, by the settings of this moment.
+
+    Any thread may call; `start` and `stop` block, the rest only asks. A thread that dies of
+    something unforeseen is counted for good and replaced after a pause (Kafka leaves it dead).
+    Unlike Kafka's, threads go on with their pass when settings change; the new ones count from the
+    next on, but for the rate, which counts at once.
+    """
+
+    def __init__(self, rooms: CleanerRooms, throttle: Throttle, settings: CleanerSettings) -> None:
+        self.rooms = rooms
+        self.throttle = throttle
+        self.died = 0  # threads, since the start
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._threads: dict[int, CleanerThread] = {}  # guarded by: _lock; read by anyone
+        self._is_running = False  # guarded by: _lock
+        self._stopping = threading.Event()
+        self._dry_runs = threading.Lock()  # one at a time: each takes a map
+
+    @property
+    def settings(self) -> CleanerSettings:
+        """Return the settings that count now."""
+        return self._settings
+
+    @property
+    def threads(self) -> list[CleanerThread]:
+        """Return the threads that should run."""
+        return list(self._threads.values())
+
+    @property
+    def dead_threads(self) -> list[str]:
+        """Return the names of threads that should run and do not."""
+        return [each.name for each in self.threads if not each.is_alive]
+
+    def start(self) -> None:
+        """Start the threads that the settings ask for."""
+        with self._lock:
+            self._is_running = True
+            self._resize()
+
+    def stop(self, timeout: float = STOP_SECONDS) -> bool:
+        """End the threads and the passes they are at; tell whether all ended. Blocks; idempotent.
+
+        A pass that is ended leaves its log as it was.
+        """
+        self._stopping.set()
+        with self._lock:
+            self._is_running = False
+            threads = self.threads
+            self._threads.clear()
+        for each in threads:
+            each.stop()
+        ended = [each.join(timeout) for each in threads]
+        return all(ended)
+
+    def reconfigure(self, settings: CleanerSettings) -> None:
+        """Obey other settings."""
+        with self._lock:
+            if settings == self._settings:
+                return
+            self._settings = settings
+            self.throttle.set_rate(settings.bytes_per_second)
+            if self._is_running:
+                self._resize()
+        _logger.info(
+            "cleaner settings changed threads=%d map_bytes=%d bytes_per_second=%g",
+            settings.threads,
+            settings.dedupe_buffer_bytes,
+            settings.bytes_per_second,
+        )
+        self.wake()
+
+    def wake(self) -> None:
+        """Have idle threads look for work now."""
+        for each in self.threads:
+            each.wake()
+
+    def dry_run(self, log: Log, cleanable: CleanableLog) -> Prediction | None:
+        """Return what a pass would do; None if somebody works on the log. Blocks, as a pass does.
+
+        It reads only, with a map of its own and under the same throttle; meanwhile the log has a
+        state, so that no pass begins.
+        """
+        manager = self.rooms.manager
+        with self._dry_runs:
+            if not manager.take(log):
+                return None
+            worker = self.rooms.make_worker(self._settings)
+            try:
+                prediction = worker.dry_run(
+                    LogToClean.of(
+                        log,
+                        first_dirty_offset=cleanable.first_dirty_offset,
+                        first_uncleanable_offset=cleanable.pass_limit,
+                    ),
+                    lambda: self._still_wanted(log.topic_partition),
+                )
+            finally:
+                manager.release(log)
+                worker.close()
+        self.rooms.predictions.keep(prediction)
+        return prediction
+
+    def forget(self, *topic_partitions: TopicPartition) -> None:
+        """Forget partitions that were deleted. Blocks."""
+        for each in topic_partitions:
+            self.rooms.figures.forget(each)
+            self.rooms.predictions.forget(each)
+        try:
+            self.rooms.manager.forget(*topic_partitions)
+        except OSError as error:
+            _logger.warning("cleaner checkpoint still has deleted partitions error=%s", error)
+
+    def _still_wanted(self, topic_partition: TopicPartition) -> None:
+        if self._stopping.is_set():
+            raise CleaningAborted("the broker stops")
+        self.rooms.manager.states.check(topic_partition)
+
+    def _resize(self) -> None:
+        """Have as many threads as the settings say; the caller holds the lock."""
+        for number in [each for each in self._threads if each >= self._settings.threads]:
+            self._threads.pop(number).stop()
+        for number in range(self._settings.threads):
+            if number in self._threads:
+                self._threads[number].settings = self._settings
+            else:
+                self._spawn(number)
+
+    def _spawn(self, number: int) -> None:
+        thread = CleanerThread(f"cleaner-{number}", self.rooms, self._settings, self._replace)
+        self._threads[number] = thread
+        thread.start()
+
+    def _replace(self, dead: CleanerThread, _error: BaseException) -> None:
+        """Replace a thread that is about to end of an error; runs in it."""
+        self.died += 1
+        self._stopping.wait(RESTART_SECONDS)
+        with self._lock:
+            for number, each in self._threads.items():
+                if each is dead and self._is_running:
+                    self._spawn(number)
+                    return

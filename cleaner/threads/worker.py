@@ -1,0 +1,27 @@
+"""What does the passes: kernels in this process, or the same source in one of its own.
+
+Without compiled kernels a pass computes in Python. In a thread it would keep the event loop from
+the interpreter, so it then runs in `cleaner.threads.helper`, at a lower priority.
+"""
+
+from cleaner.compiled import kernels
+from cleaner.one_pass.cleaner import Cleaner
+from cleaner.settings import CleanerSettings
+from cleaner.threads.cleaner_thread import Worker
+from cleaner.threads.throttle import Throttle
+from storage.clock import Clock
+
+
+def make_worker(settings: CleanerSettings, clock: Clock, throttle: Throttle) -> Worker:
+    """Return what a cleaner thread needs for its passes."""
+    if kernels.COMPILED:
+        return Cleaner(
+            clock=clock,
+            throttle=throttle,
+            dedupe_buffer_bytes=settings.dedupe_buffer_bytes,
+            load_factor=settings.load_factor,
+            io_buffer_bytes=settings.io_buffer_bytes,
+        )
+    from cleaner.threads.helper_process import HelperProcess  # noqa: PLC0415  # and pickle, seldom needed
+
+    return HelperProcess(settings, clock, throttle)

@@ -1,0 +1,209 @@
+"""The broker's pins, asked for over its control channel: segment files of one moment.
+
+Whoever may read the log directory may pin: the token lies in it. A pin ends with its lease, so a
+job's driver renews it in a thread of its own (`Pin`).
+"""
+
+import http.client
+import json
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pipeline.errors import PipelineError, SnapshotExpired, SourceUnavailable
+from pipeline.planning.manifest import Manifest
+from storage import files
+from storage.topic_partition import TopicPartition
+
+DEFAULT_LEASE_MS = 60_000
+_DEFAULT_ADDRESS = "127.0.0.1:9464"
+_ANSWER_SECONDS = 60.0
+_RENEWALS_PER_LEASE = 4
+_GONE = 410
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """Where the broker's control channel is, and the token that it asks for."""
+
+    address: tuple[str, int]
+    token: str
+
+    def ask(self, method: str, path: str, asked: Mapping[str, Any] | None = None) -> Any:
+        """Return the answer of a page, which is JSON. Blocks.
+
+        Raises:
+            SnapshotExpired: The pin that was named is gone.
+            SourceUnavailable: Nobody answers, or the broker refuses.
+        """
+        host, port = self.address
+        connection = http.client.HTTPConnection(host, port, timeout=_ANSWER_SECONDS)
+        body = None if asked is None else json.dumps(asked)
+        try:
+            headers = {"Authorization": f"Bearer {self.token}"}
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            text = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise SourceUnavailable(
+                f"no broker answers on its http.listener {host}:{port} ({error}); start it, name "
+                "another address with the option control, or read its folder as an archive"
+            ) from error
+        finally:
+            connection.close()
+        if answer.status == _GONE:
+            raise SnapshotExpired(_sentence(text))
+        if answer.status >= http.HTTPStatus.BAD_REQUEST:
+            raise SourceUnavailable(f"the broker refuses: {_sentence(text)}")
+        return json.loads(text)
+
+
+def find_control(data: Path | None, address: str | None) -> Control:
+    """Return how to reach the broker whose first log directory is ``data``.
+
+    The address is what the broker has noted there, unless one is given.
+
+    Raises:
+        SourceUnavailable: The folder is not there, or not readable for this user.
+    """
+    if data is None:
+        raise SourceUnavailable(
+            "the broker's control channel asks for a token, which lies in its first log directory; "
+            "name that folder with the option data"
+        )
+    try:
+        token = (data / files.CONTROL_TOKEN).read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise SourceUnavailable(
+            f"{data} has no control token that this user may read ({error.strerror}); name the "
+            "broker's first log directory with the option data and run as the broker's user, or "
+            "read with transport=fetch"
+        ) from error
+    return Control(_split(address or _noted(data)), token)
+
+
+def topics(control: Control) -> list[str]:
+    """Return the names of the topics that there are. Blocks."""
+    return sorted(control.ask("GET", "/v1/topics"))
+
+
+def take_pin(
+    control: Control,
+    topics: Sequence[str] | None,
+    partitions: Sequence[TopicPartition] | None = None,
+    *,
+    lease_ms: int = DEFAULT_LEASE_MS,
+    holder: str = "pipeline",
+) -> Manifest:
+    """Pin topics and single partitions, everything if neither is named. Blocks.
+
+    Raises:
+        SourceUnavailable: Nobody answers, a limit is reached, or something is not there.
+    """
+    asked: dict[str, Any] = {"lease_ms": lease_ms, "holder": holder}
+    if topics is not None:
+        asked["topics"] = list(topics)
+    if partitions is not None:
+        asked["partitions"] = [list(each) for each in partitions]
+    return Manifest.from_facts(control.ask("POST", "/v1/pins", asked))
+
+
+def extend_pin(control: Control, pin: str, lease_ms: int | None = None) -> None:
+    """Begin the lease of a pin anew, with another length if one is given. Blocks.
+
+    Raises:
+        SnapshotExpired: The broker does not know the pin any more.
+        SourceUnavailable: Nobody answers.
+    """
+    asked: dict[str, Any] = {"id": pin}
+    if lease_ms is not None:
+        asked["lease_ms"] = lease_ms
+    control.ask("POST", "/v1/pins/renew", asked)
+
+
+def release_pin(control: Control, pin: str) -> None:
+    """End a pin; one that is gone is fine, and so is a broker that is: pins go with it. Blocks."""
+    try:
+        control.ask("POST", "/v1/pins/release", {"id": pin})
+    except (SnapshotExpired, SourceUnavailable) as error:
+        _logger.debug("pin was not released id=%s error=%s", pin, error)
+
+
+class Pin:
+    """A pin that is renewed until it is closed; for the driver of a job.
+
+    A renewal that fails is tried again until the lease must have ended; ``check`` then tells.
+    """
+
+    def __init__(self, control: Control, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self._control = control
+        self._ended = threading.Event()
+        self._fault: PipelineError | None = None
+        self._thread = threading.Thread(target=self._renew, name="pin heartbeat", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def check(self) -> None:
+        """Make sure that the files were there until now.
+
+        Raises:
+            SnapshotExpired: The pin ended before its time.
+        """
+        if self._fault is not None:
+            raise SnapshotExpired(f"the pin was lost: {self._fault}") from self._fault
+
+    def close(self) -> None:
+        """Release the pin; idempotent."""
+        if not self._ended.is_set():
+            self._ended.set()
+            self._thread.join()
+            release_pin(self._control, self.manifest.pin)
+
+    def _renew(self) -> None:
+        while not self._ended.wait(self.manifest.lease_ms / 1000 / _RENEWALS_PER_LEASE):
+            try:
+                extend_pin(self._control, self.manifest.pin)
+                self._fault = None
+            except SnapshotExpired as error:
+                self._fault = error
+                return
+            except PipelineError as error:
+                self._fault = error
+
+
+def _noted(data: Path) -> str:
+    try:
+        return (data / files.CONTROL_ADDRESS).read_text(encoding="ascii").strip()
+    except OSError:
+        return _DEFAULT_ADDRESS
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit():
+        raise SourceUnavailable(
+            f"control={address} is not host:port; write for example control={_DEFAULT_ADDRESS}"
+        )
+    host = host.removeprefix("[").removesuffix("]")
+    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host), int(port)  # noqa: S104
+
+
+def _sentence(text: bytes) -> str:
+    return text.decode("utf-8", "replace").strip()

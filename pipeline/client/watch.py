@@ -1,0 +1,97 @@
+"""What a reader does beside reading: keep the pin that it reads from, and look at the clock.
+
+While a split is read its pin is renewed every few seconds. Of a plain query nobody knows which task
+is the last, so nobody releases its pin: when a split is read the lease becomes short, and whoever
+still reads renews it in time.
+"""
+
+import threading
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from pipeline.client.pins import Control, extend_pin, find_control
+from pipeline.errors import PipelineError, SnapshotExpired, SourceUnavailable
+from pipeline.planning.split import Lease, Split
+from storage.clock import Clock
+
+BEAT_SECONDS: Final = 1.5
+"""Several of them fit into what a reader leaves of a lease."""
+
+
+class Watch:
+    """The lease and the deadline of one split, for as long as the ``with`` block lasts."""
+
+    def __init__(self, split: Split, clock: Clock | None = None) -> None:
+        self._split = split
+        self._clock = clock or Clock()
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        """Renew the pin, and go on doing so.
+
+        Raises:
+            SnapshotExpired: the pin of a compacted topic is gone.
+        """
+        lease = self._split.lease
+        if lease is not None:
+            control = find_control(Path(lease.data), lease.control or None)
+            try:
+                extend_pin(control, lease.pin, lease.lease_ms)
+            except SourceUnavailable:
+                pass  # the files may still be there
+            except SnapshotExpired as error:
+                if self._split.is_compacted:
+                    raise self._expired(error) from error
+            self._thread = threading.Thread(
+                target=self._renew,
+                args=(control, lease),
+                name="pin heartbeat",
+                daemon=True,
+            )
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def look(self) -> None:
+        """Make sure that what is read now is of the planned moment.
+
+        Raises:
+            SnapshotExpired: the read took longer than tombstones stay.
+        """
+        deadline = self._split.rules.deadline_ms
+        if deadline and self._clock.now_ms() > deadline:
+            raise SnapshotExpired(
+                f"reading {self._split.topic_partition}, which is compacted, without a pin takes "
+                "longer than half of its delete.retention.ms: a deleted key could come back; read "
+                "with transport=pinned, with more tasks, or raise delete.retention.ms"
+            )
+
+    def _expired(self, error: SnapshotExpired) -> SnapshotExpired:
+        if self._split.lease is None or not self._split.lease.linger_ms:
+            return error
+        return SnapshotExpired(
+            f"the moment at which {self._split.topic_partition} was planned is over, and it is "
+            f"compacted: {error}. Spark plans a DataFrame once, so load it again, or keep its pin "
+            "between actions with the option pinLingerMs"
+        )
+
+    def _renew(self, control: Control, lease: Lease) -> None:
+        """Renew the pin until the end. One that is gone shows when its files are opened."""
+        while not self._ended.wait(BEAT_SECONDS):
+            with suppress(PipelineError):
+                extend_pin(control, lease.pin, lease.lease_ms)
+        if lease.linger_ms:
+            with suppress(PipelineError):
+                extend_pin(control, lease.pin, lease.linger_ms)

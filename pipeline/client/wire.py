@@ -1,0 +1,225 @@
+"""A small Kafka client: one blocking connection to a broker, and the few requests of a reader.
+
+It speaks Metadata 12, ListOffsets 6, Fetch 12, DescribeConfigs 4 and DescribeLogDirs 2, which
+Apache Kafka serves since 2.8. Nothing is shared between threads.
+"""
+
+import socket
+import ssl
+import struct
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from pipeline.client.login import Login, read_login
+from pipeline.errors import BadOption, PipelineError, SourceUnavailable
+from protocol.errors import ProtocolError
+from protocol.messages import Message, sasl_authenticate, sasl_handshake
+
+CLIENT_ID: Final = "siltstone-pipeline"
+_SECONDS: Final = 60.0
+_MOST_FRAME_BYTES: Final = 1 << 30
+_PLAIN_HEADER: Final = struct.Struct(">hhih")
+_CORRELATION_BYTES: Final = 4
+_OBEYED: Final = {
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.jaas.config",
+    "sasl.username",
+    "sasl.password",
+    "ssl.truststore.location",
+    "ssl.truststore.type",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.keystore.location",
+    "ssl.keystore.type",
+    "ssl.key.password",
+}
+_SECURITY: Final = {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}
+
+
+class Exchange(NamedTuple):
+    """A question to a broker: the tables of request and response, and the version spoken."""
+
+    request: Message
+    response: Message
+    version: int
+
+
+_HANDSHAKE: Final = Exchange(sasl_handshake.REQUEST, sasl_handshake.RESPONSE, 1)
+_AUTHENTICATE: Final = Exchange(sasl_authenticate.REQUEST, sasl_authenticate.RESPONSE, 2)
+
+
+class Wire:
+    """One connection. Requests are answered in order, so one may be sent ahead (`send`, `take`)."""
+
+    def __init__(self, address: tuple[str, int], settings: Mapping[str, str]) -> None:
+        """Connect, and log in if the settings say how.
+
+        Raises:
+            SourceUnavailable: nobody answers there, or not to us.
+            BadOption: settings ask for what is not spoken here.
+        """
+        self._address = address
+        protocol = settings.get("security.protocol", "PLAINTEXT").upper()
+        if protocol not in _SECURITY:
+            raise BadOption(f"kafka.security.protocol is one of {', '.join(sorted(_SECURITY))}")
+        login = read_login(settings) if protocol.startswith("SASL") else None
+        self._correlation = 0
+        try:
+            self._socket = socket.create_connection(address, _SECONDS)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if protocol.endswith("SSL"):
+                context = _tls(settings)
+                self._socket = context.wrap_socket(self._socket, server_hostname=address[0])
+        except (OSError, ValueError) as error:
+            raise self._silent(error) from error
+        if login is not None:
+            try:
+                self._log_in(login)
+            except PipelineError:
+                self.close()
+                raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+        with suppress(OSError):
+            self._socket.close()
+
+    def ask(self, exchange: Exchange, request: Any) -> Any:
+        """Send a request and return the broker's answer. Blocks."""
+        self.send(exchange, request)
+        return self.take(exchange)
+
+    def send(self, exchange: Exchange, request: Any) -> None:
+        """Send a request, whose answer is to be taken later.
+
+        Raises:
+            SourceUnavailable: the connection is gone.
+        """
+        table, version = exchange.request, exchange.version
+        head = b"\0" if table.is_flexible(version) else b""
+        self.send_plain(table.key, version, head + table.write(version, request))
+
+    def take(self, exchange: Exchange) -> Any:
+        """Return the answer to the oldest request that has none yet. Blocks.
+
+        Raises:
+            SourceUnavailable: none comes, or none that can be read.
+        """
+        body = self.take_plain().toreadonly()
+        table, version = exchange.response, exchange.version
+        start = 1 if table.is_flexible(version) else 0
+        try:
+            return table.read(version, body, min(start, len(body)), len(body), room=len(body))[0]
+        except ProtocolError as error:
+            raise self._silent(error) from error
+
+    def send_plain(self, key: int, version: int, body: bytes) -> None:
+        """Send a request that is packed already; of a flexible version with its head's last byte.
+
+        Raises:
+            SourceUnavailable: the connection is gone.
+        """
+        self._correlation += 1
+        name = CLIENT_ID.encode()
+        size = _PLAIN_HEADER.size + len(name) + len(body)
+        head = _PLAIN_HEADER.pack(key, version, self._correlation, len(name))
+        try:
+            self._socket.sendall(b"".join((size.to_bytes(4, "big"), head, name, body)))
+        except OSError as error:
+            raise self._silent(error) from error
+
+    def take_plain(self) -> memoryview:
+        """Return the body of the answer to the oldest request that has none yet. Blocks."""
+        size = int.from_bytes(self._read(4), "big")
+        if not _CORRELATION_BYTES <= size <= _MOST_FRAME_BYTES:
+            raise self._silent(ValueError(f"an answer of {size} bytes"))
+        return self._read(size)[_CORRELATION_BYTES:]
+
+    def _read(self, size: int) -> memoryview:
+        data = memoryview(bytearray(size))
+        filled = 0
+        try:
+            while filled < size:
+                count = self._socket.recv_into(data[filled:])
+                if count == 0:
+                    raise ConnectionError("it closed the connection")
+                filled += count
+        except OSError as error:
+            raise self._silent(error) from error
+        return data
+
+    def _log_in(self, login: Login) -> None:
+        """Log in.
+
+        Raises:
+            SourceUnavailable: the broker does not take the mechanism, or us.
+        """
+        request = sasl_handshake.SaslHandshakeRequest(login.mechanism)
+        if self.ask(_HANDSHAKE, request).error_code:
+            raise SourceUnavailable(f"{self._name} does not take SASL {login.mechanism}")
+        login.perform(self._authenticate)
+
+    def _authenticate(self, message: bytes) -> bytes:
+        request = sasl_authenticate.SaslAuthenticateRequest(message)
+        answer = self.ask(_AUTHENTICATE, request)
+        if answer.error_code:
+            raise SourceUnavailable(f"{self._name} refuses the login: {answer.error_message}")
+        challenge: bytes = answer.auth_bytes
+        return challenge
+
+    @property
+    def _name(self) -> str:
+        return f"{self._address[0]}:{self._address[1]}"
+
+    def _silent(self, error: Exception) -> SourceUnavailable:
+        return SourceUnavailable(
+            f"no Kafka broker answers at {self._name}: {error}; check kafka.bootstrap.servers and "
+            "kafka.security.protocol"
+        )
+
+
+def refused(settings: Mapping[str, str]) -> list[str]:
+    """Return the security settings that the fetch transport would have to leave unheeded."""
+    return sorted(
+        name
+        for name in settings
+        if name.startswith(("ssl.", "sasl.", "security.")) and name not in _OBEYED
+    )
+
+
+def split_addresses(bootstrap: str) -> list[tuple[str, int]]:
+    """Return host and port of each address in a list by comma.
+
+    Raises:
+        BadOption: one of them has no port.
+    """
+    found = []
+    for each in bootstrap.split(","):
+        host, colon, port = each.strip().rpartition(":")
+        if not colon or not port.isascii() or not port.isdigit():
+            raise BadOption(f"kafka.bootstrap.servers={bootstrap} is not host:port,host:port")
+        found.append((host.removeprefix("[").removesuffix("]"), int(port)))
+    return found
+
+
+def _tls(settings: Mapping[str, str]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=settings.get("ssl.truststore.location"))
+    if not settings.get("ssl.endpoint.identification.algorithm", "https"):
+        context.check_hostname = False
+    keystore = settings.get("ssl.keystore.location")
+    if keystore:
+        context.load_cert_chain(keystore, password=settings.get("ssl.key.password"))
+    return context

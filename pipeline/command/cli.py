@@ -1,0 +1,234 @@
+"""``python -m pipeline``: from arguments to a job, and from its errors to one sentence.
+
+Exit codes: 0 fine, 1 a fault, or faults found by an audit, 2 wrong usage.
+"""
+
+import json
+import re
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from pipeline import settings
+from pipeline.command.arguments import make_parser
+from pipeline.engine import Engine, LocalEngine, SparkEngine
+from pipeline.errors import BadOption, PipelineError
+
+_PASSED_ON: Final = ("bootstrap", "data", "control", "archive", "transport")
+_USAGE: Final = 2
+_OF_A_WORKER: Final = re.compile(r"^(?:pipeline\.[\w.]+\.)(\w+): (.+)$", re.MULTILINE)
+_OF_PYTHON: Final = re.compile(r"^(\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a job and return the exit code."""
+    if list(arguments[:1]) == ["doctor"]:
+        from pipeline.command import doctor  # noqa: PLC0415  # knows what may be missing for the rest
+
+        return doctor.main(list(arguments[1:]))
+    options = make_parser().parse_args(arguments)
+    try:
+        return _RUN[options.job](options)
+    except PipelineError as error:
+        if options.debug:
+            raise
+        return _fail(str(error), _USAGE if isinstance(error, BadOption) else 1)
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        if options.debug:
+            raise
+        return _fail(_sentence_of(error))
+
+
+def read_options(options: Namespace) -> dict[str, str]:
+    """Return the options of the data source that arguments mean.
+
+    Raises:
+        BadOption: One is not NAME=VALUE, or no topic is named.
+    """
+    read: dict[str, str] = {}
+    for text in options.option:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise BadOption(f"--option {text} is not NAME=VALUE")
+        read[name] = value
+    for name in _PASSED_ON:
+        if getattr(options, name):
+            read[name] = getattr(options, name)
+    if getattr(options, "all", False):
+        read["subscribePattern"] = ".*"
+    elif options.job in {"audit", "plan"} and not options.topic:
+        raise BadOption(f"{options.job} wants a topic, or --all")
+    elif options.job in {"audit", "plan", "export"}:
+        read["subscribe"] = options.topic
+    return read
+
+
+@contextmanager
+def engine_of(options: Namespace, jars: Sequence[str] = ()) -> Iterator[Engine]:
+    """Yield the engine that arguments name; its session ends with the block."""
+    if options.engine == "local":
+        local = LocalEngine(options.cores)
+        try:
+            yield local
+        finally:
+            local.close()
+        return
+    from pipeline.spark.session import open_session  # noqa: PLC0415  # Spark, only where it is asked for
+
+    session = open_session(f"siltstone {options.job}", master=options.master, jars=jars)
+    try:
+        yield SparkEngine(session)
+    finally:
+        session.stop()
+
+
+def _snapshot(options: Namespace) -> int:
+    from pipeline.jobs.snapshot import SnapshotSpec, snapshot  # noqa: PLC0415  # as above
+
+    spec = SnapshotSpec(
+        topic=options.topic,
+        target=options.target,
+        incremental=options.incremental,
+        key_scope=options.key_scope,
+        plan=options.plan,
+        headers=options.headers,
+        text=options.text,
+    )
+    read = read_options(options)
+    with engine_of(options) as engine:
+        summary = snapshot(engine, read, spec)
+    for line in summary.lines(options.topic):
+        _say(line)
+    return 0
+
+
+def _export(options: Namespace) -> int:
+    from pipeline.jobs.export import COLUMNS, ExportSpec, export, parse_json_columns  # noqa: PLC0415
+    from pipeline.sinks.staging import FILE_BYTES  # noqa: PLC0415  # as above
+
+    read = read_options(options)
+    if options.time_from:
+        read["timestampFrom"] = options.time_from
+    if options.time_to:
+        read["timestampTo"] = options.time_to
+    size = settings.size("--file-bytes", options.file_bytes) if options.file_bytes else FILE_BYTES
+    columns = COLUMNS
+    if options.columns:
+        columns = tuple(name.strip() for name in options.columns.split(","))
+    spec = ExportSpec(
+        target=options.target,
+        columns=columns,
+        json=parse_json_columns(options.json) if options.json else (),
+        mode=options.mode,
+        file_bytes=size,
+    )
+    with engine_of(options) as engine:
+        summary = export(engine, read, spec)
+    _say(summary.line())
+    return 0
+
+
+def _replay(options: Namespace) -> int:
+    from pipeline.jobs.replay import ReplaySpec, replay  # noqa: PLC0415  # as above
+
+    spec = ReplaySpec(
+        source=options.source,
+        topic=options.topic,
+        rate=settings.size("--rate", options.rate) if options.rate else 0,
+        by_key=options.partitions == "key",
+        progress=options.progress,
+        exactly_once=options.exactly_once,
+    )
+    read = read_options(options)
+    with engine_of(options) as engine:
+        summary = replay(engine, read, spec)
+    _say(summary.line())
+    return 0
+
+
+def _audit(options: Namespace) -> int:
+    from pipeline.jobs.audit import AuditSpec, audit, write_report  # noqa: PLC0415  # as above
+
+    spec = AuditSpec(before=options.before, clean=options.clean, laws_only=options.laws_only)
+    read = read_options(options)
+    with engine_of(options) as engine:
+        report = audit(engine, read, spec)
+    if options.json:
+        write_report(report, options.json)
+    for line in report.lines():
+        _say(line)
+    return 1 if report.faults else 0
+
+
+def _plan(options: Namespace) -> int:
+    from pipeline.jobs.compaction_plan import plan_compaction  # noqa: PLC0415  # as above
+
+    read = read_options(options)
+    with engine_of(options) as engine:
+        plan = plan_compaction(engine, read)
+    if options.json:
+        options.json.write_text(json.dumps(plan.as_json(), indent=2) + "\n")
+    for line in plan.lines():
+        _say(line)
+    return 0
+
+
+def _stream(options: Namespace) -> int:
+    from pipeline.jobs.stream import StreamSpec, connector_jars, stream  # noqa: PLC0415  # as above
+    from pipeline.spark.session import open_session  # noqa: PLC0415  # likewise
+
+    if options.engine == "local":
+        raise BadOption("stream is Spark's: leave --engine local out")
+    spec = StreamSpec(
+        topic=options.topic,
+        target=options.target,
+        checkpoint=options.checkpoint,
+        via=options.via,
+        once=options.once,
+        every=options.every,
+        upsert=not options.append,
+        headers=options.headers,
+    )
+    jars = connector_jars(options.jars) if options.via == "connector" else ()
+    session = open_session(f"siltstone stream {options.topic}", master=options.master, jars=jars)
+    try:
+        summary = stream(session, read_options(options), spec)
+    finally:
+        session.stop()
+    _say(summary.line())
+    return 0
+
+
+_RUN: Final = {
+    "snapshot": _snapshot,
+    "export": _export,
+    "replay": _replay,
+    "audit": _audit,
+    "plan": _plan,
+    "stream": _stream,
+}
+
+
+def _sentence_of(error: Exception) -> str:
+    """Return the sentence of a fault that came through Spark, or through nobody knows what."""
+    text = str(error)
+    ours = _OF_A_WORKER.findall(text)
+    if ours:
+        return str(ours[-1][1])
+    theirs = _OF_PYTHON.findall(text)
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    said = f"{theirs[-1][0]}: {theirs[-1][1]}" if theirs else f"{type(error).__name__}: {first}"
+    return f"the job failed ({said}); run it again with --debug for all there is to say"
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+def _fail(sentence: str, code: int = 1) -> int:
+    _say(f"pipeline: {sentence}")
+    return code

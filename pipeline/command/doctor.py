@@ -1,0 +1,175 @@
+"""``python -m pipeline doctor``: what is here, what is missing, and how to get it.
+
+It imports nothing that may be missing before it has looked whether it is.
+"""
+
+import argparse
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pipeline.errors import PipelineError
+from pipeline.spark.java import TRIED, find_java
+
+LEAST_SPARK: Final = (4, 2)
+BELOW_SPARK: Final = (4, 4)
+LEAST_ARROW: Final = (18,)
+COMFORTABLE_BYTES: Final = 2 << 30
+EXTRA: Final = "in a clone of siltstone: pip install '.[spark]'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    is_fine: bool
+    text: str
+    """What it is, or what is wrong and what to do."""
+    is_needed: bool = True
+
+
+def examine(data: Path | None = None, jars: Path | None = None) -> list[Finding]:
+    """Return what there is for reading topics here."""
+    looks: list[Callable[[], Finding]] = [
+        _python,
+        lambda: _package("pyspark", LEAST_SPARK, BELOW_SPARK),
+        lambda: _package("pyarrow", LEAST_ARROW, None),
+        _java,
+        _worker,
+        _kernels,
+        lambda: _sink("deltalake"),
+        lambda: _sink("pyiceberg"),
+        lambda: _connector(jars),
+        _memory,
+    ]
+    return [look() for look in looks] + ([_data(data)] if data is not None else [])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the findings; 1 if something is missing that every job needs."""
+    parser = argparse.ArgumentParser(prog="pipeline doctor")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="the broker's log directory")
+    parser.add_argument("--jars", type=Path, metavar="DIR", help="jars of Spark's Kafka connector")
+    options = parser.parse_args(arguments)
+    findings = examine(options.data, options.jars)
+    for line in lines(findings):
+        sys.stdout.write(f"{line}\n")
+    return int(any(not each.is_fine and each.is_needed for each in findings))
+
+
+def lines(findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield a line for each finding."""
+    width = max(len(each.name) for each in findings)
+    for each in findings:
+        mark = "ok     " if each.is_fine else "MISSING" if each.is_needed else "without"
+        yield f"{mark}  {each.name:<{width}}  {each.text}"
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return Finding(name="python", is_fine=True, text=f"{version}, {sys.executable}")
+
+
+def _package(name: str, least: tuple[int, ...], below: tuple[int, ...] | None) -> Finding:
+    wanted = f">={_dotted(least)}" + (f",<{_dotted(below)}" if below else "")
+    try:
+        text = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name=name, is_fine=False, text=f"not installed: {EXTRA}")
+    version = tuple(int(part) for part in re.findall(r"\d+", text)[:2])
+    if version < least or (below is not None and version >= below):
+        text = f"{text} is not {wanted}: pip install '{name}{wanted}'"
+        return Finding(name=name, is_fine=False, text=text)
+    return Finding(name=name, is_fine=True, text=text)
+
+
+def _java() -> Finding:
+    try:
+        java = find_java()
+    except PipelineError as error:
+        return Finding(name="java", is_fine=False, text=str(error))
+    tried = "" if java.version in TRIED else f"; {TRIED[0]} and {TRIED[1]} are what is tested"
+    return Finding(name="java", is_fine=True, text=f"{java.version}, {java.origin}{tried}")
+
+
+def _worker() -> Finding:
+    python = os.environ.get("PYSPARK_PYTHON")
+    if not python:
+        text = "this interpreter, where sessions come from pipeline.spark.session"
+        return Finding(name="workers", is_fine=True, text=text)
+    from pipeline.spark.session import check_worker  # noqa: PLC0415 - not needed otherwise
+
+    try:
+        check_worker(python)
+    except PipelineError as error:
+        return Finding(name="workers", is_fine=False, text=str(error))
+    return Finding(name="workers", is_fine=True, text=python)
+
+
+def _kernels() -> Finding:
+    from protocol.core.columns import COMPILED  # noqa: PLC0415 - beside the other looks
+
+    if COMPILED:
+        return Finding(name="kernels", is_fine=True, text="compiled")
+    text = (
+        "plain Python, some hundred times slower: install a C compiler (Debian: apt-get install "
+        "gcc python3-dev), then siltstone again"
+    )
+    return Finding(name="kernels", is_fine=False, is_needed=False, text=text)
+
+
+def _sink(name: str) -> Finding:
+    if importlib.util.find_spec(name) is None:
+        text = f"not installed, so no such tables: {EXTRA}"
+        return Finding(name=name, is_fine=False, is_needed=False, text=text)
+    return Finding(name=name, is_fine=True, text=importlib.metadata.version(name))
+
+
+def _connector(folder: Path | None) -> Finding:
+    found = sorted(folder.glob("spark-sql-kafka-*.jar")) if folder is not None else []
+    if found:
+        return Finding(name="connector", is_fine=True, text=found[0].name)
+    text = (
+        "no jars of Spark's own Kafka source, which only stream --via connector needs: make jars, "
+        "then --jars .cache/connector-jars"
+    )
+    return Finding(name="connector", is_fine=False, is_needed=False, text=text)
+
+
+def _memory() -> Finding:
+    size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    free = shutil.disk_usage(Path.cwd()).free
+    text = f"{size >> 20} MB, and {free >> 20} MB free on the disk here"
+    if size < COMFORTABLE_BYTES:
+        text += "; a session takes about 1 GB, so give it --master 'local[1]'"
+    return Finding(name="memory", is_fine=size >= COMFORTABLE_BYTES, is_needed=False, text=text)
+
+
+def _data(data: Path) -> Finding:
+    from pipeline.client.pins import find_control, topics  # noqa: PLC0415 - only if it is asked for
+    from storage.directory.lock import is_held  # noqa: PLC0415 - likewise
+
+    if not data.is_dir():
+        text = f"{data} is no folder here; name the log directory, or read with transport=fetch"
+        return Finding(name="data", is_fine=False, text=text)
+    if not is_held(data):
+        text = f"{data}: no broker works there, so it is read as an archive"
+        return Finding(name="data", is_fine=True, text=text)
+    try:
+        count = len(topics(find_control(data, None)))
+    except PipelineError as error:
+        return Finding(name="data", is_fine=False, text=str(error))
+    text = f"{data}: a broker serves {count} topics there and can pin them"
+    return Finding(name="data", is_fine=True, text=text)
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,217 @@
+"""A log directory seen as a manifest: what lies in its folders, without asking a broker.
+
+The last segment is walked to its last whole batch, since a torn tail is nothing; checkpoints say
+where the log starts and how far it was cleaned. All of it works on object storage too.
+"""
+
+from collections.abc import Iterable
+
+from pipeline.errors import SourceUnavailable
+from pipeline.planning.manifest import PinnedPartition, PinnedSegment
+from pipeline.planning.segments import SegmentView
+from pipeline.stores import Store, join, open_store
+from protocol.names import uuid_text
+from storage import files
+from storage.directory import catalog, checkpoint
+from storage.directory.checkpoint import MalformedCheckpoint
+from storage.directory.partition_metadata import PartitionMetadata
+from storage.producers.snapshot import CorruptSnapshot
+from storage.producers.snapshot import decode as decode_snapshot
+from storage.topic_partition import FolderState, TopicPartition, parse_folder
+
+
+class ArchiveView:
+    """The partitions of one log directory."""
+
+    def __init__(self, place: str) -> None:
+        """Look into a log directory.
+
+        Raises:
+            SourceUnavailable: there is none.
+        """
+        self.place = place
+        self._store, self._path = open_store(place)
+        self._starts = self._offsets(files.LOG_START_OFFSETS)
+        self._cleaned = self._offsets(files.CLEANER_OFFSETS)
+        self._overrides = self._topic_overrides()
+
+    def partitions(self) -> list[TopicPartition]:
+        """Return the partitions that have a folder.
+
+        Raises:
+            SourceUnavailable: the directory is not there.
+        """
+        found = []
+        for name in list_folder(self._store, self._path):
+            try:
+                folder = parse_folder(name)
+            except ValueError:
+                continue
+            if folder.state is FolderState.LIVE:
+                found.append(folder.topic_partition)
+        return sorted(found)
+
+    def view(self, key: TopicPartition, *, is_committed: bool = False) -> PinnedPartition:
+        """Return what a partition's folder holds now.
+
+        Under ``is_committed`` open transactions are looked for, which reads batch headers.
+
+        Raises:
+            SourceUnavailable: the folder is not there.
+        """
+        folder = join(self._path, str(key))
+        names = list_folder(self._store, folder)
+        segments = [self._segment(folder, base, names) for base in _bases(names)]
+        first = segments[0].base_offset if segments else 0
+        start = max(first, self._starts.get(key, 0))
+        end = start
+        if segments:
+            last, end = self._bounded(folder, segments[-1])
+            segments[-1] = last
+        stable = end
+        if is_committed:
+            stable = self._first_open(folder, names, segments, end)
+        policy = self._overrides.get(key.topic, {})
+        return PinnedPartition(
+            topic=key.topic,
+            partition=key.partition,
+            topic_id=read_topic_id(join(self.place, str(key))),
+            folder=join(self.place, str(key)),
+            log_start_offset=start,
+            end_offset=max(start, end),
+            last_stable_offset=max(start, stable),
+            is_compacted=key in self._cleaned or "compact" in policy.get("cleanup.policy", ""),
+            delete_retention_ms=int(policy.get("delete.retention.ms", 86_400_000)),
+            first_dirty_offset=self._cleaned.get(key, 0),
+            segments=tuple(segments),
+        )
+
+    def _segment(self, folder: str, base: int, names: dict[str, int]) -> PinnedSegment:
+        kinds = tuple(
+            kind for kind in files.SEGMENT_KINDS if files.segment_file_name(base, kind) in names
+        )
+        inode = 0
+        if self._store.is_local:
+            inode = files.find_identity(join(folder, files.segment_file_name(base)))[1]
+        size = names[files.segment_file_name(base)]
+        return PinnedSegment(base_offset=base, size=size, files=kinds, inode=inode)
+
+    def _bounded(self, folder: str, segment: PinnedSegment) -> tuple[PinnedSegment, int]:
+        """Return the last segment without its torn tail, and the offset after its last batch."""
+        view = SegmentView(self._store, folder, segment)
+        try:
+            size, end = view.find_end()
+        finally:
+            view.close()
+        bounded = PinnedSegment(
+            base_offset=segment.base_offset,
+            size=size,
+            is_active=True,
+            files=segment.files,
+            inode=segment.inode,
+        )
+        return bounded, end
+
+    def _first_open(
+        self, folder: str, names: dict[str, int], segments: list[PinnedSegment], end: int
+    ) -> int:
+        """Return the first offset of the earliest open transaction, else the end."""
+        start, opened = self._snapshot(folder, names, end)
+        for segment, following in zip(segments, [*segments[1:], None], strict=True):
+            if following is not None and following.base_offset <= start:
+                continue
+            view = SegmentView(self._store, folder, segment)
+            located = view.locate(start)
+            for batch in view.batches(located.position) if located else ():
+                header = batch.header
+                if header.is_control:
+                    opened.pop(header.producer_id, None)
+                elif header.is_transactional:
+                    opened.setdefault(header.producer_id, header.base_offset)
+            view.close()
+        return min(opened.values(), default=end)
+
+    def _snapshot(self, folder: str, names: dict[str, int], end: int) -> tuple[int, dict[int, int]]:
+        """Return the offset of the newest usable snapshot, and what was open then."""
+        offsets = [
+            parsed.base_offset
+            for name in names
+            if (parsed := files.parse_name(name)) and parsed.kind == files.SNAPSHOT
+        ]
+        for offset in sorted(offsets, reverse=True):
+            name = files.segment_file_name(offset, files.SNAPSHOT)
+            data = self._store.read(join(folder, name)) if offset <= end else None
+            try:
+                producers = decode_snapshot(data) if data else {}
+            except CorruptSnapshot:
+                continue
+            if data:
+                return offset, {
+                    producer_id: entry.transaction_first_offset
+                    for producer_id, entry in producers.items()
+                    if entry.transaction_first_offset >= 0
+                }
+        return 0, {}
+
+    def _offsets(self, name: str) -> dict[TopicPartition, int]:
+        """Return a checkpoint's offsets; a broken one says nothing, as to a broker that starts."""
+        path = join(self._path, name)
+        data = self._store.read(path)
+        try:
+            entries = checkpoint.parse_entries((data or b"").decode(), 3, path)
+            return checkpoint.offsets_of(entries, path)
+        except (MalformedCheckpoint, UnicodeDecodeError):
+            return {}
+
+    def _topic_overrides(self) -> dict[str, dict[str, str]]:
+        data = self._store.read(join(self._path, catalog.FILE_NAME))
+        try:
+            state = catalog.decode(data) if data else None
+        except ValueError:
+            return {}
+        return {name: dict(each.overrides) for name, each in state.topics.items()} if state else {}
+
+
+def view_partition(folder: str) -> PinnedPartition:
+    """Return what a partition's folder holds now.
+
+    Raises:
+        SourceUnavailable: it is gone.
+    """
+    parent, _, name = folder.rstrip("/").rpartition("/")
+    return ArchiveView(parent).view(parse_folder(name).topic_partition)
+
+
+def read_topic_id(place: str) -> str:
+    """Return the topic id in a partition's folder, empty if it has none that can be read."""
+    store, folder = open_store(place)
+    path = join(folder, files.PARTITION_METADATA)
+    data = store.read(path)
+    if data is None:
+        return ""
+    try:
+        return uuid_text(PartitionMetadata.parse(data.decode(), path).topic_id)
+    except (MalformedCheckpoint, UnicodeDecodeError):
+        return ""
+
+
+def list_folder(store: Store, path: str) -> dict[str, int]:
+    """Return the names in a folder.
+
+    Raises:
+        SourceUnavailable: there is no such folder, or it can not be read.
+    """
+    try:
+        return store.list(path)
+    except OSError as error:
+        raise SourceUnavailable(
+            f"{path} can not be read ({error.strerror or error}); name a log directory that is "
+            "there, or read from the broker with transport=fetch"
+        ) from error
+
+
+def _bases(names: Iterable[str]) -> list[int]:
+    parsed = (files.parse_name(name) for name in names)
+    return sorted(
+        each.base_offset for each in parsed if each and each.kind == files.LOG and not each.suffix
+    )

@@ -1,0 +1,210 @@
+"""Cutting the files of one partition into splits of about equal bytes.
+
+A partition is a row of spans, ranges of its segments that can hold what is asked for: segments are
+pruned by their offsets and by their largest timestamps, and where a time bounds the read the batch
+headers say which batches can hold records of it. The spans are cut at index entries, and small
+ones packed together: ten thousand tiny segments are not ten thousand tasks.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from pipeline.options import ReadOptions
+from pipeline.planning.manifest import PinnedPartition
+from pipeline.planning.segments import SegmentView
+from pipeline.planning.split import Piece, Split
+from pipeline.planning.time_spans import find_time_spans
+from pipeline.stores import join, open_store
+from storage import files
+from storage.segment.transaction_index import AbortedTransaction
+
+_NOWHERE: Final = -1
+_SLACK: Final = 1 / 8
+"""How far, as a part of a split, a cut is moved to the start of the next segment."""
+
+
+class Cut(NamedTuple):
+    """A place between two splits: what comes after begins with this offset, at this position.
+
+    What comes before ends at ``until``: behind the batch, if the offset is within it.
+    """
+
+    span: int
+    position: int
+    until: int
+    offset: int
+
+
+class Span(NamedTuple):
+    """A range of whole batches in a segment."""
+
+    view: SegmentView
+    position: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.end - self.position
+
+
+class PartitionPlan:
+    """The splits of one partition's files."""
+
+    def __init__(self, partition: PinnedPartition, whole: Split, options: ReadOptions) -> None:
+        self._partition = partition
+        self._whole = whole
+        self._options = options
+        self._store, self._folder = open_store(partition.folder)
+
+    def cut(self, target: int) -> list[Split]:
+        """Return splits of about ``target`` bytes."""
+        spans = [span for span in self._spans() if span.end > span.position]
+        if not spans:
+            return []
+        try:
+            cuts = self._finer(spans, self._cuts(spans, target))
+        finally:
+            for span in spans:
+                span.view.close()
+        aborted = self._aborted() if self._options.is_committed else ()
+        return [
+            replace(
+                self._whole,
+                start_offset=first.offset,
+                end_offset=last.offset,
+                pieces=tuple(_pieces(spans, first, last, self._partition.folder)),
+                aborted=_touching(aborted, first.offset, last.offset),
+                is_whole_partition=len(cuts) == 2,
+            )
+            for first, last in pairwise(cuts)
+        ]
+
+    def _spans(self) -> Iterator[Span]:
+        """Yield the ranges that can hold what is asked for, in order."""
+        rules, start, end = self._whole.rules, self._whole.start_offset, self._whole.end_offset
+        segments = self._partition.segments
+        bases = [each.base_offset for each in segments[1:]]
+        for segment, following in zip(segments, [*bases, None], strict=True):
+            if segment.base_offset >= end or (following is not None and following <= start):
+                continue
+            view = SegmentView(self._store, self._folder, segment)
+            first = 0
+            if segment.base_offset < start:
+                located = view.locate(start)
+                first = located.position if located is not None else 0
+            last = segment.size
+            if end < (self._partition.end_offset if following is None else following):
+                located = view.locate(end)
+                last = located.position if located is not None else segment.size
+                if located is not None and located.header.base_offset < end:
+                    last = located.end
+            yield from (
+                Span(view, *found)
+                for found in find_time_spans(
+                    view, first, last, rules, order=self._options.timestamp_order
+                )
+            )
+            view.close()
+
+    def _cuts(self, spans: list[Span], target: int) -> list[Cut]:
+        """Return where splits begin and end, the first at the start and the last at the end."""
+        size = sum(span.size for span in spans)
+        parts = max(1, round(size / target))
+        step = size / parts
+        cuts = [Cut(0, spans[0].position, _NOWHERE, self._whole.start_offset)]
+        before = 0
+        for number, span in enumerate(spans):
+            while len(cuts) < parts and step * len(cuts) < before + span.size:
+                into = int(step * len(cuts) - before)
+                cut = _cut_near(spans, number, into, cuts[-1], slack=int(step * _SLACK))
+                if cut is None or cut.offset >= self._whole.end_offset:
+                    break
+                cuts.append(cut)
+            before += span.size
+        return [*cuts, Cut(len(spans), 0, 0, self._whole.end_offset)]
+
+    def _finer(self, spans: list[Span], cuts: list[Cut]) -> list[Cut]:
+        """Add cuts where a split would have more offsets than one may have."""
+        most = self._options.max_records_per_partition
+        if not most:
+            return cuts
+        finer = []
+        for first, last in pairwise(cuts):
+            length = last.offset - first.offset
+            parts = -(-length // most)
+            finer.append(first)
+            finer += [
+                _cut_at(spans, first.span, first.offset + length * part // parts)
+                for part in range(1, parts)
+            ]
+        return [*finer, cuts[-1]]
+
+    def _aborted(self) -> tuple[AbortedTransaction, ...]:
+        return tuple(
+            each
+            for segment in self._partition.segments
+            for each in SegmentView(self._store, self._folder, segment).aborted()
+        )
+
+
+def _cut_near(
+    spans: list[Span], number: int, into: int, previous: Cut, *, slack: int
+) -> Cut | None:
+    """Return a place for a cut about ``into`` bytes into a span, after the previous one.
+
+    The start of the next span is preferred if it is no further than ``slack``.
+    """
+    span = spans[number]
+    if number + 1 < len(spans) and span.size - into <= slack:
+        following = spans[number + 1]
+        header = following.view.header_at(following.position)
+        if header is not None:
+            place = following.position
+            return Cut(number + 1, place, place, header.base_offset)
+    start = previous.position if previous.span == number else span.position
+    batch = span.view.cut_before(span.position + into, start)
+    if batch is None or batch.header.base_offset <= previous.offset:
+        return None
+    return Cut(number, batch.position, batch.position, batch.header.base_offset)
+
+
+def _cut_at(spans: list[Span], start: int, offset: int) -> Cut:
+    """Return the cut at an offset, which may be within a batch or in a gap."""
+    for number in range(start, len(spans)):
+        span = spans[number]
+        located = span.view.locate(offset)
+        if located is None or located.position >= span.end:
+            continue
+        is_within = located.header.base_offset < offset
+        position = max(span.position, located.position)
+        return Cut(number, position, max(position, located.end) if is_within else position, offset)
+    return Cut(len(spans), 0, 0, offset)
+
+
+def _pieces(spans: list[Span], first: Cut, last: Cut, folder: str) -> Iterator[Piece]:
+    """Yield the ranges between two cuts."""
+    for number in range(first.span, min(last.span + 1, len(spans))):
+        span = spans[number]
+        position = first.position if number == first.span else span.position
+        end = last.until if number == last.span else span.end
+        if end > position:
+            segment = span.view.segment
+            yield Piece(
+                place=join(folder, segment.file_name(files.LOG)),
+                segment=segment.base_offset,
+                position=position,
+                end=end,
+                inode=segment.inode,
+                first_offset=first.offset
+                if number == first.span and 0 < position == first.until
+                else -1,
+            )
+
+
+def _touching(
+    aborted: tuple[AbortedTransaction, ...], start: int, end: int
+) -> tuple[AbortedTransaction, ...]:
+    return tuple(each for each in aborted if each.first_offset < end and each.last_offset >= start)

@@ -1,0 +1,146 @@
+"""From what is asked of a view to splits: files by bytes, what is read over the network by offsets.
+
+How the files of a partition are cut is `pipeline.planning.partition_plan`'s.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import Final
+
+from pipeline.columns import WALKED
+from pipeline.errors import SourceUnavailable
+from pipeline.options import LAST_TIME, ReadOptions
+from pipeline.planning.manifest import Manifest, PinnedPartition
+from pipeline.planning.partition_plan import PartitionPlan
+from pipeline.planning.ranges import OffsetRange, find_in_files, resolve
+from pipeline.planning.split import Lease, Rules, Split
+from storage.topic_partition import TopicPartition
+
+_SAFE_SHARE: Final = 2
+"""A read without a pin may take this part of delete.retention.ms: a half."""
+_SPLIT_BYTES: Final = 64 << 20
+_HEADER_SPLIT_BYTES: Final = 256 << 20
+"""Where batch headers say all: they are read several times as fast, and a task costs the same."""
+
+
+def plan_splits(
+    view: Manifest,
+    options: ReadOptions,
+    ranges: Mapping[TopicPartition, OffsetRange] | None = None,
+    *,
+    transport: str = "archive",
+    is_live: bool = False,
+) -> list[Split]:
+    """Return splits that together read the ranges once; without ranges what the options say.
+
+    ``is_live`` says of a view without a pin that its files may change while they are read.
+
+    Raises:
+        PipelineError: the ranges can not be told, or are gone.
+    """
+    if ranges is None:
+        ranges = resolve(view, options, find_in_files)
+    rules = rules_of(options)
+    lease = None
+    if view.pin:
+        lease = Lease(
+            data=options.data, control=options.control, pin=view.pin, lease_ms=options.pin_lease_ms
+        )
+    splits: list[Split] = []
+    sizes = {each.topic_partition: each.size for each in view.partitions}
+    target = target_bytes(sum(sizes.values()), options)
+    for partition in view.partitions:
+        wanted = ranges.get(partition.topic_partition)
+        if wanted is None or wanted.start >= wanted.end:
+            continue
+        whole = Split(
+            transport=transport,
+            topic=partition.topic,
+            partition=partition.partition,
+            topic_id=partition.topic_id,
+            folder=partition.folder,
+            start_offset=wanted.start,
+            end_offset=wanted.end,
+            rules=replace(
+                rules,
+                deadline_ms=deadline(view, partition) if is_live else 0,
+                unpinned_deadline_ms=deadline(view, partition),
+            ),
+            is_compacted=partition.is_compacted,
+            lease=lease,
+            bootstrap=options.bootstrap,
+            kafka=options.kafka,
+        )
+        if partition.folder:
+            splits += _cut_files(partition, whole, options, target)
+        else:
+            splits += _cut_offsets(whole, options, sum(map(_length, ranges.values())))
+    return splits
+
+
+def rules_of(options: ReadOptions) -> Rules:
+    """Return what options say about how to read."""
+    return Rules(
+        is_verified=options.verify,
+        skips_corrupt=options.on_corrupt == "skip",
+        quarantine=options.quarantine,
+        is_committed=options.is_committed,
+        fails_on_data_loss=options.fail_on_data_loss,
+        time_from=options.time_from,
+        time_last=options.time_to - (options.time_to < LAST_TIME),
+    )
+
+
+def deadline(view: Manifest, partition: PinnedPartition) -> int:
+    """Return until when a read without a pin is of one moment, as far as deleted keys go.
+
+    While tombstones stay, a key that an early task has seen can not lose its deletion before a late
+    task comes to it.
+    """
+    if not partition.is_compacted:
+        return 0
+    return view.taken_at_ms + partition.delete_retention_ms // _SAFE_SHARE
+
+
+def target_bytes(size: int, options: ReadOptions) -> int:
+    """Return how many bytes a split should have."""
+    target = options.split_bytes or _SPLIT_BYTES
+    if options.min_partitions:
+        return max(1, min(target, -(-size // options.min_partitions)))
+    return target
+
+
+def worth_a_task(columns: tuple[str, ...]) -> int:
+    """Return how many bytes a task should read to find some columns, so that it is worth one."""
+    return _HEADER_SPLIT_BYTES if WALKED.isdisjoint(columns) else _SPLIT_BYTES
+
+
+def _cut_files(
+    partition: PinnedPartition, whole: Split, options: ReadOptions, target: int
+) -> list[Split]:
+    try:
+        return PartitionPlan(partition, whole, options).cut(target)
+    except FileNotFoundError as error:
+        raise SourceUnavailable(
+            f"files of {partition.topic_partition} went away while the read was planned: "
+            f"{error}; run it again"
+        ) from error
+
+
+def _cut_offsets(whole: Split, options: ReadOptions, total: int) -> list[Split]:
+    """Return splits of about equal offsets, as many as are asked for: bytes are not known."""
+    length = whole.end_offset - whole.start_offset
+    parts = max(1, round(options.min_partitions * length / total))
+    if options.max_records_per_partition:
+        parts = max(parts, -(-length // options.max_records_per_partition))
+    bounds = [whole.start_offset + length * part // parts for part in range(parts + 1)]
+    return [
+        replace(whole, start_offset=start, end_offset=end, is_whole_partition=parts == 1)
+        for start, end in pairwise(bounds)
+        if end > start
+    ]
+
+
+def _length(wanted: OffsetRange) -> int:
+    return max(0, wanted.end - wanted.start)

@@ -1,0 +1,218 @@
+"""One segment of a manifest, looked into while a read is planned: its indexes and batch headers.
+
+An index is a hint. An entry counts when a batch begins where it says that fits to it; without one
+the headers are walked. Damage is not reported here: whoever reads the bytes meets it.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from pipeline.planning.manifest import PinnedSegment
+from pipeline.reading.resync import find_batch_after
+from pipeline.stores import Store, StoredFile, join
+from protocol.errors import KafkaError
+from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
+from protocol.records.record import iterate_records
+from storage import files
+from storage.segment import transaction_index
+from storage.segment.index import (
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    OffsetEntry,
+    OffsetIndex,
+    TimeEntry,
+    TimeIndex,
+)
+from storage.segment.index_entries import MemoryEntries
+from storage.segment.transaction_index import AbortedTransaction
+
+HEADER_CHUNK: Final = 64 * 1024
+
+
+class Batch(NamedTuple):
+    """A batch header and where it stands."""
+
+    position: int
+    header: BatchHeader
+
+    @property
+    def end(self) -> int:
+        """Where the batch ends."""
+        return self.position + self.header.size
+
+
+class SegmentView:
+    """A segment as planning sees it; closes its file with `close`."""
+
+    def __init__(self, store: Store, folder: str, segment: PinnedSegment) -> None:
+        self._store = store
+        self._folder = folder
+        self.segment = segment
+        self._file: StoredFile | None = None
+        self._offsets: OffsetIndex | None = None
+        self._times: TimeIndex | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether reading a few bytes costs next to nothing."""
+        return self._store.is_local
+
+    @property
+    def path(self) -> str:
+        """The place of the ``.log``."""
+        return self._path(files.LOG)
+
+    def close(self) -> None:
+        """Let the file go. Idempotent."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def header_at(self, position: int) -> BatchHeader | None:
+        """Return the header at a position if there can be a batch of this segment."""
+        data = self._opened().read(position, HEADER_SIZE)
+        return self._plausible(data, 0, position)
+
+    def batches(self, position: int = 0, chunk: int = HEADER_CHUNK) -> Iterator[Batch]:
+        """Yield the batches from a position on, which is the start of one, up to damage or the end.
+
+        ``chunk`` bytes are read at a time; `HEADER_SIZE` reads nothing but headers.
+        """
+        opened = self._opened()
+        while position < self.segment.size:
+            data = opened.read(position, min(chunk, self.segment.size - position))
+            at = 0
+            while (header := self._plausible(data, at, position + at)) is not None:
+                yield Batch(position + at, header)
+                at += header.size
+            if at == 0:
+                return
+            position += at
+
+    def locate(self, offset: int) -> Batch | None:
+        """Return the first batch whose last offset is at or above an offset."""
+        for batch in self.batches(self._floor(offset)):
+            if batch.header.last_offset >= offset:
+                return batch
+        return None
+
+    def find_end(self) -> tuple[int, int]:
+        """Return where the last whole batch ends, and the offset after it.
+
+        Behind it there is nothing but a torn tail: damage with a batch behind it is in the middle.
+        """
+        size, offset, end = 0, self.segment.base_offset, self.segment.size
+        last = self._offset_index().last()
+        position = self._confirmed(last) if last else 0
+        while position < end:
+            for batch in self.batches(position):
+                size, offset = batch.end, batch.header.next_offset
+            position = find_batch_after(self._opened(), size, 0, end) if size < end else end
+        return size, offset
+
+    def cut_before(self, position: int, start: int) -> Batch | None:
+        """Return the last batch that begins at or before a position, from ``start`` on.
+
+        ``start`` is the start of a batch: an active segment may have no index to begin with.
+        """
+        near = self._confirmed(self._offset_index().floor_position(position))
+        found = None
+        for batch in self.batches(max(near, start)):
+            if batch.position > position:
+                break
+            found = batch
+        return found
+
+    def start_of_time(self, timestamp: int) -> int:
+        """Return a position before which all records are older than a time."""
+        entry = self._time_index().floor(timestamp - 1)
+        if entry is None or not self._is_confirmed(entry):
+            return 0
+        batch = self.locate(entry.offset)
+        return batch.end if batch is not None else 0
+
+    def largest_timestamp(self) -> int | None:
+        """Return the largest timestamp of the records, None if it is not known without a scan."""
+        if self.segment.largest_timestamp >= 0:
+            return self.segment.largest_timestamp
+        last = None if self.segment.is_active else self._time_index().last()
+        return last.timestamp if last is not None and self._is_confirmed(last) else None
+
+    def find_timestamp(self, timestamp: int, start_offset: int) -> int | None:
+        """Return the offset of the first record at or after a time and an offset."""
+        for batch in self.batches(self.start_of_time(timestamp)):
+            header = batch.header
+            if header.max_timestamp < timestamp or header.last_offset < start_offset:
+                continue
+            if header.is_control:
+                continue
+            data = self._opened().read(batch.position, header.size)
+            try:
+                for record in iterate_records(data):
+                    if record.timestamp >= timestamp and record.offset >= start_offset:
+                        return record.offset
+            except KafkaError:
+                return header.base_offset  # whoever reads from here on meets the damage
+        return None
+
+    def aborted(self) -> list[AbortedTransaction]:
+        """Return the transactions whose abort markers are in this segment."""
+        if files.TRANSACTION_INDEX not in self.segment.files:
+            return []
+        return transaction_index.parse(self._store.read(self._path(files.TRANSACTION_INDEX)) or b"")
+
+    def _path(self, kind: str) -> str:
+        return join(self._folder, self.segment.file_name(kind))
+
+    def _opened(self) -> StoredFile:
+        if self._file is None:
+            self._file = self._store.open(self.path)
+        return self._file
+
+    def _floor(self, offset: int) -> int:
+        return self._confirmed(self._offset_index().floor(offset))
+
+    def _confirmed(self, entry: OffsetEntry) -> int:
+        """Return the position of an entry if a batch begins there that it can mean, else 0.
+
+        Kafka's own entry may be of several batches (KAFKA-806), of which the first is there.
+        """
+        header = self.header_at(entry.position) if entry.position else None
+        is_meant = header is not None and header.last_offset <= entry.offset
+        return entry.position if is_meant else 0
+
+    def _is_confirmed(self, entry: TimeEntry) -> bool:
+        batch = self.locate(entry.offset)
+        return batch is not None and batch.header.max_timestamp == entry.timestamp
+
+    def _offset_index(self) -> OffsetIndex:
+        if self._offsets is None:
+            data = self._index(files.INDEX, OFFSET_ENTRY.size)
+            self._offsets = OffsetIndex(self.segment.base_offset, data)
+        return self._offsets
+
+    def _time_index(self) -> TimeIndex:
+        if self._times is None:
+            data = self._index(files.TIME_INDEX, TIME_ENTRY.size)
+            self._times = TimeIndex(self.segment.base_offset, data)
+        return self._times
+
+    def _index(self, kind: str, size: int) -> MemoryEntries:
+        """Return the entries of an index file; Kafka's own may end in zeros (KAFKA-10207)."""
+        data = (self._store.read(self._path(kind)) or b"") if kind in self.segment.files else b""
+        data = data[: len(data) // size * size]
+        zeros = len(data) - len(data.rstrip(b"\x00"))
+        return MemoryEntries(size, data[: len(data) - zeros // size * size])
+
+    def _plausible(self, data: bytes, at: int, position: int) -> BatchHeader | None:
+        if len(data) - at < HEADER_SIZE:
+            return None
+        header = BatchHeader.read(data, at)
+        is_fine = (
+            header.magic == MAGIC
+            and header.length >= HEADER_SIZE - LOG_OVERHEAD
+            and header.base_offset >= self.segment.base_offset
+            and header.last_offset_delta >= 0
+            and position + header.size <= self.segment.size
+        )
+        return header if is_fine else None

@@ -1,0 +1,120 @@
+"""The work of one task: an offset range of one partition, and all that reading it takes.
+
+A split crosses to another process, maybe another machine, and needs nothing else there: it names
+files or a broker, and says how far to trust what is found.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from pipeline.options import FIRST_TIME, LAST_TIME
+from pipeline.reading.decoder import Wanted
+from storage import files
+from storage.segment.transaction_index import AbortedTransaction
+from storage.topic_partition import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A range of whole batches in one segment's file."""
+
+    place: str
+    """Path or URI of the ``.log``."""
+    segment: int
+    """The segment's base offset."""
+    position: int
+    end: int
+    inode: int = 0
+    """The file that was planned with; 0: any of that name."""
+    first_offset: int = -1
+    """The base offset of the batch at ``position``; -1: not looked at."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.end - self.position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The pin that keeps the files, and who to tell that they are still read."""
+
+    data: str
+    control: str
+    pin: str
+    lease_ms: int
+    linger_ms: int = 0
+    """Nobody will release the pin: who has read a split leaves it this lease; 0: somebody will."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How a split is read, whatever is in it."""
+
+    is_verified: bool = True
+    skips_corrupt: bool = False
+    quarantine: str = ""
+    is_committed: bool = False
+    fails_on_data_loss: bool = True
+    time_from: int = FIRST_TIME
+    time_last: int = LAST_TIME
+    deadline_ms: int = 0
+    """When records that are read now may no longer fit to those read first; 0: never."""
+    unpinned_deadline_ms: int = 0
+    """Likewise, for a reader that does not see the pinned files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Offsets from ``start_offset`` to below ``end_offset`` of one partition."""
+
+    transport: str
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    topic_id: str = ""
+    folder: str = ""
+    """Where the partition's files are; empty if it is read over the network."""
+    pieces: tuple[Piece, ...] = ()
+    aborted: tuple[AbortedTransaction, ...] = ()
+    rules: Rules = field(default_factory=Rules)
+    is_compacted: bool = False
+    lease: Lease | None = None
+    bootstrap: str = ""
+    kafka: dict[str, str] = field(default_factory=dict)
+    is_whole_partition: bool = False
+    """No other split reads of this partition."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Topic and number."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def size(self) -> int:
+        """Bytes to read; 0 if nobody knows before."""
+        return sum(piece.size for piece in self.pieces)
+
+    def at_home(self) -> "Split":
+        """Return the same offsets in the partition's own folder, whose files may change."""
+        directory, found, _ = self.folder.partition(f"/{files.PINS}/")
+        home = f"{directory}/{self.topic_partition}" if found else self.folder
+        return replace(self, folder=home, pieces=(), lease=None)
+
+    def over_network(self) -> "Split":
+        """Return the same offsets for a machine that does not see the pinned files."""
+        rules = replace(self.rules, deadline_ms=self.rules.unpinned_deadline_ms)
+        return replace(self, folder="", pieces=(), lease=None, rules=rules)
+
+    def wanted(self, columns: tuple[str, ...]) -> Wanted:
+        """Return what a decoder is to make of the bytes."""
+        return Wanted(
+            columns=columns,
+            topic=self.topic,
+            partition=self.partition,
+            start_offset=self.start_offset,
+            end_offset=self.end_offset,
+            time_from=self.rules.time_from,
+            time_last=self.rules.time_last,
+            is_verified=self.rules.is_verified,
+        )

@@ -1,0 +1,154 @@
+"""A split's records out of segment files.
+
+A file is what was planned if its inode is, its length reaches the planned end and a batch begins
+where the split does. If not, the cleaner or retention has been there: the offsets are looked for
+again, never the positions.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+
+from pipeline.client.watch import Watch
+from pipeline.errors import CorruptLog, DataLost, PipelineError, SnapshotExpired
+from pipeline.planning.split import Piece, Split
+from pipeline.reading.aborted import AbortedIndex
+from pipeline.reading.decoder import Decoder, Fault
+from pipeline.reading.quarantine import Quarantine
+from pipeline.reading.relocation import Replaced, check_identity, relocate
+from pipeline.reading.resync import find_batch_after
+from pipeline.reading.scanned import Scanned
+from pipeline.stores import StoredFile, open_store
+
+CHUNK_BYTES: Final = 4 << 20
+_MOST_RELOCATIONS: Final = 10
+
+
+class FileScan:
+    """Reads one split. One thread, once."""
+
+    def __init__(self, split: Split, columns: tuple[str, ...], scanned: Scanned) -> None:
+        self._split = split
+        self._scanned = scanned
+        self._watch = Watch(split)
+        self._quarantine = Quarantine(split)
+        self._decoder = Decoder(
+            split.wanted(columns),
+            scanned,
+            AbortedIndex(split.aborted) if split.rules.is_committed else None,
+        )
+        self._buffer = memoryview(bytearray(CHUNK_BYTES))
+
+    def record_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the records.
+
+        Raises:
+            PipelineError: they can not be read, or not as of one moment.
+        """
+        with self._watch:
+            yield from self._pieces(self._split)
+
+    def _pieces(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """Yield the records, looking for their offsets again when files are not what they were.
+
+        So does a reader whose pin has ended, but not of a compacted topic: a value that was the
+        last one of its key then may be gone now.
+        """
+        relocations = 0
+        while True:
+            try:
+                check_identity(split)
+                for piece in split.pieces:
+                    yield from self._piece(piece)
+                return
+            except (Replaced, FileNotFoundError) as error:
+                relocations += 1
+                if split.lease is not None and (split.is_compacted or isinstance(error, Replaced)):
+                    raise _unpinned(split, error) from error
+                if relocations > _MOST_RELOCATIONS:
+                    raise DataLost(
+                        f"segments of {split.topic_partition} go away faster than they can be "
+                        f"read, the last time at offset {self._decoder.next_offset}: {error}"
+                    ) from error
+                split = relocate(self._split.at_home(), self._decoder.next_offset)
+                self._decoder.restart(split.start_offset)
+
+    def _piece(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+        store, path = open_store(piece.place)
+        opened = store.open(path)
+        try:
+            if piece.inode and opened.inode != piece.inode:
+                raise Replaced(f"{piece.place} is another file than before")
+            if opened.size < piece.end:
+                raise Replaced(
+                    f"{piece.place} is {opened.size} bytes long and had {piece.end} before"
+                )
+            if piece.first_offset >= 0 and first_offset_at(opened, piece) != piece.first_offset:
+                raise Replaced(f"no batch of offset {piece.first_offset} is in {piece.place} now")
+            self._decoder.segment = piece.segment
+            yield from self._batches(piece, opened)
+        finally:
+            opened.close()
+
+    def _batches(self, piece: Piece, opened: StoredFile) -> Iterator[pa.RecordBatch]:
+        decoder, position = self._decoder, piece.position
+        while position < piece.end:
+            self._watch.look()
+            chunk = self._read(opened, position, piece.end)
+            yield from decoder.decode(chunk, position)
+            fault = decoder.fault
+            if fault is None and decoder.consumed == 0:
+                size = int.from_bytes(chunk[8:12], "big", signed=True) + 12
+                fault = Fault(position=position, size=size, reason="it runs past its segment's end")
+            if fault is None:
+                position += decoder.consumed
+            else:
+                position = self._after(piece, opened, fault)
+
+    def _read(self, opened: StoredFile, position: int, end: int) -> memoryview:
+        size = min(max(CHUNK_BYTES, self._decoder.needed), end - position)
+        if size > len(self._buffer):
+            self._buffer = memoryview(bytearray(size))
+        count = opened.read_into(self._buffer[:size], position)
+        self._scanned.bytes_read += count
+        if count < size:
+            raise Replaced(f"a file of {self._split.topic_partition} became shorter")
+        return self._buffer[:size]
+
+    def _after(self, piece: Piece, opened: StoredFile, fault: Fault) -> int:
+        """Return where to go on behind a fault, which is put aside if the rules allow it.
+
+        Raises:
+            CorruptLog: they do not.
+        """
+        sentence = (
+            f"{piece.place} at position {fault.position}: {fault.reason} (offsets "
+            f"{self._decoder.next_offset} and on of {self._split.topic_partition})"
+        )
+        if not self._split.rules.skips_corrupt:
+            raise CorruptLog(
+                f"{sentence}; onCorrupt=skip goes on without it, and quarantine=FOLDER keeps "
+                "what is skipped"
+            )
+        end = find_batch_after(opened, fault.position, fault.size, piece.end)
+        self._scanned.corrupt += 1
+        junk = opened.read(fault.position, end - fault.position)
+        self._quarantine.keep(sentence, piece.segment, fault.position, junk)
+        self._decoder.pass_over()
+        return end
+
+
+def first_offset_at(opened: StoredFile, piece: Piece) -> int:
+    """Return the base offset of the batch that a piece begins with, if one can."""
+    return int.from_bytes(opened.read(piece.position, 8), "big", signed=True)
+
+
+def _unpinned(split: Split, error: Exception) -> PipelineError:
+    """Return what it means that pinned files are not what was pinned."""
+    if isinstance(error, Replaced):
+        return DataLost(f"{split.topic_partition} was cut since it was pinned: {error}; read again")
+    return SnapshotExpired(
+        f"files of {split.topic_partition} that were pinned are gone: {error}; the pin has ended, "
+        "so read again, with a longer pinLeaseMs if a job pauses"
+    )

@@ -1,0 +1,36 @@
+"""Reading a split: its records as Arrow record batches, in any process that has pyarrow.
+
+Rows come in the order of offsets. Gaps are normal, control batches are no rows, and under
+read_committed neither is what was aborted.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from pipeline.columns import STANDARD
+from pipeline.planning.split import Split
+from pipeline.reading.file_scan import FileScan
+from pipeline.reading.scanned import Scanned
+
+
+def scan(
+    split: Split, columns: tuple[str, ...] = STANDARD, *, scanned: Scanned | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a split; what it costs is added to ``scanned``.
+
+    Where the pinned folder is not visible, the broker is asked if its address is known.
+
+    Raises:
+        PipelineError: they can not be read, or not as of the moment that was planned with.
+    """
+    counts = scanned or Scanned()
+    if split.lease is not None and split.bootstrap and not Path(split.lease.data).is_dir():
+        split = split.over_network()
+    if split.folder:
+        yield from FileScan(split, columns, counts).record_batches()
+        return
+    from pipeline.reading.fetch_scan import FetchScan  # noqa: PLC0415 - brings the wire protocol
+
+    yield from FetchScan(split, columns, counts).record_batches()

@@ -1,0 +1,113 @@
+# C types of _append_kernels.py; the algorithm stands there alone.
+cimport cython
+from protocol.core._records cimport take_plain
+from protocol.core._format cimport (
+    CODEC_MASK,
+    CONTROL,
+    HEADER_SIZE,
+    INT32_MAX,
+    INT64_MAX,
+    TRANSACTIONAL,
+    Target,
+    acquire_target,
+    field_of,
+    no_target,
+    number_of,
+    release_target,
+    row_of,
+    write_int32,
+    write_int64,
+)
+from storage.appending._native_append cimport drop_lock, new_lock, take_lock, write_at
+
+# The columns of append_values.py
+cdef enum:
+    BUFFER = 0
+    SIZE = 1
+    LAST_OFFSET_DELTA = 2
+    COUNT = 3
+    ATTRIBUTES = 4
+    MAX_TIMESTAMP = 5
+    PRODUCER_ID = 6
+    PRODUCER_EPOCH = 7
+    BASE_SEQUENCE = 8
+    LOG_APPEND_TIME_MS = 9
+
+@cython.final
+cdef class PlainRules:
+    cdef public long long after_ms, before_ms, flush_messages, most_bytes
+    cdef public bint keys_required
+    cdef public int kept_codecs
+
+    @cython.locals(count="long long", last_offset_delta="long long", attributes="long long", max_timestamp="long long", producer_id="long long", epoch="long long", sequence="long long")
+    cpdef take(self, object records, long long now_ms)
+
+    @cython.locals(size="long long", codec=int, most_records="long long", plain=(cython.longlong, cython.longlong, cython.longlong, cython.longlong, cython.longlong, cython.longlong, cython.longlong))
+    cdef (long long, long long, long long, long long, long long, long long, long long) judge(self, object records, long long now_ms, int flags) except *
+
+@cython.final
+cdef class ProducerEntry:
+    cdef public long long coordinator_epoch, epoch, last_timestamp, next_sequence, transaction_first_offset
+    cdef public list batches
+
+    cpdef bint is_followed_by(self, long long epoch, long long first_sequence) except *
+
+    @cython.locals(last_sequence="long long", last_offset="long long")
+    cpdef note(self, long long first_sequence, long long last_offset_delta, long long first_offset, long long timestamp)
+
+    @cython.locals(batches=list)
+    cdef _add(self, object batch, long long last_sequence, long long timestamp)
+
+@cython.final
+cdef class Lock:
+    cdef object _lock
+
+    cdef int take(self) except -1
+    cdef int drop(self) except -1
+
+@cython.final
+cdef class SegmentEnd:
+    cdef public long long base_offset, created_ms, first_timestamp, index_interval_bytes, max_timestamp, offset_of_max_timestamp, roll_after_ms, segment_bytes, since_index, size
+    cdef public int fd
+    cdef public bint is_index_full
+
+    @cython.locals(first="long long", waited="long long")
+    cpdef bint should_roll(self, object segment, long long size, long long max_timestamp, long long last_offset, object clock) except *
+
+    @cython.locals(position="long long", written="long long")
+    cpdef long long append(self, object segment, object buffer, long long size, long long last_offset, long long max_timestamp) except *
+
+cdef class GrowingLog:
+    cdef public object _clock, _services, config, directory, producers
+    cdef public Lock lock
+    cdef public dict watchers
+    cdef public tuple _view
+    cdef public PlainRules rules
+    cdef public long long _unwritten, batches_in, bytes_in, leader_epoch, log_end_offset, log_start_offset, records_in, recovery_point, size
+    cdef public bint _closed
+
+    @cython.locals(size="long long", max_timestamp="long long", producer_id="long long", sequence="long long", last_offset_delta="long long", producer=ProducerEntry, base_offset="long long")
+    cdef object _append(self, object batch, object origin)
+
+    @cython.locals(lock=Lock, base_offset="long long")
+    cpdef long long add(self, object buffer, long long size, long long count, long long timestamp) except? -2
+
+    @cython.locals(lock=Lock, base_offset="long long")
+    cpdef long long take(self, object records, long long now_ms) except? -2
+
+    @cython.locals(count="long long", last_offset_delta="long long", _attributes="long long", max_timestamp="long long", producer_id="long long", epoch="long long", sequence="long long", size="long long", producer=ProducerEntry, base_offset="long long")
+    cdef long long _take(self, object records, long long now_ms) except? -2
+
+    cpdef bint is_flush_due(self) except *
+
+    @cython.locals(segments=tuple, end=SegmentEnd, last_offset="long long")
+    cdef object _find_room(self, long long size, long long last_offset_delta, long long max_timestamp)
+
+    @cython.locals(base_offset="long long", last_offset="long long", end=SegmentEnd)
+    cdef long long _write(self, object segment, object buffer, long long size, long long last_offset_delta, long long count, long long max_timestamp) except? -2
+
+    @cython.locals(producer=ProducerEntry)
+    cdef ProducerEntry _find_producer(self, long long producer_id, long long epoch, long long sequence)
+
+@cython.locals(target=Target, is_whole=bint)
+cdef int _stamp(object buffer, long long size, long long base_offset, long long leader_epoch) except -1

@@ -1,0 +1,620 @@
+"""Where a partition grows: compiled by Cython, or plain Python as it stands.
+
+A batch that breaks no rule is stamped, written and counted without leaving compiled code but for
+the write itself. What is rare is asked of the classes that build on these.
+The types of C stand in ``_append_kernels.pxd``; import `storage.appending.kernels`, which chooses.
+"""
+
+from os import pwrite
+from typing import TYPE_CHECKING
+
+from protocol.records.compression import MAX_RATIO
+from storage.appending.values import AppendResult, Origin, ValidatedBatch
+from storage.producers.entry import KEPT_BATCHES, AppendedBatch
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
+    from protocol.records import _portable as cython
+
+if not cython.compiled:
+    from protocol.core import take_plain
+    from protocol.records._portable import (
+        INT32_MAX,
+        INT64_MAX,
+        acquire_target,
+        field_of,
+        no_target,
+        number_of,
+        release_target,
+        row_of,
+        write_int32,
+        write_int64,
+    )
+    from protocol.records.batch import CODEC_MASK, CONTROL, HEADER_SIZE, TRANSACTIONAL
+    from storage.appending._portable_append import drop_lock, new_lock, take_lock, write_at
+    from storage.appending.values import (
+        ATTRIBUTES,
+        BASE_SEQUENCE,
+        BUFFER,
+        COUNT,
+        LAST_OFFSET_DELTA,
+        LOG_APPEND_TIME_MS,
+        MAX_TIMESTAMP,
+        PRODUCER_EPOCH,
+        PRODUCER_ID,
+        SIZE,
+    )
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from config.topic import TopicConfig
+    from protocol.errors import KafkaError
+    from storage.clock import Clock
+    from storage.directory.log_directory import LogDirectory
+    from storage.log.recovery import LoadedPartition
+    from storage.log.services import LogServices
+    from storage.log.view import LogView
+    from storage.log.watcher import Watcher
+    from storage.producers.state import ProducerStateManager
+    from storage.segment.segment import LogSegment
+
+COMPILED: bool = cython.compiled
+
+WRITE_BACK_BYTES = 16 << 20
+"""Appended bytes after which the kernel is asked to start writing them (performance.md §2)."""
+
+SHORT_BYTES = 16 << 10
+"""A write of at most so many is done before another thread could have taken the GIL."""
+
+UNKNOWN = -2
+"""Of a timestamp: not looked up yet. -1: there is none."""
+
+_MIN_RECORD_BYTES = 7
+_KEPT_BY = (
+    frozenset({"producer", "uncompressed"}),
+    frozenset({"producer", "gzip"}),
+    frozenset({"producer", "snappy"}),
+    frozenset({"producer", "lz4"}),
+    frozenset({"producer", "zstd"}),
+)
+"""By codec, the values of `compression.type` that store it as it came."""
+
+
+class PlainRules:
+    """A topic's rules in numbers, for batches that break none and are stored as they came.
+
+    What nearly every batch is. `storage.appending.validation` has every rule, in words.
+    """
+
+    __slots__ = (
+        "after_ms",
+        "before_ms",
+        "flush_messages",
+        "kept_codecs",
+        "keys_required",
+        "most_bytes",
+    )
+
+    def __init__(self, config: "TopicConfig") -> None:
+        most_bytes = min(config.max_message_bytes, config.segment_bytes)
+        self.most_bytes = 0 if config.is_log_append_time else most_bytes
+        self.before_ms = config.message_timestamp_before_max_ms
+        self.after_ms = config.message_timestamp_after_max_ms
+        self.keys_required = config.is_compacted
+        self.flush_messages = config.flush_messages
+        self.kept_codecs = 0  # one bit for each codec
+        for codec, kept_by in enumerate(_KEPT_BY):
+            if config.compression_type in kept_by:
+                self.kept_codecs |= 1 << codec
+
+    def take(self, records: memoryview, now_ms: int) -> ValidatedBatch | None:
+        """Return the batch, ready to be appended, or None: then ask `validation.validate`."""
+        count, last_offset_delta, attributes, max_timestamp, producer_id, epoch, sequence = (
+            self.judge(records, now_ms, TRANSACTIONAL)
+        )
+        if not count:
+            return None
+        return row_of(
+            ValidatedBatch,
+            (
+                records,
+                len(records),
+                last_offset_delta,
+                count,
+                attributes,
+                max_timestamp,
+                producer_id,
+                epoch,
+                sequence,
+                -1,
+            ),
+        )
+
+    def judge(
+        self, records: memoryview, now_ms: int, flags: int
+    ) -> tuple[int, int, int, int, int, int, int]:
+        """Return what `take_plain` does; ``flags`` are the attributes that the batch may have."""
+        size = len(records)
+        if size > self.most_bytes:
+            return 0, 0, 0, 0, 0, 0, 0
+        plain = take_plain(
+            records,
+            now_ms - self.before_ms,
+            INT64_MAX if self.after_ms > INT64_MAX - now_ms else now_ms + self.after_ms,
+            self.keys_required,
+            flags,
+            self.kept_codecs,
+        )
+        codec = plain[2] & CODEC_MASK
+        if codec:
+            most_records = (size - HEADER_SIZE) * MAX_RATIO[codec] // _MIN_RECORD_BYTES
+            if plain[0] > most_records:
+                return 0, 0, 0, 0, 0, 0, 0
+        return plain
+
+
+class ProducerEntry:
+    """One producer: its epochs, its last batches and where its open transaction began.
+
+    ``next_sequence`` is the only one that a client may go on with; 0 as long as the epoch has no
+    batch. Changed only after the log was written (KAFKA-6683).
+    """
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_timestamp",
+        "next_sequence",
+        "transaction_first_offset",
+    )
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.coordinator_epoch = -1
+        self.last_timestamp = -1
+        self.transaction_first_offset = -1
+        self.next_sequence = 0
+        self.batches: list[AppendedBatch] = []  # the oldest first, KEPT_BATCHES at most
+
+    @property
+    def last_batch(self) -> AppendedBatch | None:
+        """Return the newest batch of the epoch."""
+        batches = self.batches
+        return batches[len(batches) - 1] if batches else None
+
+    def find_duplicate(self, first_sequence: int, last_sequence: int) -> AppendedBatch | None:
+        """Return the batch with exactly these sequences."""
+        for batch in self.batches:
+            if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
+                return batch
+        return None
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Forget the batches of the epoch before, if this is another one."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches = []
+            self.next_sequence = 0
+
+    def is_followed_by(self, epoch: int, first_sequence: int) -> bool:
+        """Tell whether a batch is the next one, of a producer that has no open transaction."""
+        return (
+            first_sequence == self.next_sequence
+            and epoch == self.epoch
+            and self.transaction_first_offset < 0
+        )
+
+    def note(
+        self, first_sequence: int, last_offset_delta: int, first_offset: int, timestamp: int
+    ) -> None:
+        """Take a batch that was written as the newest."""
+        last_sequence = -1
+        if first_sequence >= 0:
+            last_sequence = (first_sequence + last_offset_delta) & INT32_MAX
+        last_offset = first_offset + last_offset_delta
+        fields = (first_sequence, last_sequence, first_offset, last_offset, timestamp)
+        self._add(row_of(AppendedBatch, fields), last_sequence, timestamp)
+
+    def add(self, batch: AppendedBatch) -> None:
+        """Take a batch as the newest."""
+        self._add(batch, batch.last_sequence, batch.timestamp)
+
+    def _add(self, batch: AppendedBatch, last_sequence: int, timestamp: int) -> None:
+        batches = self.batches
+        batches.append(batch)
+        if len(batches) > KEPT_BATCHES:
+            del batches[0]
+        self.next_sequence = (last_sequence + 1) & INT32_MAX
+        self.last_timestamp = timestamp
+
+
+class Lock:
+    """What one thread has at a time: ``with`` it, or `take` it and `drop` it (not reentrant)."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = new_lock()
+
+    def __enter__(self) -> None:
+        take_lock(self._lock)
+
+    def __exit__(self, *_: object) -> None:
+        drop_lock(self._lock)
+
+    def take(self) -> None:
+        """Wait until nobody else has it."""
+        take_lock(self._lock)
+
+    def drop(self) -> None:
+        """Let somebody else have it."""
+        drop_lock(self._lock)
+
+
+class SegmentEnd:
+    """Where a segment ends, and the times of what is in it: all that an append changes.
+
+    What is below ``size`` is written. Belongs to one owner at a time (``Log.lock``); readers take
+    ``size`` without.
+    """
+
+    __slots__ = (
+        "base_offset",
+        "created_ms",
+        "fd",
+        "first_timestamp",
+        "index_interval_bytes",
+        "is_index_full",
+        "max_timestamp",
+        "offset_of_max_timestamp",
+        "roll_after_ms",
+        "segment_bytes",
+        "since_index",
+        "size",
+    )
+
+    def __init__(self, base_offset: int, size: int, created_ms: int) -> None:
+        self.base_offset = base_offset
+        self.size = size
+        self.created_ms = created_ms
+        self.fd = -1  # of the .log while it is written, else -1
+        self.first_timestamp = UNKNOWN  # of the first batch
+        self.max_timestamp = UNKNOWN
+        self.offset_of_max_timestamp = base_offset  # last offset of the batch that has it
+        self.since_index = 0  # bytes since the last index entry
+        self.is_index_full = False
+        self.obey(INT32_MAX, INT32_MAX, INT64_MAX)
+
+    def obey(self, segment_bytes: int, index_interval_bytes: int, roll_after_ms: int) -> None:
+        """Take limits that count from the next append on."""
+        self.segment_bytes = segment_bytes
+        self.index_interval_bytes = index_interval_bytes
+        self.roll_after_ms = roll_after_ms
+
+    def should_roll(
+        self,
+        segment: "LogSegment",
+        size: int,
+        max_timestamp: int,
+        last_offset: int,
+        clock: "Clock",
+    ) -> bool:
+        """Tell whether a batch has to go into a new segment (storage.md §4).
+
+        Time is that of the records: how far the batch is from the first one of the segment. Only if
+        that one has none, it is the age of this object. An empty segment rolls only for an offset
+        that it cannot express (KAFKA-6388).
+        """
+        if last_offset - self.base_offset > INT32_MAX:
+            return True
+        if not self.size:
+            return False
+        if self.size + size > self.segment_bytes or self.is_index_full:
+            return True
+        first = self.first_timestamp
+        if first < -1:  # not looked up yet
+            first = segment.first_batch_timestamp
+        waited = max_timestamp - first if first >= 0 else clock.now_ms() - self.created_ms
+        return waited > self.roll_after_ms
+
+    def append(
+        self,
+        segment: "LogSegment",
+        buffer: "Buffer",
+        size: int,
+        last_offset: int,
+        max_timestamp: int,
+    ) -> int:
+        """Write one batch of ``size`` bytes, stamped already, and return its position.
+
+        An index entry is added when more than ``index.interval.bytes`` went by since the last one.
+        It names the batch's last offset and its start; the first batch never has one.
+
+        Raises:
+            OSError: Nothing of the batch counts as written.
+        """
+        position = self.size
+        if self.fd < 0:
+            segment.activate()
+        if size <= SHORT_BYTES:
+            written = write_at(self.fd, buffer, position)
+        else:
+            written = pwrite(self.fd, buffer, position)
+        if written != size:
+            segment.write_rest(buffer, written)
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.offset_of_max_timestamp = last_offset
+        if self.since_index > self.index_interval_bytes:
+            segment.add_index_entries(last_offset, position)
+        self.since_index += size
+        if not position:
+            self.first_timestamp = max_timestamp
+        self.size = position + size
+        return position
+
+
+class GrowingLog:
+    """The offsets, counters and segments of a partition, and the append that moves them.
+
+    The event loop is the only one that appends; ``lock`` is for the few others that touch the same
+    memory. ``_view`` is what readers see: they take it once, without the lock, and an append shows
+    in it after its bytes are written.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_closed",
+        "_services",
+        "_unwritten",
+        "_view",
+        "batches_in",
+        "bytes_in",
+        "config",
+        "directory",
+        "leader_epoch",
+        "lock",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+        "records_in",
+        "recovery_point",
+        "rules",
+        "size",
+        "watchers",
+    )
+
+    def __init__(self, loaded: "LoadedPartition", services: "LogServices") -> None:
+        self._services = services
+        self._clock = services.clock
+        self.lock = Lock()
+        self.directory: LogDirectory = loaded.folder.directory
+        self.config: TopicConfig = loaded.folder.config  # loop only; a new value replaces it
+        self.rules = PlainRules(self.config)  # likewise
+        self.producers: ProducerStateManager = loaded.producers  # guarded by: lock
+        self.leader_epoch = loaded.epochs.latest  # constant: see storage.log.recovery.FIRST_EPOCH
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.recovery_point = loaded.recovery_point  # guarded by: lock; read by anyone
+        segments = loaded.segments
+        self._view: LogView = (loaded.log_end_offset, segments, segments[len(segments) - 1].size)
+        self.size = sum([segment.size for segment in segments])  # guarded by: lock
+        self._unwritten = 0  # bytes since write-back was last started
+        self.bytes_in = 0
+        self.records_in = 0
+        self.batches_in = 0
+        self._closed = False
+        self.watchers: dict[Watcher, None] = {}  # loop only; see there
+
+    def append(self, batch: ValidatedBatch, origin: Origin = Origin.CLIENT) -> AppendResult:
+        """Stamp a validated batch with its offsets and write it, as far as the page cache.
+
+        The order is Kafka's: roll, producer check, write, end offset, producer state. If the
+        write fails the segment is cut back, the directory refuses writes for as long as
+        `LogDirectory` says, and the log is as it was. Who watches the log is told at the end.
+
+        Raises:
+            OutOfOrderSequence: Or another refusal of `ProducerStateManager.check`.
+            KafkaStorageError: The directory refuses writes, now or since an earlier failure.
+        """
+        lock = self.lock
+        lock.take()
+        try:
+            result = self._append(batch, origin)
+        finally:
+            lock.drop()
+        if self.watchers:
+            self.tell_watchers()
+        return result
+
+    def _append(self, batch: ValidatedBatch, origin: Origin) -> AppendResult:
+        """Append; the caller holds the lock."""
+        producer_id = number_of(batch, PRODUCER_ID)
+        sequence = number_of(batch, BASE_SEQUENCE)
+        last_offset_delta = number_of(batch, LAST_OFFSET_DELTA)
+        producer = None
+        if producer_id >= 0 and not number_of(batch, ATTRIBUTES) & (TRANSACTIONAL | CONTROL):
+            producer = self._find_producer(producer_id, number_of(batch, PRODUCER_EPOCH), sequence)
+        size = number_of(batch, SIZE)
+        max_timestamp = number_of(batch, MAX_TIMESTAMP)
+        segment = self._find_room(size, last_offset_delta, max_timestamp)
+        if producer_id >= 0 and producer is None:
+            repeated = self._check_producer(batch, origin)
+            if repeated is not None:
+                return repeated
+        base_offset = self._write(
+            segment,
+            field_of(batch, BUFFER),
+            size,
+            last_offset_delta,
+            number_of(batch, COUNT),
+            max_timestamp,
+        )
+        if producer is not None:
+            producer.note(sequence, last_offset_delta, base_offset, max_timestamp)
+        elif producer_id >= 0:
+            self._note_producer(batch, base_offset, segment)
+        return row_of(
+            AppendResult,
+            (
+                base_offset,
+                base_offset + last_offset_delta,
+                field_of(batch, LOG_APPEND_TIME_MS),
+                self.log_start_offset,
+                False,
+                self.is_flush_due(),
+            ),
+        )
+
+    def add(self, buffer: "Buffer", size: int, count: int, timestamp: int) -> int:
+        """Append a batch of ``count`` records that has no producer; return its base offset.
+
+        Raises:
+            KafkaStorageError: As `append` does.
+        """
+        lock = self.lock
+        lock.take()
+        try:
+            segment = self._find_room(size, count - 1, timestamp)
+            base_offset = self._write(segment, buffer, size, count - 1, count, timestamp)
+        finally:
+            lock.drop()
+        if self.watchers:
+            self.tell_watchers()
+        return base_offset
+
+    def take(self, records: memoryview, now_ms: int) -> int:
+        """Append a client's batch that breaks no rule and is its producer's next, as nearly all.
+
+        Returns:
+            Its base offset; -1: nothing was done, `storage.appending.validation` has to look at it.
+
+        Raises:
+            KafkaStorageError: As `append` does.
+        """
+        lock = self.lock
+        lock.take()
+        try:
+            base_offset = self._take(records, now_ms)
+        finally:
+            lock.drop()
+        if base_offset >= 0 and self.watchers:
+            self.tell_watchers()
+        return base_offset
+
+    def _take(self, records: memoryview, now_ms: int) -> int:
+        """Take; the caller holds the lock."""
+        count, last_offset_delta, _attributes, max_timestamp, producer_id, epoch, sequence = (
+            self.rules.judge(records, now_ms, 0)
+        )
+        if not count:
+            return -1
+        producer = None
+        if producer_id >= 0:
+            producer = self._find_producer(producer_id, epoch, sequence)
+            if producer is None:
+                return -1
+        size = len(records)
+        segment = self._find_room(size, last_offset_delta, max_timestamp)
+        base_offset = self._write(segment, records, size, last_offset_delta, count, max_timestamp)
+        if producer is not None:
+            producer.note(sequence, last_offset_delta, base_offset, max_timestamp)
+        return base_offset
+
+    def is_flush_due(self) -> bool:
+        """Tell whether `flush.messages` asks for an fsync before the last append is answered."""
+        return self.log_end_offset - self.recovery_point >= self.rules.flush_messages
+
+    def _find_room(self, size: int, last_offset_delta: int, max_timestamp: int) -> "LogSegment":
+        """Return the segment that a batch goes into; the caller holds the lock."""
+        if self._closed or self.directory.refusal is not None:
+            raise self._refusal()
+        segments = self._view[1]
+        segment = segments[len(segments) - 1]
+        end = segment.end
+        last_offset = self.log_end_offset + last_offset_delta
+        if end.should_roll(segment, size, max_timestamp, last_offset, self._clock):
+            try:
+                return self._roll()
+            except OSError as error:
+                raise self.directory.fail(error) from error
+        return segment
+
+    def _write(
+        self,
+        segment: "LogSegment",
+        buffer: "Buffer",
+        size: int,
+        last_offset_delta: int,
+        count: int,
+        max_timestamp: int,
+    ) -> int:
+        """Write a batch and publish the new end; return its base offset."""
+        base_offset = self.log_end_offset
+        last_offset = base_offset + last_offset_delta
+        end = segment.end
+        _stamp(buffer, size, base_offset, self.leader_epoch)
+        try:
+            end.append(segment, buffer, size, last_offset, max_timestamp)
+        except OSError as error:
+            raise self.directory.fail(error) from error
+        self._view = (last_offset + 1, self._view[1], end.size)
+        self.log_end_offset = last_offset + 1
+        self.size += size
+        self.bytes_in += size
+        self.records_in += count
+        self.batches_in += 1
+        self._unwritten += size
+        if self._unwritten >= WRITE_BACK_BYTES:
+            self._start_write_back(segment)
+        return base_offset
+
+    def _find_producer(self, producer_id: int, epoch: int, sequence: int) -> ProducerEntry | None:
+        """Return the producer whose next plain batch this is: nearly every one's."""
+        producer = self.producers.producers.get(producer_id)
+        if producer is None or not producer.is_followed_by(epoch, sequence):
+            return None
+        return producer
+
+    def tell_watchers(self) -> None:
+        """Tell everybody who watches that the log has changed."""
+        raise NotImplementedError
+
+    def _refusal(self) -> "KafkaError":
+        """Return why nothing can be appended."""
+        raise NotImplementedError
+
+    def _roll(self) -> "LogSegment":
+        """Start a new active segment; the caller holds the lock."""
+        raise NotImplementedError
+
+    def _check_producer(self, batch: ValidatedBatch, origin: Origin) -> AppendResult | None:
+        """Return the answer to a batch that was sent again; refuse one that may not be written."""
+        raise NotImplementedError
+
+    def _note_producer(
+        self, batch: ValidatedBatch, base_offset: int, segment: "LogSegment"
+    ) -> None:
+        """Take a written batch into the producer state."""
+        raise NotImplementedError
+
+    def _start_write_back(self, segment: "LogSegment") -> None:
+        """Have the kernel begin to write what it holds of a segment."""
+        raise NotImplementedError
+
+
+def _stamp(buffer: "Buffer", size: int, base_offset: int, leader_epoch: int) -> None:
+    """Write base offset, length and leader epoch, none of which the CRC covers."""
+    target = no_target()
+    acquire_target(buffer, target)
+    is_whole = target.len == size and size >= 61
+    if is_whole:
+        write_int64(target.buf, 0, base_offset)
+        write_int32(target.buf, 8, size - 12)
+        write_int32(target.buf, 12, leader_epoch)
+    release_target(target)
+    if not is_whole:
+        raise ValueError(f"{size} bytes are not one batch")

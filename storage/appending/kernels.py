@@ -1,0 +1,37 @@
+"""The growing ends of segments and logs, compiled where they could be: import them from here."""
+
+from typing import TYPE_CHECKING
+
+from protocol.records.choosing import choose
+
+if TYPE_CHECKING:
+    from storage.appending import _append_kernels as MODULE  # noqa: N812  # chosen once
+    from storage.appending._append_kernels import (
+        COMPILED,
+        UNKNOWN,
+        GrowingLog,
+        Lock,
+        PlainRules,
+        ProducerEntry,
+        SegmentEnd,
+    )
+else:
+    MODULE = choose("storage.appending._append_kernels")
+    COMPILED = MODULE.COMPILED
+    UNKNOWN = MODULE.UNKNOWN
+    GrowingLog = MODULE.GrowingLog
+    Lock = MODULE.Lock
+    PlainRules = MODULE.PlainRules
+    ProducerEntry = MODULE.ProducerEntry
+    SegmentEnd = MODULE.SegmentEnd
+
+__all__ = [
+    "COMPILED",
+    "MODULE",
+    "UNKNOWN",
+    "GrowingLog",
+    "Lock",
+    "PlainRules",
+    "ProducerEntry",
+    "SegmentEnd",
+]

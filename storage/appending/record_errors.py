@@ -1,0 +1,133 @@
+"""Refuses batches for single records, and says which and why (KIP-467)."""
+
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+
+from protocol.core import list_bad_records
+from protocol.core.constants import NULL_KEY
+from protocol.errors import InvalidRecord, InvalidTimestamp
+from protocol.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP
+from storage.appending.refused_batches import NO_KEY_COMPACTED_TOPIC
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from config.topic import TopicConfig
+    from protocol.records.batch import BatchHeader
+
+MAX_RECORD_ERRORS: Final = 10_000
+"""How many bad records are named; Kafka names all, but 64 MiB unfold to nine million records."""
+
+_INT64_MAX: Final = (1 << 63) - 1
+_INT64_MIN: Final = -(1 << 63)
+_NO_KEY = (
+    "the record has no key, but the topic is compacted (cleanup.policy); send a key with every"
+    " record, or take compact out of the topic's cleanup.policy"
+)
+_STAMPED = (
+    "the batch claims to be stamped with LogAppendTime, which only the broker does; send CreateTime"
+)
+
+
+class Limits(NamedTuple):
+    """The timestamps, inclusive, that a record may carry; none at all is always allowed."""
+
+    low: int
+    high: int
+
+    @classmethod
+    def of(cls, config: "TopicConfig", now_ms: int, attributes: int) -> "Limits":
+        """Return the limits of records; there are none where their own timestamps do not count."""
+        if config.is_log_append_time or attributes & LOG_APPEND_TIME:
+            return cls(_INT64_MIN, _INT64_MAX)
+        return cls.around(config, now_ms)
+
+    @classmethod
+    def around(cls, config: "TopicConfig", now_ms: int) -> "Limits":
+        """Return the limits by the topic's settings and the broker's clock."""
+        return cls(
+            now_ms - config.message_timestamp_before_max_ms,
+            min(now_ms + config.message_timestamp_after_max_ms, _INT64_MAX),
+        )
+
+    def allow(self, timestamp: int) -> bool:
+        """Whether a record may carry the timestamp."""
+        return timestamp == NO_TIMESTAMP or self.low <= timestamp <= self.high
+
+    def explain(self, timestamp: int) -> str:
+        """Say which limit the timestamp breaks."""
+        if timestamp > self.high:
+            return (
+                f"timestamp {timestamp} is above {self.high}, the broker's clock plus"
+                " message.timestamp.after.max.ms; check the producer's clock and unit (ms)"
+            )
+        return (
+            f"timestamp {timestamp} is below {self.low}, the broker's clock minus"
+            " message.timestamp.before.max.ms; check the producer's clock and unit (ms)"
+        )
+
+
+def find_stamp_error(header: "BatchHeader", config: "TopicConfig", now_ms: int) -> str | None:
+    """Say what is wrong with a batch that a client stamped with LogAppendTime, if anything is.
+
+    Kafka reads the header's max timestamp as that of every record, and drops the bit if it is fine.
+    """
+    if not header.is_log_append_time:
+        return None
+    if config.is_log_append_time or header.max_timestamp == NO_TIMESTAMP:
+        return _STAMPED
+    limits = Limits.around(config, now_ms)
+    if limits.allow(header.max_timestamp):
+        return None
+    return limits.explain(header.max_timestamp)
+
+
+def refuse_whole(text: str) -> NoReturn:
+    """Refuse a batch whose records were not looked at; its first record stands for all.
+
+    Raises:
+        InvalidTimestamp: always.
+    """
+    raise InvalidTimestamp(f"the batch is refused: {text}", record_errors=((0, text),))
+
+
+def refuse_records(
+    header: "BatchHeader",
+    data: "Buffer",
+    limits: Limits,
+    *,
+    keys_required: bool,
+    stamp_error: str | None,
+) -> NoReturn:
+    """Refuse a batch by naming its bad records; `data` are its records, checked and unpacked.
+
+    Raises:
+        InvalidTimestamp: a record's timestamp is not allowed; others may lack keys besides.
+        InvalidRecord: records lack keys.
+    """
+    rows = list_bad_records(
+        data,
+        0,
+        memoryview(data).nbytes,
+        header.count,
+        header.base_timestamp,
+        limits.low,
+        limits.high,
+        keys_required,
+        MAX_RECORD_ERRORS,
+    )
+    errors = {
+        index: _NO_KEY if kind == NULL_KEY else limits.explain(timestamp)
+        for index, kind, timestamp in rows
+    }
+    if stamp_error is not None:
+        for index in range(min(header.count, MAX_RECORD_ERRORS)):
+            errors.setdefault(index, stamp_error)
+    listed = tuple(sorted(errors.items()))
+    lacks_keys = all(text is _NO_KEY for text in errors.values())
+    kind = InvalidRecord if lacks_keys else InvalidTimestamp
+    index, text = listed[0]
+    raise kind(
+        f"{len(listed)} of {header.count} records are refused, first record {index}: {text}",
+        record_errors=listed,
+        counted_as=NO_KEY_COMPACTED_TOPIC if lacks_keys else "",
+    )

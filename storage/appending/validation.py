@@ -1,0 +1,299 @@
+"""What a producer's batch must be before it is appended (Kafka: ProduceRequest, LogValidator).
+
+The order of the checks and their errors are Kafka's. Two deliberate differences: a compressed batch
+is opened only where a rule needs its records (docs/decisions/0002), and an uncompressed batch whose
+offset deltas are not 0, 1, 2, … is refused, where Kafka would store it.
+
+Pure CPU on the caller's bytes, safe in any thread. What can be corrected in place is: the buffer
+must be writable and belongs to the `ValidatedBatch` afterwards.
+"""
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from protocol.core import check_batch, walk_records
+from protocol.core.constants import (
+    FAULTS,
+    MIN_RECORD_BYTES,
+    NEEDS_REWRITE,
+    NULL_KEY,
+    TIMESTAMP_OUTSIDE,
+    UNEVEN_OFFSETS,
+    WRONG_CRC,
+)
+from protocol.errors import (
+    CorruptMessage,
+    InvalidRecord,
+    RecordListTooLarge,
+    RecordTooLarge,
+    UnsupportedCompressionType,
+)
+from protocol.records.batch import (
+    ATTRIBUTES_POSITION,
+    CODEC_MASK,
+    HEADER_SIZE,
+    LENGTH_POSITION,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    NO_TIMESTAMP,
+    BatchHeader,
+    stamp_timestamp,
+)
+from protocol.records.compression import MAX_RATIO, NONE, ZSTD, UnfoldsTooFar, decompress
+from storage.appending.recompression import find_codec, rebuild
+from storage.appending.record_errors import Limits, find_stamp_error, refuse_records, refuse_whole
+from storage.appending.refused_batches import (
+    INVALID_MAGIC_NUMBER,
+    INVALID_MESSAGE_CRC,
+    INVALID_OFFSET_OR_SEQUENCE,
+)
+from storage.appending.values import ValidatedBatch
+
+if TYPE_CHECKING:
+    from config.topic import TopicConfig
+
+_FIRST_ZSTD_VERSION: Final = 7
+_MIN_LEGACY_SIZE: Final = 14 + LOG_OVERHEAD
+_WRITTEN_ATTRIBUTES: Final = 0x7F & ~LOG_APPEND_TIME
+_BAD_RECORDS: Final = NULL_KEY | TIMESTAMP_OUTSIDE
+
+_read_length = Struct(">i").unpack_from
+
+
+class _Content(NamedTuple):
+    """What is known of the records: None for `data` that was not opened."""
+
+    data: "bytes | memoryview | None"
+    flags: int
+    max_timestamp: int
+
+
+def check_records(records: memoryview | None, version: int) -> memoryview:
+    """Return the one batch of a partition, without a tail that was cut short.
+
+    Raises:
+        InvalidRecord: there is no whole batch, more than one, or one of an old format.
+        CorruptMessage: its length or its magic cannot be.
+        UnsupportedCompressionType: zstd before Produce v7.
+    """
+    if records is None:
+        raise InvalidRecord("the request holds no record batch for the partition")
+    there = len(records)
+    size = _find_size(records, there)
+    if size == 0:
+        raise InvalidRecord("the request holds no whole record batch for the partition")
+    if records[MAGIC_POSITION] != MAGIC:
+        raise InvalidRecord(
+            f"the batch has magic {records[MAGIC_POSITION]}; only magic {MAGIC} can be produced",
+            counted_as=INVALID_MAGIC_NUMBER,
+        )
+    if size < HEADER_SIZE:
+        raise CorruptMessage(f"a batch of {size} bytes is shorter than its header")
+    if records[ATTRIBUTES_POSITION + 1] & CODEC_MASK == ZSTD and version < _FIRST_ZSTD_VERSION:
+        raise UnsupportedCompressionType(
+            f"zstd needs Produce v{_FIRST_ZSTD_VERSION}; the request is v{version}"
+        )
+    if size == there:
+        return records
+    if _find_size(records[size:], there - size):
+        raise InvalidRecord("the request holds more than one record batch for the partition")
+    return records[:size]
+
+
+def must_open(records: memoryview, config: "TopicConfig") -> bool:
+    """Whether `validate` will run a codec over the batch: for a large one, worth a thread."""
+    if len(records) < HEADER_SIZE:
+        return False
+    header = BatchHeader.read(records)
+    return find_codec(header.codec, config) != header.codec or _needs_records(header, config)
+
+
+def validate(records: memoryview, config: "TopicConfig", now_ms: int) -> ValidatedBatch:
+    """Check a client's batch, exactly one, rule by rule; return it ready to be appended.
+
+    `storage.appending.kernels.PlainRules` is the short way for batches that break none.
+
+    Raises:
+        InvalidRecord: a header field, a record or a key is not as it must be.
+        InvalidTimestamp: a timestamp is outside the topic's limits.
+        RecordTooLarge: above max.message.bytes, as sent or as recompressed.
+        RecordListTooLarge: above segment.bytes.
+        CorruptMessage: length, CRC or compressed bytes are damaged.
+    """
+    size = len(records)
+    if size < HEADER_SIZE:
+        raise CorruptMessage(f"a batch of {size} bytes is shorter than its header")
+    header = BatchHeader.read(records)
+    if header.base_offset:
+        raise InvalidRecord(
+            f"a producer's batch must have base offset 0, not {header.base_offset}",
+            counted_as=INVALID_OFFSET_OR_SEQUENCE,
+        )
+    if size > config.max_message_bytes:
+        raise RecordTooLarge(
+            f"the batch has {size} bytes; max.message.bytes is {config.max_message_bytes}"
+        )
+    limits = Limits.of(config, now_ms, header.attributes)
+    verdict = check_batch(records, limits.low, limits.high, config.is_compacted)
+    if header.size != size or header.magic != MAGIC:
+        raise CorruptMessage(
+            f"the batch says to have {header.size} bytes and magic {header.magic};"
+            f" {size} bytes are there"
+        )
+    if verdict[0] == WRONG_CRC:
+        raise CorruptMessage(
+            "the checksum of the batch does not match its bytes", counted_as=INVALID_MESSAGE_CRC
+        )
+    _check_header(header)
+    stamp_error = find_stamp_error(header, config, now_ms)
+    content = _read_content(records, header, config, limits, verdict)
+    if content.data is None:
+        _check_unopened(header, limits, stamp_error)
+    elif content.flags & _BAD_RECORDS or stamp_error is not None:
+        refuse_records(
+            header,
+            content.data,
+            limits,
+            keys_required=config.is_compacted,
+            stamp_error=stamp_error,
+        )
+    return _store(records, header, config, now_ms, content)
+
+
+def _check_header(header: BatchHeader) -> None:
+    if header.codec >= len(MAX_RATIO):
+        raise InvalidRecord(f"there is no compression codec {header.codec}; Kafka has 0 to 4")
+    if header.count < 1 or header.count != header.last_offset_delta + 1:
+        raise InvalidRecord(
+            f"the batch says to hold {header.count} records and offsets up to"
+            f" {header.last_offset_delta}; the number must be positive and one more",
+            counted_as=INVALID_OFFSET_OR_SEQUENCE,
+        )
+    if header.is_control:
+        raise InvalidRecord("control batches are written by the broker alone")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise InvalidRecord(
+            f"producer {header.producer_id} sent a batch without a sequence",
+            counted_as=INVALID_OFFSET_OR_SEQUENCE,
+        )
+
+
+def _needs_records(header: BatchHeader, config: "TopicConfig") -> bool:
+    """Whether a rule besides the codec wants a compressed batch opened."""
+    if header.codec == NONE:
+        return False
+    if config.is_compacted:
+        return True
+    return header.max_timestamp < header.base_timestamp and not config.is_log_append_time
+
+
+def _read_content(
+    records: memoryview,
+    header: BatchHeader,
+    config: "TopicConfig",
+    limits: Limits,
+    verdict: tuple[int, int, int],
+) -> _Content:
+    payload = records[HEADER_SIZE:]
+    if header.codec == NONE:
+        flags, index, largest = verdict
+        data: bytes | memoryview = payload
+    else:
+        most = len(payload) * MAX_RATIO[header.codec] // MIN_RECORD_BYTES
+        if header.count > most:
+            raise InvalidRecord(f"{len(payload)} bytes cannot hold {header.count} records")
+        if find_codec(header.codec, config) == header.codec and not _needs_records(header, config):
+            return _Content(None, 0, header.max_timestamp)
+        try:
+            data = decompress(header.codec, payload)
+        except UnfoldsTooFar as error:
+            raise InvalidRecord(error.message) from error
+        flags, index, largest = walk_records(
+            data,
+            0,
+            len(data),
+            header.count,
+            header.base_timestamp,
+            limits.low,
+            limits.high,
+            config.is_compacted,
+        )
+    if flags < 0:
+        raise InvalidRecord(f"record {index} of the batch is broken: {FAULTS[flags]}")
+    if header.codec == NONE and flags & UNEVEN_OFFSETS:
+        raise InvalidRecord(
+            "the offset deltas of the batch are not 0, 1, 2 and so on",
+            counted_as=INVALID_OFFSET_OR_SEQUENCE,
+        )
+    return _Content(data, flags, largest)
+
+
+def _check_unopened(header: BatchHeader, limits: Limits, stamp_error: str | None) -> None:
+    """Hold the first and the largest timestamp, as the header says them, against the limits."""
+    if stamp_error is not None:
+        refuse_whole(stamp_error)
+    for timestamp in (header.base_timestamp, header.max_timestamp):
+        if not limits.allow(timestamp):
+            refuse_whole(limits.explain(timestamp))
+
+
+def _store(
+    records: memoryview,
+    header: BatchHeader,
+    config: "TopicConfig",
+    now_ms: int,
+    content: _Content,
+) -> ValidatedBatch:
+    """Correct the batch in place, or rebuild it for another codec or uneven offset deltas."""
+    is_stamped = config.is_log_append_time
+    time_bit = LOG_APPEND_TIME if is_stamped else 0
+    max_timestamp = now_ms if is_stamped else content.max_timestamp
+    is_rebuilt = find_codec(header.codec, config) != header.codec or content.flags & UNEVEN_OFFSETS
+    if is_rebuilt and content.data is not None:
+        rows = rebuild(
+            header._replace(max_timestamp=max_timestamp),
+            content.data,
+            config,
+            flags=time_bit,
+            is_uneven=content.flags & (NEEDS_REWRITE | UNEVEN_OFFSETS) != 0,
+        )
+        records = memoryview(rows)
+        header = BatchHeader.read(records)
+    elif header.attributes & LOG_APPEND_TIME != time_bit or header.max_timestamp != max_timestamp:
+        attributes = header.attributes & _WRITTEN_ATTRIBUTES | time_bit
+        stamp_timestamp(records, attributes, max_timestamp)
+        header = BatchHeader.read(records)
+    if len(records) > config.segment_bytes:
+        raise RecordListTooLarge(
+            f"the batch has {len(records)} bytes; segment.bytes is {config.segment_bytes}"
+        )
+    return ValidatedBatch(
+        records,
+        len(records),
+        header.last_offset_delta,
+        header.count,
+        header.attributes,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        now_ms if is_stamped else NO_TIMESTAMP,
+    )
+
+
+def _find_size(records: memoryview, there: int) -> int:
+    """Return the size of the first batch, or 0 if what is there is cut short.
+
+    Raises:
+        CorruptMessage: no batch of any format has that length, or that magic.
+    """
+    if there <= MAGIC_POSITION:
+        return 0
+    size: int = _read_length(records, LENGTH_POSITION)[0] + LOG_OVERHEAD
+    if size < _MIN_LEGACY_SIZE or records[MAGIC_POSITION] > MAGIC:
+        raise CorruptMessage(
+            f"a batch says to have {size} bytes and magic {records[MAGIC_POSITION]}"
+        )
+    return size if size <= there else 0

@@ -1,0 +1,98 @@
+"""The ``housekeeping`` thread: file work that the event loop has decided and must not wait for.
+
+It fsyncs rolled segments, renames and unlinks old files, writes checkpoints and starts
+write-back. Whatever is queued waits in the kernel and computes next to nothing: a thread that
+holds the GIL stalls the loop (performance.md §4).
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from protocol.errors import KafkaStorageError
+from protocol.parts import HasFileno
+from storage.segment.write_back import start_write_back
+
+_logger = logging.getLogger(__name__)
+
+
+class Background:
+    """One daemon thread that works a queue off in order.
+
+    Work that fails is counted, its traceback logged once per kind of work, and the thread goes
+    on: each piece of work stands for itself. ``error`` is set, and ``alive`` false, only when the
+    thread itself ended; then readiness turns red. What is queued may be lost in a crash: every
+    piece of work is one that recovery or the next start repeats.
+    """
+
+    def __init__(self, name: str = "housekeeping") -> None:
+        self.failures = 0  # written by the thread, read by anyone
+        self.error: BaseException | None = None  # likewise
+        self._reported: set[str] = set()  # thread only
+        self._queue: SimpleQueue[tuple[str, Callable[[], object]] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; what was submitted before waits until then."""
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether the thread runs."""
+        return self._thread.is_alive()
+
+    @property
+    def pending(self) -> int:
+        """Return about how many pieces of work wait."""
+        return self._queue.qsize()
+
+    def submit(self, what: str, work: Callable[[], object]) -> None:
+        """Queue work; ``what`` names its kind in the log (``flush``, ``unlink``)."""
+        self._queue.put((what, work))
+
+    def write_back(self, file: HasFileno, position: int, size: int) -> None:
+        """Queue the start of write-back of a range; nobody waits for the disk."""
+        self._queue.put(("write back", lambda: start_write_back(file, position, size)))
+
+    def drain(self) -> None:
+        """Wait until all that was submitted before this call is done. Blocks."""
+        done = threading.Event()
+        self.submit("drain", done.set)
+        while self.alive and not done.wait(0.2):
+            continue
+
+    def close(self, timeout: float = 30.0) -> bool:
+        """Work the queue off and end the thread; true if it ended in ``timeout`` seconds. Blocks.
+
+        Idempotent; a thread that was never started works its queue off here, in the caller.
+        """
+        self._queue.put(None)
+        if self._thread.ident is None:
+            self._run()
+            return True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while (item := self._queue.get()) is not None:
+                self._work(*item)
+        except BaseException as error:
+            self.error = error
+            _logger.exception("housekeeping thread died: restart the broker")
+            raise
+
+    def _work(self, what: str, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except KafkaStorageError:
+            self.failures += 1  # the directory is offline and has said so
+        except Exception:
+            self.failures += 1
+            if what not in self._reported:
+                self._reported.add(what)
+                _logger.exception(
+                    "background work failed; further failures of its kind are only counted work=%r",
+                    what,
+                )

@@ -1,0 +1,215 @@
+"""``siltstone-catalog.json``: what Kafka keeps in ``__cluster_metadata``, in one small file.
+
+Topic ids, partition counts and settings of topics, dynamic settings of the broker, levels of
+features, and the next block of producer ids. The first log directory has it; it is replaced
+atomically, a line for each topic. Without it topics come back from their folders, but not their
+settings.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from protocol.names import parse_uuid, uuid_text
+from storage import files
+from storage.directory.log_directory import LogDirError
+
+FILE_NAME = "siltstone-catalog.json"
+VERSION = 1
+
+
+class MalformedCatalog(ValueError):  # noqa: N818  # as MalformedCheckpoint
+    """The file is there but cannot be understood."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogTopic:
+    """One topic: partitions 0 to ``partitions`` - 1, and the settings of its own."""
+
+    id: UUID
+    partitions: int
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    text: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Made once: thousands of topics are written again whenever one of them changes.
+        text = json.dumps(
+            {
+                "id": uuid_text(self.id),
+                "partitions": self.partitions,
+                "configs": dict(self.overrides),
+            }
+        )
+        object.__setattr__(self, "text", text)
+
+
+@dataclass(slots=True, kw_only=True)
+class CatalogState:
+    """The content of the file. Whoever changes it works on a copy and has that written.
+
+    ``deleted`` are ids of topics whose folders may still be there under their names: the next
+    start takes them away, so that a topic is deleted as a whole or not at all. ``generation``
+    counts the writes, and tells the newer of two files when log.dirs are put in another order.
+    """
+
+    topics: dict[str, CatalogTopic] = field(default_factory=dict)
+    deleted: frozenset[UUID] = frozenset()
+    cluster_configs: Mapping[str, str] = field(default_factory=dict)
+    broker_configs: Mapping[str, str] = field(default_factory=dict)
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    next_producer_id: int = 0
+    features: Mapping[str, int] = field(default_factory=dict)
+    features_epoch: int = 1
+    generation: int = 0
+
+    def copy(self) -> "CatalogState":
+        """Return a state whose topics can be changed without changing these."""
+        return replace(self, topics=dict(self.topics))
+
+
+class Catalog:
+    """The file in the first of the log directories; ``state`` is what was read from it.
+
+    ``found`` tells whether there was one: without it the folders alone know which topics exist.
+    """
+
+    def __init__(self, directories: Sequence[Path]) -> None:
+        self._directories = tuple(directories)
+        self.path = self._directories[0] / FILE_NAME
+        self.state = CatalogState()
+        self.found = False
+
+    def load(self) -> None:
+        """Read the newest file of all log directories; none at all is fine. Blocks.
+
+        Raises:
+            LogDirError: A file is damaged, or of a newer version of this program.
+        """
+        found = [_read(directory / FILE_NAME) for directory in self._directories]
+        states = [state for state in found if state is not None]
+        self.found = bool(states)
+        self.state = max(states, key=lambda state: state.generation, default=CatalogState())
+
+    def write(self, state: CatalogState) -> None:
+        """Replace the file. Blocks.
+
+        Raises:
+            OSError: The disk did not take it; the old file is still there.
+        """
+        files.replace_file(self.path, encode(state))
+
+    def put_back(self, state: CatalogState) -> None:
+        """Have the content that was there before a write whose fsync failed. Blocks.
+
+        The new file may have its name already. A restart must not find a change that its client was
+        told has failed: the deletion of a topic that went on to be used, say.
+        """
+        with suppress(OSError):
+            if state.generation:
+                files.replace_file(self.path, encode(state), durable=False)
+            else:
+                files.unlink(self.path)
+
+
+def encode(state: CatalogState) -> bytes:
+    """Return the text of the file: JSON with one topic to a line, sorted as they were created."""
+    topics = ",\n".join(
+        f"  {json.dumps(name)}: {topic.text}" for name, topic in state.topics.items()
+    )
+    head = json.dumps(
+        {
+            "version": VERSION,
+            "generation": state.generation,
+            "next_producer_id": state.next_producer_id,
+            "cluster_configs": dict(state.cluster_configs),
+            "broker_configs": dict(state.broker_configs),
+            "group_configs": {name: dict(own) for name, own in state.group_configs.items()},
+            "features": dict(state.features),
+            "features_epoch": state.features_epoch,
+            "deleted": sorted(uuid_text(topic_id) for topic_id in state.deleted),
+        },
+        indent=1,
+    )
+    body = f"{{\n{topics}\n }}" if topics else "{}"
+    return f'{head[:-2]},\n "topics": {body}\n}}\n'.encode()
+
+
+def decode(text: bytes) -> CatalogState:
+    """Return what the text of the file says.
+
+    Raises:
+        MalformedCatalog: It is not such a file; the message says what is wrong.
+    """
+    content = json.loads(text)
+    if not isinstance(content, dict):
+        raise MalformedCatalog("it is no JSON object")
+    version = content.get("version")
+    if version != VERSION:
+        raise MalformedCatalog(f"its version is {version}, this program knows {VERSION}")
+    return CatalogState(
+        topics={name: _topic(name, entry) for name, entry in _get(content, "topics", dict).items()},
+        deleted=frozenset(parse_uuid(entry) for entry in _get(content, "deleted", list)),
+        cluster_configs=_configs(content, "cluster_configs"),
+        broker_configs=_configs(content, "broker_configs"),
+        group_configs=_group_configs(content),
+        next_producer_id=_get(content, "next_producer_id", int),
+        features=_features(content),
+        features_epoch=_get({"features_epoch": 1, **content}, "features_epoch", int),
+        generation=_get(content, "generation", int),
+    )
+
+
+def _read(path: Path) -> CatalogState | None:
+    try:
+        return decode(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except PermissionError as error:
+        raise LogDirError(
+            f"{path} cannot be read by this user; give it the right to or choose another log.dirs"
+        ) from error
+    except (ValueError, OSError) as error:
+        raise LogDirError(
+            f"{path} can not be used: {error}; repair it, or move it away to have the topics made "
+            "anew from their folders, which loses their settings"
+        ) from error
+
+
+def _topic(name: str, entry: Any) -> CatalogTopic:
+    try:
+        return CatalogTopic(
+            id=parse_uuid(_get(entry, "id", str)),
+            partitions=_get(entry, "partitions", int),
+            overrides=_configs(entry, "configs"),
+        )
+    except ValueError as error:
+        raise MalformedCatalog(f"topic {name}: {error}") from error
+
+
+def _configs(content: Any, name: str) -> Mapping[str, str]:
+    configs = _get(content, name, dict)
+    for key, value in configs.items():
+        if not isinstance(value, str):
+            raise MalformedCatalog(f"{key} in {name} is not a string")
+    return dict(configs)
+
+
+def _group_configs(content: Any) -> Mapping[str, Mapping[str, str]]:
+    groups = _get({"group_configs": {}, **content}, "group_configs", dict)  # older files lack them
+    return {group: _configs(groups, group) for group in groups}
+
+
+def _features(content: Any) -> Mapping[str, int]:
+    levels = _get({"features": {}, **content}, "features", dict)  # older files lack them
+    return {feature: _get(levels, feature, int) for feature in levels}
+
+
+def _get(content: Any, name: str, kind: type) -> Any:
+    value = content.get(name) if isinstance(content, dict) else None
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise MalformedCatalog(f"{name} is missing or no {kind.__name__}")
+    return value

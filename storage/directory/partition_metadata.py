@@ -1,0 +1,66 @@
+"""``partition.metadata``: the topic id of a partition folder (Kafka: ``PartitionMetadataFile``).
+
+    version: 0
+    topic_id: 7SqBHxP6QkKw0mJ9cU5sYg
+
+Two lines without a line feed at the end. The folder has it before its first record.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from protocol.names import parse_uuid, uuid_text
+from storage import files
+from storage.directory.checkpoint import MalformedCheckpoint
+
+_ZERO_ID = UUID(int=0)
+_TEXT = re.compile(r"version: (?P<version>\d+)\ntopic_id: (?P<topic_id>\S+)\s*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionMetadata:
+    """What the file says."""
+
+    topic_id: UUID
+    version: int = 0
+
+    @classmethod
+    def read(cls, partition_directory: Path) -> "PartitionMetadata | None":
+        """Return what the folder's file says, None if it has none.
+
+        Raises:
+            MalformedCheckpoint: The file is there but cannot be understood.
+        """
+        path = partition_directory / files.PARTITION_METADATA
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except UnicodeDecodeError as error:
+            raise MalformedCheckpoint(f"{path} is not text: {error}") from error
+        return cls.parse(text, path)
+
+    @classmethod
+    def parse(cls, text: str, path: object) -> "PartitionMetadata":
+        """Return what the text of a file says; ``path`` names it in faults.
+
+        Raises:
+            MalformedCheckpoint: It cannot be understood.
+        """
+        match = _TEXT.fullmatch(text)
+        if not match:
+            raise MalformedCheckpoint(f"{path} is not the two lines `version: 0`, `topic_id: …`")
+        try:
+            topic_id = parse_uuid(match["topic_id"])
+        except ValueError as error:
+            raise MalformedCheckpoint(f"{path} line 2: {error}") from error
+        if topic_id == _ZERO_ID:
+            raise MalformedCheckpoint(f"{path} line 2: the topic id is all zeros")
+        return cls(topic_id=topic_id, version=int(match["version"]))
+
+    def write(self, partition_directory: Path) -> None:
+        """Replace the folder's file. Blocks."""
+        text = f"version: {self.version}\ntopic_id: {uuid_text(self.topic_id)}"
+        files.replace_file(partition_directory / files.PARTITION_METADATA, text.encode())

@@ -1,0 +1,182 @@
+"""Pins: hard links to the files of partitions as they were at one moment (spark.md §5.2).
+
+A pin lies in ``.pins/<id>/`` of each log directory. It copies no byte of a log and keeps nobody
+from anything: the cleaner replaces segments and retention deletes them, and only the blocks of what
+they took away stay until the pin goes. Indexes that are in memory get files of the pin's own, of 80
+KiB at most, so that readers of an active segment need not walk it from its start. Nothing of a pin
+is durable: a start sweeps what is left.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from protocol.names import uuid_text
+from storage import files
+from storage.log.frozen import FrozenLog
+from storage.topic_partition import TopicPartition
+
+
+class PinnedSegment(NamedTuple):
+    """One segment of a pin: its ``.log`` is read up to ``size`` bytes, whatever is appended.
+
+    ``files`` are the kinds that are there. Device and inode say which file the ``.log`` is.
+    """
+
+    base_offset: int
+    size: int
+    is_active: bool
+    largest_timestamp: int
+    files: tuple[str, ...]
+    device: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedPartition:
+    """A partition of a pin: where its links lie, and its offsets at the moment of the pin.
+
+    Below ``first_dirty_offset`` the cleaner has left one record a key; 0 if it has not been there.
+    """
+
+    topic_partition: TopicPartition
+    topic_id: str
+    folder: Path
+    log_start_offset: int
+    end_offset: int
+    last_stable_offset: int
+    first_dirty_offset: int
+    is_compacted: bool
+    delete_retention_ms: int
+    segments: tuple[PinnedSegment, ...]
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of log that are pinned."""
+        return sum(segment.size for segment in self.segments)
+
+
+def link(pin_id: str, logs: Sequence[FrozenLog]) -> tuple[PinnedPartition, ...]:
+    """Link the files of frozen logs, whose names are free again when this returns. Blocks.
+
+    Raises:
+        OSError: The disk does not take it, or the file system has no hard links; nothing is left.
+    """
+    waiting = list(reversed(logs))
+    try:
+        pinned = []
+        while waiting:
+            log = waiting[-1]
+            log.names.wait_for_changes()
+            pinned.append(_link_partition(pin_id, log))
+            waiting.pop().names.release()
+        return tuple(pinned)
+    except OSError:
+        remove(pin_id, {log.directory for log in logs})
+        raise
+    finally:
+        for log in waiting:
+            log.names.release()
+
+
+def remove(pin_id: str, directories: Iterable[Path]) -> None:
+    """Delete the links of a pin; what is gone already is fine. Blocks.
+
+    Raises:
+        OSError: A log directory does not let them be deleted.
+    """
+    for directory in directories:
+        files.remove_folder(directory / files.PINS / pin_id, durably=False)
+
+
+def remove_empty(directories: Iterable[Path]) -> None:
+    """Delete the folder of pins where there is none in it. Blocks."""
+    for directory in directories:
+        with suppress(OSError):  # not empty, or not there
+            (directory / files.PINS).rmdir()
+
+
+def sweep(directory: Path) -> int:
+    """Delete all pins of a log directory, and return how many there were. Blocks.
+
+    Raises:
+        OSError: The log directory does not let them be deleted.
+    """
+    folder = directory / files.PINS
+    try:
+        count = sum(1 for _ in folder.iterdir())
+    except FileNotFoundError:
+        return 0
+    files.remove_folder(folder, durably=False)
+    return count
+
+
+def held_bytes(pins: Sequence[Sequence[PinnedPartition]]) -> list[int]:
+    """Return for each pin the bytes of log that no name but those of pins keeps. Blocks.
+
+    A file in several pins counts for each of them.
+    """
+    links: Counter[tuple[int, int]] = Counter(
+        (segment.device, segment.inode)
+        for pin in pins
+        for partition in pin
+        for segment in partition.segments
+    )
+    return [
+        sum(
+            segment.size
+            for partition in pin
+            for segment in partition.segments
+            if _count_links(partition.folder, segment) <= links[segment.device, segment.inode]
+        )
+        for pin in pins
+    ]
+
+
+def _link_partition(pin_id: str, log: FrozenLog) -> PinnedPartition:
+    folder = log.directory / files.PINS / pin_id / str(log.topic_partition)
+    folder.mkdir(parents=True)
+    return PinnedPartition(
+        topic_partition=log.topic_partition,
+        topic_id=uuid_text(log.topic_id),
+        folder=folder,
+        log_start_offset=log.log_start_offset,
+        end_offset=log.log_end_offset,
+        last_stable_offset=log.last_stable_offset,
+        first_dirty_offset=log.first_dirty_offset,
+        is_compacted=log.is_compacted,
+        delete_retention_ms=log.delete_retention_ms,
+        segments=tuple(_link_segments(log, folder)),
+    )
+
+
+def _link_segments(log: FrozenLog, folder: Path) -> Iterator[PinnedSegment]:
+    """Link the files of all segments; both folders are open, so that no path is walked again."""
+    with files.open_folder(log.path) as source, files.open_folder(folder) as target:
+        names = frozenset(os.listdir(source))  # noqa: PTH208  # it takes no descriptor
+        for segment, size in zip(log.segments, log.sizes, strict=True):
+            indexes = segment.sample_indexes(size, log.log_end_offset)
+            kinds = segment.link(source, target, names, indexes)
+            name = files.segment_file_name(segment.base_offset)
+            device, inode = files.find_identity(name, target)
+            yield PinnedSegment(
+                base_offset=segment.base_offset,
+                size=size,
+                is_active=segment is log.segments[-1],
+                largest_timestamp=segment.max_timestamp,
+                files=kinds,
+                device=device,
+                inode=inode,
+            )
+
+
+def _count_links(folder: Path, segment: PinnedSegment) -> int:
+    """Return how many names a pinned ``.log`` has; 0 if somebody took the pin's own away."""
+    try:
+        return (folder / files.segment_file_name(segment.base_offset)).stat().st_nlink
+    except FileNotFoundError:
+        return 0

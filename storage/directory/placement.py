@@ -1,0 +1,55 @@
+"""Which log directory a new partition goes to: the one that somebody has named, or has fewest."""
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from storage.directory.log_directory import LogDirectory
+from storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_MOST_PREFERENCES = 10_000
+"""Names of partitions that may never be made are remembered up to here, the oldest go first."""
+
+
+class Placement:
+    """How many partitions each directory has. Any thread may call."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._placed: Counter[Path] = Counter()  # guarded by: _lock
+        self._preferred: dict[TopicPartition, LogDirectory] = {}  # guarded by: _lock
+
+    def add(self, directory: LogDirectory, partitions: int = 1) -> None:
+        """Count partitions that are there; a negative number counts those that went."""
+        with self._lock:
+            self._placed[directory.path] += partitions
+
+    def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
+        """Have a partition that is not there yet go to a directory, if that takes writes then."""
+        with self._lock:
+            self._preferred.pop(topic_partition, None)
+            self._preferred[topic_partition] = directory
+            if len(self._preferred) > _MOST_PREFERENCES:
+                del self._preferred[next(iter(self._preferred))]
+
+    def choose(
+        self, topic_partition: TopicPartition, directories: Sequence[LogDirectory]
+    ) -> LogDirectory:
+        """Return the directory for one more partition, which is counted.
+
+        Raises:
+            KafkaStorageError: None of them takes writes.
+        """
+        with self._lock:
+            working = [each for each in directories if each.refusal is None]
+            if not working:
+                raise directories[0].refuse()
+            directory = self._preferred.pop(topic_partition, None)
+            if directory is None or directory.refusal is not None:
+                directory = min(working, key=lambda each: self._placed[each.path])
+            self._placed[directory.path] += 1
+            return directory

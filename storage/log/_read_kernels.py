@@ -1,0 +1,354 @@
+"""Finding the bytes of a fetch: from an offset to a range of a file.
+
+A consumer's next fetch begins where its last one ended, so the reader remembers where reads ended
+and a follower of the log's end never searches (performance.md §8). Everybody else goes by the
+offset index and a short walk over batch headers, a few KiB at a time and never past an end. A batch
+that does not end there is a torn tail and is not seen; nothing here checks a CRC.
+Compiled by Cython, or plain Python as it stands. The types of C stand in ``_read_kernels.pxd``;
+import `storage.log.read_kernels`, which chooses.
+"""
+
+from os import pread
+from typing import TYPE_CHECKING
+
+from protocol.errors import CorruptMessage, KafkaError, OffsetOutOfRange
+from protocol.parts import FileSlice
+from storage.log.view import LogRead, find_index
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
+    from protocol.records import _portable as cython
+
+if not cython.compiled:
+    from protocol.core import find_batch, find_end
+    from protocol.records._portable import inside, read_int32, read_int64, row_of
+    from storage.appending.kernels import GrowingLog
+
+if TYPE_CHECKING:
+    from storage.log.recovery import LoadedPartition
+    from storage.log.services import LogServices
+    from storage.log.view import LogView, Place
+    from storage.segment.readable import ReadableSegment
+    from storage.segment.segment import LogSegment
+
+COMPILED: bool = cython.compiled
+
+LOOKUP_CHUNK = 8192
+"""What a lookup reads at once: the usual distance of two index entries and the batch after it."""
+
+_NEAR = 64 * 1024
+"""Bytes that are walked from header to header sooner than searched by the index."""
+
+_HEADER_SIZE = 61
+_LOG_OVERHEAD = 12
+_MAGIC = 2
+
+_HINTS = 17  # a prime: batches of a power of two records do not share a slot
+_NO_HINT: "tuple[int, LogSegment | None, int]" = (-1, None, 0)
+
+
+class LogReader:
+    """Reads of one log, and where the last few of them ended.
+
+    A hint (offset, segment, position) says that the first batch whose last offset is >= offset
+    begins at position, or will once it is written. Hints hold on to segments: a log that drops
+    segments takes a new reader. Any thread may read; the worst that a lost hint costs is a
+    search.
+    """
+
+    __slots__ = ("_hints",)
+
+    def __init__(self) -> None:
+        self._hints = [_NO_HINT] * _HINTS
+
+    def read(
+        self, view: "LogView", offset: int, max_bytes: int, upto: int, at_least_one: bool
+    ) -> LogRead | None:
+        """Return what `storage.log.log.Log.read` promises; ``offset`` is within the log.
+
+        Raises:
+            OSError: The segment can not be read.
+        """
+        end_offset, segments, end_position = view
+        active = segments[len(segments) - 1]
+        if offset >= upto or offset >= end_offset:
+            if offset == end_offset:
+                self._hints[offset % _HINTS] = (offset, active, end_position)
+            return None
+        _, segment, position = hint = self._hints[offset % _HINTS]
+        if hint[0] != offset or segment is not active or position >= end_position:
+            place = self._search(view, offset)
+            if place is None:
+                return None
+            segment, position = place
+        if segment is active:
+            limit, next_offset = end_position, end_offset
+        else:
+            limit = segment.size
+            next_offset = segments[find_index(segments, segment.base_offset) + 1].base_offset
+        if upto < next_offset:
+            limit, next_offset = _cut_at(segment, limit, upto)
+        if limit - position > max_bytes:
+            limit, next_offset = segment.cut(position, max_bytes, limit, at_least_one=at_least_one)
+        if limit <= position:
+            return None
+        self._hints[next_offset % _HINTS] = (next_offset, segment, limit)
+        part = FileSlice(segment.file(), position, limit - position)
+        read: LogRead = row_of(LogRead, (part, next_offset, segment))
+        return read
+
+    def available_bytes(self, view: "LogView", offset: int, upto: int) -> int:
+        """Return the bytes from ``offset``'s batch to ``upto``, exclusive, over all segments.
+
+        Raises:
+            OSError: A segment can not be read.
+        """
+        if offset >= upto or offset >= view[0]:
+            return 0
+        start = self._search(view, offset)
+        if start is None:
+            return 0
+        end: Place | None = None
+        if upto < view[0]:
+            end = self._search(view, upto)
+        segments = view[1]
+        return _size_between(view, start, end or (segments[len(segments) - 1], view[2]))
+
+    def _search(self, view: "LogView", offset: int) -> "Place | None":
+        """Return where the first batch whose last offset is >= ``offset`` begins."""
+        hinted_offset, segment, position = self._hints[offset % _HINTS]
+        if hinted_offset != offset or segment is None:
+            return _find_place(view, offset)
+        if position < _end_of(view, segment):
+            return segment, position
+        return _next_place(view, segment)  # it has rolled since
+
+
+class ReadLog(GrowingLog):
+    """The offsets of a log as its readers see them, and its reads."""
+
+    __slots__ = ("_reader",)
+
+    def __init__(self, loaded: "LoadedPartition", services: "LogServices") -> None:
+        super().__init__(loaded, services)
+        self._reader = LogReader()  # a new one when segments go
+
+    @property
+    def high_watermark(self) -> int:
+        """Return the offset below which everybody may read; the log end offset on one replica."""
+        return self.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Return the first offset of the earliest open transaction, else the high watermark."""
+        first = self.producers.first_unstable_offset
+        if first is None:
+            return self.log_end_offset
+        return max(first, self.log_start_offset)
+
+    def read(
+        self, offset: int, max_bytes: int, upto: int, *, at_least_one: bool = True
+    ) -> LogRead | None:
+        """Return whole batches from the one that holds ``offset`` or follows it; None: nothing yet.
+
+        ``upto`` is exclusive: the high watermark, or the last stable offset for read_committed.
+        The first batch may exceed ``max_bytes`` if ``at_least_one``. The range may begin with
+        records below ``offset``; it ends with its segment at the latest.
+
+        Raises:
+            OffsetOutOfRange: ``offset`` is below the log start offset or above the log end offset.
+            KafkaStorageError: The files there can not be read.
+            CorruptMessage: They hold no batch there.
+        """
+        if self._closed:
+            raise self._absence()
+        view = self._view
+        if not self.log_start_offset <= offset <= view[0]:
+            raise self._out_of_range(offset, view[0])
+        reader = self._reader  # held here: another thread may put a new one there meanwhile
+        try:
+            return reader.read(view, offset, max_bytes, upto, at_least_one)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        except CorruptMessage as error:
+            raise self._damaged(error) from error
+
+    def _absence(self) -> KafkaError:
+        """Say that the log is not here any more."""
+        raise NotImplementedError
+
+    def _out_of_range(self, offset: int, end_offset: int) -> OffsetOutOfRange:
+        """Say that a log does not have an offset."""
+        raise NotImplementedError
+
+    def _unreadable(self, error: OSError) -> KafkaError:
+        """Return the refusal of a read that the disk has failed."""
+        raise NotImplementedError
+
+    def _damaged(self, error: CorruptMessage) -> CorruptMessage:
+        """Return the refusal of a read of what is no batch."""
+        raise NotImplementedError
+
+
+def find_position(fd: int, position: int, end: int, offset: int) -> int:
+    """Return where the first batch begins whose last offset is at or above ``offset``, else -1.
+
+    ``position`` is the start of a batch.
+
+    Raises:
+        CorruptMessage: There is no batch where one has to begin.
+    """
+    while end - position >= _HEADER_SIZE:
+        chunk = pread(fd, min(LOOKUP_CHUNK, end - position), position)
+        if len(chunk) < _HEADER_SIZE:
+            return -1
+        found = find_batch(chunk, 0, len(chunk), offset)
+        at = found if found >= 0 else ~found
+        if found >= 0 or at == 0:
+            size = _size_at(chunk, at, position)
+            return position + at if position + at + size <= end else -1
+        position += at
+    return -1
+
+
+def find_cut(
+    segment: "ReadableSegment", position: int, max_bytes: int, limit: int, at_least_one: bool
+) -> tuple[int, int]:
+    """Return the end and the next offset of what `ReadableSegment.cut` promises.
+
+    Raises:
+        CorruptMessage: There is no batch where one has to begin.
+    """
+    fd = segment.file().fileno()
+    bound = limit if max_bytes > limit - position else position + max_bytes
+    chunk = pread(fd, _HEADER_SIZE, position)
+    start = position + _size_at(chunk, 0, position)
+    if start > bound and not at_least_one:
+        return position, _base_offset_at(chunk, 0)
+    if bound - start < _HEADER_SIZE:  # a large batch: there is nothing to search
+        return start, _next_offset_at(chunk, 0)
+    target = min(bound, limit - 1)
+    if target - start > _NEAR:
+        start = max(start, segment.start_before_position(target))
+    while True:
+        chunk = pread(fd, min(LOOKUP_CHUNK, limit - start), start)
+        at = find_end(chunk, 0, target - start)
+        if len(chunk) - at < _HEADER_SIZE:
+            start += at
+            at = 0
+            chunk = pread(fd, _HEADER_SIZE, start)
+        size = _size_at(chunk, at, start)
+        if start + at + size > target:
+            break
+        start += at + size
+    if bound == limit:
+        return start + at + size, _next_offset_at(chunk, at)
+    return start + at, _base_offset_at(chunk, at)
+
+
+def count_up_to(data: "bytes | bytearray", size: int, key: int, width: int, at: int) -> int:
+    """Count the entries of ``size`` bytes whose field is at most ``key``, as they are in order.
+
+    The field is ``width`` bytes, ``at`` bytes into the entry. The data may be growing: it is not
+    held, which would keep its writer from it.
+    """
+    octets = data
+    low = 0
+    high = len(data) // size
+    while low < high:
+        middle = (low + high) >> 1
+        if width == 4:  # an int32
+            value = read_int32(octets, middle * size + at)  # type: ignore[arg-type]
+        else:
+            value = read_int64(octets, middle * size + at)  # type: ignore[arg-type]
+        if value <= key:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def position_before(data: bytearray, key: int, at: int) -> int:
+    """Return the position in the last entry of an offset index whose field is at most ``key``.
+
+    The fields are at 0, the offset less the segment's, and at 4, the position. Below the first
+    entry it is 0, the segment's start.
+    """
+    count = count_up_to(data, 8, key, 4, at)
+    octets = data
+    return read_int32(octets, count * 8 - 4) if count else 0  # type: ignore[arg-type]
+
+
+def _cut_at(segment: "LogSegment", limit: int, upto: int) -> tuple[int, int]:
+    """Return the end position and the next offset of what lies below ``upto`` in a segment."""
+    position = segment.find(upto)
+    return (limit if position < 0 or position >= limit else position), upto
+
+
+def _end_of(view: "LogView", segment: "LogSegment") -> int:
+    """Return the position at which the bytes of a segment end for readers of this view."""
+    segments = view[1]
+    return view[2] if segment is segments[len(segments) - 1] else segment.size
+
+
+def _find_place(view: "LogView", offset: int) -> "Place | None":
+    """Return where the first batch with a last offset >= ``offset`` begins; None: nowhere.
+
+    An offset in a gap that compaction left is answered by the next batch that is there, in this
+    segment or in a later one (storage.md §5.2).
+    """
+    segments = view[1]
+    for index in range(find_index(segments, offset), len(segments)):
+        segment = segments[index]
+        position = segment.find(offset)
+        if position >= 0:
+            if position >= _end_of(view, segment):
+                return None  # appended after this view was taken
+            return segment, position
+    return None
+
+
+def _next_place(view: "LogView", segment: "LogSegment") -> "Place | None":
+    """Return the start of the next segment after ``segment`` that has bytes; None: nowhere."""
+    segments = view[1]
+    for later in segments[find_index(segments, segment.base_offset) + 1 :]:
+        if _end_of(view, later):
+            return later, 0
+    return None
+
+
+def _size_between(view: "LogView", start: "Place", end: "Place") -> int:
+    """Return the bytes from one place to another, in whole segments in between."""
+    segments = view[1]
+    first = find_index(segments, start[0].base_offset)
+    last = find_index(segments, end[0].base_offset)
+    if first == last:
+        return max(0, end[1] - start[1])
+    return sum([segment.size for segment in segments[first:last]]) - start[1] + end[1]
+
+
+def _size_at(chunk: bytes, at: int, position: int) -> int:
+    """Return the size of the batch at ``at``; ``position`` is that of the chunk."""
+    if len(chunk) - at < _HEADER_SIZE:
+        raise CorruptMessage(f"the log ends inside the batch at position {position + at}")
+    octets = inside(chunk)
+    length = read_int32(octets, at + 8)
+    magic = octets[at + 16]
+    if length < _HEADER_SIZE - _LOG_OVERHEAD or magic != _MAGIC:
+        raise CorruptMessage(
+            f"no batch of magic {_MAGIC} at position {position + at}: length {length}, "
+            f"magic {magic}"
+        )
+    return length + _LOG_OVERHEAD
+
+
+def _base_offset_at(chunk: bytes, at: int) -> int:
+    return read_int64(inside(chunk), at)
+
+
+def _next_offset_at(chunk: bytes, at: int) -> int:
+    """Return the offset after a batch, however many bits it has."""
+    first: int = read_int64(inside(chunk), at)
+    delta: int = read_int32(inside(chunk), at + 23)
+    return first + delta + 1

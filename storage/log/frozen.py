@@ -1,0 +1,35 @@
+"""A partition as it was at one moment, for a pin: values of memory, no file touched yet."""
+
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from storage.log.name_gate import NameGate
+from storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from storage.segment.segment import LogSegment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenLog:
+    """What a pin will link: segments, how far each is read, and the offsets of that moment.
+
+    Whoever holds it calls ``names.release()`` once, when the files are linked or will not be. The
+    last of ``sizes`` is the end of the active segment, to which more is appended meanwhile.
+    """
+
+    topic_partition: TopicPartition
+    topic_id: uuid.UUID
+    path: Path
+    directory: Path
+    segments: "tuple[LogSegment, ...]"
+    sizes: tuple[int, ...]
+    log_start_offset: int
+    log_end_offset: int
+    last_stable_offset: int
+    first_dirty_offset: int
+    is_compacted: bool
+    delete_retention_ms: int
+    names: NameGate

@@ -1,0 +1,98 @@
+"""What a crash can leave in a partition folder, and how opening it ends what was begun.
+
+The cleaner and the splitting of a segment write ``.cleaned`` files, rename a finished group to
+``.swap`` from the highest base down, mark the old segments ``.deleted``, and take ``.swap`` off
+from the lowest base up, of each segment the ``.log`` first. From that order the crash matrix
+follows (storage.md §7.7): a remaining ``.cleaned`` proves that the group is incomplete and is
+undone, else it is completed.
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from config.topic import TopicConfig
+from storage import files
+from storage.files import SegmentName
+from storage.segment.segment import LogSegment
+
+_SNAPSHOT_OF_METADATA_DELETED = ".checkpoint.deleted"
+
+
+def settle(path: Path, config: TopicConfig) -> list[SegmentName]:
+    """Undo or complete what a crash interrupted, and return the segments' files that are there now.
+
+    The order of the steps is part of the format. Each may be interrupted and repeated.
+
+    Raises:
+        OSError: The folder can not be read or changed.
+    """
+    names = set(os.listdir(path))  # noqa: PTH208  # names are all that is needed
+    deleted = {name for name in names if _is_deleted(name)}
+    parsed = {name: each for name in names - deleted if (each := files.parse_name(name))}
+    cleaned = {name for name, each in parsed.items() if each.suffix == files.CLEANED}
+    swaps = {name for name, each in parsed.items() if each.suffix == files.SWAP}
+    if files.MOVED in names:  # the folder that it was copied from is gone
+        files.unlink(path / files.MOVED)
+    if not deleted and not cleaned and not swaps:
+        return list(parsed.values())
+    _unlink(path, deleted)
+    unfinished = _unfinished(swaps, cleaned, parsed)
+    _unlink(path, unfinished)
+    _unlink(path, cleaned)
+    swaps -= unfinished
+    replaced = _replaced(path, config, swaps, parsed)
+    _unlink(path, replaced)
+    for name in sorted(swaps, key=lambda name: _order(parsed[name])):
+        files.rename(path / name, path / name.removesuffix(files.SWAP))
+    files.fsync_directory(path)
+    left = parsed.keys() - unfinished - cleaned - replaced
+    return list({parsed[name]._replace(suffix="") for name in left})
+
+
+def _is_deleted(name: str) -> bool:
+    return name.endswith(files.DELETED) and not name.endswith(_SNAPSHOT_OF_METADATA_DELETED)
+
+
+def _unfinished(swaps: set[str], cleaned: set[str], parsed: dict[str, SegmentName]) -> set[str]:
+    """Return the ``.swap`` files of a group of which a part is still ``.cleaned``."""
+    if not cleaned:
+        return set()
+    lowest = min(parsed[name].base_offset for name in cleaned)
+    return {name for name in swaps if parsed[name].base_offset >= lowest}
+
+
+def _replaced(
+    path: Path, config: TopicConfig, swaps: set[str], parsed: dict[str, SegmentName]
+) -> set[str]:
+    """Return the files of the old segments, snapshots too, that ``.log.swap`` files replace.
+
+    Kafka leaves those of the same base alone where nothing is left in the new segment: the old
+    transaction index, say, of data that is gone.
+    """
+    bases = [parsed[name].base_offset for name in swaps if parsed[name].kind == files.LOG]
+    if not bases:
+        return set()
+    end = max(
+        LogSegment.load(path, base, config, now_ms=0, suffix=files.SWAP).next_offset()
+        for base in bases
+    )
+    return {
+        name
+        for name, each in parsed.items()
+        if not each.suffix
+        and (
+            min(bases) <= each.base_offset < end
+            or (each.base_offset in bases and each.kind != files.SNAPSHOT)
+        )
+    }
+
+
+def _order(name: SegmentName) -> tuple[int, int]:
+    """Return the rank in which ``.swap`` is taken off: segments ascending, the ``.log`` first."""
+    return name.base_offset, files.SEGMENT_KINDS.index(name.kind)
+
+
+def _unlink(path: Path, names: Iterable[str]) -> None:
+    for name in names:
+        files.unlink(path / name)

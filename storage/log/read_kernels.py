@@ -1,0 +1,38 @@
+"""Reads of a log, compiled where they could be: import them from here."""
+
+from typing import TYPE_CHECKING
+
+from protocol.records.choosing import choose
+
+if TYPE_CHECKING:
+    from storage.log._read_kernels import (
+        COMPILED,
+        LOOKUP_CHUNK,
+        LogReader,
+        ReadLog,
+        count_up_to,
+        find_cut,
+        find_position,
+        position_before,
+    )
+else:
+    _reads = choose("storage.log._read_kernels")
+    COMPILED = _reads.COMPILED
+    LOOKUP_CHUNK = _reads.LOOKUP_CHUNK
+    LogReader = _reads.LogReader
+    ReadLog = _reads.ReadLog
+    count_up_to = _reads.count_up_to
+    find_cut = _reads.find_cut
+    find_position = _reads.find_position
+    position_before = _reads.position_before
+
+__all__ = [
+    "COMPILED",
+    "LOOKUP_CHUNK",
+    "LogReader",
+    "ReadLog",
+    "count_up_to",
+    "find_cut",
+    "find_position",
+    "position_before",
+]

@@ -1,0 +1,351 @@
+"""Opening a partition folder after any stop (storage.md §7.4-7.7; Kafka: ``LogLoader``).
+
+The steps and their order are Kafka's: settle what the cleaner left, load the segments, scan those
+above the recovery point if the stop was not clean, cut at the first damaged batch and drop what
+follows. Every step can be interrupted and repeated, and only a prefix of what was written is ever
+kept.
+"""
+
+import logging
+import uuid
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from config.topic import TopicConfig
+from protocol.errors import CorruptMessage
+from storage import files
+from storage.directory.checkpoint import MalformedCheckpoint
+from storage.directory.log_directory import LogDirectory
+from storage.directory.partition_metadata import PartitionMetadata
+from storage.files import SegmentName
+from storage.log import leftovers
+from storage.log.epochs import EpochStart, LeaderEpochs
+from storage.producers.recovery import rebuild_producers, write_snapshot
+from storage.producers.state import ProducerStateManager
+from storage.segment.index import MAX_RELATIVE_OFFSET
+from storage.segment.segment import LogSegment
+from storage.topic_partition import TopicPartition
+
+UNKNOWN_TOPIC_ID = uuid.UUID(int=0)
+"""The topic id of a folder without a valid ``partition.metadata`` (Kafka's ``ZERO_UUID``)."""
+
+FIRST_EPOCH = 0
+"""The leader epoch of a new partition. Nothing raises it: the only replica is never fenced."""
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFolder:
+    """A folder to open, and what the log directory knows of it.
+
+    ``is_clean``: its log was closed by a clean stop. A folder that the recovery points do not
+    name came from elsewhere, and is scanned even then.
+    """
+
+    topic_partition: TopicPartition
+    directory: LogDirectory
+    path: Path
+    config: TopicConfig
+    producer_expiration_ms: int
+    is_clean: bool = False
+    recovery_point: int = 0
+    log_start_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedPartition:
+    """What a `storage.log.log.Log` is built from."""
+
+    folder: PartitionFolder
+    topic_id: uuid.UUID
+    segments: tuple[LogSegment, ...]
+    epochs: LeaderEpochs
+    producers: ProducerStateManager
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+
+
+def create_partition(folder: PartitionFolder, topic_id: uuid.UUID, now_ms: int) -> LoadedPartition:
+    """Create a partition's folder with its id, before any record of it. Blocks.
+
+    The leader epoch is in memory only; the caller has it written. Without its file recovery takes
+    it from the batches.
+
+    Raises:
+        OSError: The folder can not be written.
+    """
+    files.create_folder(folder.path)
+    PartitionMetadata(topic_id=topic_id).write(folder.path)
+    epochs = LeaderEpochs(folder.path)
+    epochs.assign(FIRST_EPOCH, 0, write=False)
+    segment = LogSegment.create(folder.path, 0, folder.config, now_ms=now_ms)
+    return LoadedPartition(
+        folder=folder,
+        topic_id=topic_id,
+        segments=(segment,),
+        epochs=epochs,
+        producers=_new_producers(folder),
+        log_start_offset=0,
+        log_end_offset=0,
+        recovery_point=0,
+    )
+
+
+def load_partition(folder: PartitionFolder, now_ms: int) -> LoadedPartition:
+    """Open a partition folder; how much is scanned depends on ``is_clean``. Blocks.
+
+    Raises:
+        OSError: The folder can not be read or repaired.
+        KafkaError: It holds what no broker writes; so may any other exception say.
+    """
+    return _Loading(folder, now_ms).run()
+
+
+@dataclass(slots=True)
+class _Loading:
+    """The state of one load; the methods are its steps, in the order in which `run` calls them."""
+
+    folder: PartitionFolder
+    now_ms: int
+    names: list[SegmentName] = field(default_factory=list)
+    segments: list[LogSegment] = field(default_factory=list)
+    damage: dict[int, str] = field(default_factory=dict)  # by index of the segment
+    epochs: LeaderEpochs = field(init=False)
+    epochs_on_disk: tuple[EpochStart, ...] = ()
+    producers: ProducerStateManager | None = None  # as the last scan left them
+    bytes_cut: int = 0
+    end_offset: int | None = None  # once it is known
+
+    def run(self) -> LoadedPartition:
+        folder = self.folder
+        self.names = leftovers.settle(folder.path, folder.config)
+        self._load_segments()
+        self.epochs = self._load_epochs()
+        self._rebuild_damaged()
+        self._scan_unflushed()
+        end_offset = self.end_offset
+        if end_offset is None:
+            end_offset = self.segments[-1].next_offset() if self.segments else 0
+        if end_offset > files.MOST_OFFSET:
+            raise CorruptMessage(f"its last batch ends at offset {end_offset}")
+        if not self.segments or end_offset < folder.log_start_offset:
+            end_offset = max(end_offset, folder.log_start_offset)
+            self._start_over(end_offset)
+        log_start_offset = max(folder.log_start_offset, self.segments[0].base_offset)
+        self._settle_epochs(log_start_offset, end_offset)
+        producers = self._settle_producers(log_start_offset, end_offset)
+        is_clean = folder.is_clean and not self.bytes_cut
+        return LoadedPartition(
+            folder=folder,
+            topic_id=find_topic_id(folder.path),
+            segments=tuple(self.segments),
+            epochs=self.epochs,
+            producers=producers,
+            log_start_offset=log_start_offset,
+            log_end_offset=end_offset,
+            recovery_point=end_offset if is_clean else min(folder.recovery_point, end_offset),
+        )
+
+    def _load_segments(self) -> None:
+        """Open the segments in the order of their offsets, and note which have to be scanned.
+
+        Kafka scans a segment without offset index and leaves a missing time index empty; we scan
+        for both, and look at the end of the last segment, where the next append goes.
+        """
+        kinds: dict[int, set[str]] = {}
+        for name in self.names:
+            if name.kind != files.SNAPSHOT:
+                kinds.setdefault(name.base_offset, set()).add(name.kind)
+        path, config = self.folder.path, self.folder.config
+        for base_offset in sorted(kinds):
+            present = kinds[base_offset]
+            if files.LOG not in present:
+                for kind in present:
+                    files.unlink(path / files.segment_file_name(base_offset, kind))
+                continue
+            segment = LogSegment.load(path, base_offset, config, now_ms=self.now_ms)
+            missing = {files.INDEX, files.TIME_INDEX} - present
+            if missing:
+                self.damage[len(self.segments)] = f"{min(missing)} is missing"
+            elif files.TRANSACTION_INDEX in present:
+                self._note_damage(len(self.segments), segment.find_damage())
+            self.segments.append(segment)
+        if self.segments and self.folder.is_clean and len(self.segments) - 1 not in self.damage:
+            self._walk_tail(self.segments[-1])
+
+    def _walk_tail(self, segment: LogSegment) -> None:
+        """Find the log end offset, and whether anything but batches precedes the next append."""
+        end = segment.start_before(segment.base_offset + MAX_RELATIVE_OFFSET)
+        end_offset = segment.base_offset
+        if segment.has_damaged_index:
+            self._note_damage(len(self.segments) - 1, "its offset index is damaged")
+            return
+        try:
+            for position, header in segment.batches(end):
+                end, end_offset = position + header.size, header.next_offset
+        except CorruptMessage as error:
+            self._note_damage(len(self.segments) - 1, str(error))
+            return
+        if end == segment.size:
+            self.end_offset = end_offset
+        else:
+            self._note_damage(len(self.segments) - 1, f"its last batch ends at {end}")
+
+    def _note_damage(self, index: int, damage: str | None) -> None:
+        if damage is not None:
+            self.damage.setdefault(index, damage)
+
+    def _load_epochs(self) -> LeaderEpochs:
+        """Read the leader epochs; if their file is lost, take them from the flushed batches.
+
+        The scan of the others goes on from there.
+        """
+        try:
+            epochs = LeaderEpochs.load(self.folder.path)
+        except MalformedCheckpoint as error:
+            _logger.warning("leader epochs are taken from the batches error=%s", error)
+            epochs = LeaderEpochs(self.folder.path)
+        self.epochs_on_disk = epochs.entries
+        if not epochs.entries:
+            for segment in self.segments[: self._first_unflushed()]:
+                self._note_epochs(epochs, segment)
+        return epochs
+
+    @staticmethod
+    def _note_epochs(epochs: LeaderEpochs, segment: LogSegment) -> None:
+        """Take the epochs of a flushed segment, up to where it is damaged."""
+        try:
+            for _, header in segment.batches():
+                epochs.assign(max(0, header.leader_epoch), header.base_offset, write=False)
+        except CorruptMessage as error:
+            _logger.warning("leader epochs behind a damaged batch are not known error=%s", error)
+
+    def _rebuild_damaged(self) -> None:
+        """Scan damaged segments below the recovery point; what follows stays (§7.4 step 6)."""
+        first_unflushed = self._first_unflushed()
+        for index, damage in sorted(self.damage.items()):
+            if index >= first_unflushed:
+                continue
+            segment = self.segments[index]
+            _logger.warning("segment is scanned file=%s reason=%r", segment.log_path, damage)
+            producers = self._producers_at(segment.base_offset)
+            self._note_cut(segment, segment.recover(producers, self.epochs))
+
+    def _scan_unflushed(self) -> None:
+        """Scan from the recovery point on; the first damage ends the log (§7.4 step 7)."""
+        first = self._first_unflushed()
+        if first == len(self.segments):
+            return
+        producers = self._producers_at(self.segments[first].base_offset)
+        for index in range(first, len(self.segments)):
+            segment = self.segments[index]
+            bytes_cut = segment.recover(producers, self.epochs)
+            self._note_cut(segment, bytes_cut)
+            if self.folder.directory.must_rewrite:
+                files.write_again(segment.log_path)
+            if bytes_cut:
+                self._drop_from(index + 1, "it follows damaged bytes")
+                break
+            if index + 1 < len(self.segments):
+                write_snapshot(producers, self.segments[index + 1].base_offset)
+        self.producers = producers
+
+    def _first_unflushed(self) -> int:
+        """Return the index of the segment with the recovery point; the end after a clean stop."""
+        if self.folder.is_clean:
+            return len(self.segments)
+        bases = [segment.base_offset for segment in self.segments]
+        return max(0, bisect_right(bases, self.folder.recovery_point) - 1)
+
+    def _note_cut(self, segment: LogSegment, bytes_cut: int) -> None:
+        self.bytes_cut += bytes_cut
+        if bytes_cut:
+            _logger.warning(
+                "damaged end of a segment is cut file=%s bytes=%d size=%d",
+                segment.log_path,
+                bytes_cut,
+                segment.size,
+            )
+
+    def _drop_from(self, index: int, reason: str) -> None:
+        """Delete the segments from ``index`` on."""
+        for segment in self.segments[index:]:
+            _logger.warning(
+                "segment is deleted file=%s bytes=%d reason=%r",
+                segment.log_path,
+                segment.size,
+                reason,
+            )
+            segment.unlink()
+        del self.segments[index:]
+
+    def _start_over(self, offset: int) -> None:
+        """Begin anew at ``offset``: the log is empty, or ends below its log start offset."""
+        self._drop_from(0, f"the log ends below its log start offset {offset}")
+        self.epochs.clear()
+        self.producers = _new_producers(self.folder)
+        self.producers.scan_snapshots()
+        self.producers.truncate_fully(offset)
+        self.segments = [
+            LogSegment.create(self.folder.path, offset, self.folder.config, now_ms=self.now_ms)
+        ]
+
+    def _settle_epochs(self, log_start_offset: int, end_offset: int) -> None:
+        """Keep the epochs that the log still has, and have one for the next append.
+
+        One that begins at the log end offset stays, where Kafka drops it and adds it again when the
+        partition gets its leader: the file of an empty partition is not written at each start.
+        """
+        self.epochs.truncate_end(end_offset + 1, write=False)
+        self.epochs.truncate_start(log_start_offset, write=False)
+        if not self.epochs.entries:
+            self.epochs.assign(FIRST_EPOCH, end_offset, write=False)
+        if self.epochs.entries != self.epochs_on_disk:
+            self.epochs.flush()
+
+    def _settle_producers(self, log_start_offset: int, end_offset: int) -> ProducerStateManager:
+        """Return the producers at the log end offset, with a snapshot of them."""
+        producers = self.producers
+        if producers is None:
+            producers = self._producers_at(end_offset, log_start_offset)
+        producers.remove_stray_snapshots({segment.base_offset for segment in self.segments})
+        if end_offset > log_start_offset:
+            write_snapshot(producers, end_offset)
+        producers.map_end_offset = end_offset
+        return producers
+
+    def _producers_at(self, offset: int, log_start_offset: int = 0) -> ProducerStateManager:
+        """Return the producers below ``offset``, from a snapshot and the batches after it."""
+        producers = _new_producers(self.folder)
+        producers.scan_snapshots(
+            files.segment_file_name(name.base_offset, files.SNAPSHOT)
+            for name in self.names
+            if name.kind == files.SNAPSHOT
+        )
+        rebuild_producers(
+            producers,
+            self.segments,
+            max(log_start_offset, self.folder.log_start_offset),
+            offset,
+            self.now_ms,
+        )
+        return producers
+
+
+def _new_producers(folder: PartitionFolder) -> ProducerStateManager:
+    return ProducerStateManager(
+        folder.path, folder.topic_partition, expiration_ms=folder.producer_expiration_ms
+    )
+
+
+def find_topic_id(path: Path) -> uuid.UUID:
+    """Return the id in ``partition.metadata``, `UNKNOWN_TOPIC_ID` if there is no valid one."""
+    try:
+        metadata = PartitionMetadata.read(path)
+    except MalformedCheckpoint as error:
+        _logger.warning("partition has no valid topic id error=%s", error)
+        return UNKNOWN_TOPIC_ID
+    return UNKNOWN_TOPIC_ID if metadata is None else metadata.topic_id

@@ -1,0 +1,27 @@
+"""What all logs of a broker share."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from storage.clock import Clock
+from storage.directory.background import Background
+from storage.directory.deletion import DelayedDeletions
+from storage.log.flush_stats import FlushStats
+
+if TYPE_CHECKING:
+    from storage.log.log import Log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogServices:
+    """The clock, the thread for file work, the deletions that wait for their time, the figures.
+
+    ``moved_starts`` are logs whose start offset has moved while somebody watched them. Any thread
+    adds to it; the event loop takes out, and tells who watches.
+    """
+
+    clock: Clock
+    background: Background
+    deletions: DelayedDeletions
+    flush_stats: FlushStats = field(default_factory=FlushStats)
+    moved_starts: "set[Log]" = field(default_factory=set)

@@ -1,0 +1,61 @@
+"""Finding records by time, for ListOffsets (Kafka: ``UnifiedLog.fetchOffsetByTimestamp``).
+
+Offsets and timestamps are not sorted against each other: what is looked for is the first record
+*by offset* that is young enough. The time index names a place to begin; batches, and for the hit
+its records, are read and may have to be decompressed. Called from io threads, without a lock.
+"""
+
+from typing import NamedTuple
+
+from protocol.records.record import iterate_records
+from storage.log.view import LogView
+from storage.segment.segment import LogSegment
+
+
+class TimestampedOffset(NamedTuple):
+    """A record's offset and timestamp, and the leader epoch of its batch."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+def find_at_or_after(
+    view: LogView, timestamp: int, log_start_offset: int
+) -> TimestampedOffset | None:
+    """Return the first record at or after ``timestamp``, in ms; None if all are older.
+
+    Raises:
+        OSError: A segment can not be read.
+    """
+    for segment in view[1]:
+        if segment.largest_timestamp >= timestamp:
+            found = segment.find_timestamp(timestamp, log_start_offset)
+            if found is not None:
+                return TimestampedOffset(found.offset, found.timestamp, found.leader_epoch)
+    return None
+
+
+def find_max(view: LogView) -> TimestampedOffset | None:
+    """Return the first record that has the greatest timestamp; None if no record has one.
+
+    The index knows the last offset of that record's batch (KAFKA-16310), so the batch is opened.
+
+    Raises:
+        OSError: A segment can not be read.
+    """
+    segment = max(view[1], key=_max_timestamp)  # the first one wins a tie
+    if segment.max_timestamp < 0:
+        return None
+    located = segment.locate(segment.offset_of_max_timestamp)
+    if located is None:
+        return None
+    header = located.header
+    for record in iterate_records(segment.read(located.position, header.size)):
+        if record.timestamp == segment.max_timestamp:
+            return TimestampedOffset(record.offset, record.timestamp, header.leader_epoch)
+    return None
+
+
+def _max_timestamp(segment: LogSegment) -> int:
+    return segment.max_timestamp

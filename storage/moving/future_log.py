@@ -1,0 +1,231 @@
+"""The copy of a partition that grows in another log directory, to take its place (KIP-113).
+
+Kafka's future replica fetches what it lacks; ours copies the segment files as they are, in slices
+of whole batches, so that offsets, positions and indexes stay true. Its folder ends in ``-future``.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from storage import files
+from storage.directory.log_directory import LogDirectory
+from storage.directory.partition_metadata import PartitionMetadata
+from storage.log.epochs import LeaderEpochs
+from storage.moving.segment_copy import SegmentCopy
+from storage.topic_partition import MAX_FOLDER_NAME, FolderState, TopicPartition, folder_name
+
+if TYPE_CHECKING:
+    from storage.log.movable import MovableLog
+    from storage.log.view import LogView
+    from storage.segment.segment import LogSegment
+
+NEAR_BYTES: Final = 1 << 20
+"""How close behind the end of the log a copy is good enough to be settled."""
+
+_UNIQUE_ID_LENGTH = 32
+
+
+class MoveCancelled(Exception):  # noqa: N818  # what happened, not a fault
+    """Nobody wants the copy any more."""
+
+
+class FutureLog:
+    """A copy under way: what a start finds of it is a prefix of the log, or thrown away.
+
+    One thread at a time copies. The event loop reads the figures, cancels, and calls `hand_over`
+    and `put_in_place` while no thread copies. ``book`` is told of bytes before they are copied,
+    waits as the throttle demands and asks meanwhile whether the copy is still wanted.
+
+    A crash before the folder gets its final name leaves the log where it was. From then on the copy
+    is the log: a folder of the same name in the old directory is not. `files.MOVED` says so, which
+    is in a copy from its beginning until the old folder is gone.
+    """
+
+    def __init__(
+        self,
+        log: "MovableLog",
+        directory: LogDirectory,
+        path: Path,
+        book: Callable[[int, Callable[[], None]], object] = lambda _, still_wanted: still_wanted(),
+    ) -> None:
+        self.topic_partition: TopicPartition = log.topic_partition
+        self.log = log
+        self.source = log.directory
+        self.directory = directory
+        self.path = path
+        self.final_path = directory.path / folder_name(log.topic_partition)
+        self.size = 0  # bytes copied
+        self.end_offset = log.segments[0].base_offset  # exclusive, of what is copied
+        self.recovery_point = 0  # up to where it is on the disk
+        self.is_cancelled = False
+        self._book = book
+        self._copies: dict[LogSegment, SegmentCopy] = {}
+        self._snapshots: set[int] = set()
+
+    @property
+    def segments(self) -> "tuple[LogSegment, ...]":
+        """Return the segments of the log, whose bases are those of the copy."""
+        return self.log.segments
+
+    @property
+    def log_start_offset(self) -> int:
+        """Return the first offset that can be read."""
+        return self.log.log_start_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Return up to where the copy could be read."""
+        return self.end_offset
+
+    @property
+    def lag(self) -> int:
+        """Return how many offsets the copy is behind."""
+        return max(0, self.log.log_end_offset - self.end_offset)
+
+    def cancel(self) -> None:
+        """Have the copy end at its next look."""
+        self.is_cancelled = True
+
+    def check(self) -> None:
+        """Look whether the copy is still wanted, and may be made.
+
+        Raises:
+            MoveCancelled: It is not, or the log is closed.
+            KafkaStorageError: The log's directory failed, or the other one takes no writes.
+        """
+        if self.is_cancelled or self.log.is_closed:
+            raise MoveCancelled
+        if self.source.failure is not None:
+            raise self.source.refuse()
+        if self.directory.refusal is not None:
+            raise self.directory.refuse()
+
+    def create(self) -> None:
+        """Make the folder, or take that of an interrupted copy. Blocks.
+
+        Raises:
+            OSError: The disk does not take it.
+        """
+        files.create_folder(self.path)
+        files.replace_file(self.path / files.MOVED, b"")
+        PartitionMetadata(topic_id=self.log.topic_id).write(self.path)
+        self._remove_strangers()
+
+    def copy(self) -> None:
+        """Copy until the end of the log is near. Blocks for as long as that takes.
+
+        Raises:
+            MoveCancelled: Nobody wants it any more.
+            OSError: A disk failed; `storage.moving.file_copy.SourceUnreadable` if it was that of
+            the log. CorruptMessage: The log is damaged.
+            KafkaStorageError: A directory failed meanwhile.
+        """
+        self.check()
+        while self.missing_bytes(self.log.view) > NEAR_BYTES or not self._copies:
+            self._copy_up_to(self.log.view, lambda count: self._book(count, self.check))
+        for copy in self._copies.values():
+            if not copy.is_finished:
+                copy.sync()  # so that little is left to be waited for when flushes are held off
+
+    def settle(self) -> None:
+        """Have everything up to the end of the log on the disk. Blocks.
+
+        The caller holds off the flushes of the log, so that nothing becomes durable there that is
+        not durable here. There is no throttle: what is left is little.
+
+        Raises:
+            MoveCancelled, OSError, CorruptMessage, KafkaStorageError: As `copy` does.
+        """
+        view = self.log.view
+        self._copy_up_to(view, lambda _: None)
+        self._copies[view[1][-1]].sync()
+        self._copy_snapshots()
+        LeaderEpochs(self.path, self.log.epochs.entries).flush()
+        files.fsync_directory(self.path)
+        self.recovery_point = view[0]
+
+    def hand_over(self, view: "LogView") -> "tuple[LogSegment, ...]":
+        """Return the segments for readers and appends, with what was missing until now.
+
+        Raises:
+            OSError: The disk does not take that; the log is as it was.
+        """
+        end_offset, segments, end_position = view
+        last = segments[-1]
+        twins = [
+            self._copy_of(segment).hand_over(segment.size, is_active=False)
+            for segment in segments[:-1]
+        ]
+        twins.append(self._copy_of(last, is_active=True).hand_over(end_position, is_active=True))
+        self.end_offset = end_offset
+        return tuple(twins)
+
+    def put_in_place(self) -> None:
+        """Give the folder its final name: from here on it is the partition's, for a start too."""
+        files.rename(self.path, self.final_path)
+
+    def forget_source(self) -> None:
+        """Let go of the old files, now that the copy has taken over."""
+        for copy in self._copies.values():
+            copy.forget_source()
+
+    def _copy_up_to(self, view: "LogView", book: Callable[[int], object]) -> None:
+        end_offset, segments, end_position = view
+        for number, segment in enumerate(segments, 1):
+            is_active = number == len(segments)
+            copy = self._copy_of(segment, is_active=is_active)
+            limit = end_position if is_active else segment.size
+            while copy.position < limit:
+                self.check()
+                self.size += copy.grow(limit, book)
+                self.end_offset = copy.next_offset
+            if not is_active and not copy.is_finished:
+                copy.finish()
+                self.recovery_point = segments[number].base_offset
+        self.end_offset = end_offset
+
+    def _copy_of(self, segment: "LogSegment", *, is_active: bool = False) -> SegmentCopy:
+        copy = self._copies.get(segment)
+        if copy is None:
+            copy = SegmentCopy(segment, self.path, self.final_path, is_active=is_active)
+            self._copies[segment] = copy
+            self.size += copy.position
+        return copy
+
+    def missing_bytes(self, view: "LogView") -> int:
+        """Return the bytes that are not copied yet."""
+        _, segments, end_position = view
+        copied = sum(copy.position for copy in map(self._copies.get, segments) if copy is not None)
+        return sum(segment.size for segment in segments[:-1]) + end_position - copied
+
+    def _copy_snapshots(self) -> None:
+        for offset in self.log.producers.snapshots:
+            if offset not in self._snapshots:
+                name = files.segment_file_name(offset, files.SNAPSHOT)
+                try:
+                    data = (self.log.path / name).read_bytes()
+                except FileNotFoundError:
+                    continue  # it is yet to be written, here or there
+                files.replace_file(self.path / name, data)
+                self._snapshots.add(offset)
+
+    def _remove_strangers(self) -> None:
+        """Delete what an earlier copy has left of segments that the log does not have, or no more.
+
+        Kafka's own copies have other segments: what it has begun is begun anew.
+        """
+        bases = {segment.base_offset for segment in self.log.segments}
+        for name in os.listdir(self.path):  # noqa: PTH208  # names are all that is needed
+            parsed = files.parse_name(name)
+            if parsed is not None and (
+                parsed.suffix or parsed.kind == files.SNAPSHOT or parsed.base_offset not in bases
+            ):
+                files.unlink(self.path / name)
+
+
+def has_room_for_name(topic_partition: TopicPartition) -> bool:
+    """Tell whether the folder of a copy can have the whole name of its topic (KAFKA-4893)."""
+    marks = 1 + _UNIQUE_ID_LENGTH + len(FolderState.FUTURE)
+    return len(str(topic_partition)) + marks <= MAX_FOLDER_NAME

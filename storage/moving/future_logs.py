@@ -1,0 +1,99 @@
+"""The copies under way, and the folders that are left when they end (Kafka: ``LogManager``)."""
+
+import logging
+from collections.abc import Callable, Container, Iterable
+from pathlib import Path
+from uuid import UUID
+
+from protocol.names import random_id
+from storage import files
+from storage.directory.loading import FoundFolder
+from storage.directory.log_directory import LogDirError
+from storage.directory.placement import Placement
+from storage.log.recovery import find_topic_id
+from storage.moving.future_log import FutureLog
+from storage.topic_partition import FolderState, TopicPartition, folder_name
+
+_logger = logging.getLogger(__name__)
+
+
+class FutureLogs:
+    """One copy of a partition at the most. Loop only, but for what blocks.
+
+    The old folder of a partition is renamed only when that its copy has taken over is on the disk,
+    and the mark of that goes only afterwards: a start finds one folder, or two and the mark.
+    """
+
+    def __init__(self, placement: Placement, schedule_removal: Callable[[Path], None]) -> None:
+        self.under_way: dict[TopicPartition, FutureLog] = {}
+        self.found: tuple[FoundFolder, ...] = ()  # constant after load: interrupted copies
+        self._placement = placement
+        self._schedule_removal = schedule_removal
+
+    def begin(self, future: FutureLog) -> None:
+        """Count a copy among the partitions of its directory, and in its checkpoints."""
+        self.under_way[future.topic_partition] = future
+        self._placement.add(future.directory)
+
+    def end(self, future: FutureLog) -> None:
+        """Count it no more: it has taken over, or was given up."""
+        del self.under_way[future.topic_partition]
+        has_taken_over = future.log.directory is future.directory
+        self._placement.add(future.source if has_taken_over else future.directory, -1)
+
+    def remove_source(self, future: FutureLog) -> None:
+        """Have the folder go whose log is elsewhere now. Blocks; a start does it otherwise.
+
+        Raises:
+            OSError: Its directory does not let it go.
+        """
+        path = future.source.path / folder_name(future.topic_partition)
+        with future.log.names.changing():  # a pin may be linking the files under their old names
+            self._doom(path, future.topic_partition)
+        future.forget_source()
+        files.unlink(future.final_path / files.MOVED)
+        files.fsync_directory(future.final_path)
+
+    def remove(self, path: Path, topic_partition: TopicPartition, *, at_once: bool = False) -> None:
+        """Have the folder of a copy go that was given up, after the delay of deletions. Blocks.
+
+        Raises:
+            OSError: Its directory does not let it go.
+        """
+        if at_once:
+            files.remove_folder(path)
+        elif path.exists():
+            self._doom(path, topic_partition)
+
+    def remove_deleted(self, topic_ids: Container[UUID]) -> None:
+        """Have the interrupted copies go whose topic is being deleted. Blocks.
+
+        Raises:
+            OSError: A directory does not let one go.
+        """
+        deleted = [each for each in self.found if find_topic_id(each.path) in topic_ids]
+        for each in deleted:
+            self.remove(each.path, each.topic_partition)
+        self.found = tuple(each for each in self.found if each not in deleted)
+
+    def leave(self, left: Iterable[FoundFolder]) -> None:
+        """Have folders go whose partition had been moved when the broker was killed. Blocks.
+
+        Raises:
+            LogDirError: A directory does not let one go.
+        """
+        for folder in left:
+            _logger.info("folder of a partition that was moved goes folder=%s", folder.path)
+            try:
+                self._doom(folder.path, folder.topic_partition)
+            except OSError as error:
+                raise LogDirError(
+                    f"folder {folder.path} of a partition that was moved to another log directory "
+                    f"can not be renamed ({error}); check the disk"
+                ) from error
+
+    def _doom(self, path: Path, topic_partition: TopicPartition) -> None:
+        gone = path.with_name(folder_name(topic_partition, FolderState.DELETE, random_id()))
+        files.rename(path, gone)
+        files.fsync_directory(path.parent)
+        self._schedule_removal(gone)

@@ -1,0 +1,154 @@
+"""The copy of one segment's files in another folder, byte for byte (KIP-113)."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from storage import files
+from storage.moving.file_copy import copy_range, reading_source
+from storage.segment.open_file import SegmentFile
+from storage.segment.segment import LogSegment
+
+SLICE_BYTES: Final = 1 << 20
+"""What is copied between two looks at whether the copy is still wanted, and at the throttle."""
+
+
+class SegmentCopy:
+    """How much of a segment is there, and the twin that readers and appends will get.
+
+    A copy that is finished has the modification time of its source, which it gets last, after its
+    fsync: by it and the size the next try knows what it need not do again.
+    """
+
+    __slots__ = (
+        "_file",
+        "_folder",
+        "_has_indexes",
+        "_source",
+        "is_finished",
+        "next_offset",
+        "position",
+        "twin",
+    )
+
+    def __init__(self, source: LogSegment, folder: Path, final: Path, *, is_active: bool) -> None:
+        """Open the copy in ``folder``, which will be named ``final``. Blocks."""
+        self._source = source
+        self._folder = folder
+        self.twin = LogSegment(
+            final, source.base_offset, source.config, now_ms=source.end.created_ms
+        )
+        self.position = 0
+        self.next_offset = source.base_offset  # exclusive, of what is copied
+        self.is_finished = False
+        self._has_indexes = False
+        path = self._path(files.LOG)
+        if not is_active and self._is_same(path):
+            self.position = source.size
+            self._file: SegmentFile | None = SegmentFile(files.open_file(path, write=True))
+        else:
+            self._file = SegmentFile(files.create_file(path))
+
+    def grow(self, limit: int, book: Callable[[int], object]) -> int:
+        """Copy the next slice, whole batches, and return its bytes; ``book`` is told first. Blocks.
+
+        Raises:
+            SourceUnreadable: The segment can not be read.
+            OSError: The disk does not take it.
+            CorruptMessage: The segment is damaged.
+        """
+        source = self._source
+        with reading_source():
+            cut = source.cut(self.position, SLICE_BYTES, limit, at_least_one=True)
+        count = cut.end - self.position
+        book(count)
+        copy_range(source.file().fileno(), self._fileno(), self.position, count)
+        self.position = cut.end
+        self.next_offset = cut.next_offset
+        return count
+
+    def sync(self) -> None:
+        """Put all that is copied on the disk, with the other files of the segment. Blocks."""
+        files.fsync(self._fileno())
+        self._copy_indexes(durable=True)
+        self._copy_aborted(durable=True)
+
+    def finish(self) -> None:
+        """End the copy of a closed segment. Blocks."""
+        self.sync()
+        with reading_source():
+            modified_ns = self._source.modified_ns
+        files.set_modified(self._path(files.LOG), modified_ns)
+        self._file = None
+        self.is_finished = True
+
+    def hand_over(self, limit: int, *, is_active: bool) -> LogSegment:
+        """Return the twin, ready for readers; the last one, up to its end, for appends too.
+
+        For the log's owner: what is missing is copied here, and is little.
+
+        Raises:
+            OSError: The disk does not take that.
+        """
+        if self.is_finished:
+            self.twin.follow(self._source)
+            return self.twin
+        copy_range(
+            self._source.file().fileno(), self._fileno(), self.position, limit - self.position
+        )
+        self.position = limit
+        if not is_active or not self._has_indexes:
+            self._copy_indexes(durable=False)
+        self._copy_aborted(durable=False)
+        self.twin.succeed(self._source, self._file if is_active else None)
+        return self.twin
+
+    def forget_source(self) -> None:
+        """Keep the files of the source open no longer than somebody reads them."""
+        for kind in files.SEGMENT_KINDS:
+            self._source.forget(kind)
+
+    def _copy_indexes(self, *, durable: bool) -> None:
+        for kind in (files.INDEX, files.TIME_INDEX):
+            with reading_source():
+                data = self._source.index_bytes(kind)
+            if data is not None:
+                self._write(kind, data, durable=durable)
+        self._has_indexes = True
+
+    def _copy_aborted(self, *, durable: bool) -> None:
+        kind = files.TRANSACTION_INDEX
+        size = self._source.find_size(kind)
+        if size is not None and (durable or files.find_size(str(self._path(kind))) != size):
+            with reading_source():
+                data = self._source.path(kind).read_bytes()
+            self._write(kind, data, durable=durable)
+
+    def _write(self, kind: str, data: bytes, *, durable: bool) -> None:
+        fd = files.create_file(self._path(kind))
+        try:
+            files.write_all(fd, data, 0)
+            if durable:
+                files.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _fileno(self) -> int:
+        if self._file is None:
+            raise ValueError(f"the copy of {self._source} is finished")
+        return self._file.fileno()
+
+    def _is_same(self, path: Path) -> bool:
+        """Tell whether an earlier try has finished."""
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            return False
+        source = self._source
+        with reading_source():
+            modified_ns = source.modified_ns
+        return (found.st_size, found.st_mtime_ns) == (source.size, modified_ns)
+
+    def _path(self, kind: str) -> Path:
+        return self._folder / files.segment_file_name(self._source.base_offset, kind)

@@ -1,0 +1,4 @@
+"""What a partition knows of its producers: sequences, open transactions, markers.
+
+Here go that state, its snapshots, and the questions that an append asks of it.
+"""

@@ -1,0 +1,116 @@
+"""Whether a producer's batch may be written: decisions only (Kafka: ``ProducerAppendInfo``)."""
+
+from typing import Protocol
+
+from protocol.errors import (
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequence,
+    TransactionCoordinatorFenced,
+)
+from protocol.records.batch import TRANSACTIONAL
+from storage.appending.kernels import ProducerEntry
+from storage.appending.values import Origin
+from storage.producers.entry import SEQUENCES, AppendedBatch
+from storage.producers.markers import Marker
+from storage.topic_partition import TopicPartition
+
+
+class ProducerBatch(Protocol):
+    """What has to be known of a batch; a `BatchHeader` and a ``ValidatedBatch`` know it."""
+
+    @property
+    def producer_id(self) -> int:
+        """Return the producer id, at least 0 where it matters here."""
+
+    @property
+    def producer_epoch(self) -> int:
+        """Return the producer epoch."""
+
+    @property
+    def base_sequence(self) -> int:
+        """Return the sequence of the first record."""
+
+    @property
+    def last_offset_delta(self) -> int:
+        """Return how many offsets the batch spans, less one."""
+
+    @property
+    def attributes(self) -> int:
+        """Return the attribute bits."""
+
+    @property
+    def max_timestamp(self) -> int:
+        """Return the largest timestamp, ms."""
+
+
+def check_data(
+    entry: ProducerEntry, batch: ProducerBatch, origin: Origin, topic_partition: TopicPartition
+) -> AppendedBatch | None:
+    """Check a data batch against what its producer wrote; see `ProducerStateManager.check`."""
+    if origin is Origin.REPLICATION:
+        return None
+    if batch.producer_epoch < entry.epoch:
+        raise _fenced(entry, batch, topic_partition)
+    if origin is Origin.CLIENT:
+        duplicate = _check_sequence(entry, batch, topic_partition)
+        if duplicate is not None:
+            return duplicate
+    if entry.transaction_first_offset >= 0 and not batch.attributes & TRANSACTIONAL:
+        raise InvalidTxnState(
+            f"producer {batch.producer_id} has a transaction open in {topic_partition} "
+            "and sent a batch outside of it; commit or abort first"
+        )
+    return None
+
+
+def check_marker(
+    entry: ProducerEntry,
+    batch: ProducerBatch,
+    marker: Marker,
+    origin: Origin,
+    topic_partition: TopicPartition,
+) -> None:
+    """Check the marker that ends a transaction; see `ProducerStateManager.check_marker`."""
+    if origin is Origin.REPLICATION:
+        return
+    if batch.producer_epoch < entry.epoch:
+        raise _fenced(entry, batch, topic_partition)
+    if marker.coordinator_epoch < entry.coordinator_epoch:
+        raise TransactionCoordinatorFenced(
+            f"coordinator epoch {marker.coordinator_epoch} is older than "
+            f"{entry.coordinator_epoch}, which wrote to {topic_partition} for producer "
+            f"{batch.producer_id}"
+        )
+
+
+def _check_sequence(
+    entry: ProducerEntry, batch: ProducerBatch, topic_partition: TopicPartition
+) -> AppendedBatch | None:
+    """Return the batch that this one repeats; the epoch is at least the known one."""
+    first = batch.base_sequence
+    if batch.producer_epoch != entry.epoch:
+        if first != 0:
+            raise OutOfOrderSequence(
+                f"producer {batch.producer_id} begins epoch {batch.producer_epoch} in "
+                f"{topic_partition} with sequence {first} instead of 0"
+            )
+        return None
+    if first == entry.next_sequence:
+        return None
+    duplicate = entry.find_duplicate(first, (first + batch.last_offset_delta) % SEQUENCES)
+    if duplicate is None:
+        raise OutOfOrderSequence(
+            f"producer {batch.producer_id} sent sequence {first} to {topic_partition} "
+            f"where {entry.next_sequence} follows"
+        )
+    return duplicate
+
+
+def _fenced(
+    entry: ProducerEntry, batch: ProducerBatch, topic_partition: TopicPartition
+) -> InvalidProducerEpoch:
+    return InvalidProducerEpoch(
+        f"epoch {batch.producer_epoch} of producer {batch.producer_id} is older than "
+        f"{entry.epoch}, which wrote to {topic_partition}"
+    )

@@ -1,0 +1,60 @@
+"""Rebuilding producer state from a snapshot and the batches after it (storage.md §9.5)."""
+
+from collections.abc import Sequence
+
+from protocol.errors import CorruptMessage
+from protocol.records.batch import has_valid_crc
+from storage.log.view import find_index
+from storage.producers.state import ProducerStateManager
+from storage.segment.readable import ReadableSegment
+from storage.segment.segment import LogSegment
+
+
+def rebuild_producers(
+    producers: ProducerStateManager,
+    segments: Sequence[LogSegment],
+    log_start_offset: int,
+    end_offset: int,
+    now_ms: int,
+) -> None:
+    """Bring producers, whose snapshots are noted, to what they were at ``end_offset``. Blocks.
+
+    Snapshots above it are deleted. Without any snapshot Kafka takes a log that was closed cleanly
+    to have no producers; here its batches are read.
+    """
+    start = producers.load(log_start_offset, end_offset, now_ms)
+    if start >= end_offset:
+        return
+    for segment in segments[find_index(segments, start) :]:
+        if segment.base_offset >= end_offset:
+            break
+        replay_segment(producers, segment, start, end_offset)
+
+
+def replay_segment(
+    producers: ProducerStateManager, segment: ReadableSegment, start: int, end: int
+) -> None:
+    """Feed a segment's batches from ``start`` to ``end``, exclusive, to ``producers``.
+
+    Raises:
+        CorruptMessage: A producer's batch is damaged: what it says would be believed in appends.
+        InvalidRecord: A marker can not be read.
+    """
+    located = segment.locate(start)
+    if located is None:
+        return
+    for position, header in segment.batches(located.position):
+        if header.base_offset >= end:
+            break
+        if header.producer_id >= 0:
+            batch = segment.read(position, header.size)
+            if not has_valid_crc(memoryview(batch), header.crc):
+                raise CorruptMessage(f"{segment.log_path}: wrong checksum at position {position}")
+            producers.replay(header, batch)
+
+
+def write_snapshot(producers: ProducerStateManager, offset: int) -> None:
+    """Write a snapshot without fsync: one that a power failure takes or tears costs a replay."""
+    snapshot = producers.capture(offset)
+    if snapshot is not None:
+        producers.write_snapshot(snapshot, fsync=False)

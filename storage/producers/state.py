@@ -1,0 +1,317 @@
+"""What keeps a retry from being written twice (Kafka: ``ProducerStateManager``, KIP-98).
+
+Per producer id and partition: the last five batches, the epochs and the open transaction. The rules
+are those of storage.md §9.
+"""
+
+import logging
+from bisect import insort
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from protocol.records.batch import TRANSACTIONAL, BatchHeader
+from storage import files
+from storage.appending.kernels import ProducerEntry
+from storage.appending.values import Origin
+from storage.producers import snapshot as producer_snapshot
+from storage.producers.checks import ProducerBatch, check_data, check_marker
+from storage.producers.entry import AppendedBatch
+from storage.producers.markers import Marker, MarkerKind, read_marker
+from storage.producers.snapshot import CorruptSnapshot, Snapshot
+from storage.segment.transaction_index import AbortedTransaction
+from storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+DAY_MS: Final = 86_400_000
+NO_OFFSET: Final = -1
+
+_logger = logging.getLogger(__name__)
+
+
+class ProducerStateManager:
+    """The producers of one partition, their open transactions and their snapshot files.
+
+    `check` and `check_marker` change nothing; `update` and `update_marker` follow when the batch is
+    in the log (KAFKA-6683), so a failed write leaves no trace. One owner at a time (``Log.lock``).
+
+    Transactions open in the order of their first offsets, so the first of ``_open`` is the
+    earliest. As the high watermark follows the log end offset, a transaction is decided as soon as
+    its marker is written.
+
+    The state is that of all batches below ``map_end_offset``. A crash loses it; the newest snapshot
+    and the batches after it bring it back.
+    """
+
+    __slots__ = (
+        "_directory",
+        "_expiration_ms",
+        "_open",
+        "_snapshots",
+        "_topic_partition",
+        "first_unstable_offset",
+        "map_end_offset",
+        "producers",
+    )
+
+    def __init__(
+        self,
+        directory: Path,
+        topic_partition: TopicPartition,
+        *,
+        expiration_ms: int = DAY_MS,
+    ) -> None:
+        self._directory = directory
+        self._topic_partition = topic_partition
+        self._expiration_ms = expiration_ms
+        self.producers: dict[int, ProducerEntry] = {}
+        self._open: dict[int, int] = {}  # producer id -> first offset, the earliest first
+        self.first_unstable_offset: int | None = None
+        self.map_end_offset = 0
+        self._snapshots: list[int] = []  # offsets, ascending: the folder is not listed (KAFKA-9393)
+
+    def check(self, batch: ProducerBatch, origin: Origin = Origin.CLIENT) -> AppendedBatch | None:
+        """Check a data batch that has a producer id against what its producer wrote before.
+
+        Returns:
+            The batch that this one repeats, if it is one of the last five: it must not be written,
+            and the answer is that of the first time. None: write it.
+
+        Raises:
+            InvalidProducerEpoch: A newer epoch has written.
+            OutOfOrderSequence: Batches are missing before it, or it is older than the last five.
+            InvalidTxnState: It is outside of the transaction that its producer has open.
+        """
+        entry = self.producers.get(batch.producer_id)
+        if entry is None:
+            return None  # of a producer that is not known any sequence may come first
+        if entry.is_followed_by(batch.producer_epoch, batch.base_sequence):
+            return None
+        return check_data(entry, batch, origin, self._topic_partition)
+
+    def update(self, batch: ProducerBatch, base_offset: int) -> None:
+        """Take note of a data batch that was written at ``base_offset``."""
+        producer_id = batch.producer_id
+        epoch = batch.producer_epoch
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerEntry(epoch)
+        elif entry.epoch != epoch:
+            entry.begin_epoch(epoch)
+        entry.note(batch.base_sequence, batch.last_offset_delta, base_offset, batch.max_timestamp)
+        if batch.attributes & TRANSACTIONAL and entry.transaction_first_offset < 0:
+            self._begin_transaction(producer_id, entry, base_offset)
+
+    def check_marker(
+        self, batch: ProducerBatch, marker: Marker, origin: Origin = Origin.COORDINATOR
+    ) -> None:
+        """Check the marker that ends a transaction.
+
+        Raises:
+            InvalidProducerEpoch: A newer epoch of the producer has written.
+            TransactionCoordinatorFenced: A newer coordinator has written.
+        """
+        entry = self.producers.get(batch.producer_id)
+        if entry is not None:
+            check_marker(entry, batch, marker, origin, self._topic_partition)
+
+    def update_marker(
+        self, batch: ProducerBatch, marker: Marker, offset: int
+    ) -> AbortedTransaction | None:
+        """Take note of a marker that was written at ``offset``.
+
+        Returns:
+            The entry for the transaction index of the marker's segment, if data was aborted.
+        """
+        producer_id = batch.producer_id
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerEntry(batch.producer_epoch)
+        entry.begin_epoch(batch.producer_epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = batch.max_timestamp
+        first_offset = entry.transaction_first_offset
+        if first_offset < 0:
+            return None
+        entry.transaction_first_offset = NO_OFFSET
+        del self._open[producer_id]
+        self._note_first_unstable()
+        if marker.kind is not MarkerKind.ABORT:
+            return None
+        stable = self.first_unstable_offset
+        return AbortedTransaction(
+            producer_id, first_offset, offset, offset + 1 if stable is None else stable
+        )
+
+    def replay(self, header: BatchHeader, batch: "Buffer") -> AbortedTransaction | None:
+        """Take note of a batch found in the log, by the rules for what was checked already."""
+        aborted = None
+        if header.producer_id >= 0:
+            if header.is_control:
+                marker = read_marker(batch)  # None: the cleaner has removed the whole transaction
+                if marker is not None:
+                    aborted = self.update_marker(header, marker, header.last_offset)
+            else:
+                self.update(header, header.base_offset)
+        self.map_end_offset = header.next_offset
+        return aborted
+
+    def remove_expired(self, now_ms: int) -> int:
+        """Forget the producers that were silent for too long, and return how many.
+
+        Silence is measured by the timestamps of their batches, as in Kafka: who writes old data may
+        be forgotten at once. A producer with an open transaction stays.
+        """
+        expired = [
+            producer_id
+            for producer_id, entry in self.producers.items()
+            if self._is_expired(entry, now_ms)
+        ]
+        for producer_id in expired:
+            del self.producers[producer_id]
+        return len(expired)
+
+    @property
+    def snapshots(self) -> tuple[int, ...]:
+        """Return the offsets of the snapshot files, ascending."""
+        return tuple(self._snapshots)
+
+    def scan_snapshots(self, names: Iterable[str] | None = None) -> None:
+        """Note which snapshot files the folder has; later changes are followed in memory.
+
+        ``names`` are those of all files in it, if the caller has listed it already.
+        """
+        if names is None:
+            names = [path.name for path in self._directory.iterdir()]
+        self._snapshots = sorted(
+            name.base_offset
+            for name in map(files.parse_name, names)
+            if name and name.kind == files.SNAPSHOT and not name.suffix
+        )
+
+    def load(self, log_start_offset: int, end_offset: int, now_ms: int) -> int:
+        """Take the state from the newest usable snapshot, and return the offset to replay from.
+
+        Snapshots above ``end_offset``, or at or below ``log_start_offset``, are deleted, and so is
+        one that cannot be read. Producers that have expired are left out.
+        """
+        for offset in self.snapshots:
+            if offset > end_offset or offset <= log_start_offset:
+                self._delete_snapshot(offset)
+        while self._snapshots:
+            offset = self._snapshots[-1]
+            producers = self._read_snapshot(offset)
+            if producers is not None:
+                self.install(producers, offset, now_ms)
+                return offset
+            self._delete_snapshot(offset)
+        self.install({}, log_start_offset, now_ms)
+        return log_start_offset
+
+    def install(self, producers: dict[int, ProducerEntry], offset: int, now_ms: int) -> None:
+        """Take the state that a snapshot holds, that of all batches below ``offset``."""
+        self.producers = {
+            producer_id: entry
+            for producer_id, entry in producers.items()
+            if not self._is_expired(entry, now_ms)
+        }
+        transactions = [
+            (entry.transaction_first_offset, producer_id)
+            for producer_id, entry in self.producers.items()
+            if entry.transaction_first_offset >= 0
+        ]
+        self._open = {producer_id: first for first, producer_id in sorted(transactions)}
+        self._note_first_unstable()
+        self.map_end_offset = offset
+
+    @property
+    def open_transactions(self) -> Mapping[int, int]:
+        """Return the first offset of each open transaction by producer id, the earliest first."""
+        return self._open
+
+    def truncate_fully(self, offset: int) -> None:
+        """Forget everything, snapshots included; the log begins anew at ``offset``."""
+        for snapshot in self.snapshots:
+            self._delete_snapshot(snapshot)
+        self.install({}, offset, 0)
+
+    def capture(self, offset: int | None = None) -> Snapshot | None:
+        """Return a snapshot to be written, None if there is one at this offset already.
+
+        ``offset`` becomes the map's end offset; it is the log end offset on a roll and on close.
+        Only memory is touched: write it outside of the lock.
+        """
+        if offset is not None:
+            self.map_end_offset = offset
+        end = self.map_end_offset
+        if self._snapshots and self._snapshots[-1] >= end:
+            return None
+        insort(self._snapshots, end)
+        data = producer_snapshot.encode(self.producers.items())
+        return Snapshot(offset=end, data=data)
+
+    def take_snapshot(self, offset: int | None = None) -> None:
+        """Write a snapshot now, unless there is one. Blocks."""
+        snapshot = self.capture(offset)
+        if snapshot is not None:
+            self.write_snapshot(snapshot)
+
+    def write_snapshot(self, snapshot: Snapshot, *, fsync: bool = True) -> None:
+        """Write a snapshot into the folder; without ``fsync`` a power failure may take it."""
+        snapshot.write(self._directory, fsync=fsync)
+
+    def remove_stray_snapshots(self, segment_bases: Collection[int]) -> None:
+        """Delete the snapshots that are not at the base of a segment; one above all stays."""
+        newest = self._snapshots[-1] if self._snapshots else NO_OFFSET
+        above_all = newest > max(segment_bases, default=NO_OFFSET)
+        for offset in self.snapshots:
+            if offset not in segment_bases and not (above_all and offset == newest):
+                self._delete_snapshot(offset)
+
+    def delete_snapshots_before(self, offset: int) -> None:
+        """Delete the snapshots below ``offset``."""
+        for snapshot in self.snapshots:
+            if snapshot < offset:
+                self._delete_snapshot(snapshot)
+
+    def forget_snapshot(self, offset: int) -> Path | None:
+        """Return the file of a snapshot, which is the caller's to delete; None if there is none."""
+        if offset not in self._snapshots:
+            return None
+        self._snapshots.remove(offset)
+        return self._snapshot_path(offset)
+
+    def relocate(self, directory: Path) -> None:
+        """Follow the folder that was renamed."""
+        self._directory = directory
+
+    def _read_snapshot(self, offset: int) -> dict[int, ProducerEntry] | None:
+        path = self._snapshot_path(offset)
+        try:
+            return producer_snapshot.decode(path.read_bytes(), offset)
+        except FileNotFoundError:
+            return None
+        except CorruptSnapshot as error:
+            _logger.warning("producer snapshot is unusable and goes file=%s error=%s", path, error)
+            return None
+
+    def _begin_transaction(self, producer_id: int, entry: ProducerEntry, offset: int) -> None:
+        entry.transaction_first_offset = offset
+        self._open[producer_id] = offset
+        self._note_first_unstable()
+
+    def _note_first_unstable(self) -> None:
+        self.first_unstable_offset = next(iter(self._open.values()), None)
+
+    def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
+        silent_ms = now_ms - entry.last_timestamp
+        return entry.transaction_first_offset < 0 and silent_ms >= self._expiration_ms
+
+    def _snapshot_path(self, offset: int) -> Path:
+        return self._directory / files.segment_file_name(offset, files.SNAPSHOT)
+
+    def _delete_snapshot(self, offset: int) -> None:
+        self._snapshots.remove(offset)
+        files.unlink(self._snapshot_path(offset))

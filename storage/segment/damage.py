@@ -1,0 +1,87 @@
+"""Whether the indexes of a segment can be right, by a few reads (storage.md §3.6).
+
+Kafka has not looked since KAFKA-7283. What is found here is repaired by `LogSegment.recover`, which
+rebuilds all indexes from the ``.log``; a time index that is missing, too.
+"""
+
+from protocol.records.batch import HEADER_SIZE, MAGIC
+from storage import files
+from storage.segment import transaction_index
+from storage.segment.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
+from storage.segment.readable import ReadableSegment
+
+
+def find_damage(segment: ReadableSegment) -> str | None:
+    """Return what is wrong with an index at first sight, None if nothing is."""
+    for kind, entry_size in ((files.INDEX, OFFSET_ENTRY.size), (files.TIME_INDEX, TIME_ENTRY.size)):
+        length = segment.find_size(kind)
+        if length is None:
+            return f"{kind} is missing"
+        if length % entry_size:
+            return f"{kind}: its length {length} is no multiple of {entry_size}"
+    for kind, find in (
+        (files.INDEX, _find_offset_damage),
+        (files.TIME_INDEX, _find_time_damage),
+        (files.TRANSACTION_INDEX, _find_transaction_damage),
+    ):
+        damage = find(segment)
+        if damage:
+            return f"{kind}: {damage}"
+    return None
+
+
+def offset_index_damage(index: OffsetIndex, log_size: int) -> str | None:
+    """Return what is wrong with an offset index, looking at its last entry alone.
+
+    It has to lie behind the first batch and inside the log; a tail of zeros, left by a Kafka that
+    crashed, does not.
+    """
+    last = index.last()
+    if last is None:
+        return None
+    if last.offset <= index.base_offset or last.position <= 0:
+        return f"its last entry is {last.offset} at {last.position}"
+    if last.position >= log_size:
+        return f"its last entry is at {last.position}, outside the log of {log_size} bytes"
+    return None
+
+
+def time_index_damage(index: TimeIndex) -> str | None:
+    """Return what is wrong with a time index, looking at its first and last entries."""
+    last = index.last()
+    if last is None:
+        return None
+    if last.offset < index.base_offset:
+        return f"its last entry is for offset {last.offset}, below the segment"
+    first = index[0]
+    backwards = last.timestamp <= first.timestamp or last.offset < first.offset
+    if len(index) > 1 and backwards:
+        return f"its last entry {tuple(last)} does not follow its first {tuple(first)}"
+    return None
+
+
+def _find_offset_damage(segment: ReadableSegment) -> str | None:
+    """Compare the last entry with its batch; Kafka's own may be of several batches (KAFKA-806)."""
+    index = segment.offset_index()
+    damage = offset_index_damage(index, segment.size)
+    last = index.last()
+    if damage or last is None:
+        return damage
+    if segment.size - last.position >= HEADER_SIZE:
+        header = segment.header_at(last.position)
+        if header.magic == MAGIC and segment.base_offset <= header.last_offset <= last.offset:
+            return None
+    return f"no batch of offset {last.offset} begins at {last.position}"
+
+
+def _find_time_damage(segment: ReadableSegment) -> str | None:
+    times = segment.time_index()
+    if not len(times) and segment.first_batch_timestamp >= 0:
+        return "it is empty but the first batch has a timestamp"
+    return time_index_damage(times)
+
+
+def _find_transaction_damage(segment: ReadableSegment) -> str | None:
+    if segment.find_size(files.TRANSACTION_INDEX) is None:
+        return None
+    return transaction_index.find_damage(segment.path(files.TRANSACTION_INDEX), segment.base_offset)

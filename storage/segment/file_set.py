@@ -1,0 +1,162 @@
+"""The four files of a segment: where they are, opening them to read, renaming and deleting them."""
+
+import errno
+import logging
+import os
+from collections.abc import Container, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from storage import files
+from storage.segment.open_file import OpenFiles, SegmentFile
+
+_logger = logging.getLogger(__name__)
+
+_ATTEMPTS = 3
+
+
+class SegmentFiles:
+    """What the files of a segment have in common: folder, base offset and suffix.
+
+    Files may be renamed while others read. A reader that misses a file under the old name finds it
+    under the new one, and a file that is open stays readable whatever its name.
+    """
+
+    __slots__ = ("_moving_to", "_open_files", "base_offset", "directory", "suffix")
+
+    def __init__(
+        self, directory: Path, base_offset: int, suffix: str, open_files: OpenFiles
+    ) -> None:
+        self.directory = directory
+        self.base_offset = base_offset
+        self.suffix = suffix
+        self._moving_to = suffix  # differs from suffix only while the files are being renamed
+        self._open_files = open_files
+
+    @property
+    def log_path(self) -> Path:
+        """Return where the ``.log`` is."""
+        return self.path(files.LOG)
+
+    @property
+    def modified_ms(self) -> int:
+        """Return when the ``.log`` was last written, in ms since the epoch."""
+        return self.modified_ns // 1_000_000
+
+    @property
+    def modified_ns(self) -> int:
+        """Return the same in ns."""
+        return self.log_path.stat().st_mtime_ns
+
+    def path(self, kind: str) -> Path:
+        """Return where the file of a kind, such as `files.INDEX`, is or would be."""
+        return Path(self._path_text(kind, self.suffix))
+
+    def open_to_read(self, kind: str) -> SegmentFile:
+        """Return a file, from those that are open if it is there.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+        """
+        file = self._open_files.get((self, kind))
+        if file is not None:
+            return file
+        for attempt in range(_ATTEMPTS):
+            for suffix in (self.suffix, self._moving_to):
+                try:
+                    return self._open_files.open((self, kind), self._path_text(kind, suffix))
+                except FileNotFoundError:
+                    if attempt == _ATTEMPTS - 1:
+                        raise
+        raise AssertionError  # the last attempt returned or raised
+
+    def change_suffix(self, suffix: str) -> None:
+        """Rename the files that exist, the ``.log`` first; the caller fsyncs the directory.
+
+        The order is what start-up relies on: no ``.log`` with the suffix of an unfinished swap
+        means that its data is in place (storage.md §7.7).
+        """
+        self._moving_to = suffix
+        for kind in files.SEGMENT_KINDS:
+            old = self.path(kind)
+            new = Path(self._path_text(kind, suffix))
+            try:
+                files.rename(old, new)
+            except FileNotFoundError:
+                if kind == files.LOG and files.find_size(str(new)) is None:
+                    _logger.warning("segment is gone before it was renamed file=%s", old)
+        self.suffix = suffix
+
+    def restore_suffix(self, original: str) -> None:
+        """Take a `change_suffix` back, the ``.log`` last; what was not renamed is fine."""
+        for kind in reversed(files.SEGMENT_KINDS):
+            for changed in {self.suffix, self._moving_to} - {original}:
+                with suppress(FileNotFoundError):
+                    files.rename(
+                        Path(self._path_text(kind, changed)), Path(self._path_text(kind, original))
+                    )
+        self.suffix = self._moving_to = original
+
+    def relocate(self, directory: Path) -> None:
+        """Follow the folder that was renamed."""
+        self.directory = directory
+
+    def unlink(self) -> None:
+        """Delete the files; those that are gone already are fine. Slices on their way out go on.
+
+        Files that were to be renamed, and only in part were, go under both names.
+        """
+        for kind in files.SEGMENT_KINDS:
+            self.forget(kind)
+            for suffix in {self.suffix, self._moving_to}:
+                files.unlink(Path(self._path_text(kind, suffix)))
+
+    def link(
+        self, source: int, target: int, names: Container[str], own: Mapping[str, bytes]
+    ) -> tuple[str, ...]:
+        """Link the files that exist into another folder, and return their kinds. Blocks.
+
+        There they get their final names. ``source`` and ``target`` are open folders, and ``names``
+        is what there is in the first; nobody may rename the files meanwhile. The kinds in ``own``
+        are not linked: the folder gets files of that content.
+
+        Raises:
+            FileNotFoundError: There is no ``.log``.
+        """
+        stem = f"{self.base_offset:020d}"
+        kinds = []
+        for kind in files.SEGMENT_KINDS:
+            name = stem + kind
+            if kind in own:
+                files.write_in_folder(name, own[kind], target)
+                kinds.append(kind)
+                continue
+            for suffix in {self.suffix, self._moving_to}:
+                if name + suffix in names:
+                    files.link(name + suffix, name, source, target)
+                    kinds.append(kind)
+                    break
+            else:
+                if kind == files.LOG:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        return tuple(kinds)
+
+    def check_present(self) -> None:
+        """Notice that somebody took the files away while we have them open.
+
+        Raises:
+            FileNotFoundError: The ``.log`` is not there.
+        """
+        if self.find_size(files.LOG) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.log_path))
+
+    def find_size(self, kind: str) -> int | None:
+        """Return the bytes of a file, None if there is none."""
+        return files.find_size(self._path_text(kind, self.suffix))
+
+    def _path_text(self, kind: str, suffix: str) -> str:
+        return f"{self.directory}/{files.segment_file_name(self.base_offset, kind, suffix)}"
+
+    def forget(self, kind: str) -> None:
+        """Keep a file open no longer than somebody reads it."""
+        self._open_files.forget((self, kind))

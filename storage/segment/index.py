@@ -1,0 +1,189 @@
+"""The two sparse indexes of a segment (Kafka: ``OffsetIndex``, ``TimeIndex``; storage.md §3).
+
+    .index      8 bytes   int32 last offset of a batch - base offset, int32 position of the batch
+    .timeindex 12 bytes   int64 largest timestamp so far, int32 last offset of its batch - base
+    offset
+
+Neither has a header, a footer or a checksum. We keep the files exactly as long as their entries:
+Kafka fills a new one with zeros up to ``segment.index.bytes`` and must find the end again
+(KAFKA-10207).
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from storage import files
+from storage.segment.index_entries import Entries, MemoryEntries
+
+OFFSET_ENTRY: Final = struct.Struct(">ii")
+TIME_ENTRY: Final = struct.Struct(">qi")
+MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
+
+_SAMPLES: Final = 4096
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+
+
+class OffsetEntry(NamedTuple):
+    """A batch's last offset and where the batch begins."""
+
+    offset: int
+    position: int
+
+
+class TimeEntry(NamedTuple):
+    """The largest timestamp up to an offset, which is the last one of the batch that has it."""
+
+    timestamp: int
+    offset: int
+
+
+class OffsetIndex:
+    """From offsets to positions. Both columns increase strictly."""
+
+    __slots__ = ("base_offset", "entries")
+
+    def __init__(self, base_offset: int, entries: Entries) -> None:
+        self.base_offset = base_offset
+        self.entries = entries
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __getitem__(self, index: int) -> OffsetEntry:
+        relative, position = OFFSET_ENTRY.unpack(self.entries.entry(index))
+        return OffsetEntry(self.base_offset + relative, position)
+
+    def last(self) -> OffsetEntry | None:
+        """Return the last entry."""
+        count = len(self)
+        return self[count - 1] if count else None
+
+    def floor(self, offset: int) -> OffsetEntry:
+        """Return the last entry at or below ``offset``; below the first, the segment's start."""
+        count = self.entries.count_up_to(offset - self.base_offset, _INT32, 0)
+        return self[count - 1] if count else OffsetEntry(self.base_offset, 0)
+
+    def floor_position(self, position: int) -> OffsetEntry:
+        """Return the last entry whose batch begins at or before ``position``, or the start."""
+        count = self.entries.count_up_to(position, _INT32, 4)
+        return self[count - 1] if count else OffsetEntry(self.base_offset, 0)
+
+    def ceiling_position(self, position: int) -> OffsetEntry | None:
+        """Return the first entry whose batch begins at or after ``position``."""
+        count = self.entries.count_up_to(position - 1, _INT32, 4)
+        return self[count] if count < len(self) else None
+
+
+class TimeIndex:
+    """From timestamps to offsets. Timestamps increase strictly, offsets do not decrease."""
+
+    __slots__ = ("base_offset", "entries")
+
+    def __init__(self, base_offset: int, entries: Entries) -> None:
+        self.base_offset = base_offset
+        self.entries = entries
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __getitem__(self, index: int) -> TimeEntry:
+        timestamp, relative = TIME_ENTRY.unpack(self.entries.entry(index))
+        return TimeEntry(timestamp, self.base_offset + relative)
+
+    def last(self) -> TimeEntry | None:
+        """Return the last entry."""
+        count = len(self)
+        return self[count - 1] if count else None
+
+    def floor(self, timestamp: int) -> TimeEntry | None:
+        """Return the last entry at or below ``timestamp``: up to its offset no record is later."""
+        count = self.entries.count_up_to(timestamp, _INT64, 0)
+        return self[count - 1] if count else None
+
+
+class ActiveIndexes:
+    """Both indexes of a segment that is being written, in memory.
+
+    They reach their files when the segment is flushed, rolled or closed. That is safe: after a
+    crash recovery builds the indexes of every segment above the recovery point anew from its
+    ``.log``, and the recovery point passes a segment only after its indexes were fsynced. One
+    thread writes.
+    """
+
+    __slots__ = ("_last_timestamp", "base_offset", "is_ours", "offsets", "times")
+
+    def __init__(self, base_offset: int, offsets: bytes = b"", times: bytes = b"") -> None:
+        self.base_offset = base_offset
+        self.offsets = MemoryEntries(OFFSET_ENTRY.size, offsets)
+        self.times = MemoryEntries(TIME_ENTRY.size, times)
+        self.is_ours = not offsets  # no entry comes from a file
+        self._last_timestamp = -1
+        self._note_last_timestamp()
+
+    def offset_index(self) -> OffsetIndex:
+        """Return the offset index to search in."""
+        return OffsetIndex(self.base_offset, self.offsets)
+
+    def time_index(self) -> TimeIndex:
+        """Return the time index to search in."""
+        return TimeIndex(self.base_offset, self.times)
+
+    def copy(self) -> "ActiveIndexes":
+        """Return the same entries for a copy of the segment, whose files have none of them yet."""
+        twin = ActiveIndexes(self.base_offset, bytes(self.offsets.data), bytes(self.times.data))
+        twin.offsets.written = twin.times.written = 0
+        twin.is_ours = self.is_ours
+        return twin
+
+    def add(self, last_offset: int, position: int) -> None:
+        """Add the entry of a batch that begins at ``position``."""
+        self.offsets.data += OFFSET_ENTRY.pack(last_offset - self.base_offset, position)
+
+    def add_time(self, timestamp: int, offset: int) -> None:
+        """Add an entry if the timestamp is later than the last one's; otherwise it says nothing."""
+        if timestamp > self._last_timestamp:
+            self.times.data += TIME_ENTRY.pack(timestamp, offset - self.base_offset)
+            self._last_timestamp = timestamp
+
+    def extend(self, offsets: bytes | bytearray, times: bytes | bytearray) -> None:
+        """Add entries that are made already, of batches behind those there are."""
+        self.offsets.data += offsets
+        self.times.data += times
+        self._note_last_timestamp()
+
+    def is_full(self, index_bytes: int) -> bool:
+        """Tell whether either index has reached ``segment.index.bytes``.
+
+        The time index is full one entry early: the final entry of a segment needs the room.
+        """
+        return (
+            len(self.offsets) >= index_bytes // OFFSET_ENTRY.size
+            or len(self.times) >= index_bytes // TIME_ENTRY.size - 1
+        )
+
+    def sample(self, size: int, end_offset: int) -> dict[str, bytes]:
+        """Return entries up to an end, by kind of index, if the file of the kind lacks any.
+
+        There are 4,096 of each at most: an entry may be missing, and readers then walk a little
+        further. Any thread.
+        """
+        sampled = {}
+        if self.offsets.is_ahead:
+            count = self.offsets.count_up_to(size - 1, _INT32, 4)
+            sampled[files.INDEX] = self.offsets.sample(count, _SAMPLES)
+        if self.times.is_ahead:
+            count = self.times.count_up_to(end_offset - self.base_offset - 1, _INT32, 8)
+            sampled[files.TIME_INDEX] = self.times.sample(count, _SAMPLES)
+        return sampled
+
+    def truncate(self, offset: int) -> None:
+        """Drop the entries at and above ``offset``."""
+        relative = offset - self.base_offset - 1
+        self.offsets.truncate(self.offsets.count_up_to(relative, _INT32, 0))
+        self.times.truncate(self.times.count_up_to(relative, _INT32, 8))
+        self._note_last_timestamp()
+
+    def _note_last_timestamp(self) -> None:
+        last = self.time_index().last()
+        self._last_timestamp = last.timestamp if last else -1

@@ -1,0 +1,354 @@
+"""Reading a segment: by offset, by position, by time (Kafka: ``LogSegment``). Nothing writes."""
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from protocol.errors import CorruptMessage
+from protocol.parts import FileSlice
+from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, NO_TIMESTAMP, BatchHeader
+from protocol.records.record import iterate_records
+from storage import files
+from storage.appending.kernels import UNKNOWN, SegmentEnd
+from storage.log.read_kernels import find_cut, find_position, position_before
+from storage.segment import batch_walk, transaction_index
+from storage.segment.batch_walk import Cut, Located
+from storage.segment.file_set import SegmentFiles
+from storage.segment.index import (
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    ActiveIndexes,
+    OffsetEntry,
+    OffsetIndex,
+    TimeEntry,
+    TimeIndex,
+)
+from storage.segment.index_entries import Entries, FileEntries, MemoryEntries
+from storage.segment.open_file import OPEN_FILES, OpenFiles, SegmentFile
+from storage.segment.transaction_index import AbortedLookup, AbortedTransaction
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by its time."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class ReadableSegment(SegmentFiles):
+    """Batches from ``base_offset`` on, back to back, with sparse indexes to find them.
+
+    What is below ``size`` does not change, so a reader needs no lock; every method reads no
+    further. At rest nothing is open or in memory: files are opened through `OpenFiles`, and lookups
+    read the few index entries they compare. A segment that is written has its ``.log`` open and its
+    indexes in memory.
+    """
+
+    __slots__ = (
+        "_active",
+        "_distrusted",
+        "_file",
+        "_has_aborted",
+        "end",
+    )
+
+    def __init__(
+        self,
+        directory: Path,
+        base_offset: int,
+        *,
+        size: int = 0,
+        created_ms: int = 0,
+        suffix: str = "",
+        open_files: OpenFiles = OPEN_FILES,
+    ) -> None:
+        super().__init__(directory, base_offset, suffix, open_files)
+        self.end = SegmentEnd(base_offset, size, created_ms)
+        self._file: SegmentFile | None = None  # the .log, while it is written
+        self._active: ActiveIndexes | None = None  # likewise
+        self._distrusted = False  # an entry of the offset index was wrong: none is used any more
+        self._has_aborted: bool | None = None  # None: not looked yet
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.log_path}, size={self.size})"
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes there are to read."""
+        return self.end.size
+
+    @property
+    def max_timestamp(self) -> int:
+        """Return the largest timestamp of the records, -1 if none has one."""
+        if self.end.max_timestamp == UNKNOWN:
+            self._load_max_timestamp()
+        return self.end.max_timestamp
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """Return the last offset of the first batch that has the largest timestamp."""
+        if self.end.max_timestamp == UNKNOWN:
+            self._load_max_timestamp()
+        return self.end.offset_of_max_timestamp
+
+    @property
+    def largest_timestamp(self) -> int:
+        """Return the time that retention goes by: the modification time if no record has one."""
+        timestamp = self.max_timestamp
+        return timestamp if timestamp >= 0 else self.modified_ms
+
+    @property
+    def first_batch_timestamp(self) -> int:
+        """Return the max timestamp of the first batch, -1 if it has none or there is no batch."""
+        if self.size < HEADER_SIZE:
+            return NO_TIMESTAMP
+        if self.end.first_timestamp == UNKNOWN:
+            self.end.first_timestamp = self.header_at(0).max_timestamp
+        return self.end.first_timestamp
+
+    def file(self) -> SegmentFile:
+        """Return the ``.log``, open; it stays so as long as the caller keeps the object."""
+        file = self._file
+        return file if file is not None else self.open_to_read(files.LOG)
+
+    def slice(self, position: int, end: int) -> FileSlice:
+        """Return a range of the ``.log`` that outlives the segment's deletion."""
+        return FileSlice(self.file(), position, end - position)
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to ``size`` bytes. Blocks if they are not in the page cache."""
+        file = self.file()
+        return os.pread(file.fileno(), min(size, self.size - position), position)
+
+    def locate(self, offset: int, position: int = 0) -> Located | None:
+        """Return the first batch whose last offset is at or above ``offset``, if there is one.
+
+        ``position``, if the caller knows one, is the start of a batch at or before it: the index is
+        then left alone. An offset in a gap that compaction left finds the next batch.
+
+        Raises:
+            CorruptMessage: The log is damaged there.
+        """
+        found = self.find(offset, position)
+        return None if found < 0 else Located(found, self.header_at(found))
+
+    def find(self, offset: int, position: int = 0) -> int:
+        """Return where the batch begins that `locate` returns, -1 if there is none.
+
+        Raises:
+            CorruptMessage: The log is damaged there.
+        """
+        file = self.file()
+        start = position or self.start_before(offset)
+        try:
+            return find_position(file.fileno(), start, self.end.size, offset)
+        except CorruptMessage as error:
+            raise self._named(error) from error
+
+    def start_before(self, offset: int) -> int:
+        """Return where to begin a walk to a batch: near it by the index, or at the start."""
+        active = self._active
+        if active is not None and active.is_ours:  # it is as it was written
+            return position_before(active.offsets.data, offset - self.base_offset, 0)
+        return self._confirm(self.offset_index().floor(offset))
+
+    def start_before_position(self, position: int) -> int:
+        """Return the start of a batch at or before a position, near it by the index."""
+        active = self._active
+        if active is not None and active.is_ours:
+            return position_before(active.offsets.data, position, 4)
+        return self._confirm(self.offset_index().floor_position(position))
+
+    def cut(self, position: int, max_bytes: int, limit: int, *, at_least_one: bool) -> Cut:
+        """Return where the whole batches from ``position`` on end that fit into ``max_bytes``.
+
+        ``position`` is the start of a batch. ``limit``, at most ``size``, is the end of one: of
+        what may be read. The first batch counts as fitting under ``at_least_one``; without, the
+        answer may be ``position``.
+
+        Raises:
+            CorruptMessage: The log is damaged there.
+        """
+        try:
+            return Cut(*find_cut(self, position, max_bytes, limit, at_least_one))
+        except CorruptMessage as error:
+            raise self._named(error) from error
+
+    def batches(self, position: int = 0, end: int | None = None) -> Iterator[Located]:
+        """Yield the batches between two positions, ``position`` being the start of one."""
+        file = self.file()
+        try:
+            yield from batch_walk.iterate_batches(
+                file.fileno(), position, self.size if end is None else end
+            )
+        except CorruptMessage as error:
+            raise self._named(error) from error
+
+    def next_offset(self) -> int:
+        """Return the offset after the last batch, ``base_offset`` if there is none."""
+        last = self.offset_index().last()
+        for position in (self._confirm(last) if last else 0, 0):  # it may be ahead of a torn log
+            found = deque(self.batches(position), maxlen=1)
+            if found:
+                return found[0].header.next_offset
+        return self.base_offset
+
+    def upper_offset(self, position: int) -> int | None:
+        """Return an offset that no batch before ``position`` reaches, None if the index has none.
+
+        It is good enough for the list of aborted transactions, which may hold too many.
+        """
+        entry = self.offset_index().ceiling_position(position)
+        return entry.offset if entry else None
+
+    def find_timestamp(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
+        """Return the first record by offset that is at or after both a time and an offset.
+
+        Opens the batches that can hold it. May block.
+        """
+        before = self.time_index().floor(timestamp)
+        sure = before.offset if before and self._is_confirmed(before) else self.base_offset
+        position = self.start_before(max(sure, start_offset))
+        for batch in self.batches(position):
+            header = batch.header
+            if header.max_timestamp < timestamp or header.last_offset < start_offset:
+                continue
+            for record in iterate_records(self.read(batch.position, header.size)):
+                if record.timestamp >= timestamp and record.offset >= start_offset:
+                    return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+        return None
+
+    def aborted_transactions(self, fetch_offset: int, upper_offset: int) -> AbortedLookup:
+        """Return the aborted transactions between two offsets whose markers are in this segment."""
+        if self._has_aborted is None:
+            self._has_aborted = self.find_size(files.TRANSACTION_INDEX) is not None
+        if not self._has_aborted:
+            return AbortedLookup([], is_complete=False)
+        return transaction_index.find_aborted(
+            self.all_aborted_transactions(), fetch_offset, upper_offset
+        )
+
+    def all_aborted_transactions(self) -> list[AbortedTransaction]:
+        """Return the whole transaction index."""
+        return transaction_index.read(self.path(files.TRANSACTION_INDEX))
+
+    def offset_index(self) -> OffsetIndex:
+        """Return the offset index, wherever its entries are."""
+        if self._distrusted:
+            return OffsetIndex(self.base_offset, MemoryEntries(OFFSET_ENTRY.size))
+        active = self._active
+        if active is not None:
+            return active.offset_index()
+        return OffsetIndex(self.base_offset, self._entries(files.INDEX, OFFSET_ENTRY.size))
+
+    def time_index(self) -> TimeIndex:
+        """Return the time index, wherever its entries are."""
+        active = self._active
+        if active is not None:
+            return active.time_index()
+        return TimeIndex(self.base_offset, self._entries(files.TIME_INDEX, TIME_ENTRY.size))
+
+    def sample_indexes(self, size: int, end_offset: int) -> dict[str, bytes]:
+        """Return what a pin's index files hold, by kind, where the segment's own lack entries."""
+        active = self._active
+        return active.sample(size, end_offset) if active is not None else {}
+
+    def header_at(self, position: int) -> BatchHeader:
+        """Return what is at a position where a batch has to begin; nothing is checked.
+
+        Raises:
+            struct.error: The segment ends inside the header.
+        """
+        return BatchHeader.read(self.read(position, HEADER_SIZE))
+
+    def _named(self, error: CorruptMessage) -> CorruptMessage:
+        return CorruptMessage(f"{self.log_path}: {error.message}")
+
+    def _confirm(self, entry: OffsetEntry) -> int:
+        """Return the position of an index entry if a batch begins there that it can mean, else 0.
+
+        A wrong entry would skip batches, or have a walk begin inside of one. Kafka's own may be of
+        several batches (KAFKA-806), of which the first is at the position.
+        """
+        position = entry.position
+        if not position or (self._active is not None and self._active.is_ours):
+            return position
+        if 0 < position <= self.size - HEADER_SIZE:
+            header = self.header_at(position)
+            if (
+                header.magic == MAGIC
+                and header.length >= HEADER_SIZE - LOG_OVERHEAD
+                and self.base_offset <= header.base_offset <= header.last_offset <= entry.offset
+            ):
+                return position
+        if not self._is_damaged_before(position):
+            self._distrusted = True
+            self._report_distrust(f"no batch of offset {entry.offset} begins at {position}")
+        return 0
+
+    def _is_damaged_before(self, position: int) -> bool:
+        """Tell whether it is the log that has no batch there, by a walk from its start."""
+        try:
+            for batch in self.batches():
+                if batch.position >= position:
+                    return False
+        except CorruptMessage:
+            return True
+        return False
+
+    @property
+    def has_damaged_index(self) -> bool:
+        """Tell whether a lookup has met an entry of the offset index that was wrong."""
+        return self._distrusted
+
+    def _report_distrust(self, reason: str) -> None:
+        """Have it known that the offset index is no longer used; its owner overrides this."""
+
+    def _is_confirmed(self, entry: TimeEntry) -> bool:
+        """Tell whether a time entry is of a batch that has its timestamp."""
+        if entry.offset < self.base_offset:
+            return False
+        found = self.locate(entry.offset)
+        return found is not None and found.header.max_timestamp == entry.timestamp
+
+    def _load_max_timestamp(self) -> None:
+        """Take the last entry of the time index: roll, close and recovery put it there.
+
+        Retention deletes by it, so it is not believed unless its batch says the same.
+        """
+        last = self.time_index().last()
+        if last is None:
+            last = TimeEntry(NO_TIMESTAMP, self.base_offset)
+        elif self._active is None:
+            with suppress(CorruptMessage):  # the index is all there is to go by
+                if not self._is_confirmed(last):
+                    last = self._find_max_timestamp()
+        self.end.max_timestamp, self.end.offset_of_max_timestamp = last
+
+    def _find_max_timestamp(self) -> TimeEntry:
+        largest = TimeEntry(NO_TIMESTAMP, self.base_offset)
+        for _, header in self.batches():
+            if header.max_timestamp > largest.timestamp:
+                largest = TimeEntry(header.max_timestamp, header.last_offset)
+        return largest
+
+    def _entries(self, kind: str, size: int) -> Entries:
+        try:
+            return FileEntries(size, self.open_to_read(kind))
+        except FileNotFoundError:
+            return MemoryEntries(size)  # everything is found from the segment's start
+
+
+def open_segment(directory: Path, base_offset: int, *, suffix: str = "") -> ReadableSegment:
+    """Open a segment for reading only.
+
+    Raises:
+        FileNotFoundError: There is no ``.log``.
+    """
+    segment = ReadableSegment(directory, base_offset, suffix=suffix)
+    segment.end.size = segment.log_path.stat().st_size
+    return segment

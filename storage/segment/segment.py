@@ -1,0 +1,483 @@
+"""A segment of a log, as its owner sees it (Kafka: ``LogSegment``).
+
+What is only read of it is in `storage.segment.readable`, its names in `storage.segment.file_set`.
+What is left is long because it is one state machine: at rest, active, sealed; each method below is
+a transition or a question to it.
+"""
+
+import errno
+import logging
+import os
+import random
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from config.topic import TopicConfig
+from protocol.records.batch import NO_TIMESTAMP, BatchHeader
+from storage import files
+from storage.appending.kernels import UNKNOWN
+from storage.log.epochs import LeaderEpochs
+from storage.producers.state import ProducerStateManager
+from storage.segment import damage as segment_damage
+from storage.segment import transaction_index
+from storage.segment.index import OFFSET_ENTRY, TIME_ENTRY, ActiveIndexes
+from storage.segment.open_file import OPEN_FILES, OpenFiles, SegmentFile
+from storage.segment.readable import ReadableSegment
+from storage.segment.scan import Scan, scan_log
+from storage.segment.transaction_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_logger = logging.getLogger(__name__)
+
+
+class LogSegment(ReadableSegment):
+    """A segment that can be appended to, by `storage.appending.kernels.SegmentEnd`.
+
+    It is *active* from its first append until it is sealed and flushed, or closed: one open file,
+    and indexes in memory, which a crash may lose (`storage.segment.index.ActiveIndexes` says why).
+    Otherwise it is at rest, and an append makes it active again.
+
+    Bytes below ``size`` change only by `truncate_to` and `recover`. ``size`` grows after the bytes
+    are written. Everything that changes belongs to one owner at a time (``Log.lock``), except
+    `flush`, which may run in another thread beside appends, one flush at a time.
+    """
+
+    __slots__ = (
+        "_jitter_ms",
+        "_names_unsynced",
+        "_preallocated",
+        "_sealed",
+        "_unsynced",
+        "config",
+    )
+
+    def __init__(
+        self,
+        directory: Path,
+        base_offset: int,
+        config: TopicConfig,
+        *,
+        now_ms: int,
+        suffix: str = "",
+        open_files: OpenFiles = OPEN_FILES,
+    ) -> None:
+        super().__init__(
+            directory, base_offset, created_ms=now_ms, suffix=suffix, open_files=open_files
+        )
+        self._sealed = False
+        self._names_unsynced = False
+        self._unsynced: frozenset[str] = frozenset()  # kinds of index files with unsynced entries
+        self._preallocated = False
+        most = min(config.segment_jitter_ms, config.segment_ms)
+        self._jitter_ms = random.randrange(most) if most > 0 else 0  # noqa: S311  # spreads rolls
+        self.reconfigure(config)
+
+    @classmethod
+    def create(
+        cls,
+        directory: Path,
+        base_offset: int,
+        config: TopicConfig,
+        *,
+        now_ms: int,
+        suffix: str = "",
+        open_files: OpenFiles = OPEN_FILES,
+    ) -> Self:
+        """Create the files of an empty segment, replacing leftovers of the same names."""
+        segment = cls(
+            directory, base_offset, config, now_ms=now_ms, suffix=suffix, open_files=open_files
+        )
+        segment.unlink()
+        for kind in (files.LOG, files.INDEX, files.TIME_INDEX):
+            fd = files.create_file(segment.path(kind))
+            try:
+                if kind == files.LOG and config.preallocate:
+                    files.preallocate(fd, config.segment_bytes)
+                    segment._preallocated = True
+            finally:
+                os.close(fd)
+        segment.end.max_timestamp = NO_TIMESTAMP
+        segment._has_aborted = False
+        segment._names_unsynced = True
+        return segment
+
+    @classmethod
+    def load(
+        cls,
+        directory: Path,
+        base_offset: int,
+        config: TopicConfig,
+        *,
+        now_ms: int,
+        suffix: str = "",
+        open_files: OpenFiles = OPEN_FILES,
+    ) -> Self:
+        """Open a segment that exists; nothing but the size of its ``.log`` is read.
+
+        Raises:
+            FileNotFoundError: There is no ``.log``.
+        """
+        segment = cls(
+            directory, base_offset, config, now_ms=now_ms, suffix=suffix, open_files=open_files
+        )
+        size = segment.find_size(files.LOG)
+        if size is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(segment.log_path))
+        segment.end.size = size
+        return segment
+
+    def succeed(self, source: Self, file: SegmentFile | None) -> None:
+        """Go on as the segment of which this one is a copy that is not on the disk yet.
+
+        ``file`` is the ``.log`` of the copy, open to be written, if there will be appends. For the
+        log's owner, who appends to the source no more.
+        """
+        self.follow(source)
+        self._sealed = file is None
+        self._unsynced = frozenset({files.INDEX, files.TIME_INDEX})
+        if self._has_aborted is not False:
+            self._unsynced |= {files.TRANSACTION_INDEX}
+        self._names_unsynced = True
+        if file is not None and source.end.fd >= 0:
+            self._active = None if source._active is None else source._active.copy()
+            self._file = file
+            self.end.fd = file.fileno()
+        self._note_full()
+
+    def follow(self, source: Self) -> None:
+        """Take over what is known of the segment of which this one is a copy."""
+        ours, theirs = self.end, source.end
+        ours.size = theirs.size
+        ours.first_timestamp = theirs.first_timestamp
+        ours.max_timestamp = theirs.max_timestamp
+        ours.offset_of_max_timestamp = theirs.offset_of_max_timestamp
+        ours.since_index = theirs.since_index
+        self._jitter_ms = source._jitter_ms
+        self._has_aborted = source._has_aborted
+        self._distrusted = source._distrusted
+        self.reconfigure(source.config)
+
+    def index_bytes(self, kind: str) -> bytes | None:
+        """Return the entries of `files.INDEX` or `files.TIME_INDEX`, in memory or in the file.
+
+        None: it was damaged, and is gone.
+        """
+        active = self._active
+        if active is not None:
+            return bytes((active.offsets if kind == files.INDEX else active.times).data)
+        try:
+            return self.path(kind).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        """Obey changed settings from the next append on; the jitter stays what it was drawn."""
+        self.config = config
+        longest = config.segment_ms
+        if config.is_compacted:
+            longest = min(longest, config.max_compaction_lag_ms)
+        self.end.obey(config.segment_bytes, config.index_interval_bytes, longest - self._jitter_ms)
+        self._note_full()
+
+    def activate(self) -> None:
+        """Open the ``.log`` to write and bring the indexes into memory, if that is not so yet."""
+        if self.end.fd >= 0:
+            return
+        file = SegmentFile(files.open_file(self.log_path, write=True))
+        if self._active is None:
+            offsets = self._read_index(files.INDEX, OFFSET_ENTRY.size)
+            times = self._read_index(files.TIME_INDEX, TIME_ENTRY.size)
+            self._active = ActiveIndexes(self.base_offset, offsets, times)
+        if self.end.max_timestamp == UNKNOWN:
+            self._load_max_timestamp()
+        self.end.since_index = 0
+        self._sealed = False
+        self._note_full()
+        self._file = file
+        self.end.fd = file.fileno()
+
+    def write_rest(self, buffer: "Buffer", written: int) -> None:
+        """Write what the kernel left over; if that fails, leave no half batch behind."""
+        try:
+            files.write_all(self.end.fd, memoryview(buffer)[written:], self.size + written)
+        except OSError:
+            with suppress(OSError):
+                files.truncate(self.end.fd, self.size)
+            raise
+
+    def add_index_entries(self, last_offset: int, position: int) -> None:
+        """Note in both indexes where a batch begins, and the largest timestamp up to it."""
+        active = self._active
+        if active is not None:
+            active.add(last_offset, position)
+            active.add_time(self.end.max_timestamp, self.end.offset_of_max_timestamp)
+            self.end.since_index = 0
+            self._note_full()
+
+    def append_run(  # what a kernel has found out about the run
+        self,
+        batches: "Buffer",
+        *,
+        offset_entries: bytes | bytearray,
+        time_entries: bytes | bytearray,
+        first_timestamp: int,
+        max_timestamp: int,
+        offset_of_max_timestamp: int,
+    ) -> None:
+        """Write many batches at once, as the cleaner does; their index entries are made already.
+
+        The timestamps are those of the whole segment: of its first batch, the largest so far and
+        the last offset of the batch that has it.
+
+        Raises:
+            OSError: Part of it may be written; the segment is to be thrown away.
+        """
+        self.activate()
+        data = memoryview(batches)
+        files.write_all(self.end.fd, data, self.size)
+        active = self._active
+        if active is not None:
+            active.extend(offset_entries, time_entries)
+        end = self.end
+        end.first_timestamp = first_timestamp
+        end.max_timestamp = max_timestamp
+        end.offset_of_max_timestamp = offset_of_max_timestamp
+        end.size += len(data)
+
+    def append_aborted(self, transaction: AbortedTransaction) -> None:
+        """Add an entry to the transaction index; its marker is in this segment already."""
+        transaction_index.append(self.path(files.TRANSACTION_INDEX), [transaction])
+        if not self._has_aborted:
+            self._names_unsynced = True
+        self._has_aborted = True
+        self._unsynced |= {files.TRANSACTION_INDEX}
+
+    def seal(self) -> None:
+        """Stop being the active segment: the last time entry, in memory. `flush` does the rest."""
+        active = self._active
+        if active is not None:
+            active.add_time(self.end.max_timestamp, self.end.offset_of_max_timestamp)
+        self._sealed = True
+
+    def flush(self) -> None:
+        """Put everything up to the size at the call on the disk. Blocks.
+
+        The directory is fsynced when the names in it are new (KAFKA-3968). A sealed segment then
+        gives its memory back, and its descriptor to those kept for reading. Files that were deleted
+        or whose folder was renamed meanwhile need no flush (KAFKA-15391).
+        """
+        sealed = self._sealed
+        with suppress(FileNotFoundError):
+            file = self.file()
+            if sealed and self._preallocated:
+                files.truncate(file.fileno(), self.size)  # gives back what was reserved behind it
+                self._preallocated = False
+            files.fsync(file.fileno())
+            self._write_indexes()
+            self._fsync_indexes()
+            if self._names_unsynced:
+                files.fsync_directory(self.directory)
+                self._names_unsynced = False
+            if sealed and self._file is file:
+                self._open_files.put((self, files.LOG), file)
+        if sealed:
+            self._rest()
+
+    def close(self) -> None:
+        """Write the indexes with the last time entry, and let the files go. Idempotent. Blocks.
+
+        The ``.log`` is not fsynced: a clean stop is `seal` and `flush`, then this.
+        """
+        self.seal()
+        self._write_indexes()
+        self._fsync_indexes()
+        self._rest()
+
+    def delete(self) -> None:
+        """Unlink the files under whatever suffix they have. Slices on their way out go on."""
+        self._sealed = True
+        self._active = None
+        self._rest()
+        self.unlink()
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut the first batch that reaches ``offset``, and all after it; return the bytes cut.
+
+        Blocks. Nobody may be sending from there. The files are not fsynced.
+        """
+        found = self.locate(offset)
+        if found is None:
+            return 0
+        self.activate()
+        cut = self.size - found.position
+        self._cut_log(found.position)
+        active = self._active
+        if active is not None:
+            active.truncate(found.header.base_offset)
+        aborted = self.all_aborted_transactions()
+        kept = [entry for entry in aborted if entry.last_offset < offset]
+        if len(kept) != len(aborted):
+            transaction_index.rewrite(self.path(files.TRANSACTION_INDEX), kept)
+            self._has_aborted = None
+        self.end.since_index = 0
+        self._restore_maximum()
+        self._write_indexes(cut=True)
+        self._note_full()
+        return cut
+
+    def find_damage(self) -> str | None:
+        """Return what is wrong with the indexes at first sight; `recover` makes it good."""
+        return segment_damage.find_damage(self)
+
+    def recover(
+        self,
+        producers: ProducerStateManager | None = None,
+        epochs: LeaderEpochs | None = None,
+    ) -> int:
+        """Check every batch, cut the log before the first bad one, rebuild the indexes. Blocks.
+
+        With ``producers``, standing at ``base_offset``, their state moves to the segment's end and
+        the transaction index is rebuilt too. ``epochs`` get new leader epochs in memory; call their
+        `flush` after the last segment. Returns the bytes cut. The next `flush`
+        of the segment fsyncs what was rebuilt.
+
+        Raises:
+            LegacyFormatError: The ``.log`` holds messages of a Kafka before 0.11; nothing was
+            changed.
+        """
+        aborted: list[AbortedTransaction] = []
+
+        def observe(header: BatchHeader, batch: memoryview) -> None:
+            if epochs is not None and header.leader_epoch > epochs.latest:
+                epochs.assign(header.leader_epoch, header.base_offset, write=False)
+            if producers is not None:
+                entry = producers.replay(header, batch)
+                if entry is not None:
+                    aborted.append(entry)
+
+        file = SegmentFile(files.open_file(self.log_path, write=True))
+        scan = scan_log(
+            file.fileno(), self.size, self.base_offset, self.config.index_interval_bytes, observe
+        )
+        self._adopt(scan, file)
+        cut = self.size - scan.end
+        if cut:
+            self._cut_log(scan.end)
+        if producers is not None:
+            producers.map_end_offset = scan.next_offset
+            transaction_index.rewrite(self.path(files.TRANSACTION_INDEX), aborted)
+            self._has_aborted = bool(aborted)
+            if aborted:
+                self._unsynced |= {files.TRANSACTION_INDEX}
+        self.seal()
+        self._write_indexes()
+        self._rest()
+        return cut
+
+    def _adopt(self, scan: Scan, file: SegmentFile) -> None:
+        """Become active with what a scan has found; the index files are emptied."""
+        for kind in (files.INDEX, files.TIME_INDEX):
+            os.close(files.create_file(self.path(kind)))
+        self._names_unsynced = True
+        self._distrusted = False
+        self._active = scan.indexes
+        self._sealed = False
+        self._file = file
+        end = self.end
+        end.max_timestamp = scan.max_timestamp
+        end.offset_of_max_timestamp = scan.offset_of_max_timestamp
+        end.first_timestamp = scan.first_timestamp
+        end.since_index = scan.since_index
+        end.fd = file.fileno()
+        self._note_full()
+
+    def _read_index(self, kind: str, entry_size: int) -> bytes:
+        """Return the whole entries of an index file, creating one that is missing."""
+        try:
+            data = self.path(kind).read_bytes()
+        except FileNotFoundError:
+            os.close(files.create_file(self.path(kind)))
+            self._names_unsynced = True
+            return b""
+        return data[: len(data) - len(data) % entry_size]
+
+    def _note_full(self) -> None:
+        active = self._active
+        self.end.is_index_full = active is not None and active.is_full(
+            self.config.segment_index_bytes
+        )
+
+    def _write_indexes(self, *, cut: bool = False) -> None:
+        """Write the entries that the files lack; ``cut`` what they have too much."""
+        active = self._active
+        if active is None:
+            return
+        for kind, entries in ((files.INDEX, active.offsets), (files.TIME_INDEX, active.times)):
+            data = entries.unwritten()
+            if not data and not cut:
+                continue
+            fd = files.open_file(self.path(kind), write=True)
+            try:
+                files.write_all(fd, data, entries.written)
+                entries.written += len(data)
+                if cut:
+                    files.truncate(fd, entries.written)
+            finally:
+                os.close(fd)
+            self._unsynced |= {kind}
+
+    def _fsync_indexes(self) -> None:
+        for kind in sorted(self._unsynced):
+            with suppress(FileNotFoundError):  # there need not be any aborted transactions
+                fd = files.open_file(self.path(kind))
+                try:
+                    files.fsync(fd)
+                finally:
+                    os.close(fd)
+            self._unsynced -= {kind}
+
+    def _cut_log(self, size: int) -> None:
+        files.truncate(self.end.fd, size)
+        self.end.size = size
+        if not size:
+            self.end.first_timestamp = UNKNOWN
+
+    def _restore_maximum(self) -> None:
+        """Find the largest timestamp again: the last time entry, and the batches after it."""
+        self._load_max_timestamp()
+        position = 0
+        if self.end.max_timestamp >= 0:
+            position = self.start_before(self.end.offset_of_max_timestamp)
+        end = self.end
+        for batch in self.batches(position):
+            if batch.header.max_timestamp > end.max_timestamp:
+                end.max_timestamp = batch.header.max_timestamp
+                end.offset_of_max_timestamp = batch.header.last_offset
+
+    def _report_distrust(self, reason: str) -> None:
+        _logger.error(
+            "offset index is damaged and goes: lookups in the segment walk its log until the "
+            "next start builds it anew file=%s reason=%r",
+            self.path(files.INDEX),
+            reason,
+        )
+        if self._active is None:
+            self._delete_index()
+
+    def _delete_index(self) -> None:
+        """Take a damaged offset index away: a missing one is what the next start builds anew."""
+        self.forget(files.INDEX)
+        with suppress(OSError):
+            files.unlink(self.path(files.INDEX))
+
+    def _rest(self) -> None:
+        """Let descriptor and memory go."""
+        if self._distrusted and self._active is not None:
+            self._delete_index()
+        self.end.fd = -1
+        self._file = None
+        self._active = None
+        self.end.is_index_full = False

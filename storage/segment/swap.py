@@ -1,0 +1,57 @@
+"""New segments in the place of old ones on the disk (Kafka: ``LocalLog.replaceSegments``).
+
+The order is that of storage.md §8.11, and `storage.log.leftovers` relies on it: the new files go
+from ``.cleaned`` to ``.swap`` from the highest base down, the old ones get ``.deleted`` from the
+lowest base up, then the new ones lose ``.swap`` likewise. Between the three the directory is
+fsynced. Once all have ``.swap``, a start completes the swap; before, it undoes it.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from storage import files
+from storage.segment.segment import LogSegment
+
+
+class SegmentSwap:
+    """One swap. `begin`, then either `undo`, or `end` once readers go by the new segments.
+
+    Each of the three may fail with the disk; `undo` and `end` may then be called again and go on
+    where they were. ``new`` and ``old`` are in the order of their offsets; ``snapshots`` are those
+    of the old bases that are not new bases.
+    """
+
+    __slots__ = ("is_published", "new", "old", "path", "snapshots")
+
+    def __init__(self, path: Path, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
+        self.path = path
+        self.new = tuple(new)
+        self.old = tuple(old)
+        self.snapshots: list[Path] = []
+        self.is_published = False
+
+    def begin(self) -> None:
+        """Make the new segments what a start would take. Blocks."""
+        for segment in reversed(self.new):
+            segment.change_suffix(files.SWAP)
+        files.fsync_directory(self.path)
+
+    def undo(self) -> None:
+        """Take `begin` back in its own order, and delete the new segments. Blocks."""
+        for segment in self.new:
+            segment.restore_suffix(files.CLEANED)
+        for segment in self.new:
+            segment.unlink()
+
+    def end(self) -> None:
+        """Give all files their final names. Blocks."""
+        for segment in self.old:
+            segment.change_suffix(files.DELETED)
+        files.fsync_directory(self.path)
+        for segment in self.new:
+            segment.change_suffix("")
+        files.fsync_directory(self.path)
+        for snapshot in self.snapshots:
+            with suppress(FileNotFoundError):
+                files.mark_deleted(snapshot)

@@ -1,0 +1,238 @@
+"""The command line: what it refuses, in which words, and with which exit code."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker.__main__ import main
+from cleaner.history.history import FILE_NAME
+from storage import files
+from storage.directory.catalog import FILE_NAME as CATALOG
+from storage.directory.catalog import Catalog, CatalogState
+from tests.support.broker import SiltstoneProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NOBODY = ("--set", "http.listener=127.0.0.1:1")
+
+
+def test_empty_variable_names_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who empties SILTSTONE_CONFIG wants no file, and not the folder that he stands in."""
+    monkeypatch.setenv("SILTSTONE_CONFIG", "")
+
+    assert main(["check"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("environ", "options", "expected"),
+    [
+        ({}, [], ("console", "info")),
+        ({"SILTSTONE_LOG_FORMAT": "", "SILTSTONE_LOG_LEVEL": ""}, [], ("console", "info")),
+        (
+            {"SILTSTONE_LOG_FORMAT": "json", "SILTSTONE_LOG_LEVEL": "WARNING"},
+            [],
+            ("json", "warning"),
+        ),
+        ({"SILTSTONE_LOG_LEVEL": "debug"}, ["--log-level", "error"], ("console", "error")),
+    ],
+)
+def test_the_log_looks_as_the_environment_says(
+    environ: dict[str, str],
+    options: list[str],
+    expected: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SILTSTONE_LOG_FORMAT and SILTSTONE_LOG_LEVEL count where no option does."""
+    seen = []
+    monkeypatch.setattr("broker.process.logs.configure", lambda *given: seen.append(given))
+    monkeypatch.setattr("broker.process.run.run", lambda _layers: 0)
+    monkeypatch.delenv("SILTSTONE_LOG_FORMAT", raising=False)
+    monkeypatch.delenv("SILTSTONE_LOG_LEVEL", raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+
+    assert main(["serve", *options]) == 0
+    assert seen == [expected]
+
+
+@pytest.mark.parametrize(("command", "code"), [("serve", 2), ("check", 1)])
+def test_a_level_that_is_none_is_a_fault(
+    command: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Named beside the other faults."""
+    monkeypatch.setenv("SILTSTONE_LOG_LEVEL", "loud")
+    monkeypatch.setenv("SILTSTONE_LOG_FORMAT", "xml")
+
+    assert main([command, "--set", "num.partitions=0"]) == code
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        "SILTSTONE_LOG_FORMAT is xml; it must be one of console, json",
+        "SILTSTONE_LOG_LEVEL is loud; it must be one of debug, info, warning, error",
+        "--set: num.partitions is 0; it must be at least 1",
+    ]
+
+
+def test_dynamic_values_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What kafka-configs changed counts before the file, whether the broker runs or not."""
+    catalog = Catalog([tmp_path])
+    catalog.write(
+        CatalogState(
+            cluster_configs={"log.retention.ms": "5000", "max.connections": "none"},
+            broker_configs={"log.segment.bytes": "4000000"},
+        )
+    )
+    given = ["--set", f"log.dirs={tmp_path}", "--set", "log.segment.bytes=2000000"]
+
+    assert main(["config", *given]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "log.segment.bytes = 4000000  (dynamic for this broker)" in lines
+    assert "log.retention.ms = 5000  (dynamic for all brokers)" in lines
+    assert "max.connections = 2147483647  (default)" in lines
+    assert "stored setting is left out: dynamic for all brokers: max.connections" in caplog.text
+
+
+def test_values_that_cannot_be_read_are_said_to_be_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All others are shown, and the exit code says that something is missing."""
+    (tmp_path / CATALOG).write_text("no catalogue")
+
+    assert main(["config", "--set", f"log.dirs={tmp_path}"]) == 1
+    out, err = capsys.readouterr()
+    assert "num.partitions = 1  (default)" in out
+    assert "what was changed while the broker ran is not shown" in err
+    assert str(tmp_path / CATALOG) in err
+
+
+@pytest.mark.parametrize("text", ["-1", "0", "nan", "inf", "soon"])
+def test_time_to_wait_is_a_positive_number(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Anything else is wrong usage."""
+    with pytest.raises(SystemExit) as stop:
+        main(["health", "--timeout", text])
+
+    assert stop.value.code == 2
+    said = capsys.readouterr().err
+    assert f"argument --timeout: {text} is not a number of seconds above 0" in said
+
+
+@pytest.mark.parametrize("command", ["explain", "history", "verify"])
+def test_folder_that_cannot_be_read_is_named(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mistyped log.dirs must not look like one in which all is well."""
+    missing, file, long = tmp_path / "missing", tmp_path / "file", tmp_path / ("x" * 300)
+    file.touch()
+
+    for path, sentence in (
+        (missing, "does not exist; choose another log.dirs"),
+        (file, "is not a folder; choose another log.dirs"),
+        (long, "cannot be read (File name too long)"),
+    ):
+        assert main([command, *NOBODY, "--set", f"log.dirs={path}"]) == 1
+        assert f"log directory {path} {sentence}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("explain", files.CLEANER_OFFSETS),
+        ("explain", FILE_NAME),
+        ("history", FILE_NAME),
+        ("verify", files.CLEANER_OFFSETS),
+        ("verify", FILE_NAME),
+        ("serve", files.CLEANER_OFFSETS),
+    ],
+)
+def test_file_that_cannot_be_read_is_named(command: str, name: str, tmp_path: Path) -> None:
+    """In a sentence; a folder in its place fails for every user."""
+    (tmp_path / name).mkdir()
+    broker = SiltstoneProcess(tmp_path)
+    broker.folder = tmp_path
+    broker.http = "127.0.0.1:0" if command == "serve" else "127.0.0.1:1"
+
+    done = subprocess.run(broker.command(command), capture_output=True, text=True, check=False)
+
+    said = done.stderr
+    assert done.returncode == 1
+    assert f"Is a directory: '{tmp_path / name}'" in said
+    assert "Traceback" not in said
+
+
+def test_missing_folder_among_others_is_new(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The next start makes it; until then the others have all there is."""
+    assert main(["explain", *NOBODY, "--set", f"log.dirs={tmp_path},{tmp_path / 'new'}"]) == 0
+
+    assert capsys.readouterr().out == "there are no partitions\n"
+
+
+@pytest.mark.parametrize("command", ["clean", "pins", "health"])
+def test_nobody_there(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where nobody answers, and what to do about it."""
+    which = ["orders"] if command == "clean" else []
+
+    code = main([command, *which, *NOBODY, "--set", f"log.dirs={tmp_path}"])
+
+    assert code == 1
+    assert (
+        "no broker answers on http.listener 127.0.0.1:1; start it, or name the http.listener of"
+        in capsys.readouterr().err
+    )
+
+
+@contextmanager
+def hang_up(handler: signal.Handlers) -> Iterator[None]:
+    """Have what is started do so with SIGHUP, whatever the tests were started with."""
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.timeout(120)
+def test_broker_that_has_the_folder_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Asked at the wrong port, commands tell the right one; a closed terminal is a clean stop."""
+    with hang_up(signal.SIG_DFL):
+        broker = SiltstoneProcess(tmp_path).start()
+    settings = [*NOBODY, "--set", f"log.dirs={broker.folder}"]
+    try:
+        assert main(["clean", "orders", *settings]) == 1
+        assert f"has {broker.folder} open listens on {broker.http}" in capsys.readouterr().err
+        assert main(["verify", *settings]) == 1
+        assert f"the broker runs and changes {broker.folder}" in capsys.readouterr().err
+
+        broker.daemon.signal(signal.SIGHUP)
+
+        assert broker.daemon.process is not None
+        assert broker.daemon.process.wait(30) == 0
+    finally:
+        broker.close()
+    assert (broker.folder / files.CLEAN_SHUTDOWN).exists()
+    assert main(["verify", *settings]) == 0
+
+
+def test_hang_up_may_be_ignored(tmp_path: Path) -> None:
+    """Whoever started the broker under nohup wants it to go on when the terminal goes."""
+    with hang_up(signal.SIG_IGN):
+        broker = SiltstoneProcess(tmp_path).start()
+    try:
+        broker.daemon.signal(signal.SIGHUP)
+
+        assert broker.stop() == 0
+        assert "signal=SIGTERM" in broker.daemon.printed()
+        assert "signal=SIGHUP" not in broker.daemon.printed()
+    finally:
+        broker.close()

@@ -1,0 +1,63 @@
+"""What consumers ask of partitions: the compiled form and the plain one do the same."""
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.fetching import kernels as fetch_kernels
+from protocol.messages.list_offsets import ListOffsetsPartition
+from protocol.records.choosing import load_uncompiled
+
+PLAIN = load_uncompiled("broker.fetching._fetch_kernels")
+BOTH = pytest.mark.parametrize("kernel", [fetch_kernels, PLAIN], ids=["chosen", "plain"])
+
+
+def make_log(start: int, stable: int, end: int) -> Any:
+    """Return a log of leader epoch 3, whose records are all of epoch 2."""
+    return SimpleNamespace(
+        leader_epoch=3,
+        log_start_offset=start,
+        last_stable_offset=stable,
+        high_watermark=end,
+        epochs=SimpleNamespace(epoch_of=lambda _: 2),
+    )
+
+
+LOGS = (make_log(0, 5, 7), None, make_log(1 << 40, 1 << 41, 1 << 42))
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("asked", "is_committed", "row"),
+    [
+        ((0, -1, -1), False, (0, 0, -1, 7, 3)),
+        ((0, -1, -1), True, (0, 0, -1, 5, 3)),
+        ((2, 3, -1), False, (2, 0, -1, 1 << 42, 3)),
+        ((2, 3, -2), True, (2, 0, -1, 1 << 40, 2)),
+        ((0, 2, -1), False, None),
+        ((0, 4, -2), False, None),
+        ((0, -1, -3), False, None),
+        ((0, -1, 0), False, None),
+        ((1, -1, -1), False, None),
+        ((3, -1, -1), False, None),
+        ((-1, -1, -1), False, None),
+        ((-(1 << 31), -1, -2), False, None),
+    ],
+)
+def test_ends_that_need_no_search(
+    kernel: Any, asked: tuple[int, int, int], is_committed: bool, row: tuple[int, ...] | None
+) -> None:
+    """The latest and the earliest offset, of partitions that are here, to who knows the leader."""
+    assert kernel.list_ends([ListOffsetsPartition(*asked)], LOGS, is_committed) == [row]
+
+
+@BOTH
+def test_partitions_that_are_named_twice_are_seen(kernel: Any) -> None:
+    """Wherever the second one stands."""
+    rng = random.Random(1)
+    for _ in range(200):
+        indexes = [rng.randrange(20) for _ in range(rng.randrange(8))]
+        asked = [ListOffsetsPartition(index) for index in indexes]
+        assert kernel.are_distinct(asked) is (len(set(indexes)) == len(indexes))

@@ -1,0 +1,89 @@
+"""Expressions over the names of topics, matched once."""
+
+from time import process_time
+
+import pytest
+
+from broker.groups.consumer.regexes import Regexes
+from protocol.errors import InvalidRegularExpression
+from tests.support.consumer_groups import Topics, at_once
+
+
+@pytest.mark.parametrize(
+    ("regex", "matched"),
+    [
+        ("a", {"a"}),
+        ("a.*", {"a", "ab", "a.b"}),
+        (".*b", {"ab", "a.b", "b"}),
+        (r"a\.b", {"a.b"}),
+        ("a|b", {"a", "b"}),
+        ("(?i)A", {"a"}),
+        ("[^a]+", {"b"}),
+        ("", set()),
+        ("^b$", {"b"}),
+    ],
+)
+def test_the_whole_name_has_to_match(regex: str, matched: set[str]) -> None:
+    """As Kafka's re2j does it."""
+    topics = Topics(**dict.fromkeys(("a", "ab", "a.b", "b"), 1))
+
+    assert at_once(Regexes().match(regex, topics)) == matched
+
+
+@pytest.mark.parametrize("regex", ["(.*){1000}", "(" * 900 + ")" * 900, "(x+x+)+y"])
+def test_no_expression_takes_long(regex: str) -> None:
+    """Two thousand names of fifty characters: RE2 needs no groups to be told of a whole match."""
+    topics = Topics()
+    for number in range(2000):
+        topics.put(f"{number:050}", 1)
+    began = process_time()
+
+    at_once(Regexes().match(regex, topics))
+
+    assert process_time() - began < 1.5
+
+
+def test_what_was_matched_follows_the_topics() -> None:
+    """Names that come are looked at, those that go are dropped, and may come again."""
+    topics, regexes = Topics(a1=1, a2=1, b=1), Regexes()
+    assert at_once(regexes.match("a.", topics)) == {"a1", "a2"}
+
+    topics.drop("a1")
+    topics.put("a3", 1)
+    assert at_once(regexes.match("a.", topics)) == {"a2", "a3"}
+    topics.put("a1", 1)
+
+    assert at_once(regexes.match("a.", topics)) == {"a1", "a2", "a3"}
+
+
+def test_others_have_their_turn_while_names_are_matched() -> None:
+    """After a hundred of them, which take less than a millisecond."""
+    topics = Topics()
+    for number in range(1000):
+        topics.put(f"t{number}", 1)
+
+    assert len(list(Regexes().match("t.*5", topics))) == 10
+
+
+def test_only_a_topic_that_comes_is_news() -> None:
+    """Not one that grows or goes: what matched it is none the worse."""
+    topics, regexes = Topics(a=1, b=1), Regexes()
+    first = regexes.newest(topics)
+    topics.put("a", 2)
+    topics.drop("b")
+    same = regexes.newest(topics)
+    topics.put("c", 1)
+
+    assert first == same == 2
+    assert regexes.newest(topics) == topics.version == 5
+
+
+def test_nothing_is_kept_of_what_is_no_expression() -> None:
+    """Nor of one that was given up."""
+    regexes = Regexes()
+    with pytest.raises(InvalidRegularExpression, match=r"`a\(` is not a valid"):
+        regexes.check("a(")
+    regexes.check("a")
+    regexes.forget("a")
+
+    assert len(regexes) == 0

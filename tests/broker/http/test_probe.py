@@ -1,0 +1,90 @@
+"""The probe's record through a real broker's listener, and its log that nobody sees."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from broker.http import probe as probe_module
+from broker.http.probe import FOLDER, Probe
+from broker.http.readiness import ProbeFailed
+from broker.server import Broker
+from config.load import load
+from storage.clock import Clock
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    """A whole broker in this process, its probe's folder left over from a crash."""
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / "00000000000000000000.log").write_bytes(b"torn")
+    sets = [
+        "listeners=PLAINTEXT://127.0.0.1:0",
+        "http.listener=127.0.0.1:0",
+        f"log.dirs={tmp_path}",
+    ]
+    running = Broker(load(None, {}, sets), Clock())
+    await running.start(asyncio.Event())
+    yield running
+    await running.stop()
+
+    assert not await asyncio.to_thread((tmp_path / FOLDER).exists)
+
+
+@pytest.fixture
+def probe(broker: Broker) -> Probe:
+    """The probe of that broker."""
+    assert broker._probe is not None
+    return broker._probe
+
+
+async def test_record_makes_its_round_trip(broker: Broker, probe: Probe) -> None:
+    """Each trip appends one record, beginning with an empty log."""
+    before = broker._topics.logs[probe.name, 0].log_end_offset
+    await probe.round_trip()
+
+    assert before == 1, "the start makes one"
+    assert broker._topics.logs[probe.name, 0].log_end_offset == 2
+
+
+async def test_probe_is_in_no_topic(broker: Broker, probe: Probe, tmp_path: Path) -> None:
+    """Neither Metadata nor LogManager know its log; its name is no legal one."""
+    assert probe.name not in broker._topics.topics
+    assert not broker._logs.logs
+    assert " " in probe.name
+    assert await asyncio.to_thread((tmp_path / FOLDER / "partition.metadata").exists)
+
+
+async def test_log_is_made_anew_when_it_has_grown(
+    broker: Broker, probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Years of probing do not fill the disk."""
+    monkeypatch.setattr(probe_module, "MOST_LOG_BYTES", 300)
+    for _ in range(20):
+        await probe.round_trip()
+
+        assert broker._topics.logs[probe.name, 0].size <= 500
+
+
+async def test_log_that_refuses_fails_the_trip(broker: Broker, probe: Probe) -> None:
+    """A refused append is named by Kafka's name of its error."""
+    log = broker._topics.logs[probe.name, 0]
+    log.abandon(log.path)
+
+    with pytest.raises(ProbeFailed, match="could not be appended: NOT_LEADER_OR_FOLLOWER"):
+        await probe.round_trip()
+
+
+async def test_other_bytes_fail_the_trip(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record that comes back changed is no round trip."""
+    exchange = probe._exchange
+
+    async def flip(batch: bytes) -> tuple[int, bytes]:
+        offset, fetched = await exchange(batch)
+        return offset, fetched[:-2] + bytes([fetched[-2] ^ 1]) + fetched[-1:]
+
+    monkeypatch.setattr(probe, "_exchange", flip)
+
+    with pytest.raises(ProbeFailed, match="not the one that was fetched"):
+        await probe.round_trip()

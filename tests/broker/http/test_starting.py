@@ -1,0 +1,113 @@
+"""What a broker says over HTTP while it still opens its logs: later, and never "not there"."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.commands.asking import Channel, Refusal
+from broker.http.control.token import read_address, read_token
+from broker.server import Broker
+from config.load import load
+from storage.clock import Clock
+from storage.files import CONTROL_ADDRESS
+from storage.manager import LogManager
+from tests.support.http_client import Answer, ask
+from tests.support.running import running
+
+PAGES = (
+    ("GET", "/v1/explain?topic=orders"),
+    ("GET", "/v1/explain"),
+    ("POST", "/v1/dry-run?topic=orders"),
+    ("POST", "/v1/clean?topic=orders"),
+    ("GET", "/v1/cleaner-history"),
+    ("GET", "/v1/topics"),
+    ("GET", "/v1/pins"),
+    ("POST", "/v1/pins"),
+)
+
+
+class Starting:
+    """A broker over a folder with a compacted topic, whose start waits until it may go on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.settings = [
+            f"log.dirs={folder}",
+            "listeners=PLAINTEXT://127.0.0.1:0",
+            "http.listener=127.0.0.1:0",
+        ]
+        self.broker = Broker(load(None, {}, self.settings), Clock())
+        self.task = asyncio.create_task(self.broker.start(asyncio.Event()))
+
+    async def address(self) -> str:
+        """Return where HTTP answers, once it does."""
+        while (address := read_address(self.folder)) is None:
+            await asyncio.sleep(0)
+        return address
+
+    async def ask(self, method: str, path: str) -> Answer:
+        """Ask a page, with the token."""
+        _, _, port = (await self.address()).rpartition(":")
+        token = read_token(self.folder)
+        return await ask(int(port), path, method, headers=f"Authorization: Bearer {token}\r\n")
+
+
+@pytest.fixture
+def go_on(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Logs are opened when this is set."""
+    event = threading.Event()
+    opens: Callable[..., Any] = LogManager.load
+
+    def wait(manager: LogManager) -> Any:
+        assert event.wait(60)
+        return opens(manager)
+
+    monkeypatch.setattr(LogManager, "load", wait)
+    return event
+
+
+@pytest.fixture
+async def starting(tmp_path: Path, go_on: threading.Event) -> AsyncIterator[Starting]:
+    """A broker in the middle of its start."""
+    go_on.set()
+    async with running(tmp_path) as before:
+        await before.topics.create("orders", 1, {"cleanup.policy": "compact"})
+    (tmp_path / CONTROL_ADDRESS).unlink()
+    go_on.clear()
+    starting = Starting(tmp_path)
+    yield starting
+    go_on.set()
+    with suppress(asyncio.CancelledError):
+        await starting.task
+    await starting.broker.stop()
+
+
+@pytest.mark.parametrize(("method", "path"), PAGES)
+async def test_topics_are_not_there_yet(
+    starting: Starting, go_on: threading.Event, method: str, path: str
+) -> None:
+    """503 while logs are opened, whatever is asked about them; then the answer."""
+    early = await starting.ask(method, path)
+    go_on.set()
+    await starting.task
+    late = await starting.ask(method, path)
+
+    assert early.status == 503
+    assert b"the broker is still starting: the logs are still being opened" in early.body
+    assert early.headers["retry-after"] == "1"
+    assert late.status in {200, 201, 409}
+
+
+async def test_a_command_says_that_the_broker_starts(starting: Starting) -> None:
+    """`siltstone explain` and `clean` tell it as it is."""
+    address = await starting.address()
+    sets = [*starting.settings[:-1], f"http.listener={address}"]
+    channel = Channel(load(None, {}, sets))
+
+    with pytest.raises(Refusal, match="the broker is still starting"):
+        await asyncio.to_thread(channel.get, "/v1/explain")

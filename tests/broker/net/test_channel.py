@@ -1,0 +1,189 @@
+"""Sending: bytes and file ranges leave in order, whatever the socket takes and the disk holds."""
+
+import asyncio
+import os
+import random
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from broker.net import channel as channel_module
+from broker.net.channel import PlainChannel
+from broker.net.sending import kernels as sending_kernels
+from broker.process.io import IoThreads
+from protocol.parts import FileSlice, Parts
+from tests.support.waiting import give_turns_until
+
+
+class OpenFile:
+    """A file that a slice keeps open."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY)
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._descriptor
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+
+@pytest.fixture(params=[0, 2], ids=["loop", "senders"])
+async def io(request: pytest.FixtureRequest) -> AsyncIterator[IoThreads]:
+    """One thread for cold reads, and who sends large ranges."""
+    threads = IoThreads(1, request.param)
+    yield threads
+    threads.close()
+
+
+@pytest.fixture
+def content(tmp_path: Path) -> tuple[FileSlice, bytes]:
+    """A file of 3 MiB, as a slice and as bytes."""
+    data = random.Random(7).randbytes(3 << 20)
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    return FileSlice(OpenFile(path), 0, len(data)), data
+
+
+async def _receive(client: socket.socket, size: int) -> bytes:
+    loop = asyncio.get_running_loop()
+    received = bytearray()
+    while len(received) < size:
+        more = await loop.sock_recv(client, 1 << 20)
+        if not more:
+            break
+        received += more
+    return bytes(received)
+
+
+async def _exchange(io: IoThreads, parts: Parts, expected: bytes) -> list[str]:
+    """Send ``parts`` through a channel and return why it was lost, if it was."""
+    client, server = socket.socketpair()
+    client.setblocking(False)
+    server.setblocking(False)
+    lost: list[str] = []
+    drained = asyncio.Event()
+    channel = PlainChannel(asyncio.get_running_loop(), server, io, drained.set, lost.append)
+    channel.send(parts)
+    received = await _receive(client, len(expected))
+    if channel.unsent:
+        await asyncio.wait_for(drained.wait(), 5)
+    channel.close()
+    client.close()
+
+    assert received == expected
+    return lost
+
+
+async def test_a_large_range_goes_out_between_bytes(
+    io: IoThreads, content: tuple[FileSlice, bytes]
+) -> None:
+    """A fetch response: head, file range, tail, larger than any socket buffer."""
+    whole, data = content
+
+    assert not await _exchange(io, [b"head", whole, b"tail"], b"head" + data + b"tail")
+
+
+async def test_small_ranges_are_joined(io: IoThreads, content: tuple[FileSlice, bytes]) -> None:
+    """Two hundred small ranges and their heads arrive in order."""
+    whole, data = content
+    parts: Parts = []
+    expected = b""
+    for number in range(200):
+        piece = FileSlice(whole.file, number * 7_000, 5_000)
+        parts += [b"%03d" % number, piece]
+        expected += b"%03d" % number + data[piece.position : piece.position + piece.size]
+
+    assert not await _exchange(io, parts, expected)
+
+
+async def test_empty_parts_take_no_time(io: IoThreads, content: tuple[FileSlice, bytes]) -> None:
+    """The end of an old fetch response is no bytes at all; it must not be tried for ever."""
+    small = FileSlice(content[0].file, 0, 10)
+
+    assert not await _exchange(io, [b"x", small, b""], b"x" + content[1][:10])
+    assert not await _exchange(io, [b"", b""], b"")
+
+
+async def test_cold_pages_are_fetched_on_a_thread(
+    io: IoThreads, content: tuple[FileSlice, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that is not in memory makes the channel wait for an io thread, not the loop."""
+    whole, data = content
+    real = channel_module._read_resident
+    cold = {"left": 3}
+
+    def read(file: int, into: memoryview, position: int) -> int:
+        if cold["left"]:
+            cold["left"] -= 1
+            return -1
+        return real(file, into, position)
+
+    monkeypatch.setattr(channel_module, "_read_resident", read)
+    small = FileSlice(whole.file, 100, 50)
+
+    assert not await _exchange(io, [b"x", whole, small], b"x" + data + data[100:150])
+    assert cold["left"] == 0
+
+
+@pytest.mark.parametrize("size", [1_000, 1 << 20])
+async def test_a_file_that_is_too_short_loses_the_connection(
+    io: IoThreads, tmp_path: Path, size: int
+) -> None:
+    """A truncated file must not look like a slow one."""
+    path = tmp_path / "short"
+    path.write_bytes(bytes(10))
+    os.truncate(path, 10)
+    client, server = socket.socketpair()
+    server.setblocking(False)
+    lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    channel = PlainChannel(asyncio.get_running_loop(), server, io, lambda: None, lost.set_result)
+    file = OpenFile(path)
+    channel.send([FileSlice(file, 0, size)])
+    reason = await asyncio.wait_for(lost, 5)
+    channel.close()
+    client.close()
+
+    assert "file ends" in reason
+
+
+@pytest.mark.compiled
+@pytest.mark.skipif(not sending_kernels.COMPILED, reason="kernels: without them the loop sends")
+async def test_a_socket_is_not_closed_under_a_sender(content: tuple[FileSlice, bytes]) -> None:
+    """Its number would be the next connection's, which would get the rest of the answer."""
+    io = IoThreads(1, 1)
+    client, server = socket.socketpair()
+    client.setblocking(False)
+    server.setblocking(False)
+    number = server.fileno()
+    channel = PlainChannel(asyncio.get_running_loop(), server, io, lambda: None, print)
+    channel.send([b"head", content[0], b"tail"])
+    channel.close()
+    channel.close()
+    others = [socket.socket() for _ in range(20)]
+    numbers = {each.fileno() for each in others}
+    for each in others:
+        each.close()
+    received = await _receive(client, 1 << 30)
+    await give_turns_until(lambda: server.fileno() < 0)
+    client.close()
+    io.close()
+
+    assert number not in numbers
+    assert (b"head" + content[1]).startswith(received)
+
+
+async def test_a_closed_channel_leaves_its_number_to_others(io: IoThreads) -> None:
+    """The next connection has it, and neither gets nor loses a byte by us."""
+    client, server = socket.socketpair()
+    lost: list[str] = []
+    channel = PlainChannel(asyncio.get_running_loop(), server, io, lambda: None, lost.append)
+    channel.close()
+    client.close()
+    channel.send_bytes(b"late")
+    received = channel.receive(memoryview(bytearray(9)), 0, 9)
+
+    assert (channel.fileno, received, lost) == (-1, 0, ["Bad file descriptor"])

@@ -1,0 +1,267 @@
+"""A connection: frames in whatever pieces, answers in order, memory and misbehaviour bounded."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from broker.net.buffers import SHARED_BYTES
+from broker.net.connection import Connection
+from protocol.errors import ProtocolError
+from tests.support.connections import Line, frame
+
+Opener = Callable[..., Line]
+
+
+@pytest.fixture
+async def open_line() -> AsyncIterator[Opener]:
+    """Open lines that are closed after the test."""
+    lines: list[Line] = []
+
+    def open_(dispatch: Callable[..., Any], **options: int) -> Line:
+        line = Line(dispatch, **options)
+        lines.append(line)
+        return line
+
+    yield open_
+    for line in lines:
+        line.close()
+        await asyncio.gather(*line.tasks, return_exceptions=True)
+
+
+def echo(_connection: Connection, buffer: memoryview, start: int, end: int) -> bytes:
+    """Answer with the body of the request."""
+    return bytes(buffer[start:end])
+
+
+async def test_a_frame_arrives_byte_by_byte(open_line: Opener) -> None:
+    """Nothing is served before the last byte, then exactly once."""
+    line = open_line(echo)
+    for byte in frame(b"hello"):
+        await line.send(bytes([byte]))
+        await asyncio.sleep(0)
+
+    assert await line.receive(5) == b"hello"
+
+
+async def test_many_frames_in_one_packet_are_answered_in_order(open_line: Opener) -> None:
+    """More frames than one turn serves, and the start of one more."""
+    line = open_line(echo)
+    bodies = [f"{number:04}".encode() for number in range(500)]
+    await line.send(b"".join(map(frame, bodies)) + frame(b"last")[:5])
+    received = await line.receive(2000)
+    await line.send(frame(b"last")[5:])
+
+    assert received == b"".join(bodies)
+    assert await line.receive(4) == b"last"
+
+
+@pytest.mark.parametrize("size", [131_071, 131_072, 131_073, 262_144, 3_000_000])
+async def test_large_frames_arrive_whole(open_line: Opener, size: int) -> None:
+    """Around the border between the shared buffer and a buffer of the frame's own, twice each."""
+    line = open_line(
+        lambda _connection, buffer, start, end: bytes([buffer[start], buffer[end - 1]])
+    )
+    body = b"a" + bytes(size - 2) + b"z"
+    sender = asyncio.create_task(line.send(frame(body) * 2 + frame(b"hi")))
+
+    assert await line.receive(6) == b"azazhi"
+    await sender
+    assert line.buffers.received_bytes == 0
+
+
+async def test_a_request_that_waits_holds_back_what_is_behind_it(open_line: Opener) -> None:
+    """Answers leave in the order of the requests, although the second one was ready first."""
+    gate = asyncio.Event()
+
+    async def later() -> bytes:
+        await gate.wait()
+        return b"slow"
+
+    def dispatch(_connection: Connection, buffer: memoryview, start: int, end: int) -> Any:
+        return later() if bytes(buffer[start:end]) == b"wait" else b"fast"
+
+    line = open_line(dispatch)
+    await line.send(frame(b"wait") + frame(b"go"))
+    await asyncio.sleep(0)
+    await line.send(frame(b"go"))
+    await asyncio.sleep(0)
+    gate.set()
+
+    assert await line.receive(12) == b"slowfastfast"
+
+
+async def test_a_peer_that_leaves_while_it_waits_is_noticed(open_line: Opener) -> None:
+    """A parked request of a closed connection is cancelled, its answer never made."""
+    never = asyncio.Event()
+
+    async def later() -> bytes:
+        await never.wait()
+        return b""
+
+    line = open_line(lambda *_: later())
+    await line.send(frame(b"wait"))
+    await line.started.wait()
+    line.client.close()
+    await asyncio.gather(*line.tasks, return_exceptions=True)
+
+    assert line.connection.is_closed
+    assert line.forgotten == [line.connection]
+
+
+@pytest.mark.parametrize("size", [100, 200_000])
+@pytest.mark.parametrize("is_soon", [True, False])
+async def test_a_connection_cut_as_its_request_is_parked_gives_all_back(
+    open_line: Opener, size: int, is_soon: bool
+) -> None:
+    """The request has not begun to wait yet; it does, is cancelled, and ends as it should."""
+    events: list[str] = []
+
+    async def park() -> bytes:
+        events.append("begun")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            events.append("ended")
+        return b""
+
+    async def later(reply: Coroutine[Any, Any, bytes]) -> bytes:
+        return await reply
+
+    def dispatch(connection: Connection, *_: Any) -> Any:
+        if is_soon:
+            asyncio.get_running_loop().call_soon(connection.close)
+        else:
+            connection.close()
+        return later(park())
+
+    line = open_line(dispatch)
+    sender = asyncio.create_task(line.send(frame(bytes(size))))
+    await line.started.wait()
+    await asyncio.gather(*line.tasks, return_exceptions=True)
+    await asyncio.gather(sender, return_exceptions=True)
+
+    assert line.connection.is_closed
+    assert events == ["begun", "ended"]
+    assert line.buffers.received_bytes == 0
+    assert not line.buffers._taken
+
+
+async def test_what_waits_is_counted(open_line: Opener) -> None:
+    """Half of a small frame, requests behind one that waits, and no byte once all is served."""
+    gate = asyncio.Event()
+
+    async def later() -> bytes:
+        await gate.wait()
+        return b"slow"
+
+    line = open_line(lambda c, b, s, e: later() if bytes(b[s:e]) == b"wait" else echo(c, b, s, e))
+    body = bytes(100_000)
+    await line.send(frame(b"1") + frame(body)[:70_004])
+    assert await line.receive(1) == b"1"
+    assert line.buffers.received_bytes == 70_004
+    await line.send(frame(body)[70_004:] + frame(b"wait") + frame(b"4"))
+    await line.started.wait()
+    assert await line.receive(100_000) == body
+    assert line.buffers.received_bytes == len(frame(b"4"))
+    gate.set()
+
+    assert await line.receive(5) == b"slow4"
+    assert line.buffers.received_bytes == 0
+    assert line.connection.received == 100_022
+
+
+async def test_no_answer_takes_no_place_in_the_stream(open_line: Opener) -> None:
+    """acks=0: the next answer is that of the next request."""
+    line = open_line(lambda c, b, s, e: None if bytes(b[s:e]) == b"quiet" else echo(c, b, s, e))
+    await line.send(frame(b"quiet") + frame(b"loud"))
+
+    assert await line.receive(4) == b"loud"
+
+
+@pytest.mark.parametrize("size", [b"\x00\x00\x00\x00", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff"])
+async def test_an_impossible_size_closes_with_one_line(
+    open_line: Opener, caplog: pytest.LogCaptureFixture, size: bytes
+) -> None:
+    """Zero, negative and above the limit; nothing is allocated, the log names the peer."""
+    line = open_line(echo)
+    with caplog.at_level(logging.INFO, "broker.net.connection"):
+        await line.send(size)
+        data = await line.receive(1)
+
+    assert data == b""
+    assert [record.getMessage() for record in caplog.records if "peer" in record.getMessage()]
+    assert line.buffers.received_bytes == 0
+
+
+async def test_a_refused_request_closes_after_earlier_answers(open_line: Opener) -> None:
+    """What was asked before the bad frame is still answered."""
+
+    def dispatch(connection: Connection, buffer: memoryview, start: int, end: int) -> bytes:
+        if bytes(buffer[start:end]) == b"bad":
+            raise ProtocolError("reason=bad")
+        return echo(connection, buffer, start, end)
+
+    line = open_line(dispatch)
+    await line.send(frame(b"good") + frame(b"bad") + frame(b"never"))
+
+    assert await line.receive(100) == b"good"
+
+
+async def test_a_refusal_waits_for_earlier_answers(open_line: Opener) -> None:
+    """They are more than the socket takes at once: the client gets all of them before the end."""
+    answer = bytes(SHARED_BYTES - 1)
+
+    def dispatch(_connection: Connection, buffer: memoryview, start: int, end: int) -> Any:
+        if bytes(buffer[start:end]) == b"bad":
+            raise ProtocolError("no request")
+        return answer
+
+    line = open_line(dispatch)
+    await line.send(frame(b"good") + frame(b"bad"))
+
+    assert await line.receive(len(answer) + 1) == answer
+    assert line.connection.is_closed
+
+
+async def test_a_client_that_does_not_read_is_not_read_from(open_line: Opener) -> None:
+    """Requests behind an answer that does not leave stay unserved, and are served later."""
+    served = 0
+
+    def dispatch(*_: Any) -> bytes:
+        nonlocal served
+        served += 1
+        return bytes(4_000_000)
+
+    line = open_line(dispatch)
+    await line.send(frame(b"1"))
+    for number in range(10):
+        await line.send(frame(bytes([number])))
+        await asyncio.sleep(0)
+    served_before = served
+    received = 0
+    while received < 44_000_000:
+        received += len(await line.receive(1_000_000))
+
+    assert served_before <= 2
+    assert served == 11
+
+
+async def test_draining_answers_what_is_owed_and_closes(open_line: Opener) -> None:
+    """A graceful stop waits for the answer, then the stream ends."""
+    gate = asyncio.Event()
+
+    async def later() -> bytes:
+        await gate.wait()
+        return b"done"
+
+    line = open_line(lambda *_: later())
+    await line.send(frame(b"x") + frame(b"y"))
+    await line.started.wait()
+    line.connection.drain()
+    gate.set()
+
+    assert await line.receive(100) == b"done"
+    assert line.connection.is_closed

@@ -1,0 +1,326 @@
+"""A connection's turn: the compiled form and the plain one do the same."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.net.buffers import SHARED_BYTES
+from broker.net.dispatch_kernels import Gate
+from broker.net.turn import kernels as turn_kernels
+from protocol.errors import ProtocolError
+from protocol.records.choosing import load_uncompiled
+from tests.support.connections import frame
+
+PLAIN = load_uncompiled("broker.net.turn._turn_kernels")
+BOTH = pytest.mark.parametrize("kernel", [turn_kernels, PLAIN], ids=["chosen", "plain"])
+LIMIT = 99
+
+
+class Loop:
+    """A clock that stands still, and what was put off until the next turn."""
+
+    def __init__(self, events: list[Any]) -> None:
+        self._events = events
+
+    def time(self) -> float:
+        """Return seconds."""
+        return 7.5
+
+    def call_soon(self, callback: Any) -> None:
+        """Note what comes next."""
+        self._events.append(("soon", callback.__name__))
+
+
+class ScriptedGate(Gate):
+    """Answers as the first byte of a body says."""
+
+    def __init__(self) -> None:
+        super().__init__({}, [], None)  # type: ignore[arg-type]
+
+    def dispatch(self, _connection: Any, buffer: memoryview, start: int, end: int) -> Any:
+        """Refuse, say nothing, answer with a range, answer later, or send the body back."""
+        body = bytes(buffer[start:end])
+        if body[0] == 0:
+            raise ProtocolError("refused")
+        return {1: None, 2: [body], 3: iter(body)}.get(body[0], body)
+
+
+def scripted_channel(kernel: Any, arriving: bytes | None, events: list[Any]) -> Any:
+    """Return a transport to which this arrives at once, and which notes what it is to send."""
+
+    class Channel(kernel.Transport):  # type: ignore[misc]
+        def receive(self, buffer: memoryview, start: int, end: int) -> int:
+            events.append(("receive", start, end))
+            if arriving is None:
+                return -1
+            buffer[start : start + len(arriving)] = arriving
+            return len(arriving)
+
+        def send_bytes(self, whole: bytes) -> None:
+            events.append(("bytes", whole))
+
+        def send(self, parts: Any) -> None:
+            events.append(("parts", parts))
+
+    return Channel(-1, events.append)
+
+
+def scripted_turn(kernel: Any, channel: Any, events: list[Any]) -> Any:
+    """Return a turn that notes what it leaves to the connection."""
+
+    class Turn(kernel.Turn):  # type: ignore[misc]
+        def _go_on(self) -> None:
+            events.append("go on")
+
+        def _keep(self, rest: memoryview, frame_size: int) -> None:
+            events.append(("keep", bytes(rest), frame_size))
+            self._tail = bytes(rest)
+
+        def _count(self) -> None:
+            events.append(("count", len(self._tail)))
+
+        def _await(self, reply: Any) -> None:
+            events.append(("await", bytes(reply)))
+
+        def _advance(self) -> None:
+            raise NotImplementedError
+
+        def _refuse(self, error: ProtocolError) -> None:
+            events.append(("refuse", str(error)))
+
+        def close(self, reason: str | None = None) -> None:
+            events.append(("close", reason))
+
+    shared = memoryview(bytearray(SHARED_BYTES))
+    return Turn(Loop(events), channel, ScriptedGate(), shared, LIMIT)
+
+
+def turn(
+    kernel: Any, arriving: bytes | None, tail: bytes = b"", **state: Any
+) -> tuple[list[Any], bytes, float]:
+    """Return what one turn did, the bytes it kept, and when the connection was last active."""
+    events: list[Any] = []
+    channel = scripted_channel(kernel, arriving, events)
+    channel.unsent.extend(state.pop("unsent", ()))
+    it = scripted_turn(kernel, channel, events)
+    it._tail = tail
+    for name, value in state.items():
+        setattr(it, name, value)
+    (it._receive if tail else it._on_readable)()
+    return events, it._tail, it.last_active
+
+
+BODIES = st.lists(st.binary(min_size=1, max_size=9), max_size=90)
+
+
+@given(BODIES, st.integers(0, 9), st.binary(), st.integers(0, 20))
+def test_both_forms_serve_the_same_frames(
+    bodies: list[bytes], cut: int, more: bytes, kept: int
+) -> None:
+    """Answers, what is kept, what waits, and what is put off; some bytes were there already."""
+    data = b"".join(map(frame, bodies)) + more
+    data = data[: max(0, len(data) - cut)]
+
+    def outcome(kernel: Any) -> Any:
+        try:
+            return turn(kernel, data[kept:], data[:kept])
+        except ProtocolError as error:
+            return str(error)
+
+    assert outcome(turn_kernels) == outcome(PLAIN)
+
+
+@BOTH
+def test_a_turn_receives_serves_and_sends(kernel: Any) -> None:
+    """Two frames have arrived: one receive and one send."""
+    assert turn(kernel, frame(b"hello ") + frame(b"world")) == (
+        [("receive", 0, SHARED_BYTES), ("bytes", b"hello world")],
+        b"",
+        7.5,
+    )
+
+
+@BOTH
+def test_what_has_arrived_goes_behind_what_was_kept(kernel: Any) -> None:
+    """The rest of a frame; what came before it is not lost when nothing arrives."""
+    begun, rest = frame(b"hello")[:6], frame(b"hello")[6:]
+
+    assert turn(kernel, rest, begun)[0] == [("receive", 6, SHARED_BYTES), ("bytes", b"hello")]
+    assert turn(kernel, None, begun)[:2] == ([("receive", 6, SHARED_BYTES)], begun)
+
+
+@BOTH
+def test_the_end_of_the_stream_closes(kernel: Any) -> None:
+    """And nothing to receive does not."""
+    assert turn(kernel, b"")[0][1:] == [("close", None)]
+    assert turn(kernel, None)[0][1:] == []
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "state",
+    [{"_task": object()}, {"_frame": object()}, {"_expects_large": True}, {"unsent": [b"x"]}],
+)
+def test_everything_else_goes_the_general_way(kernel: Any, state: dict[str, Any]) -> None:
+    """An answer that is owed or has not left, and a large frame: nothing is received here."""
+    counted = [("count", 0)] if "_frame" in state else []
+
+    assert turn(kernel, frame(b"hello"), **state) == (["go on", *counted], b"", 7.5)
+
+
+@BOTH
+def test_one_turn_serves_so_many_frames(kernel: Any) -> None:
+    """The rest waits until others had their turn."""
+    events, tail, _ = turn(kernel, frame(b"go") * 100)
+
+    assert events[1:] == [
+        ("keep", frame(b"go") * 36, 6),
+        ("bytes", b"go" * 64),
+        ("soon", "_advance"),
+        ("count", len(tail)),
+    ]
+    assert tail == frame(b"go") * 36
+
+
+@BOTH
+def test_ranges_and_waiting_end_a_turn(kernel: Any) -> None:
+    """Answers before a range leave with it, those before a wait at once; the rest is kept."""
+    ranges = turn(kernel, frame(b"go") + frame(b"\2") + frame(b"on"))
+    waits = turn(kernel, frame(b"go") + frame(b"\3") + frame(b"on"))
+
+    kept = frame(b"on")
+
+    assert ranges[0][1:] == [
+        ("keep", kept, 0),
+        ("parts", [b"go", b"\2"]),
+        ("soon", "_advance"),
+        ("count", len(kept)),
+    ]
+    assert ranges[1] == kept
+    assert waits[0][1:] == [
+        ("keep", kept, 0),
+        ("bytes", b"go"),
+        ("await", b"\3"),
+        ("count", len(kept)),
+    ]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("bad", "reason"), [(frame(b"\0"), "refused"), ((LIMIT + 1).to_bytes(4, "big"), "a frame of")]
+)
+def test_a_refusal_leaves_earlier_answers_their_way(kernel: Any, bad: bytes, reason: str) -> None:
+    """They are sent first."""
+    sent, refused = turn(kernel, frame(b"go") + bad)[0][1:]
+
+    assert sent == ("bytes", b"go")
+    assert refused[0] == "refuse"
+    assert reason in refused[1]
+
+
+@BOTH
+def test_a_closed_connection_sends_nothing(kernel: Any) -> None:
+    """Its answers go nowhere."""
+    assert turn(kernel, frame(b"go"), is_closed=True)[0][1:] == []
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Connected sockets that do not block: ours and the client's."""
+    ours, client = socket.socketpair()
+    for each in (ours, client):
+        each.setblocking(False)
+    yield ours, client
+    ours.close()
+    client.close()
+
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+def open_channel(kernel: Any, fileno: int) -> tuple[Any, list[Any]]:
+    """Return a transport over a descriptor, and what it asked of the class above it."""
+    asked: list[Any] = []
+
+    class Channel(kernel.Transport):  # type: ignore[misc]
+        def send(self, parts: Any) -> None:
+            asked.append(parts)
+
+        def _watch(self) -> None:
+            asked.append("watch")
+
+    return Channel(fileno, asked.append), asked
+
+
+@BOTH
+@pytest.mark.parametrize("size", [100, SHARED_BYTES + 100], ids=["brief", "long"])
+def test_receiving_fills_the_room_that_is_given(kernel: Any, pair: Pair, size: int) -> None:
+    """Not a byte beside it, and never beyond the buffer's end."""
+    channel, _ = open_channel(kernel, pair[0].fileno())
+    buffer = bytearray(size)
+    pair[1].send(b"abcdefgh")
+
+    assert channel.receive(memoryview(buffer), 10, 13) == 3
+    assert channel.receive(memoryview(buffer), size - 2, size + 10) == 2
+    assert channel.receive(memoryview(buffer), 20, size) == 3
+    assert [buffer[9:14], buffer[size - 2 :], buffer[20:24]] == [b"\0abc\0", b"de", b"fgh\0"]
+
+
+@BOTH
+def test_nothing_there_is_not_the_end(kernel: Any, pair: Pair) -> None:
+    """-1, 0 when the client has gone, and 0 for a socket that is closed."""
+    channel, _ = open_channel(kernel, pair[0].fileno())
+    room = memoryview(bytearray(9))
+    empty = channel.receive(room, 0, 9)
+    pair[1].close()
+    ended = channel.receive(room, 0, 9)
+    channel.fileno = -1
+
+    assert (empty, ended, channel.receive(room, 0, 9)) == (-1, 0, 0)
+
+
+@BOTH
+@pytest.mark.parametrize("size", [9, 8 << 20])
+def test_bytes_that_do_not_leave_are_queued(kernel: Any, pair: Pair, size: int) -> None:
+    """What the socket did not take, to the byte; then whatever comes waits behind it."""
+    channel, asked = open_channel(kernel, pair[0].fileno())
+    whole = (b"0123456789abcde" * (size // 15 + 1))[:size]
+    channel.send_bytes(whole)
+    left = b"".join(channel.unsent)
+    received = b""
+    while len(received) + len(left) < size:
+        received += pair[1].recv(size)
+
+    assert received + left == whole
+    assert asked == (["watch"] if left else [])
+    assert bool(left) == (size > 9)
+
+
+@BOTH
+def test_a_full_socket_takes_nothing(kernel: Any, pair: Pair) -> None:
+    """All of it is queued, and the next piece goes behind it."""
+    with suppress(BlockingIOError):
+        while True:
+            pair[0].send(bytes(1 << 16))
+    channel, asked = open_channel(kernel, pair[0].fileno())
+    channel.send_bytes(b"first")
+    channel.send_bytes(b"second")
+
+    assert list(channel.unsent) == [b"first"]
+    assert asked == ["watch", (b"second",)]
+
+
+@BOTH
+@pytest.mark.parametrize("size", [5, SHARED_BYTES + 1])
+def test_a_client_that_has_gone_is_lost(kernel: Any, pair: Pair, size: int) -> None:
+    """With the reason, and without a signal; nothing is queued for it."""
+    channel, asked = open_channel(kernel, pair[0].fileno())
+    pair[1].close()
+    channel.send_bytes(bytes(size))
+
+    assert (asked, list(channel.unsent)) == (["Broken pipe"], [])

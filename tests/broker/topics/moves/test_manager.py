@@ -1,0 +1,543 @@
+"""Partitions that move to another log directory: what readers, writers and the disk see of it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cleaner.states import State
+from protocol.errors import KafkaStorageError
+from storage import files
+from storage.directory import pins
+from storage.directory.checkpoint import OffsetCheckpoint
+from tests.support.appending import append
+from tests.support.batches import TIMESTAMP
+from tests.support.faults import install
+from tests.support.invariants import check_log
+from tests.support.logs import bytes_of, offsets_in
+from tests.support.moves import ORDERS, STALLED, Directories, copies, folders, open_files
+from tests.support.waiting import give_turns_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from storage.log.log import Log
+
+
+def _fill(log: Log, segments: int = 3) -> None:
+    for number in range(segments):
+        if number:
+            log.roll()
+        append(log, 3, producer_id=7, producer_epoch=0, base_sequence=3 * number)
+
+
+async def test_a_partition_moves(tmp_path: Path) -> None:
+    """Records and offsets stay; the folder is in the other directory, and the old one goes."""
+    async with Directories(tmp_path) as home:
+        log = await home.create()
+        _fill(log)
+        before = bytes_of(log, 0)
+        snapshots = log.producers.snapshots
+        await home.move()
+
+        assert log.directory is home.other
+        assert bytes_of(log, 0) == before
+        assert snapshots == (3, 6)
+        assert [each.name for each in home.path("orders-0").glob("*.snapshot")] != []
+        assert folders(home.other) == ["orders-0"]
+        assert [each.rpartition("-")[2] for each in folders(home.first)] == ["delete"]
+        assert not (log.path / files.MOVED).exists()
+        repeated = append(log, 3, producer_id=7, producer_epoch=0, base_sequence=6)
+        assert (repeated.base_offset, repeated.duplicate) == (6, True)
+        append(log, 3, producer_id=7, producer_epoch=0, base_sequence=9)
+        check_log(log)
+        home.clock.advance(60_000)
+        home.rooms.logs.deletions.run_due()
+        home.rooms.logs.background.drain()
+        assert folders(home.first) == []
+    async with Directories(tmp_path) as home:
+        log = home.log()
+        check_log(log)
+
+        assert log.directory is home.other
+        assert (log.log_end_offset, log.recovery_point, len(log.segments)) == (12, 12, 3)
+        assert bytes_of(log, 0)[: len(before)] == before
+
+
+async def test_a_moved_log_is_the_same_after_a_kill(tmp_path: Path) -> None:
+    """What was appended after the move, and never flushed, is found in the new directory."""
+    home = await Directories(tmp_path).open()
+    log = await home.create()
+    _fill(log)
+    await home.move()
+    append(log, 4)
+    log.roll()
+    append(log, 2)
+    data = bytes_of(log, 0)
+    home.crash()
+    async with Directories(tmp_path) as home:
+        log = home.log()
+        check_log(log)
+
+        assert log.directory is home.other
+        assert bytes_of(log, 0) == data
+
+
+async def test_checkpoints_follow(tmp_path: Path) -> None:
+    """The offsets are in the files of the directory where the partition is, and only there."""
+    async with Directories(tmp_path) as home:
+        log = await home.create()
+        _fill(log)
+        log.delete_records(1)
+        log.flush()
+        home.cleaner_checkpoint(home.first, 3)
+        await home.move()
+        home.rooms.logs.checkpoint_high_watermarks()
+        home.rooms.logs.background.drain()
+        names = (files.RECOVERY_POINTS, files.LOG_START_OFFSETS, files.HIGH_WATERMARKS)
+        for name, offset in (*zip(names, (9, 1, 9), strict=True), (files.CLEANER_OFFSETS, 3)):
+            assert OffsetCheckpoint(home.first.path, name).read() == {}, name
+            assert OffsetCheckpoint(home.other.path, name).read() == {ORDERS: offset}, name
+
+
+async def test_a_move_under_way_is_described(tmp_path: Path) -> None:
+    """DescribeLogDirs shows the copy with its lag; the directories' checkpoints both have it."""
+    async with Directories(tmp_path, **STALLED) as home:
+        log = await home.create()
+        _fill(log)
+        await home.ask(home.other)
+        first, other = await home.describe()
+
+        assert first == {ORDERS: (log.size, 0, False)}
+        assert other == {ORDERS: (0, 9, True)}
+        (name,) = folders(home.other)
+        assert name.startswith("orders-0.")
+        assert name.endswith("-future")
+        assert home.cleaning.manager.states.get(ORDERS) is State.PAUSED
+        assert home.cleaning.is_reserved(log)
+        await home.go_on()
+        first, other = await home.describe()
+
+        assert (first, other) == ({}, {ORDERS: (log.size, 0, False)})
+        assert home.cleaning.manager.states.get(ORDERS) is State.NONE
+
+
+async def test_asking_again_changes_nothing(tmp_path: Path) -> None:
+    """For the target it goes to already, or the place where it is."""
+    async with Directories(tmp_path, **STALLED) as home:
+        await home.create()
+        append(home.log(), 3)
+        await home.ask(home.first)
+        assert not len(home.rooms.moves)
+        await home.ask(home.other)
+        before = folders(home.other)
+        await home.ask(home.other)
+
+        assert folders(home.other) == before
+        assert len(home.rooms.moves) == 1
+
+
+async def test_asking_for_where_it_is_cancels(tmp_path: Path) -> None:
+    """The copy goes as a deleted partition does; the cleaner may have the log again."""
+    async with Directories(tmp_path, **STALLED) as home:
+        log = await home.create()
+        append(log, 3)
+        await home.ask(home.other)
+        await home.ask(home.first)
+
+        assert log.directory is home.first
+        assert [each.rpartition("-")[2] for each in folders(home.other)] == ["delete"]
+        assert home.cleaning.manager.states.get(ORDERS) is State.NONE
+        assert await home.describe() == [{ORDERS: (log.size, 0, False)}, {}]
+        home.rooms.logs.background.drain()
+        assert OffsetCheckpoint(home.other.path).read() == {}
+
+
+async def test_another_target_replaces_the_first(tmp_path: Path) -> None:
+    """Of two wishes the last one counts; the copy of the first one goes."""
+    async with Directories(tmp_path, 3, **STALLED) as home:
+        log = await home.create()
+        append(log, 3)
+        third = home.rooms.logs.directories[2]
+        await home.ask(home.other)
+        await home.ask(third)
+        await home.go_on()
+
+        assert log.directory is third
+        assert [each.rpartition("-")[2] for each in folders(home.other)] == ["delete"]
+
+
+async def test_moves_wait_for_a_thread(tmp_path: Path) -> None:
+    """num.replica.alter.log.dirs.threads are copied at a time, by name; a waiting one can end."""
+    async with Directories(tmp_path, num_replica_alter_log_dirs_threads="1", **STALLED) as home:
+        await home.rooms.topics.create("orders", 6, {})
+        logs = [log for log in home.rooms.logs.all_logs() if log.directory is home.first]
+        for log in reversed(logs):
+            append(log, 3)
+            await home.rooms.moves.alter(log.topic_partition, str(home.other.path))
+        assert len(home.rooms.moves) == len(logs) == 3
+        await home.rooms.moves.alter(logs[1].topic_partition, str(home.first.path))
+        assert len(home.rooms.moves) == 2
+        await home.go_on()
+
+        assert [log.directory for log in logs] == [home.other, home.first, home.other]
+        assert home.rooms.moves.counts.done == 2
+
+
+async def test_deletion_ends_a_move(tmp_path: Path) -> None:
+    """Both folders go, and the name is free for another topic."""
+    async with Directories(tmp_path, **STALLED) as home:
+        log = await home.create()
+        append(log, 3)
+        await home.ask(home.other)
+        await home.rooms.topics.delete(home.rooms.topics.topics["orders"])
+
+        assert not len(home.rooms.moves)
+        for directory in (home.first, home.other):
+            assert [each.rpartition("-")[2] for each in folders(directory)] == ["delete"]
+        await home.rooms.topics.create("orders", 1, {})
+        assert home.log().log_end_offset == 0
+
+
+async def test_a_stop_in_the_middle(tmp_path: Path) -> None:
+    """The copy stays, and the next start goes on with it where segments are whole."""
+    async with Directories(tmp_path, **STALLED) as home:
+        log = await home.create()
+        _fill(log)
+        data = bytes_of(log, 0)
+        await home.ask(home.other)
+        (name,) = folders(home.other)
+    assert [each.name for each in home.paths[1].glob("*-future")] == [name]
+    async with Directories(tmp_path) as home:
+        await home.settle()
+
+        assert home.log().directory is home.other
+        assert bytes_of(home.log(), 0) == data
+
+
+async def test_whole_segments_are_not_copied_again(tmp_path: Path) -> None:
+    """An interrupted copy goes on after them: their files are the same as before the stop."""
+    async with Directories(tmp_path) as home:
+        log = await home.create()
+        _fill(log, 4)
+        home.rooms.logs.background.drain()
+        disk = home.paths[1] / "orders-0.0123456789abcdef0123456789abcdef-future"
+        home.place_copy(disk, log.segments[:2])
+        identities = [files.find_identity(disk / f"{base:020d}.log") for base in (0, 3)]
+        damaged = disk / f"{6:020d}.log"
+        damaged.write_bytes(b"not a copy")
+        stranger = disk / f"{4:020d}.log"
+        stranger.write_bytes(b"of a copy that Apache Kafka has begun")
+    async with Directories(tmp_path) as home:
+        await home.settle()
+        moved = home.path("orders-0")
+
+        assert [files.find_identity(moved / f"{base:020d}.log") for base in (0, 3)] == identities
+        assert offsets_in(bytes_of(home.log(), 0)) == [0, 3, 6, 9]
+        assert not (moved / stranger.name).exists()
+        check_log(home.log())
+
+
+@pytest.mark.parametrize("case", ["another topic's", "in the same directory", "a second one"])
+async def test_stale_copies_go(tmp_path: Path, case: str) -> None:
+    """What can not become the partition is deleted at the start, with a line in the log."""
+    async with Directories(tmp_path) as home:
+        log = await home.create()
+        _fill(log)
+        place = home.paths[0] if case == "in the same directory" else home.paths[1]
+        for number in range(2 if case == "a second one" else 1):
+            copy = place / f"orders-0.{number:032x}-future"
+            home.place_copy(copy, log.segments[:1])
+            if case == "another topic's":
+                (copy / files.PARTITION_METADATA).write_text(
+                    "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
+                )
+    async with Directories(tmp_path) as home:
+        await home.settle()
+
+        moves = case == "a second one"
+        assert home.log().directory is (home.other if moves else home.first)
+        assert offsets_in(bytes_of(home.log(), 0)) == [0, 3, 6]
+        assert not copies(tmp_path)
+
+
+async def test_a_copy_without_its_partition_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be all there is of it: a person decides."""
+    async with Directories(tmp_path):
+        pass
+    (tmp_path / "data-1" / "lost-0.0123456789abcdef0123456789abcdef-future").mkdir()
+    async with Directories(tmp_path) as home:
+        assert folders(home.other) == ["lost-0.0123456789abcdef0123456789abcdef-future"]
+    assert "left alone" in caplog.text
+
+
+async def test_the_copy_of_a_deleted_topic_goes_at_the_start(tmp_path: Path) -> None:
+    """A kill between the catalogue and the folders of a deletion leaves nothing behind."""
+    home = await Directories(tmp_path, **STALLED).open()
+    log = await home.create()
+    append(log, 3)
+    await home.ask(home.other)
+    topic_id = log.topic_id
+
+    def change(state: Any) -> None:
+        del state.topics["orders"]
+        state.deleted |= {topic_id}
+
+    await home.writer.commit(change)
+    for move in home.rooms.logs.futures.under_way.values():
+        move.cancel()
+    home.rooms.moves._is_closing = True
+    await home.settle()
+    home.crash()
+    async with Directories(tmp_path) as home:
+        assert not home.rooms.topics.topics
+        assert not copies(tmp_path)
+
+
+async def test_two_folders_and_no_mark(tmp_path: Path) -> None:
+    """Kafka, killed amid its renames, leaves two; nobody can tell, so nothing starts."""
+    async with Directories(tmp_path) as home:
+        await home.create()
+    (tmp_path / "data-1" / "orders-0").mkdir()
+    with pytest.raises(Exception, match="is in two log directories"):
+        await Directories(tmp_path).open()
+
+
+async def test_slices_outlive_the_move(tmp_path: Path) -> None:
+    """A range that a fetch is sending is sent to its end, and from the old files."""
+    async with Directories(tmp_path) as home:
+        log = await home.create()
+        _fill(log)
+        found = log.read(3, 1 << 20, log.log_end_offset)
+        assert found is not None
+        old = log.segments
+        await home.move()
+        home.clock.advance(60_000)
+        home.rooms.logs.deletions.run_due()
+        home.rooms.logs.background.drain()
+
+        assert folders(home.first) == []
+        assert offsets_in(found.segment.read(found.slice.position, found.slice.size)) == [3]
+        assert old[0].next_offset() == 3  # a late lookup in an old segment finds the new files
+
+
+async def test_a_pin_holds(tmp_path: Path) -> None:
+    """Links that were begun before the move are of the old files, and stay."""
+    async with Directories(tmp_path) as home:
+        log = await home.create()
+        _fill(log)
+        data = bytes_of(log, 0)
+        frozen = log.freeze()
+        await home.ask(home.other)
+        await give_turns_until(lambda: log.directory is home.other)
+        (pinned,) = await asyncio.to_thread(pins.link, "pin", [frozen])
+        await home.settle()
+        home.clock.advance(60_000)
+        home.rooms.logs.deletions.run_due()
+        home.rooms.logs.background.drain()
+        kept = [
+            (pinned.folder / f"{each.base_offset:020d}.log").read_bytes()[: each.size]
+            for each in pinned.segments
+        ]
+
+        assert pinned.folder.is_relative_to(home.first.path)
+        assert b"".join(kept) == data
+
+
+async def test_a_full_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The move is given up with one sentence and its room; both directories go on."""
+    async with Directories(tmp_path) as home:
+        log = await home.create()
+        _fill(log)
+        disk = install(monkeypatch)
+        disk.fail("copy_file_range", errno.ENOSPC)
+        await home.move()
+
+        assert home.rooms.moves.counts.failed == {ORDERS}
+        assert log.directory is home.first
+        assert folders(home.other) == []
+        assert home.other.refusal is None
+        append(log, 3)
+        disk.mend()
+        await home.move()
+        assert log.directory is home.other
+        assert home.rooms.moves.counts.failed == set()
+        check_log(log)
+
+
+async def test_a_broken_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that fails is offline, as ever; the partition is served from where it is."""
+    async with Directories(tmp_path) as home:
+        log = await home.create()
+        _fill(log)
+        install(monkeypatch).fail("fsync", path="-future/0")
+        await home.move()
+
+        assert home.other.failure is not None
+        assert home.first.refusal is None
+        assert log.directory is home.first
+        append(log, 3)
+        check_log(log)
+
+
+async def test_an_unreadable_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other disk is not blamed for it."""
+    async with Directories(tmp_path) as home:
+        log = await home.create()
+        _fill(log)
+        disk = install(monkeypatch)
+        disk.fail("copy_file_range")
+        disk.fail("pread", path="data-0/orders-0/")
+        await home.move()
+        disk.mend()
+
+        assert home.rooms.moves.counts.failed == {ORDERS}
+        assert home.other.refusal is None
+        assert log.directory is home.first
+
+
+async def test_a_kernel_that_does_not_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between some file systems bytes are copied by hand."""
+    async with Directories(tmp_path) as home:
+        log = await home.create()
+        _fill(log)
+        data = bytes_of(log, 0)
+        install(monkeypatch).fail("copy_file_range", errno.EXDEV)
+        await home.move()
+
+        assert log.directory is home.other
+        assert bytes_of(log, 0) == data
+
+
+async def test_a_folder_in_the_way(tmp_path: Path) -> None:
+    """Nothing is replaced that has the partition's name already."""
+    async with Directories(tmp_path) as home:
+        log = await home.create()
+        append(log, 3)
+        home.path("orders-0").mkdir()
+        with pytest.raises(KafkaStorageError, match="exists; move it away"):
+            await home.move()
+
+        assert log.directory is home.first
+        assert home.other.refusal is None
+        assert folders(home.other) == ["orders-0"]
+        assert home.cleaning.manager.states.get(ORDERS) is State.NONE
+
+
+async def test_old_files_are_let_go(tmp_path: Path) -> None:
+    """Their room is free as soon as the folder is removed and nobody reads them."""
+    async with Directories(tmp_path) as home:
+        log = await home.create()
+        _fill(log)
+        home.rooms.logs.background.drain()
+        assert bytes_of(log, 0)
+        await home.move()
+        home.clock.advance(60_000)
+        home.rooms.logs.deletions.run_due()
+        home.rooms.logs.background.drain()
+
+        assert open_files(home.first.path) == []
+
+
+async def test_order_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is durable before the copy takes over, and that is durable before the old folder goes."""
+    async with Directories(tmp_path) as home:
+        log = await home.create()
+        _fill(log)
+        home.rooms.logs.background.drain()
+        disk = install(monkeypatch)
+        await home.move()
+        calls = [(kind, path.replace(str(tmp_path), "")) for kind, path in disk.calls]
+    future = next(path for kind, path in calls if kind == "rename" and path.endswith("-future"))
+    takes_over = calls.index(("rename", future))
+    goes = calls.index(("rename", "/data-0/orders-0"))
+    synced = {path for kind, path in calls[:takes_over] if kind == "fsync"}
+
+    for base in (0, 3, 6):
+        for kind in files.SEGMENT_KINDS[:3]:
+            assert f"{future}/{base:020d}{kind}" in synced
+    assert future in synced
+    assert takes_over < calls.index(("fsync", "/data-1"), takes_over) < goes
+    assert calls.index(("unlink", f"/data-1/orders-0/{files.MOVED}")) > goes
+
+
+async def test_flushes_wait_for_the_new_place(tmp_path: Path) -> None:
+    """The recovery point does not move in the moment between the two directories."""
+    async with Directories(tmp_path) as home:
+        log = await home.create()
+        _fill(log)
+        log.flush()
+        await home.move()
+
+        assert log.recovery_point == 9
+        append(log, 3)
+        await asyncio.to_thread(log.flush)
+        assert log.recovery_point == 12
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_moves_under_traffic(tmp_path: Path, seed: int) -> None:
+    """Appends, rolls, DeleteRecords and fetches go on while a partition moves to and fro."""
+    draw = random.Random(seed)
+    async with Directories(tmp_path) as home:
+        log = await home.create(segment_bytes="20000", index_interval_bytes="300")
+        traffic = asyncio.create_task(_produce(log, draw))
+        reading = asyncio.create_task(_follow(log))
+        for directory in (home.other, home.first, home.other):
+            await home.move(directory)
+            assert log.directory is directory
+            await asyncio.sleep(0)
+        traffic.cancel()
+        reading.cancel()
+        for task in (traffic, reading):
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        check_log(log)
+        end, start = log.log_end_offset, log.log_start_offset
+        data = bytes_of(log, start)
+
+        assert folders(home.other).count("orders-0") == 1
+        assert "orders-0" not in folders(home.first)
+    async with Directories(tmp_path) as home:
+        log = home.log()
+        check_log(log)
+
+        assert (log.log_start_offset, log.log_end_offset) == (start, end)
+        assert bytes_of(log, start) == data
+
+
+async def _produce(log: Log, draw: random.Random) -> None:
+    """Append batches one by one, each offset in turn; roll and delete now and then."""
+    expected = 0
+    while True:
+        count = draw.randrange(1, 5)
+        result = append(log, count, timestamp=TIMESTAMP + expected)
+        assert result.base_offset == expected
+        expected += count
+        if not draw.randrange(40):
+            log.roll()
+        if not draw.randrange(60):
+            log.delete_records(draw.randrange(log.log_start_offset, expected))
+        await asyncio.sleep(0.001)  # a copy gets its turns, and never catches up by itself
+
+
+async def _follow(log: Log) -> None:
+    """Read on and on, and miss nothing."""
+    offset = 0
+    while True:
+        offset = max(offset, log.log_start_offset)
+        found = log.read(offset, 1 << 16, log.log_end_offset)
+        if found is not None:
+            data = await asyncio.to_thread(
+                found.segment.read, found.slice.position, found.slice.size
+            )
+            offsets = offsets_in(data)
+            assert offsets[0] <= offset
+            offset = found.next_offset
+        await asyncio.sleep(0.001)

@@ -1,0 +1,134 @@
+"""Dynamic settings: in force at once, kept, undone if the disk does not take them."""
+
+from pathlib import Path
+
+import pytest
+
+from config.errors import ConfigError
+from protocol.errors import InvalidConfig, InvalidRequest, KafkaStorageError
+from storage.directory.catalog import CatalogState
+from tests.support.rooms import RoomsOnDisk
+
+
+async def test_logs_obey_at_once(home: RoomsOnDisk) -> None:
+    """Topics without a value of their own follow the broker's; the others do not."""
+    topics, settings = home.rooms.topics, home.rooms.settings
+    await topics.create("follows", 1, {})
+    await topics.create("own", 1, {"retention.ms": "5"})
+    await settings.alter(cluster={"log.retention.ms": "60000"})
+
+    assert settings.server.topic_defaults.retention_ms == 60000
+    assert topics.logs["follows", 0].config.retention_ms == 60000
+    assert topics.logs["own", 0].config.retention_ms == 5
+    assert topics.topics["follows"].config.retention_ms == 60000
+
+
+async def test_this_broker_wins_over_all_and_both_survive_a_restart(tmp_path: Path) -> None:
+    """Kafka's order of precedence, from the catalogue."""
+    home = await RoomsOnDisk(tmp_path, log_retention_ms="3").open()
+    await home.rooms.settings.alter(
+        cluster={"log.retention.ms": "1", "message.max.bytes": "2000000"}
+    )
+    await home.rooms.settings.alter(broker={"log.retention.ms": "2"})
+    home.crash()
+    again = await RoomsOnDisk(tmp_path, log_retention_ms="3").open()
+    defaults = again.rooms.settings.server.topic_defaults
+
+    assert (defaults.retention_ms, defaults.max_message_bytes) == (2, 2000000)
+    await again.close()
+
+
+async def test_a_full_disk_undoes_the_change(
+    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing stays in force that a restart would not bring back."""
+    await home.rooms.topics.create("orders", 1, {})
+    before = home.rooms.settings.layers
+
+    def write(_state: CatalogState) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(home.catalog, "write", write)
+    with pytest.raises(KafkaStorageError):
+        await home.rooms.settings.alter(cluster={"log.retention.ms": "1"})
+
+    assert home.rooms.settings.layers is before
+    assert home.rooms.topics.logs["orders", 0].config.retention_ms != 1
+
+
+async def test_what_does_not_parse_changes_nothing(home: RoomsOnDisk) -> None:
+    """A bad value is refused before anything obeys it."""
+    before = home.rooms.settings.layers
+    with pytest.raises(ConfigError):
+        await home.rooms.settings.alter(cluster={"log.retention.ms": "soon"})
+
+    assert home.rooms.settings.layers is before
+
+
+async def test_stored_values_that_are_no_longer_valid_do_not_stop_a_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are left out, each with a line; what is valid beside them counts."""
+    home = await RoomsOnDisk(tmp_path).open()
+    await home.rooms.topics.create("orders", 1, {})
+
+    def spoil(state: CatalogState) -> None:
+        state.broker_configs = {"log.retention.ms": "soon", "log.segment.bytes": "4000000"}
+
+    await home.writer.commit(spoil)
+    home.crash()
+    again = await RoomsOnDisk(tmp_path).open()
+
+    assert again.rooms.settings.server.topic_defaults.segment_bytes == 4000000
+    assert sum("stored setting is left out" in line for line in caplog.messages) == 1
+    await again.close()
+
+
+async def test_stored_promises_that_are_not_kept_do_not_stop_a_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody could take them back from a broker that does not run; each is left out with a line."""
+    home = await RoomsOnDisk(tmp_path).open()
+
+    def promise(state: CatalogState) -> None:
+        state.cluster_configs = {"max.connections.per.ip": "5", "background.threads": "5"}
+
+    await home.writer.commit(promise)
+    home.crash()
+    again = await RoomsOnDisk(tmp_path).open()
+
+    cluster = again.rooms.settings.layers.cluster
+    assert "max.connections.per.ip" not in cluster
+    assert cluster["background.threads"] == "5"
+    assert "left out: max.connections.per.ip promises a limit" in caplog.text
+    await again.close()
+
+
+async def test_equal_topics_share_their_settings(home: RoomsOnDisk) -> None:
+    """Thousands of topics alike cost one value."""
+    settings = home.rooms.settings
+    first = settings.topic_config({"retention.ms": "5", "segment.ms": "6"})
+    second = settings.topic_config({"segment.ms": "6", "retention.ms": "5"})
+
+    assert first is second
+
+
+async def test_checks_name_every_fault_with_kafkas_code(home: RoomsOnDisk) -> None:
+    """INVALID_CONFIG for topics, INVALID_REQUEST for brokers."""
+    with pytest.raises(InvalidConfig) as topic:
+        home.rooms.settings.check_topic("t", {"retention.ms": "x", "retention.mss": "1"})
+    with pytest.raises(InvalidRequest) as broker:
+        home.rooms.settings.check_dynamic({"node.id": "5"}, cluster=False)
+
+    assert "retention.ms is x" in topic.value.message
+    assert "did you mean retention.ms?" in topic.value.message
+    assert "node.id" in broker.value.message
+
+
+async def test_settings_without_meaning_here_are_kept_with_a_line(
+    home: RoomsOnDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kafka knows them, so tools may set them."""
+    home.rooms.settings.check_topic("t", {"follower.replication.throttled.replicas": "*"})
+
+    assert "has no meaning here" in caplog.text

@@ -1,0 +1,313 @@
+"""Topics come and go as a whole, for everybody at once, whatever fails in between."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from broker.fetching.waiting import Watch, WatchGroup
+from broker.topics.topic import Topic
+from protocol.errors import (
+    InvalidPartitions,
+    InvalidTopic,
+    KafkaStorageError,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from protocol.messages.fetch import FetchPartition
+from storage import files
+from storage.directory.catalog import CatalogState
+from storage.directory.partition_metadata import PartitionMetadata
+from tests.support.appending import append
+from tests.support.rooms import RoomsOnDisk
+
+
+def _fill_disk(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Have the disk full for the folder of that name from now on."""
+    create = files.create_folder
+
+    def create_folder(path: Path) -> None:
+        if path.name == name:
+            raise OSError(28, "No space left on device")
+        create(path)
+
+    monkeypatch.setattr(files, "create_folder", create_folder)
+
+
+def _folders(home: RoomsOnDisk) -> list[str]:
+    """Return the names of the partition folders that are not being deleted."""
+    return sorted(
+        path.name
+        for root in home.paths
+        for path in root.iterdir()
+        if path.is_dir() and not path.name.endswith("-delete") and not path.name.startswith(".")
+    )
+
+
+async def test_a_new_topic_can_be_found_in_every_way(home: RoomsOnDisk) -> None:
+    """By name, by id and by partition; its folders carry its id before any record."""
+    topics = home.rooms.topics
+    topic = await topics.create("orders", 2, {"retention.ms": "5"})
+
+    assert topics.topics == {"orders": topic}
+    assert topics.by_id == {topic.id.bytes: topic}
+    assert [topics.logs["orders", index] for index in range(2)] == list(topic.logs)
+    assert all(log is not None and log.config.retention_ms == 5 for log in topic.logs)
+    found = PartitionMetadata.read(home.paths[0] / "orders-1")
+    assert found is not None
+    assert found.topic_id == topic.id
+
+
+async def test_of_many_that_want_a_name_one_wins(home: RoomsOnDisk) -> None:
+    """The others are told that it exists, and then it does."""
+    topics = home.rooms.topics
+    version = topics.version
+    outcomes = await asyncio.gather(
+        *(topics.create("orders", count, {}) for count in range(1, 9)), return_exceptions=True
+    )
+
+    won = [each for each in outcomes if isinstance(each, Topic)]
+    assert won == [topics.topics["orders"]]
+    assert sum(isinstance(each, TopicAlreadyExists) for each in outcomes) == 7
+    assert topics.version == version + 1
+    assert len(_folders(home)) == won[0].partitions
+
+
+async def test_topics_survive_a_crash(tmp_path: Path) -> None:
+    """What was answered is there after the restart, with its id and its settings."""
+    home = await RoomsOnDisk(tmp_path).open()
+    topic = await home.rooms.topics.create("orders", 3, {"cleanup.policy": "compact"})
+    home.crash()
+    again = await RoomsOnDisk(tmp_path).open()
+    found = again.rooms.topics.topics["orders"]
+
+    assert (found.id, found.partitions) == (topic.id, 3)
+    assert found.overrides == {"cleanup.policy": "compact"}
+    assert all(log is not None and log.config.is_compacted for log in found.logs)
+    await again.close()
+
+
+async def test_a_deleted_topic_is_gone_and_its_name_free(home: RoomsOnDisk) -> None:
+    """Its folders are renamed at once; one made again has another id and no records."""
+    topics = home.rooms.topics
+    first = await topics.create("orders", 2, {})
+    append(topics.logs["orders", 0], 5)
+    await topics.delete(first)
+    assert not topics.topics
+    assert not topics.by_id
+    assert not topics.logs
+    assert not _folders(home)
+    second = await topics.create("orders", 1, {})
+
+    assert second.id != first.id
+    assert topics.logs["orders", 0].log_end_offset == 0
+
+
+async def test_deleting_releases_who_waits(home: RoomsOnDisk) -> None:
+    """A parked fetch is answered now, not at its deadline."""
+    topics, waiting = home.rooms.topics, home.rooms.waiting
+    topic = await topics.create("orders", 1, {})
+    group = WatchGroup()
+    group.changed.add(Watch(group, "orders", FetchPartition(0, -1, 0, -1, -1, 1000)))
+    parked = asyncio.create_task(
+        waiting.wait(group, topics.get_log, min_bytes=1, isolation_level=0, seconds=60)
+    )
+    await asyncio.sleep(0)
+    assert waiting.count == 1
+    await topics.delete(topic)
+
+    await parked
+
+
+async def test_a_topic_is_deleted_once(home: RoomsOnDisk) -> None:
+    """Of two who delete it the second is told that it is gone."""
+    topics = home.rooms.topics
+    topic = await topics.create("orders", 1, {})
+    outcomes = await asyncio.gather(
+        topics.delete(topic), topics.delete(topic), return_exceptions=True
+    )
+
+    assert outcomes[0] is None
+    assert isinstance(outcomes[1], UnknownTopicOrPartition)
+
+
+async def test_creating_waits_for_deleting(home: RoomsOnDisk) -> None:
+    """A name is free when its folders are gone, and whoever wants it waits for that."""
+    topics = home.rooms.topics
+    first = await topics.create("orders", 4, {})
+    _, second = await asyncio.gather(topics.delete(first), topics.create("orders", 1, {}))
+
+    assert topics.topics["orders"] is second
+    assert _folders(home) == ["orders-0"]
+
+
+async def test_a_crash_while_deleting_ends_in_deletion(tmp_path: Path) -> None:
+    """Folders that still have their names are not taken for a topic to adopt."""
+    home = await RoomsOnDisk(tmp_path).open()
+    topic = await home.rooms.topics.create("orders", 2, {})
+
+    def delete(state: CatalogState) -> None:
+        del state.topics["orders"]
+        state.deleted |= {topic.id}
+
+    await home.writer.commit(delete)
+    home.crash()
+    again = await RoomsOnDisk(tmp_path).open()
+
+    assert not again.rooms.topics.topics
+    assert not _folders(again)
+    await again.rooms.topics.create("orders", 1, {})
+    await again.close()
+
+
+async def test_a_full_disk_leaves_no_half_topic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partitions that were made before the disk was full go again."""
+    home = await RoomsOnDisk(tmp_path).open()
+    _fill_disk(monkeypatch, "orders-3")
+    with pytest.raises(KafkaStorageError):
+        await home.rooms.topics.create("orders", 5, {})
+
+    assert not home.rooms.topics.topics
+    assert not home.rooms.topics.logs
+    assert not _folders(home)
+    assert not home.writer.state.topics
+    home.crash()
+    again = await RoomsOnDisk(tmp_path).open()
+    assert not again.rooms.topics.topics
+    await again.close()
+
+
+async def test_a_catalogue_that_cannot_be_written_changes_nothing(
+    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Creating, growing, altering and deleting are refused; the topic is as it was."""
+    topics = home.rooms.topics
+    topic = await topics.create("orders", 1, {"retention.ms": "5"})
+
+    def write(_state: CatalogState) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(home.catalog, "write", write)
+    for refused in (
+        topics.create("other", 1, {}),
+        topics.add_partitions(topic, 2),
+        topics.alter(topic, {"retention.ms": "6"}),
+        topics.delete(topic),
+    ):
+        with pytest.raises(KafkaStorageError):
+            await refused
+
+    assert topics.topics == {"orders": topic}
+    assert _folders(home) == ["orders-0"]
+    assert topics.logs["orders", 0].config.retention_ms == 5
+    assert topic.overrides == {"retention.ms": "5"}
+
+
+async def test_added_partitions_are_of_the_same_topic(home: RoomsOnDisk) -> None:
+    """Offsets of the old ones go on; the new ones begin at leader epoch 0 with its settings."""
+    topics = home.rooms.topics
+    topic = await topics.create("orders", 1, {"retention.ms": "5"})
+    append(topics.logs["orders", 0], 3)
+    version = topics.version
+    await topics.add_partitions(topic, 3)
+
+    assert topic.partitions == 3
+    assert topics.version > version
+    assert topics.logs["orders", 0].log_end_offset == 3
+    added = topics.logs["orders", 2]
+    assert (added.topic_id, added.leader_epoch, added.config.retention_ms) == (topic.id, 0, 5)
+
+
+async def test_partitions_never_become_fewer(home: RoomsOnDisk) -> None:
+    """Of two who grow a topic at once the smaller number cannot undo the greater."""
+    topics = home.rooms.topics
+    topic = await topics.create("orders", 1, {})
+    outcomes = await asyncio.gather(
+        topics.add_partitions(topic, 4), topics.add_partitions(topic, 2), return_exceptions=True
+    )
+
+    assert outcomes[0] is None
+    assert isinstance(outcomes[1], InvalidPartitions)
+    assert home.writer.state.topics["orders"].partitions == topic.partitions == 4
+
+
+async def test_partitions_that_cannot_all_be_made_are_not_made(
+    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic has as many as before, in memory, in the catalogue and on the disk."""
+    topics = home.rooms.topics
+    topic = await topics.create("orders", 1, {})
+    _fill_disk(monkeypatch, "orders-2")
+    with pytest.raises(KafkaStorageError):
+        await topics.add_partitions(topic, 4)
+
+    assert topic.partitions == home.writer.state.topics["orders"].partitions == 1
+    assert _folders(home) == ["orders-0"]
+
+
+async def test_altered_settings_are_in_force_before_they_are_durable(home: RoomsOnDisk) -> None:
+    """Two changes at once do not lose each other: the second sees the first."""
+    topics = home.rooms.topics
+    topic = await topics.create("orders", 1, {})
+    first = asyncio.ensure_future(topics.alter(topic, {"retention.ms": "5"}))
+    await asyncio.sleep(0)
+    seen = dict(topic.overrides)
+    await topics.alter(topic, {**seen, "segment.ms": "7"})
+    await first
+
+    config = topics.logs["orders", 0].config
+    assert (config.retention_ms, config.segment_ms) == (5, 7)
+    assert home.writer.state.topics["orders"].overrides == topic.overrides
+
+
+async def test_a_client_that_goes_away_leaves_nothing_half_done(home: RoomsOnDisk) -> None:
+    """What its request began is ended."""
+    topics = home.rooms.topics
+    request = asyncio.create_task(topics.create("orders", 3, {}))
+    await asyncio.sleep(0)
+    request.cancel()
+    await topics.close()
+
+    assert topics.topics["orders"].partitions == 3
+
+
+async def test_names_that_metrics_cannot_tell_apart_collide(home: RoomsOnDisk) -> None:
+    """A dot and an underscore are the same there; when one is gone the other is free."""
+    topics = home.rooms.topics
+    topic = await topics.create("a.b", 1, {})
+    with pytest.raises(InvalidTopic, match=r"a\.b"):
+        topics.check_collision("a_b")
+    topics.check_collision("a-b")
+    topics.check_collision("a.b")
+    await topics.delete(topic)
+
+    topics.check_collision("a_b")
+
+
+async def test_hidden_logs_are_of_no_topic(home: RoomsOnDisk) -> None:
+    """The probe's log can be found by who knows its name, and a deletion leaves it alone."""
+    topics = home.rooms.topics
+    topic = await topics.create("orders", 1, {})
+    hidden = topics.logs["a secret", 0] = topics.logs["orders", 0]
+    await topics.delete(topic)
+
+    assert topics.logs == {("a secret", 0): hidden}
+
+
+async def test_many_partitions_leave_the_loop_free(home: RoomsOnDisk) -> None:
+    """Others are served while folders are made: the loop comes round for each of them."""
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(turn())
+    await home.rooms.topics.create("orders", 40, {})
+    others.cancel()
+
+    assert turns > 40

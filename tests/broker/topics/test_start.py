@@ -1,0 +1,172 @@
+"""What a start makes of folders and catalogues that do not agree, and what it says about it."""
+
+import shutil
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from kio.schema.metadata.v13.request import MetadataRequest
+
+from broker.http.health import Health, LoopWatch
+from broker.http.server import HttpRequest
+from protocol.errors import KafkaStorageError
+from protocol.names import uuid_text
+from storage.directory.catalog import FILE_NAME
+from storage.directory.partition_metadata import PartitionMetadata
+from tests.support.appending import append
+from tests.support.ask import ask
+from tests.support.rooms import RoomsOnDisk
+
+
+async def _make(root: Path, partitions: int = 2) -> UUID:
+    """Leave a topic `orders` with settings of its own and 7 records in partition 0."""
+    home = await RoomsOnDisk(root).open()
+    topic = await home.rooms.topics.create("orders", partitions, {"retention.ms": "-1"})
+    append(home.rooms.topics.logs["orders", 0], 7)
+    await home.rooms.producer_ids.allocate()
+    await home.close()
+    return topic.id
+
+
+async def test_a_lost_catalogue_is_made_anew_from_the_folders(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ids, partitions and records are there; that settings are lost is said once."""
+    topic_id = await _make(tmp_path)
+    (tmp_path / "data-0" / FILE_NAME).unlink()
+    home = await RoomsOnDisk(tmp_path).open()
+    topics = home.rooms.topics
+
+    assert (topics.topics["orders"].id, topics.topics["orders"].partitions) == (topic_id, 2)
+    assert topics.logs["orders", 0].log_end_offset == 7
+    assert topics.topics["orders"].overrides == {}
+    assert sum("settings of their own are lost" in line for line in caplog.messages) == 1
+    assert await home.rooms.producer_ids.allocate() >= home.clock.now_ms()
+    await home.close()
+    caplog.clear()
+    await (await RoomsOnDisk(tmp_path).open()).close()
+    assert not [line for line in caplog.messages if "adopted" in line]
+
+
+async def test_a_folder_that_was_put_there_is_adopted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With one line in the log, and under its own name."""
+    topic_id = await _make(tmp_path / "a")
+    home = await RoomsOnDisk(tmp_path / "b").open()
+    await home.rooms.topics.create("other", 1, {})
+    await home.close()
+    shutil.copytree(tmp_path / "a" / "data-0" / "orders-0", tmp_path / "b" / "data-0" / "orders-0")
+    home = await RoomsOnDisk(tmp_path / "b").open()
+
+    assert set(home.rooms.topics.topics) == {"orders", "other"}
+    assert home.rooms.topics.by_id[topic_id.bytes].partitions == 1
+    assert home.rooms.topics.logs["orders", 0].log_end_offset == 7
+    assert (
+        f"topic adopted from its folders topic=orders id={uuid_text(topic_id)} partitions=1"
+        in caplog.messages
+    )
+    await home.close()
+
+
+async def test_a_missing_folder_is_made_anew_and_loudly(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The topic is whole again, with its id; an error says that the partition is empty."""
+    topic_id = await _make(tmp_path)
+    shutil.rmtree(tmp_path / "data-0" / "orders-0")
+    home = await RoomsOnDisk(tmp_path).open()
+    log = home.rooms.topics.logs["orders", 0]
+
+    assert (log.topic_id, log.log_end_offset) == (topic_id, 0)
+    assert log.config.retention_ms == -1
+    assert [each.levelname for each in caplog.records if "EMPTY" in each.getMessage()] == ["ERROR"]
+    await home.close()
+
+
+async def test_a_folder_of_another_topic_is_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is not served, not emptied, not renamed; the other partitions are served."""
+    await _make(tmp_path)
+    folder = tmp_path / "data-0" / "orders-0"
+    PartitionMetadata(topic_id=UUID(int=99)).write(folder)
+    size = (folder / f"{0:020d}.log").stat().st_size
+    home = await RoomsOnDisk(tmp_path).open()
+    topic = home.rooms.topics.topics["orders"]
+
+    assert topic.logs[0] is None
+    assert ("orders", 0) not in home.rooms.topics.logs
+    assert ("orders", 1) in home.rooms.topics.logs
+    assert all(each.topic_partition != ("orders", 0) for each in home.rooms.logs.all_logs())
+    assert sum("left alone" in line for line in caplog.messages) == 1
+    await home.close()
+    assert (folder / f"{0:020d}.log").stat().st_size == size
+
+
+async def test_a_folder_without_an_id_gets_the_topics(tmp_path: Path) -> None:
+    """A power failure right after the folder was made may have left it so."""
+    topic_id = await _make(tmp_path)
+    (tmp_path / "data-0" / "orders-1" / "partition.metadata").write_bytes(b"")
+    home = await RoomsOnDisk(tmp_path).open()
+
+    assert home.rooms.topics.logs["orders", 1].topic_id == topic_id
+    found = PartitionMetadata.read(tmp_path / "data-0" / "orders-1")
+    assert found is not None
+    assert found.topic_id == topic_id
+    await home.close()
+
+
+async def test_partitions_in_several_directories_are_one_topic(tmp_path: Path) -> None:
+    """Only the first directory has the catalogue; all have folders."""
+    home = await RoomsOnDisk(tmp_path, directories=2).open()
+    await home.rooms.topics.create("orders", 4, {})
+    assert {log.directory.path.name for log in home.rooms.topics.logs.values()} == {
+        "data-0",
+        "data-1",
+    }
+    await home.close()
+    assert not (tmp_path / "data-1" / FILE_NAME).exists()
+    again = await RoomsOnDisk(tmp_path, directories=2).open()
+
+    assert again.rooms.topics.topics["orders"].partitions == 4
+    await again.close()
+
+
+async def test_a_new_folder_says_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The very first start is no loss."""
+    await (await RoomsOnDisk(tmp_path).open()).close()
+
+    assert not [each for each in caplog.records if each.name.startswith("broker.topics.")]
+
+
+async def test_a_damaged_partition_is_offline(tmp_path: Path) -> None:
+    """Metadata, health, metrics and errors tell of it; it is not made anew, and can be deleted."""
+    topic_id = await _make(tmp_path)
+    folder = tmp_path / "data-0" / "orders-0"
+    (folder / "7.log").write_bytes(b"")
+    (tmp_path / "data-0" / FILE_NAME).unlink()  # the folder tells of the topic as before
+    home = await RoomsOnDisk(tmp_path).open()
+    topics = home.rooms.topics
+    answer = await ask(
+        home, 3, MetadataRequest(topics=None, include_topic_authorized_operations=False)
+    )
+
+    (topic,) = answer.topics
+    assert topic.topic_id == topic_id
+    assert [(each.leader_id, each.offline_replicas) for each in topic.partitions] == [
+        (-1, (1,)),
+        (1, ()),
+    ]
+    with pytest.raises(KafkaStorageError):
+        topics.find_log("orders", 0)
+    page = Health(LoopWatch(home.clock), [], lambda: home.rooms.logs.set_aside)
+    told = await page.answer(HttpRequest(method="GET", path="/healthz"))
+    assert told.status == 200
+    assert isinstance(told.body, bytes)
+    assert b"partition orders-0 is set aside and not served" in told.body
+    await topics.delete(topics.topics["orders"])
+    assert not folder.exists()
+    again = await topics.create("orders", 1, {})
+    assert again.logs[0] is not None
+    await home.close()

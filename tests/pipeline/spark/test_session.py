@@ -1,0 +1,120 @@
+"""Java, interpreters and jars: found, or one sentence on what to do."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.command import doctor
+from pipeline.errors import SourceUnavailable
+from pipeline.spark import java, session
+
+
+def fake_java(home: Path, version: str) -> Path:
+    """Write a Java that says its version and prints its arguments."""
+    script = home / "bin" / "java"
+    script.parent.mkdir(parents=True)
+    script.write_text(
+        f'#!/bin/sh\n[ "$1" = -version ] && echo \'openjdk version "{version}"\' >&2\n'
+        'for each do echo "$each"; done\n'
+    )
+    script.chmod(0o755)
+    return home
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("17.0.15", 17), ("21", 21), ("1.8.0_402", 8), ("25-ea", 25)],
+)
+def test_a_java_tells_its_version(tmp_path: Path, text: str, version: int) -> None:
+    """Major versions are read from both styles of numbers."""
+    home = fake_java(tmp_path / "java", text)
+
+    assert java.read_version(home / "bin" / "java") == version
+
+
+def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
+    """Who sets JAVA_HOME means it."""
+    home, other = fake_java(tmp_path / "a", "21.0.1"), fake_java(tmp_path / "b", "17.0.1")
+    environ = {"JAVA_HOME": str(home), "PATH": str(other / "bin")}
+
+    assert java.find_java(environ).home == home
+    assert java.find_java({"PATH": str(other / "bin")}).version == 17
+
+
+def test_no_java_or_an_old_one_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was found, what is needed and how to get it."""
+    monkeypatch.setattr(java, "find_bundled", lambda _environ: None)
+    old = fake_java(tmp_path / "old", "1.8.0")
+
+    with pytest.raises(SourceUnavailable, match=r"needs Java 17 or newer and finds none; install"):
+        java.find_java({"PATH": str(tmp_path)})
+    with pytest.raises(SourceUnavailable, match=r"is Java 8, which is too old; install one"):
+        java.find_java({"JAVA_HOME": str(old), "PATH": ""})
+
+
+def test_the_bundled_java_is_asked_for_no_module_that_it_lacks(tmp_path: Path) -> None:
+    """The shim leaves out that one argument and passes on all others as they are."""
+    inner = fake_java(tmp_path / "inner", "21.0.1")
+    java.write_shim(tmp_path / "shim", inner / "bin" / "java")
+
+    done = subprocess.run(
+        [
+            tmp_path / "shim" / "bin" / "java",
+            "-Xmx1g",
+            "--add-modules=jdk.incubator.vector",
+            "-Da=b c",
+            "Main",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.splitlines() == ["-Xmx1g", "-Da=b c", "Main"]
+
+
+def test_a_worker_without_us_is_told_before_a_job_fails(tmp_path: Path) -> None:
+    """An interpreter that cannot read topics is named, with what to do."""
+    stranger = tmp_path / "python"
+    stranger.write_text(
+        "#!/bin/sh\necho 'ModuleNotFoundError: No module named pyarrow' >&2\nexit 1\n"
+    )
+    stranger.chmod(0o755)
+
+    session.check_worker(sys.executable)
+    with pytest.raises(SourceUnavailable, match="No module named pyarrow; unset PYSPARK_PYTHON"):
+        session.check_worker(str(stranger))
+    with pytest.raises(SourceUnavailable, match="workers can not run PYSPARK_PYTHON="):
+        session.check_worker(str(tmp_path / "nobody"))
+    stranger.write_text("#!/bin/sh\necho '(2, 7)'\n")
+    with pytest.raises(SourceUnavailable, match="another version of Python"):
+        session.check_worker(str(stranger))
+
+
+def test_a_missing_jar_is_named(tmp_path: Path) -> None:
+    """Jars are looked for before a JVM starts."""
+    with pytest.raises(SourceUnavailable, match=r"the jar .*x\.jar is not there"):
+        session.check_jar(tmp_path / "x.jar")
+
+
+def test_doctor_says_what_is_here(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each thing has a line; what every job needs decides over the exit code."""
+    monkeypatch.setattr(
+        doctor, "find_java", lambda: java.Java(home=tmp_path, version=17, origin="x")
+    )
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+
+    fine = doctor.main(["--data", str(tmp_path)])
+    missing = doctor.main(["--data", str(tmp_path / "nowhere")])
+
+    said = capsys.readouterr().out
+    assert (fine, missing) == (0, 1)
+    assert "ok       java       17, x\n" in said
+    assert "without  connector  no jars" in said
+    assert "MISSING  data       " in said

@@ -1,0 +1,92 @@
+"""The catalogue: what is written is read, and what cannot be understood stops a start."""
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from storage.directory.catalog import (
+    Catalog,
+    CatalogState,
+    CatalogTopic,
+    MalformedCatalog,
+    decode,
+    encode,
+)
+from storage.directory.log_directory import LogDirError
+
+ORDERS = CatalogTopic(
+    id=UUID(int=77), partitions=3, overrides={"retention.ms": "1000", "cleanup.policy": 'a"b'}
+)
+STATE = CatalogState(
+    topics={"orders": ORDERS, "plain": CatalogTopic(id=UUID(int=78), partitions=1)},
+    deleted=frozenset({UUID(int=79)}),
+    cluster_configs={"message.max.bytes": "2000000"},
+    broker_configs={"log.retention.ms": "5"},
+    next_producer_id=3000,
+    generation=12,
+)
+
+
+@pytest.mark.parametrize("state", [STATE, CatalogState()])
+def test_what_is_written_is_read(state: CatalogState) -> None:
+    """Every field survives, quotes in values included."""
+    assert decode(encode(state)) == state
+
+
+def test_one_topic_is_one_line() -> None:
+    """A person can read the file, and a diff of two shows the topics that changed."""
+    lines = encode(STATE).decode().splitlines()
+
+    assert sum('"partitions"' in line for line in lines) == len(STATE.topics)
+
+
+def test_a_folder_without_a_catalogue_is_new(tmp_path: Path) -> None:
+    """Nothing is known and nothing is wrong, even if the folder is still to be made."""
+    catalog = Catalog([tmp_path / "not-yet"])
+    catalog.load()
+
+    assert not catalog.found
+    assert catalog.state == CatalogState()
+
+
+def test_the_newest_of_all_directories_counts(tmp_path: Path) -> None:
+    """Whoever puts log.dirs in another order keeps the topics."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder, generation in ((first, 3), (second, 9)):
+        folder.mkdir()
+        Catalog([folder]).write(CatalogState(generation=generation))
+    catalog = Catalog([first, second])
+    catalog.load()
+
+    assert catalog.state.generation == 9
+    assert catalog.path.parent == first
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"{", "Expecting"),
+        (b"[]", "no JSON object"),
+        (b'{"version": 2}', "version is 2"),
+        (encode(STATE).replace(b'"partitions": 3', b'"partitions": "3"'), "topic orders"),
+        (encode(STATE).replace(b'"partitions": 3', b'"partitions": true'), "topic orders"),
+        (encode(STATE).replace(b'"generation"', b'"generatoin"'), "generation is missing"),
+        (encode(STATE).replace(b'"2000000"', b"2000000"), "message.max.bytes"),
+    ],
+)
+def test_a_damaged_file_stops_the_start(tmp_path: Path, text: bytes, words: str) -> None:
+    """Going on without it would lose settings such as retention.ms=-1, and then records."""
+    (tmp_path / "siltstone-catalog.json").write_bytes(text)
+
+    with pytest.raises(LogDirError, match=r"move it away") as caught:
+        Catalog([tmp_path]).load()
+    assert words in str(caught.value)
+
+
+def test_every_cut_of_the_text_is_noticed() -> None:
+    """No prefix of a catalogue is a catalogue."""
+    text = encode(STATE).rstrip()
+    for size in range(len(text)):
+        with pytest.raises((MalformedCatalog, ValueError)):
+            decode(text[:size])

@@ -1,0 +1,60 @@
+"""The lock of a log directory."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storage.directory.lock import DirectoryLock, DirectoryLocked
+
+HOLDER = """
+import fcntl, os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+fcntl.lockf(fd, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_another_process_is_refused_by_name(tmp_path: Path) -> None:
+    """A POSIX record lock of any program excludes us, and the message says whose it is."""
+    command = [sys.executable, "-c", HOLDER, str(tmp_path / ".lock")]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+
+        with pytest.raises(DirectoryLocked, match=f"locked by process {holder.pid};"):
+            DirectoryLock(tmp_path).acquire()
+
+
+def test_second_broker_in_the_process_is_refused(tmp_path: Path) -> None:
+    """A record lock does not exclude its own process; we do."""
+    first = DirectoryLock(tmp_path)
+    first.acquire()
+
+    with pytest.raises(DirectoryLocked, match=r"choose another log\.dirs"):
+        DirectoryLock(tmp_path).acquire()
+
+    first.release()
+
+
+def test_release_deletes_the_file_and_can_be_repeated(tmp_path: Path) -> None:
+    """A clean exit leaves no .lock, and the directory can be locked again."""
+    lock = DirectoryLock(tmp_path)
+    lock.acquire()
+
+    lock.release()
+    lock.release()
+
+    assert not (tmp_path / ".lock").exists()
+    lock.acquire()
+    lock.release()
+
+
+def test_missing_directory_is_an_error_of_the_disk(tmp_path: Path) -> None:
+    """There is nothing to lock where there is no directory."""
+    with pytest.raises(FileNotFoundError):
+        DirectoryLock(tmp_path / "missing").acquire()

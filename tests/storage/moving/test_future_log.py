@@ -1,0 +1,165 @@
+"""The copy of a log in another directory, and the moment at which it takes over."""
+
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import KafkaStorageError
+from protocol.records.build import ABORT, build_marker
+from storage import files
+from storage.appending.values import Origin
+from storage.directory.log_directory import LogDirectory
+from storage.log.log import Log
+from storage.moving.future_log import FutureLog, MoveCancelled, has_room_for_name
+from storage.topic_partition import TopicPartition
+from tests.support.batches import TIMESTAMP
+from tests.support.invariants import check_log
+from tests.support.logs import ORDERS, LogFolder, bytes_of, offsets_in, validated
+
+NAME = "orders-0.0123456789abcdef0123456789abcdef-future"
+
+
+def _folders(tmp_path: Path) -> tuple[LogFolder, FutureLog]:
+    for name in ("first", "other"):
+        (tmp_path / name).mkdir()
+    folder = LogFolder(tmp_path / "first")
+    other = LogDirectory(tmp_path / "other")
+    return folder, FutureLog(folder.log, other, other.path / NAME)
+
+
+def _abort(folder: LogFolder, producer_id: int, sequence: int = 0) -> None:
+    """Append a transaction of two records and its abort marker."""
+    folder.append(2, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, flags=0x10)
+    marker = build_marker(0, TIMESTAMP, ABORT, 0, producer_id=producer_id, producer_epoch=0)
+    folder.log.append(validated(marker), Origin.COORDINATOR)
+
+
+def _settle(future: FutureLog) -> None:
+    future.create()
+    future.copy()
+    future.settle()
+
+
+def _reopen(folder: LogFolder, future: FutureLog) -> Log:
+    """Open the moved log as after a kill."""
+    folder.directory, folder.path = future.directory, future.final_path
+    folder.checkpoint()
+    return folder.reopen()
+
+
+def test_what_came_meanwhile_is_taken_along(tmp_path: Path) -> None:
+    """Batches, rolls, aborted and open transactions after the copy was settled are in the log."""
+    folder, future = _folders(tmp_path)
+    _abort(folder, 7)
+    folder.log.roll()
+    _settle(future)
+    _abort(folder, 8)
+    folder.log.roll()
+    _abort(folder, 9)
+    folder.append(1, producer_id=5, producer_epoch=0, base_sequence=0, flags=0x10)
+    before = bytes_of(folder.log, 0)
+    aborted = folder.log.aborted_transactions(0, 10)
+
+    assert folder.log.move(future, 1 << 20)
+    log = folder.log
+    check_log(log)
+    assert bytes_of(log, 0) == before
+    assert log.aborted_transactions(0, 10) == aborted == [(7, 0), (8, 3), (9, 6)]
+    assert (log.last_stable_offset, log.log_end_offset, log.recovery_point) == (9, 10, 3)
+    folder.append(3)
+    folder.settle()
+    log.flush()
+    assert log.recovery_point == 13
+    log = _reopen(folder, future)
+    check_log(log)
+    assert bytes_of(log, 0)[: len(before)] == before
+    assert log.aborted_transactions(0, 10) == aborted
+    assert (log.last_stable_offset, log.log_end_offset) == (9, 13)
+
+
+def test_too_much_is_copied_once_more(tmp_path: Path) -> None:
+    """The event loop copies no more than it is told; the log goes on where it is."""
+    folder, future = _folders(tmp_path)
+    folder.append(3)
+    _settle(future)
+    folder.append(3)
+    missing = folder.log.segments[0].size - future.size
+
+    assert not folder.log.move(future, missing - 1)
+    assert folder.log.path == folder.path
+    assert future.lag == 3
+    assert folder.log.move(future, missing)
+    assert offsets_in(bytes_of(folder.log, 0)) == [0, 3]
+
+
+def test_a_log_at_rest(tmp_path: Path) -> None:
+    """One that nobody has written to since the start moves with the indexes that it has."""
+    folder, future = _folders(tmp_path)
+    for _ in range(20):
+        folder.append(1, size=1000)
+    folder.close()
+    log = folder.reopen(is_clean=True)
+    future = FutureLog(log, future.directory, future.path)
+    entries = len(log.segments[0].offset_index())
+    _settle(future)
+
+    assert log.move(future, 0)
+    assert len(log.segments[0].offset_index()) == entries > 2
+    folder.append(1)
+    check_log(log)
+
+
+def test_an_empty_log(tmp_path: Path) -> None:
+    """There is nothing to copy, and appends go to the new place."""
+    folder, future = _folders(tmp_path)
+    _settle(future)
+
+    assert folder.log.move(future, 0)
+    folder.append(2)
+    assert (future.final_path / f"{0:020d}.log").stat().st_size == folder.log.size
+    check_log(folder.log)
+
+
+def test_a_roll_after_the_move(tmp_path: Path) -> None:
+    """Segments and snapshots are made in the new folder, those too that were queued before."""
+    folder, future = _folders(tmp_path)
+    folder.append(2, producer_id=4, producer_epoch=0, base_sequence=0)
+    _settle(future)
+    folder.log.roll()
+    assert folder.log.move(future, 1 << 20)
+    folder.append(2, producer_id=4, producer_epoch=0, base_sequence=2)
+    folder.log.roll()
+    folder.settle()
+
+    assert sorted(each.name for each in future.final_path.glob("*.snapshot")) == [
+        f"{offset:020d}.snapshot" for offset in (2, 4)
+    ]
+    assert folder.log.recovery_point == 4
+    assert not list(folder.path.glob("*.snapshot"))
+
+
+def test_who_is_not_wanted_any_more(tmp_path: Path) -> None:
+    """A cancelled copy ends at its next slice, and so does one whose disks fail or refuse."""
+    folder, future = _folders(tmp_path)
+    folder.append(3)
+    future.create()
+    future.directory.refusal = "full"
+    with pytest.raises(KafkaStorageError, match="takes no writes"):
+        future.copy()
+    future.directory.refusal = None
+    folder.directory.fail(OSError(5, "Input/output error"))
+    with pytest.raises(KafkaStorageError, match="offline"):
+        future.copy()
+    future.cancel()
+    with pytest.raises(MoveCancelled):
+        future.copy()
+
+    assert future.size == 0
+    assert (future.path / files.MOVED).exists()
+
+
+def test_names_that_leave_no_room() -> None:
+    """The name of a copy's folder is not cut (KAFKA-4893): 255 characters are the most."""
+    assert has_room_for_name(ORDERS)
+    assert has_room_for_name(TopicPartition("x" * 213, 0))
+    assert not has_room_for_name(TopicPartition("x" * 214, 0))

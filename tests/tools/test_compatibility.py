@@ -1,0 +1,8 @@
+"""docs/compatibility.md is what the table and the handlers say."""
+
+from tools.compatibility import PAGE, page
+
+
+def test_the_page_is_not_stale() -> None:
+    """Whoever changes the table or a handler's head runs `make docs`."""
+    assert PAGE.read_text(encoding="utf-8") == page()

@@ -1,0 +1,172 @@
+"""Write the documents that come from the table: `python -m tools.configuration` from the root.
+
+`docs/configuration.md` and `config/server.yaml` are never edited by hand; a test compares them.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from textwrap import wrap
+
+from config.keys import Kind, Setting
+from config.known import Known, known_settings
+from config.protection import find_promise
+from config.sources import RESERVED
+from config.table import BROKER, SERVER, SYNONYMS, TOPIC
+from config.values import text_of
+
+_INTRODUCTION = """\
+# Configuration
+
+Made from the table in `config/` by `make docs`; do not edit it here.
+
+Settings have Apache Kafka's names and mean what they mean there. None has to be set. A value is
+looked for in this order, and the first one found counts:
+
+1. the topic's own (`kafka-configs --entity-type topics`);
+2. changed while the broker runs, for this broker, then for all brokers;
+3. `--set NAME=VALUE` on the command line, the last one if repeated;
+4. the environment: `SILTSTONE_LOG_SEGMENT_BYTES` is `log.segment.bytes`;
+5. the file named by `--config`: YAML, one `NAME: VALUE` on a line, lists as `[a, b]` or `a,b`; a
+   file whose name ends in `.properties` is read as Apache Kafka reads its own;
+6. the default.
+
+Where several names give one value, as `log.retention.ms`, `log.retention.minutes` and
+`log.retention.hours` do, the first that is set anywhere wins, in the order listed.
+
+A name that Kafka 4.3.1 knows but that means nothing here is kept, with a warning. Any other name is
+a fault. `siltstone check --config FILE` lists all faults of a file, `siltstone config` prints every
+effective value and where it comes from.
+"""
+
+_VARIABLES = (
+    "Variables that are no settings: {names}. Whatever starts with `SILTSTONE_SERVICE_` or "
+    "`SILTSTONE_PORT` is passed over: Kubernetes sets them for a service that is called siltstone."
+)
+
+_KEPT = """\
+Known to Apache Kafka 4.3.1, or before 4.0, accepted, and without effect here: they are about
+clusters, plug-ins or features that do not exist here, or not yet. So is `listener.name.NAME.…` with
+any of them.
+"""
+
+_REFUSED = """\
+They promise protection that is not there, and whoever sets one relies on it: the broker does not
+start, and `siltstone check` says what to do instead. The same goes for `listener.name.NAME.…` with
+one of them or with `max.connections`, and for a change while the broker runs. Kafka's default and
+an empty value promise nothing and are taken; but `sasl.enabled.mechanisms` promises whatever it
+names, and `allow.everyone.if.no.acl.found` unless it is true.
+"""
+
+_SAMPLE = """\
+# The settings of the broker, all at their defaults. Take the # away from a line to change it.
+# Made from the table in config/ by `make docs`; docs/configuration.md says where else a value may
+# come from. `siltstone check --config FILE` finds mistakes without starting.
+"""
+
+
+def configuration_page() -> str:
+    """Return the text of docs/configuration.md."""
+    names = ", ".join(f"`{name}`" for name in sorted(RESERVED))
+    parts = [
+        _INTRODUCTION,
+        "\n".join(wrap(_VARIABLES.format(names=names), 100)) + "\n",
+        "## The broker\n",
+        *(_section(setting) for setting in SERVER.values()),
+        "## Defaults of topics\n",
+        "Broker settings that give a topic's value where the topic does not set it.\n",
+        *(_section(setting) for setting in SYNONYMS.values()),
+        "## Topics\n",
+        "All of them can be altered while the broker runs.\n",
+        *(_section(setting) for setting in TOPIC.values()),
+        "## Kept without meaning\n",
+        _KEPT,
+        f"Topics: {_listed(known_settings('topic').values(), TOPIC)}.\n",
+        f"Broker: {_listed(known_settings('broker').values(), {*BROKER, *_promising()})}.\n",
+        "## Refused\n",
+        _REFUSED,
+        *(_refused(words, names) for words, names in _by_promise().items()),
+    ]
+    return "\n".join(parts)
+
+
+def _promising() -> dict[str, str]:
+    """Return what each setting promises that is not obeyed."""
+    promises = {name: find_promise(name) for name in known_settings("broker") if name not in BROKER}
+    return {name: each.words for name, each in promises.items() if each is not None}
+
+
+def _by_promise() -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for name, words in _promising().items():
+        names.setdefault(words, []).append(name)
+    return names
+
+
+def _refused(words: str, names: Iterable[str]) -> str:
+    listed = ", ".join(f"`{name}`" for name in names)
+    return "\n".join(wrap(f"They promise {words}: {listed}.", 100)) + "\n"
+
+
+def _section(setting: Setting) -> str:
+    facts = [f"* type {setting.kind.name.lower()}, default {_default(setting)}"]
+    if setting.check is not None:
+        facts.append(f"* must be {setting.check.words}")
+    if setting.advice is not None:
+        facts.append(f"* a warning unless {setting.advice.words}")
+    others = [f"`{name}`" for name in setting.synonyms if name != setting.name]
+    if setting.name in SYNONYMS and others:
+        facts.append(f"* the first that is set: {', '.join(f'`{s}`' for s in setting.synonyms)}")
+    elif others:
+        facts.append(f"* where it is not set: {', then '.join(others)}")
+    if setting.dynamic:
+        facts.append("* can be altered while the broker runs")
+    if setting.ours:
+        facts.append("* ours: Apache Kafka has no such setting")
+    text = "\n".join(wrap(setting.documentation, 100))
+    return f"### `{setting.name}`\n\n{text}\n\n" + "\n".join(facts) + "\n"
+
+
+def _default(setting: Setting) -> str:
+    text = text_of(setting.kind, setting.default)
+    if text is None:
+        return "none"
+    return f"`{text}`" if text else "empty"
+
+
+def _listed(known: Iterable[Known], obeyed: Iterable[str]) -> str:
+    obeyed = set(obeyed)
+    return "\n".join(
+        wrap(", ".join(f"`{each.name}`" for each in known if each.name not in obeyed), 100)
+    )
+
+
+def sample_file() -> str:
+    """Return the text of config/server.yaml."""
+    parts = [_SAMPLE, "# ---- the broker\n", *_samples(SERVER.values())]
+    parts += ["# ---- what topics do when they do not say otherwise\n"]
+    parts += [*_samples(SYNONYMS.values())]
+    return "\n".join(parts)
+
+
+def _samples(settings: Iterable[Setting]) -> Iterator[str]:
+    for setting in settings:
+        text = "\n".join(f"# {line}" for line in wrap(setting.documentation, 98))
+        yield f"{text}\n{_sample_line(setting)}\n"
+
+
+def _sample_line(setting: Setting) -> str:
+    """Return the commented setting; without a default there is no value to show."""
+    text = text_of(setting.kind, setting.default)
+    if text is None:
+        return f"#{setting.name}:"
+    return f"#{setting.name}: {f'[{text}]' if setting.kind is Kind.LIST else text}"
+
+
+def write(root: Path) -> None:
+    """Write both documents under the root of the repository. Writes to the disk."""
+    (root / "docs/configuration.md").write_text(configuration_page(), "utf-8")
+    (root / "config/server.yaml").write_text(sample_file(), "utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(__file__).parent.parent)
