@@ -34,7 +34,7 @@ SHELL := bash
 
 PYTHON ?= python3
 BIN := .venv/bin
-CODE := broker protocol storage cleaner config pipeline pyspark_siltstone
+CODE := siltstone broker protocol storage cleaner config pipeline pyspark_siltstone
 KERNELS_IN := $(shell find $(CODE) -type f '(' -name '_[a-z]*.py' -o -name '_[a-z]*.pyx' -o -name '_[a-z]*.pxd' -o -name '_[a-z]*.h' -o -path 'cleaner/compiled/slots.py' -o -path 'protocol/core/constants.py' ')')
 ARGS ?=
 

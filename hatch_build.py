@@ -22,7 +22,7 @@ except ModuleNotFoundError:  # run as a script in an environment that only has C
     BuildHookInterface = object  # type: ignore[assignment,misc]
 
 ROOT = Path(__file__).parent
-PACKAGES = ("broker", "protocol", "cleaner", "storage")
+PACKAGES = ("siltstone/broker", "siltstone/protocol", "siltstone/cleaner", "siltstone/storage")
 CONSTANTS = ("cleaner/compiled/slots.py", "protocol/core/constants.py")  # of Python, and so of C
 
 

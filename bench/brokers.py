@@ -69,7 +69,7 @@ class Ours(SiltstoneProcess):
         The bytecode is brought up to date: an installer writes it, a checkout may be without.
         """
         for package in PACKAGES:
-            compileall.compile_dir(ROOT / package, quiet=2)
+            compileall.compile_dir(ROOT / "siltstone" / package, quiet=2)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.listener = f"127.0.0.1:{free.getsockname()[1]}"

@@ -21,8 +21,8 @@ from kio.schema.types import BrokerId, TopicName
 from kio.serial import entity_writer
 from kio.static.primitive import i8, i16, i32, i32Timedelta, i64
 
-from protocol.records.build import build_batch
-from protocol.records.record import Record
+from siltstone.protocol.records.build import build_batch
+from siltstone.protocol.records.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

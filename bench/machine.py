@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from protocol import core
+from siltstone.protocol import core
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from bench.connection import SECONDS, Connection, frame, part, request_class
-from protocol.core import crc32c
-from protocol.records.batch import ATTRIBUTES_POSITION, CRC_POSITION, TRANSACTIONAL
-from protocol.records.build import build_batch
-from protocol.records.record import Record
+from siltstone.protocol.core import crc32c
+from siltstone.protocol.records.batch import ATTRIBUTES_POSITION, CRC_POSITION, TRANSACTIONAL
+from siltstone.protocol.records.build import build_batch
+from siltstone.protocol.records.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,16 +11,15 @@ import os
 import sys
 from contextlib import suppress
 from functools import cache, partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker.process.version import VERSION
+from siltstone import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from config.layers import Layers
+    from siltstone.config.layers import Layers
 
 _LONGEST_SECONDS = 1e9  # some thirty years: sockets take no infinity
 _WIDTH = 78  # of help that goes to no terminal
@@ -28,14 +27,10 @@ _LOG_OPTIONS = {
     "format": (("console", "json"), "console"),
     "level": (("debug", "info", "warning", "error"), "info"),
 }
-_PACKAGES = ("config", "protocol", "storage", "cleaner")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    stranger = _find_stranger()
-    if stranger is not None:
-        return _fail(stranger)
     options = _parser().parse_args(arguments)
     try:
         exit_code: int = options.run(options)
@@ -199,8 +194,8 @@ def _seconds(text: str) -> float:
 
 def _load(options: argparse.Namespace) -> Layers | None:
     """Return the settings, or None after every fault has been printed."""
-    from config.errors import ConfigError
-    from config.load import load
+    from siltstone.config.errors import ConfigError
+    from siltstone.config.load import load
 
     path = None if options.config is None else Path(options.config)
     layers = None
@@ -230,8 +225,8 @@ def _serve(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
-    from broker.process import logs
-    from broker.process.run import StartError, run
+    from siltstone.broker.process import logs
+    from siltstone.broker.process.run import StartError, run
 
     logs.configure(options.log_format, options.log_level)
     try:
@@ -244,10 +239,10 @@ def _config(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
-    from broker.topics.settings.stored import with_stored
-    from config.show import show
-    from storage.directory.catalog import Catalog
-    from storage.directory.log_directory import LogDirError
+    from siltstone.broker.topics.settings.stored import with_stored
+    from siltstone.config.show import show
+    from siltstone.storage.directory.catalog import Catalog
+    from siltstone.storage.directory.log_directory import LogDirError
 
     catalog = Catalog([Path(name) for name in layers.server().log_dirs])
     fault = None
@@ -274,7 +269,7 @@ def _health(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
-    from broker.commands.health import run_health
+    from siltstone.broker.commands.health import run_health
 
     return run_health(layers.server().http_address, options.timeout)
 
@@ -283,7 +278,7 @@ def _explain(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
-    from broker.commands.cleaner import run_explain
+    from siltstone.broker.commands.cleaner import run_explain
 
     return run_explain(layers, options.name, as_json=options.json, is_dry_run=options.dry_run)
 
@@ -292,7 +287,7 @@ def _clean(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
-    from broker.commands.cleaner import run_clean
+    from siltstone.broker.commands.cleaner import run_clean
 
     return run_clean(
         layers,
@@ -307,7 +302,7 @@ def _history(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
-    from broker.commands.cleaner import run_history
+    from siltstone.broker.commands.cleaner import run_history
 
     return run_history(layers, options.name, as_json=options.json)
 
@@ -316,7 +311,7 @@ def _verify(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
-    from broker.commands.verify import run_verify
+    from siltstone.broker.commands.verify import run_verify
 
     return run_verify(layers, options.name)
 
@@ -325,39 +320,22 @@ def _pins(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
-    from broker.commands.pins import run_pins
+    from siltstone.broker.commands.pins import run_pins
 
     return run_pins(layers, options.release, as_json=options.json)
 
 
 def _dump_log(options: argparse.Namespace) -> int:
-    from storage.dump.any_file import run
+    from siltstone.storage.dump.any_file import run
 
     return run(options.paths, deep=options.deep_iteration, data=options.print_data)
 
 
 def _version(_options: argparse.Namespace) -> int:
-    from protocol import core
+    from siltstone.protocol import core
 
     print(f"siltstone {VERSION}, kernels {'compiled' if core.COMPILED else 'off'}")
     return 0
-
-
-def _find_stranger() -> str | None:
-    """Return what is wrong if another distribution's package stands in for one of ours.
-
-    Our packages have common names; whatever else is installed beside us may own one of them.
-    """
-    home = Path(__file__).resolve().parent.parent
-    for name in _PACKAGES:
-        found = find_spec(name)
-        origin = None if found is None else found.origin
-        if origin is None or Path(origin).resolve().parent.parent != home:
-            return (
-                f"the package {name} comes from {origin or 'nowhere'}, not from {home}; install "
-                "siltstone in an environment of its own, in a clone of it by: uv tool install ."
-            )
-    return None
 
 
 def _fail(sentence: str) -> int:

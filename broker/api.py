@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from broker.net.slices import Slices
-from protocol.messages import MAX_ELEMENTS
+from siltstone.broker.net.slices import Slices
+from siltstone.protocol.messages import MAX_ELEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from protocol.messages import Message
+    from siltstone.protocol.messages import Message
 
 
 _FEW: Final = 1_000
@@ -79,13 +79,15 @@ class Api:
     def load(self) -> Callable[..., Any]:
         """Import and return the handler."""
         module, function = self.handler.split(".")
-        loaded: Callable[..., Any] = getattr(import_module(f"broker.handlers.{module}"), function)
+        loaded: Callable[..., Any] = getattr(
+            import_module(f"siltstone.broker.handlers.{module}"), function
+        )
         return loaded
 
     def load_messages(self) -> tuple[Message, Message]:
         """Import and return the tables of the request and the response."""
         name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.name).lower()
-        module = import_module(f"protocol.messages.{name}")
+        module = import_module(f"siltstone.protocol.messages.{name}")
         return module.REQUEST, module.RESPONSE
 
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.net.dispatch_kernels import RequestContext
+from siltstone.broker.net.dispatch_kernels import RequestContext
 
 if TYPE_CHECKING:
-    from broker.coordination.coordinators import Coordinators
-    from broker.fetching.sessions import FetchSessions
-    from broker.fetching.waiting import Waiting
-    from broker.groups.coordinator import GroupCoordinator
-    from broker.process.io import IoThreads
-    from broker.topics.features import Features
-    from broker.topics.moves.manager import LogDirMoves
-    from broker.topics.registry import TopicRegistry
-    from broker.topics.settings.in_force import BrokerSettings
-    from broker.transactions.coordinator import TransactionCoordinator
-    from broker.transactions.producer_ids import ProducerIds
-    from storage.clock import Clock
-    from storage.manager import LogManager
+    from siltstone.broker.coordination.coordinators import Coordinators
+    from siltstone.broker.fetching.sessions import FetchSessions
+    from siltstone.broker.fetching.waiting import Waiting
+    from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.topics.features import Features
+    from siltstone.broker.topics.moves.manager import LogDirMoves
+    from siltstone.broker.topics.registry import TopicRegistry
+    from siltstone.broker.topics.settings.in_force import BrokerSettings
+    from siltstone.broker.transactions.coordinator import TransactionCoordinator
+    from siltstone.broker.transactions.producer_ids import ProducerIds
+    from siltstone.storage.clock import Clock
+    from siltstone.storage.manager import LogManager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,44 +17,44 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.api import APIS
-from broker.context import Identity, Rooms
-from broker.coordination.coordinators import Coordinators
-from broker.fetching.sessions import FetchSessions
-from broker.fetching.waiting import Waiting
-from broker.http.control.token import brings_token, ensure_token, note_address
-from broker.http.health import LoopWatch
-from broker.http.probe import Probe
-from broker.http.readiness import Readiness
-from broker.http.server import Admission, HttpServer
-from broker.net.buffers import Buffers
-from broker.net.dispatch import Dispatcher
-from broker.net.listener import Listener
-from broker.net.request_stats import RequestStats
-from broker.process.housekeeping import Housekeeping
-from broker.process.io import IoThreads
-from broker.process.version import VERSION
-from broker.topics.catalog_writer import CatalogWriter
-from broker.topics.cleaning import Cleaning
-from broker.topics.eligible_leaders import agree
-from broker.topics.features import Features
-from broker.topics.moves.manager import LogDirMoves
-from broker.topics.pins import PinRoom
-from broker.topics.registry import TopicRegistry
-from broker.topics.settings.in_force import BrokerSettings
-from broker.transactions.producer_ids import ProducerIds
-from protocol import core
-from storage.directory.catalog import Catalog
-from storage.directory.log_directory import LogDirError
-from storage.manager import LogManager
+from siltstone import VERSION
+from siltstone.broker.api import APIS
+from siltstone.broker.context import Identity, Rooms
+from siltstone.broker.coordination.coordinators import Coordinators
+from siltstone.broker.fetching.sessions import FetchSessions
+from siltstone.broker.fetching.waiting import Waiting
+from siltstone.broker.http.control.token import brings_token, ensure_token, note_address
+from siltstone.broker.http.health import LoopWatch
+from siltstone.broker.http.probe import Probe
+from siltstone.broker.http.readiness import Readiness
+from siltstone.broker.http.server import Admission, HttpServer
+from siltstone.broker.net.buffers import Buffers
+from siltstone.broker.net.dispatch import Dispatcher
+from siltstone.broker.net.listener import Listener
+from siltstone.broker.net.request_stats import RequestStats
+from siltstone.broker.process.housekeeping import Housekeeping
+from siltstone.broker.process.io import IoThreads
+from siltstone.broker.topics.catalog_writer import CatalogWriter
+from siltstone.broker.topics.cleaning import Cleaning
+from siltstone.broker.topics.eligible_leaders import agree
+from siltstone.broker.topics.features import Features
+from siltstone.broker.topics.moves.manager import LogDirMoves
+from siltstone.broker.topics.pins import PinRoom
+from siltstone.broker.topics.registry import TopicRegistry
+from siltstone.broker.topics.settings.in_force import BrokerSettings
+from siltstone.broker.transactions.producer_ids import ProducerIds
+from siltstone.protocol import core
+from siltstone.storage.directory.catalog import Catalog
+from siltstone.storage.directory.log_directory import LogDirError
+from siltstone.storage.manager import LogManager
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from typing import Any
 
-    from broker.http.server import Route
-    from config.layers import Layers
-    from storage.clock import Clock
+    from siltstone.broker.http.server import Route
+    from siltstone.config.layers import Layers
+    from siltstone.storage.clock import Clock
 
 log = logging.getLogger(__name__)
 
@@ -267,7 +267,7 @@ class Broker:
             log.info("listening listener=http address=%s:%d", bound_host, bound_port)
 
     def _routes(self, rooms: Rooms, token: str) -> Iterator[Route]:
-        from broker.http.pages import Pages  # noqa: PLC0415  # not before somebody asks
+        from siltstone.broker.http.pages import Pages  # noqa: PLC0415  # not before somebody asks
 
         pages = Pages(
             rooms,

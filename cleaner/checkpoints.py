@@ -7,9 +7,9 @@ the same again, which changes nothing.
 from collections.abc import Container, Iterable
 from pathlib import Path
 
-from storage import files
-from storage.directory.checkpoint import OffsetCheckpoint
-from storage.topic_partition import TopicPartition
+from siltstone.storage import files
+from siltstone.storage.directory.checkpoint import OffsetCheckpoint
+from siltstone.storage.topic_partition import TopicPartition
 
 
 class CleanerCheckpoints:

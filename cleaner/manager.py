@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from cleaner import selection
-from cleaner.checkpoints import CleanerCheckpoints
-from cleaner.selection import CleanableLog, LogSnapshot
-from cleaner.set_aside import Failure, SetAside
-from cleaner.states import CleaningStates, State
-from cleaner.threads.grabbed_log import GrabbedLog, LastSelection
-from storage.clock import Clock
-from storage.log.log import Log
-from storage.topic_partition import TopicPartition
+from siltstone.cleaner import selection
+from siltstone.cleaner.checkpoints import CleanerCheckpoints
+from siltstone.cleaner.selection import CleanableLog, LogSnapshot
+from siltstone.cleaner.set_aside import Failure, SetAside
+from siltstone.cleaner.states import CleaningStates, State
+from siltstone.cleaner.threads.grabbed_log import GrabbedLog, LastSelection
+from siltstone.storage.clock import Clock
+from siltstone.storage.log.log import Log
+from siltstone.storage.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
 

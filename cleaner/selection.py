@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from config.topic import TopicConfig
-from storage.topic_partition import TopicPartition
+from siltstone.config.topic import TopicConfig
+from siltstone.storage.topic_partition import TopicPartition
 
 _END_OF_TIME = 253_402_300_799_000  # the year 9999: what would happen later does not
 

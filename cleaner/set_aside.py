@@ -6,8 +6,8 @@ again after a pause that doubles, and at once when its settings change or somebo
 
 from typing import NamedTuple
 
-from storage.clock import Clock
-from storage.topic_partition import TopicPartition
+from siltstone.storage.clock import Clock
+from siltstone.storage.topic_partition import TopicPartition
 
 FIRST_PAUSE_SECONDS = 15.0
 LONGEST_PAUSE_SECONDS = 3600.0

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from config.server import ServerConfig
+from siltstone.config.server import ServerConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

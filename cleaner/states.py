@@ -12,8 +12,8 @@ import threading
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cleaner.errors import CleaningAborted
-from storage.topic_partition import TopicPartition
+from siltstone.cleaner.errors import CleaningAborted
+from siltstone.storage.topic_partition import TopicPartition
 
 
 class State(StrEnum):

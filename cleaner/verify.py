@@ -15,19 +15,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cleaner.compiled import kernels
-from cleaner.explaining.explanation import moment
-from cleaner.history.receipts import Receipt, find_receipt
-from cleaner.one_pass import key_digest
-from protocol.errors import CorruptMessage, InvalidRecord
-from protocol.records.batch import HEADER_SIZE, MAGIC, MIN_LENGTH, BatchHeader, has_valid_crc
-from protocol.records.compression import UNLIMITED
-from protocol.records.record import Record, iterate_records
-from storage import files
-from storage.log.epochs import LeaderEpochs
-from storage.segment import transaction_index
-from storage.segment.transaction_index import AbortedTransaction
-from storage.topic_partition import TopicPartition, parse_folder
+from siltstone.cleaner.compiled import kernels
+from siltstone.cleaner.explaining.explanation import moment
+from siltstone.cleaner.history.receipts import Receipt, find_receipt
+from siltstone.cleaner.one_pass import key_digest
+from siltstone.protocol.errors import CorruptMessage, InvalidRecord
+from siltstone.protocol.records.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    MIN_LENGTH,
+    BatchHeader,
+    has_valid_crc,
+)
+from siltstone.protocol.records.compression import UNLIMITED
+from siltstone.protocol.records.record import Record, iterate_records
+from siltstone.storage import files
+from siltstone.storage.log.epochs import LeaderEpochs
+from siltstone.storage.segment import transaction_index
+from siltstone.storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.topic_partition import TopicPartition, parse_folder
 
 MOST_FAULTS = 20
 """More of one partition are counted, not listed."""

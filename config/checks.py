@@ -1,8 +1,8 @@
 """Rules between settings: what one value allows another (Kafka's KafkaConfig and LogConfig)."""
 
-from config.listeners import check_bindable
-from config.server import ServerConfig
-from config.topic import TopicConfig
+from siltstone.config.listeners import check_bindable
+from siltstone.config.server import ServerConfig
+from siltstone.config.topic import TopicConfig
 
 _LEAST_MAP_BYTES = 1 << 20
 

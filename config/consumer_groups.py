@@ -6,8 +6,8 @@ A group's own are dynamic only, as in Kafka: it need not exist to have them (Kaf
 from dataclasses import dataclass
 from enum import Enum
 
-from config.keys import Check, at_least, key, one_of_any_case, some_of
-from config.transactions import TransactionConfig
+from siltstone.config.keys import Check, at_least, key, one_of_any_case, some_of
+from siltstone.config.transactions import TransactionConfig
 
 ASSIGNORS = ("uniform", "range")
 PROTOCOLS = ("classic", "consumer", "share", "streams")

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from config.consumer_groups import ConsumerGroupConfig
-from config.keys import Kind, at_least, key
+from siltstone.config.consumer_groups import ConsumerGroupConfig
+from siltstone.config.keys import Kind, at_least, key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

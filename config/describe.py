@@ -10,11 +10,11 @@ from functools import lru_cache
 from itertools import dropwhile
 from typing import NamedTuple
 
-from config.keys import Kind, Setting
-from config.known import Known, broker_synonym, known_broker, known_settings, known_topic
-from config.layers import Layers, Source
-from config.table import BROKER, TOPIC, names_of, synonyms_of
-from config.values import parse, text_of
+from siltstone.config.keys import Kind, Setting
+from siltstone.config.known import Known, broker_synonym, known_broker, known_settings, known_topic
+from siltstone.config.layers import Layers, Source
+from siltstone.config.table import BROKER, TOPIC, names_of, synonyms_of
+from siltstone.config.values import parse, text_of
 
 _KEPT = "A setting of Apache Kafka that is kept here and has no effect."
 

@@ -7,7 +7,7 @@ that was written, which Kafka's rules then parse.
 from pathlib import Path
 from typing import Any
 
-from config.sources import Entry
+from siltstone.config.sources import Entry
 
 _NULL = "tag:yaml.org,2002:null"
 

@@ -6,13 +6,13 @@ used. (Kafka: GroupConfig, GroupConfigManager.)
 
 from collections.abc import Mapping
 
-from config.consumer_groups import GroupConfig
-from config.describe import ConfigRow, Synonym, broker_synonyms
-from config.errors import ConfigError
-from config.keys import Setting, settings_of
-from config.layers import Layers, Source, checked
-from config.server import ServerConfig
-from config.values import text_of
+from siltstone.config.consumer_groups import GroupConfig
+from siltstone.config.describe import ConfigRow, Synonym, broker_synonyms
+from siltstone.config.errors import ConfigError
+from siltstone.config.keys import Setting, settings_of
+from siltstone.config.layers import Layers, Source, checked
+from siltstone.config.server import ServerConfig
+from siltstone.config.values import text_of
 
 GROUP: dict[str, Setting] = settings_of(GroupConfig)
 _CONSUMER = "consumer_"

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from config.keys import Kind
+from siltstone.config.keys import Kind
 
 _LISTENER_PREFIX = "listener.name."
 _PLUGIN_PREFIXES = ("config.providers.", "rsm.config.", "rlmm.config.")

@@ -11,15 +11,15 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from config.checks import contradictions, resize_faults
-from config.errors import ConfigError, NotAlterableError
-from config.keys import Setting
-from config.known import known_settings
-from config.naming import unknown_broker_setting, unknown_topic_setting, why_fixed
-from config.server import ServerConfig
-from config.table import BROKER, SERVER, TOPIC, topic_value
-from config.topic import TopicConfig
-from config.values import read
+from siltstone.config.checks import contradictions, resize_faults
+from siltstone.config.errors import ConfigError, NotAlterableError
+from siltstone.config.keys import Setting
+from siltstone.config.known import known_settings
+from siltstone.config.naming import unknown_broker_setting, unknown_topic_setting, why_fixed
+from siltstone.config.server import ServerConfig
+from siltstone.config.table import BROKER, SERVER, TOPIC, topic_value
+from siltstone.config.topic import TopicConfig
+from siltstone.config.values import read
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 

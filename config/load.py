@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from config.checks import contradictions, start_faults
-from config.errors import ConfigError
-from config.layers import Given, Layers, advice, checked
-from config.naming import unknown_broker_setting
-from config.sources import Entry, environment_entries, set_entries
-from config.table import BROKER, SERVER, TOPIC
+from siltstone.config.checks import contradictions, start_faults
+from siltstone.config.errors import ConfigError
+from siltstone.config.layers import Given, Layers, advice, checked
+from siltstone.config.naming import unknown_broker_setting
+from siltstone.config.sources import Entry, environment_entries, set_entries
+from siltstone.config.table import BROKER, SERVER, TOPIC
 
 _CHECKED_TOGETHER = frozenset(
     name for name in BROKER if "listener" in name or name.startswith("log.cleaner.")
@@ -62,10 +62,10 @@ def _left_out(layers: Layers) -> Iterable[str]:
 
 def _file_entries(path: Path, faults: list[str]) -> list[Entry]:
     if path.suffix == ".properties":
-        from config.properties import properties_entries  # noqa: PLC0415 - as below
+        from siltstone.config.properties import properties_entries  # noqa: PLC0415 - as below
 
         return properties_entries(path, faults)
-    from config.file import file_entries  # noqa: PLC0415 - brings YAML, which few starts need
+    from siltstone.config.file import file_entries  # noqa: PLC0415 - brings YAML, which few starts need
 
     return file_entries(path, faults)
 

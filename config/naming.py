@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from config.known import Known, known_broker, known_settings, known_topic
-from config.protection import broken_promise
-from config.table import BROKER, TOPIC
-from config.values import parse
+from siltstone.config.known import Known, known_broker, known_settings, known_topic
+from siltstone.config.protection import broken_promise
+from siltstone.config.table import BROKER, TOPIC
+from siltstone.config.values import parse
 
 _MOST_GUESSED = 200  # characters; no name of a setting has half as many
 _MOST_HINTS = 20

@@ -8,11 +8,11 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from config.errors import ConfigError
-from config.known import Known, known_broker, known_settings, without_listener
-from config.listeners import BEHIND
-from config.table import BROKER
-from config.values import parse
+from siltstone.config.errors import ConfigError
+from siltstone.config.known import Known, known_broker, known_settings, without_listener
+from siltstone.config.listeners import BEHIND
+from siltstone.config.table import BROKER
+from siltstone.config.values import parse
 
 
 class Promise(NamedTuple):

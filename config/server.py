@@ -8,10 +8,16 @@ SocketServerConfigs, CleanerConfig.
 import socket
 from dataclasses import dataclass, field
 
-from config.coordinators import CoordinatorConfig
-from config.keys import NOT_EMPTY, Kind, at_least, between_or, key
-from config.listeners import Listener, advertise, parse_host_port, parse_listeners, protocol_map
-from config.topic import DAY_MS, FOREVER, TopicConfig
+from siltstone.config.coordinators import CoordinatorConfig
+from siltstone.config.keys import NOT_EMPTY, Kind, at_least, between_or, key
+from siltstone.config.listeners import (
+    Listener,
+    advertise,
+    parse_host_port,
+    parse_listeners,
+    protocol_map,
+)
+from siltstone.config.topic import DAY_MS, FOREVER, TopicConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from config.describe import ConfigRow, describe_broker
-from config.layers import Layers
+from siltstone.config.describe import ConfigRow, describe_broker
+from siltstone.config.layers import Layers
 
 
 def show(layers: Layers) -> Iterator[str]:

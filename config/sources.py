@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from config.known import known_settings
-from config.naming import did_you_mean
-from config.table import BROKER
+from siltstone.config.known import known_settings
+from siltstone.config.naming import did_you_mean
+from siltstone.config.table import BROKER
 
 PREFIX = "SILTSTONE_"
 RESERVED = frozenset(

@@ -8,9 +8,9 @@ ServerTopicConfigSynonyms).
 from collections.abc import Iterator
 from typing import Any
 
-from config.keys import Kind, Setting, settings_of
-from config.server import ServerConfig
-from config.topic import TopicConfig
+from siltstone.config.keys import Kind, Setting, settings_of
+from siltstone.config.server import ServerConfig
+from siltstone.config.topic import TopicConfig
 
 _UNITS = {"hours": 3_600_000, "minutes": 60_000}
 

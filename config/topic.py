@@ -6,7 +6,7 @@ the broker runs.
 
 from dataclasses import dataclass
 
-from config.keys import (
+from siltstone.config.keys import (
     UNLIMITED_OR_POSITIVE,
     Kind,
     at_least,

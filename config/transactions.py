@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from config.keys import at_least, key
+from siltstone.config.keys import at_least, key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ import re
 from math import inf, isnan
 from typing import Any
 
-from config.keys import Kind, Setting
+from siltstone.config.keys import Kind, Setting
 
 _BITS = {Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")

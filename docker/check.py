@@ -26,7 +26,7 @@ NEEDED = {"buildah": "buildah", "debootstrap": "debootstrap", "ip": "iproute2"}
 BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 BUILDAH = {"STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot"}
 DATA = "var/lib/siltstone"
-BYTECODE = ("usr/lib/python3*/asyncio", "opt/siltstone/lib/python3*/site-packages/broker")
+BYTECODE = ("usr/lib/python3*/asyncio", "opt/siltstone/lib/python3*/site-packages/siltstone/broker")
 # The root is bound over itself so that it can be made read-only, then the data folder into it.
 ENTER = f"""
 set -eu

@@ -5,11 +5,9 @@ $ python examples/pipeline.py siltstone-data users
 
 import sys
 
-sys.path[:] = [place for place in sys.path if not place.endswith("examples")]  # named as we are
+from pyspark.sql import functions
 
-from pyspark.sql import functions  # noqa: E402  # see above
-
-from pipeline.spark.session import open_session  # noqa: E402  # likewise
+from siltstone.pipeline.spark.session import open_session
 
 data, topic = sys.argv[1:3]  # the broker's first log directory, and what to read
 

@@ -21,11 +21,11 @@ from kafka.admin import KafkaAdminClient
 from pyiceberg.expressions import AlwaysTrue
 
 from examples import demo, git_changelog
-from pipeline.engine import SparkEngine
-from pipeline.jobs.snapshot import SnapshotSpec, snapshot
-from pipeline.sinks.iceberg import IcebergSink
-from pipeline.sinks.table import open_table
-from pipeline.spark.session import FAST_START, open_session
+from siltstone.pipeline.engine import SparkEngine
+from siltstone.pipeline.jobs.snapshot import SnapshotSpec, snapshot
+from siltstone.pipeline.sinks.iceberg import IcebergSink
+from siltstone.pipeline.sinks.table import open_table
+from siltstone.pipeline.spark.session import FAST_START, open_session
 
 TOPIC = demo.TOPIC
 SHARE_OF_COMMITS = 0.8
@@ -135,7 +135,7 @@ def run(repository: Path) -> None:
 def take(engine: SparkEngine, broker: demo.Broker, target: str) -> None:
     """Take a snapshot, an increment if there is one already."""
     words = f"snapshot {TOPIC} --data {broker.folder} --to {target} --incremental"
-    print(demo.paint("2", f"$ python -m pipeline {words}"), flush=True)
+    print(demo.paint("2", f"$ python -m siltstone.pipeline {words}"), flush=True)
     spec = SnapshotSpec(topic=TOPIC, target=target, incremental=True)
     summary = snapshot(engine, {"data": str(broker.folder)}, spec)
     for line in summary.lines(TOPIC):

@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from pipeline.errors import BadOption
+from siltstone.pipeline.errors import BadOption
 
 HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from pipeline.command.progress import Progress
-from storage.clock import Clock
+from siltstone.pipeline.command.progress import Progress
+from siltstone.storage.clock import Clock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -30,9 +30,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from pipeline import settings
-from pipeline.errors import BadOption
-from storage.topic_partition import TopicPartition
+from siltstone.pipeline import settings
+from siltstone.pipeline.errors import BadOption
+from siltstone.storage.topic_partition import TopicPartition
 
 EARLIEST: Final = -2
 LATEST: Final = -1

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from pipeline.errors import SourceUnavailable
+from siltstone.pipeline.errors import SourceUnavailable
 
 
 class StoredFile(Protocol):

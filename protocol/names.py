@@ -8,7 +8,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Final
 from uuid import UUID, uuid4
 
-from protocol.errors import InvalidTopic
+from siltstone.protocol.errors import InvalidTopic
 
 MAX_TOPIC_NAME_LENGTH: Final = 249
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"

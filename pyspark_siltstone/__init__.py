@@ -1,5 +1,5 @@
 """Found by Spark on its own: ``spark.read.format("siltstone")`` needs no registration."""
 
-from pipeline.source.datasource import SiltstoneSource as DefaultSource
+from siltstone.pipeline.source.datasource import SiltstoneSource as DefaultSource
 
 __all__ = ["DefaultSource"]

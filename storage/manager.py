@@ -14,26 +14,26 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from config.server import ServerConfig
-from config.topic import TopicConfig
-from protocol.errors import KafkaStorageError
-from protocol.names import random_id
-from storage import files
-from storage.clock import Clock
-from storage.directory import clean_shutdown, loading, log_checkpoints, pins
-from storage.directory.background import Background
-from storage.directory.deletion import DelayedDeletions
-from storage.directory.loading import SetAside
-from storage.directory.log_checkpoints import AnyLog, LogCheckpoints
-from storage.directory.log_directory import LogDirectory
-from storage.directory.opening import forget_failed_fsyncs, open_directories
-from storage.directory.placement import Placement
-from storage.log.flush_stats import FlushStats
-from storage.log.log import Log
-from storage.log.recovery import LoadedPartition, PartitionFolder, create_partition
-from storage.log.services import LogServices
-from storage.moving.future_logs import FutureLogs
-from storage.topic_partition import FolderState, TopicPartition, folder_name
+from siltstone.config.server import ServerConfig
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.errors import KafkaStorageError
+from siltstone.protocol.names import random_id
+from siltstone.storage import files
+from siltstone.storage.clock import Clock
+from siltstone.storage.directory import clean_shutdown, loading, log_checkpoints, pins
+from siltstone.storage.directory.background import Background
+from siltstone.storage.directory.deletion import DelayedDeletions
+from siltstone.storage.directory.loading import SetAside
+from siltstone.storage.directory.log_checkpoints import AnyLog, LogCheckpoints
+from siltstone.storage.directory.log_directory import LogDirectory
+from siltstone.storage.directory.opening import forget_failed_fsyncs, open_directories
+from siltstone.storage.directory.placement import Placement
+from siltstone.storage.log.flush_stats import FlushStats
+from siltstone.storage.log.log import Log
+from siltstone.storage.log.recovery import LoadedPartition, PartitionFolder, create_partition
+from siltstone.storage.log.services import LogServices
+from siltstone.storage.moving.future_logs import FutureLogs
+from siltstone.storage.topic_partition import FolderState, TopicPartition, folder_name
 
 _logger = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from types import ModuleType
 import pytest
 
 import hatch_build
-from cleaner.compiled import slots
-from protocol.core import constants
+from siltstone.cleaner.compiled import slots
+from siltstone.protocol.core import constants
 
 
 def fail(target: Path) -> list[Path]:
@@ -82,16 +82,16 @@ def test_every_kernel_has_its_types_beside_it() -> None:
 
 def test_kernels_are_found_where_they_are(tmp_path: Path) -> None:
     """A kernel in a new folder, however deep, needs no entry in a list."""
-    folder = tmp_path / "broker/deep/down"
+    folder = tmp_path / "siltstone/broker/deep/down"
     folder.mkdir(parents=True)
     for name in ("_kernel.py", "_kernel.pxd", "_native.pxd", "_native.h", "_portable.py", "x.py"):
         (folder / name).touch()
 
-    assert hatch_build.find_kernels(tmp_path) == ("broker/deep/down/_kernel.py",)
+    assert hatch_build.find_kernels(tmp_path) == ("siltstone/broker/deep/down/_kernel.py",)
     assert set(hatch_build.find_declarations(tmp_path)) == {
-        "broker/deep/down/_kernel.pxd",
-        "broker/deep/down/_native.h",
-        "broker/deep/down/_native.pxd",
+        "siltstone/broker/deep/down/_kernel.pxd",
+        "siltstone/broker/deep/down/_native.h",
+        "siltstone/broker/deep/down/_native.pxd",
     }
 
 
@@ -121,10 +121,11 @@ def test_make_compiles_anew_after_a_change_of_any_kernel() -> None:
     (line,) = [each for each in done.stdout.splitlines() if each.startswith("KERNELS_IN := ")]
     inputs = set(line.split()[2:])
 
-    assert "protocol/core/_records.pyx" in hatch_build.KERNELS
-    assert "broker/groups/_member_kernels.py" in hatch_build.KERNELS
+    assert "siltstone/protocol/core/_records.pyx" in hatch_build.KERNELS
+    assert "siltstone/broker/groups/_member_kernels.py" in hatch_build.KERNELS
     assert set(hatch_build.CONSTANTS) <= set(hatch_build.DEPENDS)
-    assert {*hatch_build.KERNELS, *hatch_build.DEPENDS} <= inputs
+    sources = (*hatch_build.KERNELS, *hatch_build.DEPENDS)
+    assert {path.removeprefix("siltstone/") for path in sources} <= inputs
 
 
 def test_sums_wrap_because_the_build_says_so() -> None:

@@ -1,7 +1,7 @@
 """The layers: who may import whom, read from every file's imports."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,8 +61,14 @@ def sources(package: str) -> list[Path]:
 
 
 def imports(package: str) -> Iterator[Import]:
-    """Yield every import of a package; `from a import b` is a.b where that is a module."""
-    for path in sources(package):
+    """Yield every import of a package; ours without the name that all of them have in front."""
+    for module, where in written_imports(sources(package)):
+        yield Import(module.removeprefix("siltstone."), where)
+
+
+def written_imports(paths: Iterable[Path]) -> Iterator[Import]:
+    """Yield every import of some files; `from a import b` is a.b where that is a module."""
+    for path in paths:
         for node in ast.walk(ast.parse(path.read_text(), path.name)):
             where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
             if isinstance(node, ast.Import):
@@ -77,6 +83,16 @@ def imports(package: str) -> Iterator[Import]:
 def within(module: str, allowed: set[str]) -> bool:
     """Tell whether a module is one of the allowed or inside one."""
     return any(module == name or module.startswith(f"{name}.") for name in allowed)
+
+
+def test_everything_has_one_name() -> None:
+    """A folder of the root that is imported by itself would be there twice, with two states."""
+    folders = {*PACKAGES, "tests", "bench", "examples", "tools", "docker"}
+    paths = [path for folder in sorted(folders) for path in sources(folder)]
+    bare = set(PACKAGES) - {"pyspark_siltstone"}
+
+    assert {path.name for path in (ROOT / "siltstone").iterdir() if path.is_symlink()} == bare
+    assert [each for each in written_imports(paths) if within(each.module, bare)] == []
 
 
 @pytest.mark.parametrize("package", PACKAGES)

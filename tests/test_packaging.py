@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-import sys
 import tarfile
 import tomllib
 import zipfile
@@ -11,25 +10,12 @@ from typing import Any
 
 import pytest
 
-from broker.process.version import VERSION
+from siltstone import VERSION
+from tests.support.built import build, copy_tree
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = {
-    "broker",
-    "protocol",
-    "storage",
-    "cleaner",
-    "config",
-    "pipeline",
-    "pyspark_siltstone",
-}
+PACKAGES = {"siltstone", "pyspark_siltstone"}
 LOCKS = {"requirements.lock": ["test", "spark"], "docker/requirements.lock": []}
-BUILD = """
-import sys
-from hatchling.build import build_sdist, build_wheel
-build_wheel(sys.argv[1])
-build_sdist(sys.argv[1])
-"""
 
 
 def normal(name: str) -> str:
@@ -61,34 +47,19 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel and the source archive of this tree, less what git ignores."""
     folder = tmp_path_factory.mktemp("dist")
     tree = tmp_path_factory.mktemp("tree")
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-        text=True,
-    )
-    for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).is_file():
-            (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            (tree / name).write_bytes((ROOT / name).read_bytes())
-    subprocess.run(
-        [sys.executable, "-c", BUILD, str(folder)],
-        cwd=tree,
-        check=True,
-        env={"KERNELS": "off", "PATH": "/usr/bin:/bin"},
-    )
+    copy_tree(tree)
+    build(tree, folder, "--sdist")
     return folder
 
 
 def test_wheel_holds_our_packages_and_nothing_else(built: Path) -> None:
-    """The top-level names of the wheel are the seven packages and its metadata."""
+    """The top-level names of the wheel are ours, the one that Spark looks for, and its metadata."""
     (wheel,) = built.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
 
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == PACKAGES
-    assert "config/server.yaml" in names
+    assert "siltstone/config/server.yaml" in names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 
@@ -98,7 +69,7 @@ def test_wheel_announces_the_console_script(built: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     (entries,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
 
-    assert "siltstone = broker.__main__:main" in archive.read(entries).decode()
+    assert "siltstone = siltstone.broker.__main__:main" in archive.read(entries).decode()
 
 
 def test_source_archive_can_build_the_kernels(built: Path) -> None:
@@ -109,11 +80,25 @@ def test_source_archive_can_build_the_kernels(built: Path) -> None:
 
     assert {"pyproject.toml", "hatch_build.py", "LICENSE", "README.md"} <= names
     assert {
-        "protocol/core/_records.pyx",
-        "protocol/core/_format.pxd",
-        "protocol/core/_format.h",
+        "siltstone/protocol/core/_records.pyx",
+        "siltstone/protocol/core/_format.pxd",
+        "siltstone/protocol/core/_format.h",
     } <= names
     assert not [name for name in names if name.endswith((".so", "_kernels.c"))]
+
+
+def test_a_wheel_of_the_source_archive_is_that_of_the_tree(built: Path, tmp_path: Path) -> None:
+    """The links of siltstone/ are folders in the archive, and none of them is missing."""
+    (archive,) = built.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        opened.extractall(tmp_path, filter="data")
+    (unpacked,) = tmp_path.iterdir()
+    (tmp_path / "dist").mkdir()
+    build(unpacked, tmp_path / "dist")
+
+    (wheel,) = built.glob("*.whl")
+    (again,) = (tmp_path / "dist").glob("*.whl")
+    assert _contents(again) == _contents(wheel)
 
 
 def test_uv_lock_follows_pyproject() -> None:
@@ -155,6 +140,11 @@ def test_requirements_are_exported_from_uv_lock(name: str) -> None:
         found[package] = (version, {each.strip() for each in hashes})
 
     assert found == wanted
+
+
+def _contents(wheel: Path) -> dict[str, int]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {each.filename: each.CRC for each in archive.infolist()}
 
 
 def _split(requirement: str) -> tuple[str, str]:

@@ -10,12 +10,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.api import APIS
+from siltstone.broker.api import APIS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.api import Api
+    from siltstone.broker.api import Api
 
 PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"
 
@@ -72,7 +72,7 @@ def _differences() -> Iterator[str]:
     for api in APIS:
         modules.setdefault(api.handler.partition(".")[0], []).append(api)
     for module, apis in modules.items():
-        text = import_module(f"broker.handlers.{module}").__doc__ or ""
+        text = import_module(f"siltstone.broker.handlers.{module}").__doc__ or ""
         for paragraph in text.split("\n\n"):
             if paragraph.startswith(_DIFFERS):
                 words = " ".join(paragraph.removeprefix(_DIFFERS).split())

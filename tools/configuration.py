@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from textwrap import wrap
 
-from config.keys import Kind, Setting
-from config.known import Known, known_settings
-from config.protection import find_promise
-from config.sources import RESERVED
-from config.table import BROKER, SERVER, SYNONYMS, TOPIC
-from config.values import text_of
+from siltstone.config.keys import Kind, Setting
+from siltstone.config.known import Known, known_settings
+from siltstone.config.protection import find_promise
+from siltstone.config.sources import RESERVED
+from siltstone.config.table import BROKER, SERVER, SYNONYMS, TOPIC
+from siltstone.config.values import text_of
 
 _INTRODUCTION = """\
 # Configuration

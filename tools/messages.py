@@ -282,7 +282,11 @@ def print_module(title: str, pieces: list[str]) -> str:
     head = [f'"""{title}. Written by ``tools/messages.py``."""', ""]
     if "Sequence[" in text:
         head.append("from collections.abc import Sequence")
-    head += [f"from typing import {typing}", "", f"from protocol.messages import {', '.join(ours)}"]
+    head += [
+        f"from typing import {typing}",
+        "",
+        f"from siltstone.protocol.messages import {', '.join(ours)}",
+    ]
     return "\n".join([*head, "", "", text, ""])
 
 

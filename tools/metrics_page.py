@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from broker.http.metrics.table import METRICS
-from broker.net.dispatch_kernels import BOUNDS_SECONDS
+from siltstone.broker.http.metrics.table import METRICS
+from siltstone.broker.net.dispatch_kernels import BOUNDS_SECONDS
 
 _HEAD = """\
 # Metrics

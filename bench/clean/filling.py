@@ -9,11 +9,11 @@ import os
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from protocol.core.plain_format import put_varint
-from protocol.records import compression
-from protocol.records.build import build_batch, frame_batch
-from protocol.records.record import Record
-from storage.files import segment_file_name
+from siltstone.protocol.core.plain_format import put_varint
+from siltstone.protocol.records import compression
+from siltstone.protocol.records.build import build_batch, frame_batch
+from siltstone.protocol.records.record import Record
+from siltstone.storage.files import segment_file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.clean.homes import segments_of, set_folder
-from cleaner.threads.cleaner_thread import NICE
+from siltstone.cleaner.threads.cleaner_thread import NICE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -19,7 +19,7 @@ from bench.brokers import OURS, STOCK, Broker, Ours, Peer, StockJars
 from bench.clean.filling import SEGMENT_BYTES, fill
 from bench.clean.transactions import fill_with_transactions
 from bench.load import cache_folder
-from storage import files
+from siltstone.storage import files
 from tests.support.clients.confluent import Confluent
 from tests.support.waiting import until
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from bench.clean import homes
 from bench.clean.homes import TOPIC, Contender
-from storage import files
-from storage.directory.checkpoint import OffsetCheckpoint
-from storage.topic_partition import TopicPartition
+from siltstone.storage import files
+from siltstone.storage.directory.checkpoint import OffsetCheckpoint
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.folders import batches
 from tests.support.waiting import until
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from protocol.records import compression
+from siltstone.protocol.records import compression
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, get_args, get_type_hints
 
 from bench.connection import request_class
-from broker.api import BY_KEY
+from siltstone.broker.api import BY_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -61,9 +61,9 @@ from bench.clients.topics import (
 from bench.connection import Connection, frame, part, read_answer
 from bench.group_cases import await_coordinator
 from bench.group_requests import commit, enter
-from broker.api import BY_KEY
-from protocol.records.build import build_batch
-from protocol.records.record import Record
+from siltstone.broker.api import BY_KEY
+from siltstone.protocol.records.build import build_batch
+from siltstone.protocol.records.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

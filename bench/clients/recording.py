@@ -25,7 +25,7 @@ from kio.serial import entity_reader
 from bench.clients.messages import FETCH, METADATA, PRODUCE
 from bench.clients.scripts import find_refusal
 from bench.connection import read_answer
-from broker.api import BY_KEY
+from siltstone.broker.api import BY_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

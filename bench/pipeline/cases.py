@@ -12,15 +12,15 @@ from confluent_kafka import Consumer, TopicPartition
 
 from bench.pipeline.filling import BACK, FIRST_MS, LZ4, MANY, A, B
 from bench.pipeline.home import CLIENT, CONNECTOR, FETCH, OURS, SHUFFLE, TUNED
-from pipeline.client.pins import find_control, release_pin, take_pin
-from pipeline.jobs.audit import AuditSpec, audit
-from pipeline.jobs.export import ExportSpec, export
-from pipeline.jobs.replay import ReplaySpec, replay
-from pipeline.jobs.snapshot import SnapshotSpec, snapshot
-from pipeline.options import ReadOptions
-from pipeline.reading.scan import scan
-from pipeline.reading.scanned import Scanned
-from pipeline.transports import open_source
+from siltstone.pipeline.client.pins import find_control, release_pin, take_pin
+from siltstone.pipeline.jobs.audit import AuditSpec, audit
+from siltstone.pipeline.jobs.export import ExportSpec, export
+from siltstone.pipeline.jobs.replay import ReplaySpec, replay
+from siltstone.pipeline.jobs.snapshot import SnapshotSpec, snapshot
+from siltstone.pipeline.options import ReadOptions
+from siltstone.pipeline.reading.scan import scan
+from siltstone.pipeline.reading.scanned import Scanned
+from siltstone.pipeline.transports import open_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

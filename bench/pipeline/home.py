@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from pipeline.engine import SparkEngine
-from pipeline.spark.session import open_session
+from siltstone.pipeline.engine import SparkEngine
+from siltstone.pipeline.spark.session import open_session
 from tests.support.broker import SiltstoneProcess
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.commands.http_client import REMEDY, ControlAnswer, ask, nobody_answers
-from broker.http.control.token import read_address, read_token
+from siltstone.broker.commands.http_client import REMEDY, ControlAnswer, ask, nobody_answers
+from siltstone.broker.http.control.token import read_address, read_token
 
 if TYPE_CHECKING:
-    from config.layers import Layers
+    from siltstone.config.layers import Layers
 
 _TIMEOUT_SECONDS = 10.0
 
@@ -125,7 +125,7 @@ class Channel:
 
     def _whom_to_ask(self) -> str:
         """Return that nobody answers, and where the broker of the log directory does."""
-        from storage.directory.lock import is_held  # noqa: PLC0415  # only now
+        from siltstone.storage.directory.lock import is_held  # noqa: PLC0415  # only now
 
         sentence = nobody_answers(self._address)
         try:

@@ -11,13 +11,13 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from broker.commands import explain_text
-from broker.commands.asking import Channel, NobodyAnswers, Refusal, Which, meant_by
+from siltstone.broker.commands import explain_text
+from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal, Which, meant_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from config.layers import Layers
+    from siltstone.config.layers import Layers
 
 POLL_SECONDS = 0.2
 DRY_RUN_SECONDS = 3600.0
@@ -62,8 +62,8 @@ def _explain_stopped(
     layers: Layers, name: str | None, why: str, *, as_json: bool, is_dry_run: bool
 ) -> int:
     """Explain from the folders, where no broker runs."""
-    from broker.commands.stopped import StoppedBroker  # noqa: PLC0415  # storage, only now
-    from storage.directory.log_directory import LogDirError  # noqa: PLC0415  # likewise
+    from siltstone.broker.commands.stopped import StoppedBroker  # noqa: PLC0415  # storage, only now
+    from siltstone.storage.directory.log_directory import LogDirError  # noqa: PLC0415  # likewise
 
     try:
         answer = StoppedBroker(layers).explain(meant_by(name), is_dry_run=is_dry_run)
@@ -135,8 +135,8 @@ def run_history(layers: Layers, name: str | None, *, as_json: bool) -> int:
 
 def _history_of_stopped(layers: Layers, name: str | None, why: str, *, as_json: bool) -> int:
     """Print the passes that the files tell of, where no broker runs."""
-    from broker.commands.stopped import StoppedBroker  # noqa: PLC0415  # storage, only now
-    from storage.directory.log_directory import LogDirError  # noqa: PLC0415  # likewise
+    from siltstone.broker.commands.stopped import StoppedBroker  # noqa: PLC0415  # storage, only now
+    from siltstone.storage.directory.log_directory import LogDirError  # noqa: PLC0415  # likewise
 
     try:
         events = StoppedBroker(layers).history(meant_by(name))

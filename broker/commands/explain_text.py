@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cleaner.explaining.explanation import moment
+from siltstone.cleaner.explaining.explanation import moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from broker.commands.http_client import REMEDY, ask, nobody_answers
+from siltstone.broker.commands.http_client import REMEDY, ask, nobody_answers
 
 DEFAULT_TIMEOUT_SECONDS = 10.0
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 from typing import NamedTuple
 
-from broker.net.loopback import reachable
+from siltstone.broker.net.loopback import reachable
 
 _MOST_ANSWER_BYTES = 16 << 20
 _READ_BYTES = 64 * 1024

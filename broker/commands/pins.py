@@ -6,12 +6,12 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from broker.commands.asking import Channel, NobodyAnswers, Refusal
-from broker.commands.explain_text import duration, size
+from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
+from siltstone.broker.commands.explain_text import duration, size
 
 if TYPE_CHECKING:
-    from broker.commands.http_client import ControlAnswer
-    from config.layers import Layers
+    from siltstone.broker.commands.http_client import ControlAnswer
+    from siltstone.config.layers import Layers
 
 
 def run_pins(layers: Layers, release: str | None, *, as_json: bool) -> int:

@@ -10,34 +10,34 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker.http.control.cleaner import prediction_answer
-from broker.http.control.explaining import find_what_is_off
-from broker.topics.settings.stored import with_stored
-from cleaner import selection
-from cleaner.checkpoints import CleanerCheckpoints
-from cleaner.errors import CorruptSegment
-from cleaner.explaining.explain import PartitionView, explain
-from cleaner.explaining.last_pass import Pass, last_pass_of
-from cleaner.explaining.stopped_log import StoppedLog, read_stopped_log
-from cleaner.history.history import KIND, read_history
-from cleaner.settings import CleanerSettings
-from cleaner.threads.throttle import Throttle
-from cleaner.threads.worker import make_worker
-from config.describe import find_place
-from protocol.errors import CorruptMessage
-from storage import files
-from storage.clock import Clock
-from storage.directory.catalog import Catalog
-from storage.directory.checkpoint import OffsetCheckpoint
-from storage.directory.opening import find_readable, live_folders
-from storage.topic_partition import TopicPartition
+from siltstone.broker.http.control.cleaner import prediction_answer
+from siltstone.broker.http.control.explaining import find_what_is_off
+from siltstone.broker.topics.settings.stored import with_stored
+from siltstone.cleaner import selection
+from siltstone.cleaner.checkpoints import CleanerCheckpoints
+from siltstone.cleaner.errors import CorruptSegment
+from siltstone.cleaner.explaining.explain import PartitionView, explain
+from siltstone.cleaner.explaining.last_pass import Pass, last_pass_of
+from siltstone.cleaner.explaining.stopped_log import StoppedLog, read_stopped_log
+from siltstone.cleaner.history.history import KIND, read_history
+from siltstone.cleaner.settings import CleanerSettings
+from siltstone.cleaner.threads.throttle import Throttle
+from siltstone.cleaner.threads.worker import make_worker
+from siltstone.config.describe import find_place
+from siltstone.protocol.errors import CorruptMessage
+from siltstone.storage import files
+from siltstone.storage.clock import Clock
+from siltstone.storage.directory.catalog import Catalog
+from siltstone.storage.directory.checkpoint import OffsetCheckpoint
+from siltstone.storage.directory.opening import find_readable, live_folders
+from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from broker.commands.asking import Which
-    from config.layers import Layers
-    from config.topic import TopicConfig
+    from siltstone.broker.commands.asking import Which
+    from siltstone.config.layers import Layers
+    from siltstone.config.topic import TopicConfig
 
 
 def find_folders(

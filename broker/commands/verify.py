@@ -6,23 +6,23 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker.commands.asking import meant_by
-from broker.commands.stopped import find_folders
-from cleaner.checkpoints import CleanerCheckpoints
-from cleaner.history.history import read_history
-from cleaner.verify import MOST_FAULTS, Report, verify_partition
-from protocol.errors import CorruptMessage
-from storage.directory.checkpoint import MalformedCheckpoint, OffsetCheckpoint
-from storage.directory.lock import is_held
-from storage.directory.log_directory import LogDirError
-from storage.directory.opening import find_readable
-from storage.directory.partition_metadata import PartitionMetadata
+from siltstone.broker.commands.asking import meant_by
+from siltstone.broker.commands.stopped import find_folders
+from siltstone.cleaner.checkpoints import CleanerCheckpoints
+from siltstone.cleaner.history.history import read_history
+from siltstone.cleaner.verify import MOST_FAULTS, Report, verify_partition
+from siltstone.protocol.errors import CorruptMessage
+from siltstone.storage.directory.checkpoint import MalformedCheckpoint, OffsetCheckpoint
+from siltstone.storage.directory.lock import is_held
+from siltstone.storage.directory.log_directory import LogDirError
+from siltstone.storage.directory.opening import find_readable
+from siltstone.storage.directory.partition_metadata import PartitionMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from config.layers import Layers
-    from storage.topic_partition import TopicPartition
+    from siltstone.config.layers import Layers
+    from siltstone.storage.topic_partition import TopicPartition
 
 
 def run_verify(layers: Layers, name: str | None) -> int:

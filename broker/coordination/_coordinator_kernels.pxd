@@ -1,8 +1,8 @@
 # C types of _coordinator_kernels.py; the algorithm stands there alone.
 cimport cython
-from protocol.core._records cimport pack_rows
-from protocol.core._format cimport row_of
-from storage.appending._append_kernels cimport GrowingLog
+from siltstone.protocol.core._records cimport pack_rows
+from siltstone.protocol.core._format cimport row_of
+from siltstone.storage.appending._append_kernels cimport GrowingLog
 
 cdef object _ORIGIN
 

@@ -6,33 +6,33 @@ chooses.
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import (
+from siltstone.protocol.errors import (
     CoordinatorNotAvailable,
     KafkaStorageError,
     NotCoordinator,
     NotLeaderOrFollower,
     UnknownServerError,
 )
-from protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
-from protocol.records.journal import NO_PRODUCER
-from storage.appending.values import Origin, ValidatedBatch
+from siltstone.protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
+from siltstone.protocol.records.journal import NO_PRODUCER
+from siltstone.storage.appending.values import Origin, ValidatedBatch
 
 try:
     import cython
 except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
-    from protocol.records import _portable as cython
+    from siltstone.protocol.records import _portable as cython
 
 if not cython.compiled:
-    from protocol.core import pack_rows
-    from protocol.records._portable import row_of
+    from siltstone.protocol.core import pack_rows
+    from siltstone.protocol.records._portable import row_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.topics.registry import TopicRegistry
-    from protocol.records.journal import Producer, Row
-    from storage.clock import Clock
-    from storage.log.log import Log
+    from siltstone.broker.topics.registry import TopicRegistry
+    from siltstone.protocol.records.journal import Producer, Row
+    from siltstone.storage.clock import Clock
+    from siltstone.storage.log.log import Log
 
 COMPILED: bool = cython.compiled
 

@@ -9,29 +9,29 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from broker.topics.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from siltstone.broker.topics.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
     from typing import Any
 
-    from broker.groups.coordinator import GroupCoordinator
-    from broker.process.io import IoThreads
-    from broker.topics.features import Features
-    from broker.topics.registry import TopicRegistry
-    from broker.topics.settings.in_force import BrokerSettings
-    from broker.transactions.coordinator import TransactionCoordinator
-    from broker.transactions.producer_ids import ProducerIds
-    from storage.clock import Clock
+    from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.topics.features import Features
+    from siltstone.broker.topics.registry import TopicRegistry
+    from siltstone.broker.topics.settings.in_force import BrokerSettings
+    from siltstone.broker.transactions.coordinator import TransactionCoordinator
+    from siltstone.broker.transactions.producer_ids import ProducerIds
+    from siltstone.storage.clock import Clock
 
 _MODULES = (
-    "broker.coordination.journal",
-    "broker.groups.classic.group",
-    "broker.groups.consumer.group",
-    "broker.groups.consumer.all_groups",
-    "broker.groups.coordinator",
-    "broker.transactions.markers",
-    "broker.transactions.coordinator",
+    "siltstone.broker.coordination.journal",
+    "siltstone.broker.groups.classic.group",
+    "siltstone.broker.groups.consumer.group",
+    "siltstone.broker.groups.consumer.all_groups",
+    "siltstone.broker.groups.coordinator",
+    "siltstone.broker.transactions.markers",
+    "siltstone.broker.transactions.coordinator",
 )
 
 
@@ -96,10 +96,10 @@ class Coordinators:
             await transactions.close()
 
     def _make(self) -> tuple[GroupCoordinator, TransactionCoordinator]:
-        from broker.coordination.journal import CoordinatorLog  # noqa: PLC0415  # that is the point
-        from broker.groups.coordinator import GroupCoordinator  # noqa: PLC0415
-        from broker.transactions.coordinator import TransactionCoordinator  # noqa: PLC0415
-        from broker.transactions.markers import MarkerWriter  # noqa: PLC0415
+        from siltstone.broker.coordination.journal import CoordinatorLog  # noqa: PLC0415  # that is the point
+        from siltstone.broker.groups.coordinator import GroupCoordinator  # noqa: PLC0415
+        from siltstone.broker.transactions.coordinator import TransactionCoordinator  # noqa: PLC0415
+        from siltstone.broker.transactions.markers import MarkerWriter  # noqa: PLC0415
 
         shared = (self._topics, self._settings, self._io, self._clock)
         groups = GroupCoordinator(*shared)

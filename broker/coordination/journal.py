@@ -14,10 +14,10 @@ import os
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from broker.coordination.kernels import Journal
-from broker.topics.internal import preset_for
-from protocol.coordinator.java_hash import partition_for
-from protocol.errors import (
+from siltstone.broker.coordination.kernels import Journal
+from siltstone.broker.topics.internal import preset_for
+from siltstone.protocol.coordinator.java_hash import partition_for
+from siltstone.protocol.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     CorruptMessage,
@@ -27,18 +27,18 @@ from protocol.errors import (
     ProtocolError,
     TopicAlreadyExists,
 )
-from protocol.records.journal import Folded, LeftOut, read_entries
+from siltstone.protocol.records.journal import Folded, LeftOut, read_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from broker.process.io import IoThreads
-    from broker.topics.registry import TopicRegistry
-    from broker.topics.settings.in_force import BrokerSettings
-    from protocol.parts import FileSlice
-    from protocol.records.journal import Entry
-    from storage.clock import Clock
-    from storage.log.log import Log
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.topics.registry import TopicRegistry
+    from siltstone.broker.topics.settings.in_force import BrokerSettings
+    from siltstone.protocol.parts import FileSlice
+    from siltstone.protocol.records.journal import Entry
+    from siltstone.storage.clock import Clock
+    from siltstone.storage.log.log import Log
 
 log = logging.getLogger(__name__)
 

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.records.choosing import choose
+from siltstone.protocol.records.choosing import choose
 
 if TYPE_CHECKING:
-    from broker.coordination._coordinator_kernels import COMPILED, Journal
+    from siltstone.broker.coordination._coordinator_kernels import COMPILED, Journal
 else:
-    _coordinator = choose("broker.coordination._coordinator_kernels")
+    _coordinator = choose("siltstone.broker.coordination._coordinator_kernels")
     COMPILED = _coordinator.COMPILED
     Journal = _coordinator.Journal
 

@@ -1,6 +1,6 @@
 # C types of _fetch_kernels.py; the algorithm stands there alone.
 cimport cython
-from protocol.core._format cimport field_of, number_of, row_of
+from siltstone.protocol.core._format cimport field_of, number_of, row_of
 
 # The columns of FetchRequest, FetchPartition and PartitionData that are looked at here.
 cdef enum:

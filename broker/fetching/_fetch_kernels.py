@@ -5,7 +5,7 @@ The types of C stand in ``_fetch_kernels.pxd``; import `broker.fetching.kernels`
 
 from typing import TYPE_CHECKING, Any
 
-from protocol.errors import (
+from siltstone.protocol.errors import (
     FencedLeaderEpoch,
     KafkaError,
     NotLeaderOrFollower,
@@ -15,8 +15,8 @@ from protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from protocol.messages import NO_ID
-from protocol.messages.fetch import (
+from siltstone.protocol.messages import NO_ID
+from siltstone.protocol.messages.fetch import (
     EpochEndOffset,
     FetchResponse,
     LeaderIdAndEpoch,
@@ -28,10 +28,10 @@ from protocol.messages.fetch import (
 try:
     import cython
 except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
-    from protocol.records import _portable as cython
+    from siltstone.protocol.records import _portable as cython
 
 if not cython.compiled:
-    from protocol.records._portable import field_of, number_of, row_of
+    from siltstone.protocol.records._portable import field_of, number_of, row_of
 
     # The columns of FetchRequest, FetchPartition and PartitionData that are looked at here.
     REPLICA_ID, REPLICA_STATE, MIN_BYTES, MAX_BYTES, ISOLATION_LEVEL = 1, 2, 4, 5, 6
@@ -41,13 +41,13 @@ if not cython.compiled:
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.context import RequestContext, Rooms
-    from broker.fetching.sessions import FetchSession, SessionPartition
-    from protocol.messages.fetch import FetchPartition, FetchRequest
-    from protocol.messages.list_offsets import ListOffsetsPartition
-    from protocol.parts import FileSlice
-    from protocol.topic_key import TopicKey
-    from storage.log.log import Log
+    from siltstone.broker.context import RequestContext, Rooms
+    from siltstone.broker.fetching.sessions import FetchSession, SessionPartition
+    from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest
+    from siltstone.protocol.messages.list_offsets import ListOffsetsPartition
+    from siltstone.protocol.parts import FileSlice
+    from siltstone.protocol.topic_key import TopicKey
+    from siltstone.storage.log.log import Log
 
     Named = tuple[TopicKey, PartitionData]
 

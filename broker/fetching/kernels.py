@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.records.choosing import choose
+from siltstone.protocol.records.choosing import choose
 
 if TYPE_CHECKING:
-    from broker.fetching._fetch_kernels import (
+    from siltstone.broker.fetching._fetch_kernels import (
         EARLIEST,
         LATEST,
         NO_DIVERGENCE,
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         replica_of,
     )
 else:
-    _fetch = choose("broker.fetching._fetch_kernels")
+    _fetch = choose("siltstone.broker.fetching._fetch_kernels")
     EARLIEST = _fetch.EARLIEST
     LATEST = _fetch.LATEST
     NO_DIVERGENCE = _fetch.NO_DIVERGENCE

@@ -16,17 +16,17 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from broker.fetching.kernels import (
+from siltstone.broker.fetching.kernels import (
     NO_DIVERGENCE,
     FetchPlan,
     is_read_up,
     list_wanted,
     replica_of,
 )
-from broker.fetching.waiting import Watch, WatchGroup
-from broker.net.slices import Slices
-from broker.process.loop_share import LoopShare
-from protocol.errors import (
+from siltstone.broker.fetching.waiting import Watch, WatchGroup
+from siltstone.broker.net.slices import Slices
+from siltstone.broker.process.loop_share import LoopShare
+from siltstone.protocol.errors import (
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
@@ -35,8 +35,8 @@ from protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
-    from storage.log.log import Log
+    from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+    from siltstone.storage.log.log import Log
 
 TopicKey: TypeAlias = str | bytes
 """A topic as the request names it: by name below version 13, by its 16 id bytes from there on."""

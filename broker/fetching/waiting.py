@@ -11,15 +11,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from broker.process.loop_share import LoopShare
-from protocol.errors import KafkaError
+from siltstone.broker.process.loop_share import LoopShare
+from siltstone.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.messages.fetch import FetchPartition
-    from protocol.topic_key import TopicKey
-    from storage.log.log import Log
+    from siltstone.protocol.messages.fetch import FetchPartition
+    from siltstone.protocol.topic_key import TopicKey
+    from siltstone.storage.log.log import Log
 
 READ_COMMITTED = 1
 _PIECE = 100

@@ -1,7 +1,7 @@
 # C types of _commit_kernels.py; the algorithm stands there alone.
 cimport cython
-from broker.groups._member_kernels cimport GroupTable
-from protocol.core._format cimport field_of, number_of
+from siltstone.broker.groups._member_kernels cimport GroupTable
+from siltstone.protocol.core._format cimport field_of, number_of
 
 # The columns of OffsetCommitRequest, of its topics and of their partitions.
 cdef enum:

@@ -6,23 +6,23 @@ import `broker.groups.commit_kernels`, which chooses.
 
 from typing import TYPE_CHECKING, Any
 
-from broker.groups.consumer.checks import check_partitions
-from broker.groups.offset_metadata import is_too_long
-from protocol.coordinator.group_errors import OffsetMetadataTooLarge
-from protocol.coordinator.group_records import NO_EXPIRY, VERSION, VERSION_WITH_EXPIRY
-from protocol.core import read, write_pairs
-from protocol.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
-from protocol.messages import NO_ID
-from protocol.messages.consumer_offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
-from protocol.records.journal import NO_PRODUCER
+from siltstone.broker.groups.consumer.checks import check_partitions
+from siltstone.broker.groups.offset_metadata import is_too_long
+from siltstone.protocol.coordinator.group_errors import OffsetMetadataTooLarge
+from siltstone.protocol.coordinator.group_records import NO_EXPIRY, VERSION, VERSION_WITH_EXPIRY
+from siltstone.protocol.core import read, write_pairs
+from siltstone.protocol.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
+from siltstone.protocol.messages import NO_ID
+from siltstone.protocol.messages.consumer_offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
+from siltstone.protocol.records.journal import NO_PRODUCER
 
 try:
     import cython
 except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
-    from protocol.records import _portable as cython
+    from siltstone.protocol.records import _portable as cython
 
 if not cython.compiled:
-    from protocol.records._portable import field_of, number_of
+    from siltstone.protocol.records._portable import field_of, number_of
 
     # The columns of OffsetCommitRequest, of its topics and of their partitions.
     GROUP_ID, GENERATION, MEMBER_ID, INSTANCE_ID, RETENTION, TOPICS = range(6)
@@ -32,12 +32,12 @@ if not cython.compiled:
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.context import Rooms
-    from broker.groups.coordinator import GroupCoordinator
-    from broker.topics.topic import Topic
-    from protocol.messages.consumer_offsets import OffsetCommitValue
-    from protocol.messages.offset_commit import OffsetCommitRequest
-    from protocol.records.journal import Producer, Row
+    from siltstone.broker.context import Rooms
+    from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.broker.topics.topic import Topic
+    from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
+    from siltstone.protocol.messages.offset_commit import OffsetCommitRequest
+    from siltstone.protocol.records.journal import Producer, Row
 
     Results = list[tuple[str, bytes, list[tuple[int, int]]]]
 

@@ -1,7 +1,7 @@
 # C types of _member_kernels.py; the algorithm stands there alone.
 cimport cython
-from broker.coordination._coordinator_kernels cimport Journal
-from protocol.core._format cimport field_of
+from siltstone.broker.coordination._coordinator_kernels cimport Journal
+from siltstone.protocol.core._format cimport field_of
 
 cdef object _COMPLETING, _DEAD, _EMPTY, _PREPARING, _STABLE
 

@@ -11,9 +11,9 @@ deadline is only noted, and looked at when the earlier one comes due.
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from broker.groups.classic.state_names import GroupState
-from broker.groups.offset_metadata import MOST_CHARACTERS
-from protocol.coordinator.group_errors import (
+from siltstone.broker.groups.classic.state_names import GroupState
+from siltstone.broker.groups.offset_metadata import MOST_CHARACTERS
+from siltstone.protocol.coordinator.group_errors import (
     FencedInstanceId,
     GroupIdNotFound,
     IllegalGeneration,
@@ -22,25 +22,25 @@ from protocol.coordinator.group_errors import (
     StaleMemberEpoch,
     UnknownMemberId,
 )
-from protocol.errors import CoordinatorNotAvailable
+from siltstone.protocol.errors import CoordinatorNotAvailable
 
 try:
     import cython
 except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
-    from protocol.records import _portable as cython
+    from siltstone.protocol.records import _portable as cython
 
 if not cython.compiled:
-    from protocol.records._portable import field_of
+    from siltstone.protocol.records._portable import field_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.coordination.journal import CoordinatorLog
-    from broker.groups.classic.members import Member
-    from broker.groups.group import Group
-    from broker.groups.offsets import Offsets
-    from protocol.messages.heartbeat import HeartbeatRequest
-    from storage.clock import Clock
+    from siltstone.broker.coordination.journal import CoordinatorLog
+    from siltstone.broker.groups.classic.members import Member
+    from siltstone.broker.groups.group import Group
+    from siltstone.broker.groups.offsets import Offsets
+    from siltstone.protocol.messages.heartbeat import HeartbeatRequest
+    from siltstone.storage.clock import Clock
 
 COMPILED: bool = cython.compiled
 

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.records.choosing import choose
+from siltstone.protocol.records.choosing import choose
 
 if TYPE_CHECKING:
-    from broker.groups._commit_kernels import (
+    from siltstone.broker.groups._commit_kernels import (
         COMPILED,
         GroupOffsets,
         OffsetTable,
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         offset_rows,
     )
 else:
-    _commits = choose("broker.groups._commit_kernels")
+    _commits = choose("siltstone.broker.groups._commit_kernels")
     COMPILED = _commits.COMPILED
     GroupOffsets = _commits.GroupOffsets
     OffsetTable = _commits.OffsetTable

@@ -10,28 +10,28 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from broker.coordination.journal import CoordinatorLog
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.state import ClassicServices
-from broker.groups.consumer.all_groups import ConsumerGroups
-from broker.groups.expiry import expire
-from broker.groups.member_kernels import GroupTable, Timers
-from broker.groups.offsets import Offsets
-from broker.groups.replay import Replay
-from broker.topics.internal import OFFSETS_TOPIC
-from protocol.coordinator.group_errors import UnknownMemberId
-from protocol.errors import KafkaError, NotCoordinator
+from siltstone.broker.coordination.journal import CoordinatorLog
+from siltstone.broker.groups.classic.group import ClassicGroup
+from siltstone.broker.groups.classic.state import ClassicServices
+from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
+from siltstone.broker.groups.expiry import expire
+from siltstone.broker.groups.member_kernels import GroupTable, Timers
+from siltstone.broker.groups.offsets import Offsets
+from siltstone.broker.groups.replay import Replay
+from siltstone.broker.topics.internal import OFFSETS_TOPIC
+from siltstone.protocol.coordinator.group_errors import UnknownMemberId
+from siltstone.protocol.errors import KafkaError, NotCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from broker.groups.group import Group
-    from broker.process.io import IoThreads
-    from broker.topics.registry import TopicRegistry
-    from broker.topics.settings.in_force import BrokerSettings
-    from broker.topics.topic import Topic
-    from protocol.records.journal import Row
-    from storage.clock import Clock
+    from siltstone.broker.groups.group import Group
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.topics.registry import TopicRegistry
+    from siltstone.broker.topics.settings.in_force import BrokerSettings
+    from siltstone.broker.topics.topic import Topic
+    from siltstone.protocol.records.journal import Row
+    from siltstone.storage.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from protocol.coordinator.group_records import NO_EXPIRY, read_offset
-from protocol.errors import KafkaError
+from siltstone.protocol.coordinator.group_records import NO_EXPIRY, read_offset
+from siltstone.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.groups.coordinator import GroupCoordinator
-    from broker.groups.group import Group
+    from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.broker.groups.group import Group
 
 log = logging.getLogger(__name__)
 

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.groups.classic.messages import JoinReply, JoinRequest, SyncReply, SyncRequest
-    from broker.groups.consumer.checks import PartitionCheck
-    from protocol.errors import ErrorCode
-    from protocol.messages.consumer_offsets import OffsetCommitValue
-    from protocol.records.journal import Row
+    from siltstone.broker.groups.classic.messages import (
+        JoinReply,
+        JoinRequest,
+        SyncReply,
+        SyncRequest,
+    )
+    from siltstone.broker.groups.consumer.checks import PartitionCheck
+    from siltstone.protocol.errors import ErrorCode
+    from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
+    from siltstone.protocol.records.journal import Row
 
 
 class Group(Protocol):

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.records.choosing import choose
+from siltstone.protocol.records.choosing import choose
 
 if TYPE_CHECKING:
-    from broker.groups._member_kernels import (
+    from siltstone.broker.groups._member_kernels import (
         COMPILED,
         GroupTable,
         LivingGroup,
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         Timers,
     )
 else:
-    _members = choose("broker.groups._member_kernels")
+    _members = choose("siltstone.broker.groups._member_kernels")
     COMPILED = _members.COMPILED
     GroupTable = _members.GroupTable
     LivingGroup = _members.LivingGroup

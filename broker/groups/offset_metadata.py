@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from config.coordinators import CoordinatorConfig
+    from siltstone.config.coordinators import CoordinatorConfig
 
 MOST_CHARACTERS = 8191
 """What the int16 length of a record's field surely holds, whatever the characters."""

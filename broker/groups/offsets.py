@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups.commit_kernels import OffsetTable, offset_rows
-from protocol.coordinator.group_records import offset_key, read_offset
-from protocol.records.journal import NO_PRODUCER, EntryKind
+from siltstone.broker.groups.commit_kernels import OffsetTable, offset_rows
+from siltstone.protocol.coordinator.group_records import offset_key, read_offset
+from siltstone.protocol.records.journal import NO_PRODUCER, EntryKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from protocol.messages.consumer_offsets import OffsetCommitValue
-    from protocol.records.journal import Producer, Row
+    from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
+    from siltstone.protocol.records.journal import Producer, Row
 
     NewOffset = tuple[str, int, OffsetCommitValue]
 

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import KeysView
     from uuid import UUID
 
-    from broker.topics.registry import TopicRegistry
-    from broker.topics.topic import Topic
+    from siltstone.broker.topics.registry import TopicRegistry
+    from siltstone.broker.topics.topic import Topic
 
 
 class RegistryImage:

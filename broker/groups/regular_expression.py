@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from protocol.errors import InvalidRegularExpression
+from siltstone.protocol.errors import InvalidRegularExpression
 
 _MOST_CHARACTERS: Final = 10_000
 _MOST_CLASSES: Final = 30

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from protocol.coordinator.group_records import (
+from siltstone.protocol.coordinator.group_records import (
     read_group,
     read_key,
     read_offset,
 )
-from protocol.errors import ProtocolError
-from protocol.messages.consumer_offsets import GroupMetadataKey, OffsetCommitKey
-from protocol.records.journal import Entry, EntryKind
+from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.messages.consumer_offsets import GroupMetadataKey, OffsetCommitKey
+from siltstone.protocol.records.journal import Entry, EntryKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.groups.coordinator import GroupCoordinator
+    from siltstone.broker.groups.coordinator import GroupCoordinator
 
 
 class Replay:

@@ -1,8 +1,8 @@
 # C types of _produce_kernels.py; the algorithm stands there alone.
 cimport cython
-from broker.net._dispatch_kernels cimport RequestContext
-from protocol.core._format cimport field_of
-from storage.appending._append_kernels cimport GrowingLog
+from siltstone.broker.net._dispatch_kernels cimport RequestContext
+from siltstone.protocol.core._format cimport field_of
+from siltstone.storage.appending._append_kernels cimport GrowingLog
 
 # The number of protocol/topic_key.py
 cdef enum:

@@ -6,24 +6,28 @@ chooses.
 
 from typing import TYPE_CHECKING, Any
 
-from protocol.errors import KafkaError
-from protocol.names import INTERNAL_TOPICS
+from siltstone.protocol.errors import KafkaError
+from siltstone.protocol.names import INTERNAL_TOPICS
 
 try:
     import cython
 except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
-    from protocol.records import _portable as cython
+    from siltstone.protocol.records import _portable as cython
 
 if not cython.compiled:
-    from protocol.records._portable import field_of
-    from protocol.topic_key import FIRST_WITH_TOPIC_ID
+    from siltstone.protocol.records._portable import field_of
+    from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
 
-    from broker.net import dispatch_kernels
-    from protocol.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
-    from storage.appending import kernels as append_kernels
+    from siltstone.broker.net import dispatch_kernels
+    from siltstone.protocol.messages.produce import (
+        ProduceRequest,
+        ProduceResponse,
+        TopicProduceData,
+    )
+    from siltstone.storage.appending import kernels as append_kernels
 
     Produced = ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None
 
@@ -49,7 +53,7 @@ def handle(context: "dispatch_kernels.RequestContext", request: "ProduceRequest"
             return (produced, 0, ()) if request.acks else None  # type: ignore[return-value]
     except KafkaError as refusal:
         error = refusal
-    from broker.handlers.produce import go_on  # noqa: PLC0415  # it imports this module
+    from siltstone.broker.handlers.produce import go_on  # noqa: PLC0415  # it imports this module
 
     return go_on(context, request, produced, unflushed, error)
 

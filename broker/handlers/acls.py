@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.create_acls import AclCreationResult, CreateAclsResponse
-from protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
-from protocol.messages.describe_acls import DescribeAclsResponse
+from siltstone.protocol.errors import ErrorCode, ProtocolError
+from siltstone.protocol.messages.create_acls import AclCreationResult, CreateAclsResponse
+from siltstone.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
+from siltstone.protocol.messages.describe_acls import DescribeAclsResponse
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
-    from protocol.messages.create_acls import CreateAclsRequest
-    from protocol.messages.delete_acls import DeleteAclsRequest
-    from protocol.messages.describe_acls import DescribeAclsRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.protocol.messages.create_acls import CreateAclsRequest
+    from siltstone.protocol.messages.delete_acls import DeleteAclsRequest
+    from siltstone.protocol.messages.describe_acls import DescribeAclsRequest
 
 _UNKNOWN: Final = 0  # of each kind of element
 

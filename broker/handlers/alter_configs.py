@@ -14,25 +14,33 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from broker.process import loggers
-from broker.process.work_off import work_off
-from broker.topics import eligible_leaders
-from broker.topics.settings.changes import Change, Operation, apply_changes, check_changes
-from broker.topics.settings.resources import ALL_BROKERS, ResourceType, check_broker, check_type
-from config.describe import describe_broker, describe_topic
-from config.groups import describe_group
-from protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnknownTopicOrPartition
-from protocol.messages.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
-from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
-from protocol.names import check_topic_name
+from siltstone.broker.process import loggers
+from siltstone.broker.process.work_off import work_off
+from siltstone.broker.topics import eligible_leaders
+from siltstone.broker.topics.settings.changes import Change, Operation, apply_changes, check_changes
+from siltstone.broker.topics.settings.resources import (
+    ALL_BROKERS,
+    ResourceType,
+    check_broker,
+    check_type,
+)
+from siltstone.config.describe import describe_broker, describe_topic
+from siltstone.config.groups import describe_group
+from siltstone.protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnknownTopicOrPartition
+from siltstone.protocol.messages.alter_configs import (
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from siltstone.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
+from siltstone.protocol.names import check_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from broker.context import RequestContext
-    from config.describe import ConfigRow
-    from protocol.messages.alter_configs import AlterConfigsRequest
-    from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.config.describe import ConfigRow
+    from siltstone.protocol.messages.alter_configs import AlterConfigsRequest
+    from siltstone.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 _WIDTH = 16
 _MOST_SETTINGS = 1_000

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.api import APIS, BY_KEY
-from broker.topics.features import SUPPORTED
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import (
+from siltstone.broker.api import APIS, BY_KEY
+from siltstone.broker.topics.features import SUPPORTED
+from siltstone.protocol.errors import ErrorCode
+from siltstone.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from protocol.names import is_software_name
+from siltstone.protocol.names import is_software_name
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
-    from protocol.messages.api_versions import ApiVersionsRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.protocol.messages.api_versions import ApiVersionsRequest
 
 _KEY = 18
 _FIRST_WITH_SOFTWARE = 3

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnsupportedVersion
-from protocol.messages.alter_client_quotas import (
+from siltstone.protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnsupportedVersion
+from siltstone.protocol.messages.alter_client_quotas import (
     AlterClientQuotasResponse,
     ResponseEntityData,
     ResponseEntryData,
 )
-from protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
+from siltstone.protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.context import RequestContext
-    from protocol.messages.alter_client_quotas import AlterClientQuotasRequest
-    from protocol.messages.describe_client_quotas import (
+    from siltstone.broker.context import RequestContext
+    from siltstone.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
+    from siltstone.protocol.messages.describe_client_quotas import (
         ComponentData,
         DescribeClientQuotasRequest,
     )

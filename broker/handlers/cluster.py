@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers import authorized
-from protocol.errors import KafkaError, MismatchedEndpointType, UnsupportedEndpointType
-from protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
+from siltstone.broker.handlers import authorized
+from siltstone.protocol.errors import KafkaError, MismatchedEndpointType, UnsupportedEndpointType
+from siltstone.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterResponse,
+)
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
-    from protocol.messages.describe_cluster import DescribeClusterRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.protocol.messages.describe_cluster import DescribeClusterRequest
 
 _BROKERS = 1
 _CONTROLLERS = 2

@@ -9,29 +9,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.groups.consumer.target import preferred_assignor
-from broker.handlers import authorized
-from broker.handlers.consumer_heartbeat import check_enabled
-from broker.process.loop_share import answer_rows
-from protocol.coordinator.group_errors import InvalidGroupId
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.consumer_group_describe import (
+from siltstone.broker.groups.consumer.target import preferred_assignor
+from siltstone.broker.handlers import authorized
+from siltstone.broker.handlers.consumer_heartbeat import check_enabled
+from siltstone.broker.process.loop_share import answer_rows
+from siltstone.protocol.coordinator.group_errors import InvalidGroupId
+from siltstone.protocol.errors import ErrorCode, KafkaError
+from siltstone.protocol.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeResponse,
     DescribedGroup,
     TopicPartitions,
 )
-from protocol.messages.consumer_group_describe import Member as DescribedMember
+from siltstone.protocol.messages.consumer_group_describe import Member as DescribedMember
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
     from uuid import UUID
 
-    from broker.context import RequestContext
-    from broker.groups.consumer.group import ConsumerGroup
-    from broker.groups.consumer.member import Member
-    from broker.groups.topic_image import TopicImage
-    from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.broker.groups.consumer.group import ConsumerGroup
+    from siltstone.broker.groups.consumer.member import Member
+    from siltstone.broker.groups.topic_image import TopicImage
+    from siltstone.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 

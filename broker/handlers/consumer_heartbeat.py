@@ -12,24 +12,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from broker.groups.client_host import client_host
-from broker.groups.consumer.heartbeat import HeartbeatRequest, check_request
-from broker.process.loop_share import finish, finish_in_shares, sort_once
-from protocol.errors import InvalidRequest, KafkaError, UnsupportedVersion
-from protocol.messages import NO_ID
-from protocol.messages.consumer_group_heartbeat import (
+from siltstone.broker.groups.client_host import client_host
+from siltstone.broker.groups.consumer.heartbeat import HeartbeatRequest, check_request
+from siltstone.broker.process.loop_share import finish, finish_in_shares, sort_once
+from siltstone.protocol.errors import InvalidRequest, KafkaError, UnsupportedVersion
+from siltstone.protocol.messages import NO_ID
+from siltstone.protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatResponse,
     ResponseTopicPartitions,
 )
-from protocol.names import uuid_text
+from siltstone.protocol.names import uuid_text
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Sequence
     from typing import Any, TypeAlias
 
-    from broker.context import RequestContext, Rooms
-    from protocol.messages.consumer_group_heartbeat import (
+    from siltstone.broker.context import RequestContext, Rooms
+    from siltstone.protocol.messages.consumer_group_heartbeat import (
         ConsumerGroupHeartbeatRequest,
         TopicPartitions,
     )

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import InvalidRequest, KafkaError
-from protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from siltstone.protocol.errors import InvalidRequest, KafkaError
+from siltstone.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from broker.context import RequestContext
-    from broker.coordination.journal import CoordinatorLog
-    from protocol.messages.find_coordinator import FindCoordinatorRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.broker.coordination.journal import CoordinatorLog
+    from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 _GROUP, _TRANSACTION = 0, 1
 _FIRST_WITH_KEYS = 4

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.process.work_off import work_off
-from broker.topics.assignments import MOST_PARTITIONS, check_replicas
-from protocol.errors import (
+from siltstone.broker.process.work_off import work_off
+from siltstone.broker.topics.assignments import MOST_PARTITIONS, check_replicas
+from siltstone.protocol.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidRequest,
@@ -18,15 +18,15 @@ from protocol.errors import (
     PolicyViolation,
     UnknownTopicOrPartition,
 )
-from protocol.messages.create_partitions import (
+from siltstone.protocol.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
-    from broker.topics.topic import Topic
-    from protocol.messages.create_partitions import (
+    from siltstone.broker.context import RequestContext
+    from siltstone.broker.topics.topic import Topic
+    from siltstone.protocol.messages.create_partitions import (
         CreatePartitionsRequest,
         CreatePartitionsTopic,
     )

@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.process.work_off import work_off
-from broker.topics.assignments import (
+from siltstone.broker.process.work_off import work_off
+from siltstone.broker.topics.assignments import (
     MOST_PARTITIONS,
     check_indexes,
     check_replicas,
     check_replication_factor,
 )
-from config.describe import describe_topic
-from protocol.errors import (
+from siltstone.config.describe import describe_topic
+from siltstone.protocol.errors import (
     InvalidConfig,
     InvalidPartitions,
     InvalidRequest,
@@ -29,16 +29,16 @@ from protocol.errors import (
     PolicyViolation,
     TopicAlreadyExists,
 )
-from protocol.messages.create_topics import (
+from siltstone.protocol.messages.create_topics import (
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsResponse,
 )
-from protocol.names import CLUSTER_METADATA_TOPIC, check_topic_name, random_id
+from siltstone.protocol.names import CLUSTER_METADATA_TOPIC, check_topic_name, random_id
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
-    from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 _WIDTH = 16
 _MOST_DESCRIBED = 500

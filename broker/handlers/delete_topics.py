@@ -11,8 +11,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from broker.process.work_off import work_off
-from protocol.errors import (
+from siltstone.broker.process.work_off import work_off
+from siltstone.protocol.errors import (
     InvalidRequest,
     InvalidTopic,
     KafkaError,
@@ -20,17 +20,17 @@ from protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from protocol.messages import NO_ID
-from protocol.messages.delete_topics import (
+from siltstone.protocol.messages import NO_ID
+from siltstone.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
-    from broker.topics.topic import Topic
-    from protocol.messages.delete_topics import DeleteTopicsRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.broker.topics.topic import Topic
+    from siltstone.protocol.messages.delete_topics import DeleteTopicsRequest
 
 _FIRST_WITH_DELETION_DISABLED = 3
 _FIRST_BY_ID = 6

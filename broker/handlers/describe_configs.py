@@ -14,39 +14,44 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from broker.process import loggers
-from broker.process.loop_share import answer_rows, finish, finish_in_shares
-from broker.topics.settings.resources import ALL_BROKERS, ResourceType, check_broker, check_type
-from config.describe import describe_broker, describe_cluster_default, describe_topic
-from config.groups import describe_group
-from protocol.errors import (
+from siltstone.broker.process import loggers
+from siltstone.broker.process.loop_share import answer_rows, finish, finish_in_shares
+from siltstone.broker.topics.settings.resources import (
+    ALL_BROKERS,
+    ResourceType,
+    check_broker,
+    check_type,
+)
+from siltstone.config.describe import describe_broker, describe_cluster_default, describe_topic
+from siltstone.config.groups import describe_group
+from siltstone.protocol.errors import (
     InvalidRequest,
     KafkaError,
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
-from protocol.messages.describe_configs import (
+from siltstone.protocol.messages.describe_configs import (
     RESPONSE,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from protocol.messages.list_config_resources import (
+from siltstone.protocol.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesResponse,
 )
-from protocol.names import check_topic_name
+from siltstone.protocol.names import check_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Mapping
 
-    from broker.context import RequestContext
-    from config.layers import Layers
-    from protocol.messages.describe_configs import (
+    from siltstone.broker.context import RequestContext
+    from siltstone.config.layers import Layers
+    from siltstone.protocol.messages.describe_configs import (
         DescribeConfigsRequest,
         DescribeConfigsResource,
     )
-    from protocol.messages.list_config_resources import ListConfigResourcesRequest
+    from siltstone.protocol.messages.list_config_resources import ListConfigResourcesRequest
 
 _LOGGER_SOURCE = 6
 _FIRST_WITH_TYPES = 1

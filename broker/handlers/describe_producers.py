@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import KafkaError
-from protocol.messages.describe_producers import (
+from siltstone.protocol.errors import KafkaError
+from siltstone.protocol.messages.describe_producers import (
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
     TopicResponse,
 )
-from protocol.names import check_topic_name
+from siltstone.protocol.names import check_topic_name
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
-    from protocol.messages.describe_producers import DescribeProducersRequest
-    from storage.appending.kernels import ProducerEntry
+    from siltstone.broker.context import RequestContext
+    from siltstone.protocol.messages.describe_producers import DescribeProducersRequest
+    from siltstone.storage.appending.kernels import ProducerEntry
 
 
 def describe(

@@ -8,22 +8,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups.regular_expression import compile_expression
-from broker.transactions.transaction import TransactionState
-from protocol.coordinator.transaction_records import group_by_topic
-from protocol.errors import KafkaError
-from protocol.messages.describe_transactions import DescribeTransactionsResponse, TopicData
-from protocol.messages.describe_transactions import TransactionState as DescribedTransaction
-from protocol.messages.list_transactions import ListTransactionsResponse
-from protocol.messages.list_transactions import TransactionState as ListedTransaction
+from siltstone.broker.groups.regular_expression import compile_expression
+from siltstone.broker.transactions.transaction import TransactionState
+from siltstone.protocol.coordinator.transaction_records import group_by_topic
+from siltstone.protocol.errors import KafkaError
+from siltstone.protocol.messages.describe_transactions import (
+    DescribeTransactionsResponse,
+    TopicData,
+)
+from siltstone.protocol.messages.describe_transactions import (
+    TransactionState as DescribedTransaction,
+)
+from siltstone.protocol.messages.list_transactions import ListTransactionsResponse
+from siltstone.protocol.messages.list_transactions import TransactionState as ListedTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.context import RequestContext
-    from broker.transactions.transaction import Transaction
-    from protocol.messages.describe_transactions import DescribeTransactionsRequest
-    from protocol.messages.list_transactions import ListTransactionsRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.broker.transactions.transaction import Transaction
+    from siltstone.protocol.messages.describe_transactions import DescribeTransactionsRequest
+    from siltstone.protocol.messages.list_transactions import ListTransactionsRequest
 
 _STATES = {state.title: state for state in TransactionState}
 

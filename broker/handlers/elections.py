@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.topics.assignments import check_replicas
-from protocol.errors import (
+from siltstone.broker.topics.assignments import check_replicas
+from siltstone.protocol.errors import (
     ElectionNotNeeded,
     ErrorCode,
     InvalidRequest,
@@ -20,26 +20,30 @@ from protocol.errors import (
     NoReassignmentInProgress,
     UnknownTopicOrPartition,
 )
-from protocol.messages.alter_partition_reassignments import (
+from siltstone.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from protocol.messages.elect_leaders import (
+from siltstone.protocol.messages.elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
 )
-from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
+from siltstone.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsResponse,
+)
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
-    from protocol.messages.alter_partition_reassignments import (
+    from siltstone.broker.context import RequestContext
+    from siltstone.protocol.messages.alter_partition_reassignments import (
         AlterPartitionReassignmentsRequest,
         ReassignablePartition,
     )
-    from protocol.messages.elect_leaders import ElectLeadersRequest
-    from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+    from siltstone.protocol.messages.elect_leaders import ElectLeadersRequest
+    from siltstone.protocol.messages.list_partition_reassignments import (
+        ListPartitionReassignmentsRequest,
+    )
 
 _ELECTION_TYPES = frozenset({0, 1})  # preferred, unclean
 

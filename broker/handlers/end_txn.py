@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.transactions import client_version_of, code_of
-from broker.transactions.ending import End
-from protocol.errors import InvalidRequest, KafkaError
-from protocol.messages.end_txn import EndTxnResponse
+from siltstone.broker.handlers.transactions import client_version_of, code_of
+from siltstone.broker.transactions.ending import End
+from siltstone.protocol.errors import InvalidRequest, KafkaError
+from siltstone.protocol.messages.end_txn import EndTxnResponse
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from broker.context import RequestContext
-    from broker.transactions.transaction import Transaction
-    from protocol.messages.end_txn import EndTxnRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.broker.transactions.transaction import Transaction
+    from siltstone.protocol.messages.end_txn import EndTxnRequest
 
 
 def handle(

@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.topics.eligible_leaders import agree
-from broker.topics.features import Update, UpgradeType
-from protocol.errors import KafkaError
-from protocol.messages.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
+from siltstone.broker.topics.eligible_leaders import agree
+from siltstone.broker.topics.features import Update, UpgradeType
+from siltstone.protocol.errors import KafkaError
+from siltstone.protocol.messages.update_features import (
+    UpdatableFeatureResult,
+    UpdateFeaturesResponse,
+)
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
-    from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 _FIRST_WITH_UPGRADE_TYPE = 1
 _NO_ERROR = "NONE"  # Kafka's message of a feature that was updated

@@ -12,20 +12,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.fetching.kernels import READ_COMMITTED, FetchRead, refused
-from broker.fetching.sessions import NAMED
-from broker.fetching.waiting import Watch, WatchGroup
-from broker.process.loop_share import LoopShare
-from protocol.errors import InvalidFetchSessionEpoch, KafkaError, UnknownServerError
-from protocol.messages.fetch import FetchResponse
-from protocol.topic_key import FIRST_WITH_TOPIC_ID
+from siltstone.broker.fetching.kernels import READ_COMMITTED, FetchRead, refused
+from siltstone.broker.fetching.sessions import NAMED
+from siltstone.broker.fetching.waiting import Watch, WatchGroup
+from siltstone.broker.process.loop_share import LoopShare
+from siltstone.protocol.errors import InvalidFetchSessionEpoch, KafkaError, UnknownServerError
+from siltstone.protocol.messages.fetch import FetchResponse
+from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from broker.context import RequestContext
-    from broker.fetching.kernels import FetchPlan
-    from protocol.messages.fetch import FetchRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.broker.fetching.kernels import FetchPlan
+    from siltstone.protocol.messages.fetch import FetchRequest
 
 _ISOLATION_LEVELS = frozenset({0, READ_COMMITTED})
 _AT_ONCE = 500

@@ -11,28 +11,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.groups.classic.state import ClassicState
-from broker.groups.classic.state_names import GroupState
-from broker.handlers import authorized
-from broker.process.loop_share import answer_rows
-from protocol.coordinator.group_errors import GroupIdNotFound
-from protocol.errors import CoordinatorLoadInProgress, ErrorCode, KafkaError
-from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
-from protocol.messages.describe_groups import (
+from siltstone.broker.groups.classic.state import ClassicState
+from siltstone.broker.groups.classic.state_names import GroupState
+from siltstone.broker.handlers import authorized
+from siltstone.broker.process.loop_share import answer_rows
+from siltstone.protocol.coordinator.group_errors import GroupIdNotFound
+from siltstone.protocol.errors import CoordinatorLoadInProgress, ErrorCode, KafkaError
+from siltstone.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from siltstone.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsResponse,
 )
-from protocol.messages.list_groups import ListedGroup, ListGroupsResponse
+from siltstone.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from broker.context import RequestContext
-    from broker.groups.classic.members import Member
-    from protocol.messages.delete_groups import DeleteGroupsRequest
-    from protocol.messages.describe_groups import DescribeGroupsRequest
-    from protocol.messages.list_groups import ListGroupsRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.broker.groups.classic.members import Member
+    from siltstone.protocol.messages.delete_groups import DeleteGroupsRequest
+    from siltstone.protocol.messages.describe_groups import DescribeGroupsRequest
+    from siltstone.protocol.messages.list_groups import ListGroupsRequest
 
 _FIRST_WITH_NOT_FOUND = 6
 

@@ -10,28 +10,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups.classic.messages import JoinRequest, JoinResult, SyncRequest, SyncResult
-from broker.groups.client_host import client_host
-from broker.groups.parked import Parked
-from protocol.coordinator.group_errors import (
+from siltstone.broker.groups.classic.messages import (
+    JoinRequest,
+    JoinResult,
+    SyncRequest,
+    SyncResult,
+)
+from siltstone.broker.groups.client_host import client_host
+from siltstone.broker.groups.parked import Parked
+from siltstone.protocol.coordinator.group_errors import (
     GroupMaxSizeReached,
     InconsistentGroupProtocol,
     InvalidGroupId,
     InvalidSessionTimeout,
     UnknownMemberId,
 )
-from protocol.errors import KafkaError, UnknownServerError
-from protocol.messages.join_group import JoinGroupResponse
-from protocol.messages.sync_group import SyncGroupResponse
+from siltstone.protocol.errors import KafkaError, UnknownServerError
+from siltstone.protocol.messages.join_group import JoinGroupResponse
+from siltstone.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from broker.context import RequestContext
-    from broker.groups.coordinator import GroupCoordinator
-    from protocol.messages.join_group import JoinGroupRequest
-    from protocol.messages.sync_group import SyncGroupRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.protocol.messages.join_group import JoinGroupRequest
+    from siltstone.protocol.messages.sync_group import SyncGroupRequest
 
 _FIRST_THAT_KNOWS_ITS_ID = 4
 _FIRST_WITH_NO_PROTOCOL = 7  # before it an empty name stands for none

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.topics.leader_epoch import UNKNOWN, judge_leader_epoch
-from protocol.errors import ErrorCode
-from protocol.messages.offset_for_leader_epoch import (
+from siltstone.broker.topics.leader_epoch import UNKNOWN, judge_leader_epoch
+from siltstone.protocol.errors import ErrorCode
+from siltstone.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
-    from broker.topics.topic import Topic
-    from protocol.messages.offset_for_leader_epoch import (
+    from siltstone.broker.context import RequestContext
+    from siltstone.broker.topics.topic import Topic
+    from siltstone.protocol.messages.offset_for_leader_epoch import (
         OffsetForLeaderEpochRequest,
         OffsetForLeaderTopic,
     )

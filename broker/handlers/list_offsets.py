@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.fetching.kernels import EARLIEST, LATEST, are_distinct, list_ends
-from broker.net.slices import ELEMENTS
-from broker.process.loop_share import finish_in_shares
-from broker.topics.leader_epoch import UNKNOWN, judge_leader_epoch
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.list_offsets import (
+from siltstone.broker.fetching.kernels import EARLIEST, LATEST, are_distinct, list_ends
+from siltstone.broker.net.slices import ELEMENTS
+from siltstone.broker.process.loop_share import finish_in_shares
+from siltstone.broker.topics.leader_epoch import UNKNOWN, judge_leader_epoch
+from siltstone.protocol.errors import ErrorCode, KafkaError
+from siltstone.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
@@ -25,13 +25,13 @@ from protocol.messages.list_offsets import (
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Sequence
 
-    from broker.context import RequestContext
-    from protocol.messages.list_offsets import (
+    from siltstone.broker.context import RequestContext
+    from siltstone.protocol.messages.list_offsets import (
         ListOffsetsPartition,
         ListOffsetsRequest,
         ListOffsetsTopic,
     )
-    from storage.log.log import Log
+    from siltstone.storage.log.log import Log
 
 _READ_COMMITTED: Final = 1
 _NONE: Final = -1

@@ -8,18 +8,18 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker.process.loop_share import LoopShare
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.alter_replica_log_dirs import (
+from siltstone.broker.process.loop_share import LoopShare
+from siltstone.protocol.errors import ErrorCode, KafkaError
+from siltstone.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-from storage.topic_partition import TopicPartition
+from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
-    from protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 
 log = logging.getLogger(__name__)
 

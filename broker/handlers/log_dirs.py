@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from broker.process.loop_share import finish_in_shares, free, sort_once
-from protocol.errors import ErrorCode
-from protocol.messages.describe_log_dirs import (
+from siltstone.broker.process.loop_share import finish_in_shares, free, sort_once
+from siltstone.protocol.errors import ErrorCode
+from siltstone.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
@@ -20,13 +20,13 @@ from protocol.messages.describe_log_dirs import (
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
-    from broker.context import RequestContext
-    from protocol.messages.describe_log_dirs import (
+    from siltstone.broker.context import RequestContext
+    from siltstone.protocol.messages.describe_log_dirs import (
         DescribableLogDirTopic,
         DescribeLogDirsRequest,
     )
-    from storage.directory.log_directory import LogDirectory
-    from storage.log.log import Log
+    from siltstone.storage.directory.log_directory import LogDirectory
+    from siltstone.storage.log.log import Log
 
 _UNKNOWN = -1
 

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.coordinator.group_errors import InvalidGroupId
-from protocol.errors import CoordinatorLoadInProgress, ErrorCode, KafkaError
-from protocol.messages.heartbeat import HeartbeatResponse
-from protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
+from siltstone.protocol.coordinator.group_errors import InvalidGroupId
+from siltstone.protocol.errors import CoordinatorLoadInProgress, ErrorCode, KafkaError
+from siltstone.protocol.messages.heartbeat import HeartbeatResponse
+from siltstone.protocol.messages.leave_group import (
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.context import RequestContext
-    from protocol.messages.heartbeat import HeartbeatRequest
-    from protocol.messages.leave_group import LeaveGroupRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.protocol.messages.heartbeat import HeartbeatRequest
+    from siltstone.protocol.messages.leave_group import LeaveGroupRequest
 
 _FIRST_WITH_MEMBERS = 3
 _ALIVE = HeartbeatResponse()

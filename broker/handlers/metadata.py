@@ -17,12 +17,12 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers import authorized
-from broker.process.loop_share import answer_rows, finish_in_shares, in_pieces
-from broker.process.work_off import work_off
-from broker.topics.internal import preset_for
-from broker.topics.topic import keep
-from protocol.errors import (
+from siltstone.broker.handlers import authorized
+from siltstone.broker.process.loop_share import answer_rows, finish_in_shares, in_pieces
+from siltstone.broker.process.work_off import work_off
+from siltstone.broker.topics.internal import preset_for
+from siltstone.broker.topics.topic import keep
+from siltstone.protocol.errors import (
     ErrorCode,
     InvalidRequest,
     InvalidTopic,
@@ -31,22 +31,22 @@ from protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from protocol.messages import NO_ID
-from protocol.messages.metadata import (
+from siltstone.protocol.messages import NO_ID
+from siltstone.protocol.messages.metadata import (
     RESPONSE,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
-from protocol.names import check_topic_name, is_internal
+from siltstone.protocol.names import check_topic_name, is_internal
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Sequence
 
-    from broker.context import RequestContext
-    from broker.topics.topic import Form, Topic
-    from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-    from storage.log.log import Log
+    from siltstone.broker.context import RequestContext
+    from siltstone.broker.topics.topic import Form, Topic
+    from siltstone.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+    from siltstone.storage.log.log import Log
 
 _FIRST_WITH_NULL = 1
 _FIRST_BY_ID = 12

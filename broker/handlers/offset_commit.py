@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.groups.commit_kernels import commit
-from broker.net.slices import ELEMENTS, Slices
-from broker.process.loop_share import LoopShare, finish, finish_in_shares
-from protocol.errors import KafkaError
-from protocol.messages.offset_commit import OffsetCommitResponse
+from siltstone.broker.groups.commit_kernels import commit
+from siltstone.broker.net.slices import ELEMENTS, Slices
+from siltstone.broker.process.loop_share import LoopShare, finish, finish_in_shares
+from siltstone.protocol.errors import KafkaError
+from siltstone.protocol.messages.offset_commit import OffsetCommitResponse
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
 
-    from broker.context import RequestContext
-    from broker.groups.coordinator import GroupCoordinator
-    from protocol.messages.offset_commit import OffsetCommitRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.protocol.messages.offset_commit import OffsetCommitRequest
 
     Results = list[tuple[str, bytes, list[tuple[int, int]]]]
 

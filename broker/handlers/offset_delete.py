@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.net.slices import ELEMENTS, Slices
-from broker.process.loop_share import finish, finish_in_shares
-from protocol.coordinator.group_errors import (
+from siltstone.broker.net.slices import ELEMENTS, Slices
+from siltstone.broker.process.loop_share import finish, finish_in_shares
+from siltstone.protocol.coordinator.group_errors import (
     GroupIdNotFound,
     GroupSubscribedToTopic,
     InvalidGroupId,
 )
-from protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartition
-from protocol.messages.offset_delete import (
+from siltstone.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartition
+from siltstone.protocol.messages.offset_delete import (
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
@@ -21,9 +21,9 @@ from protocol.messages.offset_delete import (
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
 
-    from broker.context import RequestContext, Rooms
-    from broker.groups.group import Group
-    from protocol.messages.offset_delete import OffsetDeleteRequest
+    from siltstone.broker.context import RequestContext, Rooms
+    from siltstone.broker.groups.group import Group
+    from siltstone.protocol.messages.offset_delete import OffsetDeleteRequest
 
 _SLICES = Slices("topics", nested="partitions")
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.groups.commit_kernels import answer_rows
-from broker.net.slices import ELEMENTS, Slices
-from broker.process.loop_share import each_of, finish, finish_in_shares
-from protocol.coordinator.group_errors import GroupIdNotFound, UnstableOffsetCommit
-from protocol.errors import KafkaError, UnknownTopicId
-from protocol.messages import NO_ID
-from protocol.messages.offset_fetch import (
+from siltstone.broker.groups.commit_kernels import answer_rows
+from siltstone.broker.net.slices import ELEMENTS, Slices
+from siltstone.broker.process.loop_share import each_of, finish, finish_in_shares
+from siltstone.protocol.coordinator.group_errors import GroupIdNotFound, UnstableOffsetCommit
+from siltstone.protocol.errors import KafkaError, UnknownTopicId
+from siltstone.protocol.messages import NO_ID
+from siltstone.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -25,8 +25,8 @@ from protocol.messages.offset_fetch import (
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Sequence
 
-    from broker.context import RequestContext, Rooms
-    from protocol.messages.offset_fetch import OffsetFetchRequest
+    from siltstone.broker.context import RequestContext, Rooms
+    from siltstone.protocol.messages.offset_fetch import OffsetFetchRequest
 
 _OF_ONE = Slices("topics", nested="partition_indexes")
 _OF_GROUP = Slices("topics", nested="partition_indexes")

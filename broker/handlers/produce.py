@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.handlers.produce_kernels import (
+from siltstone.broker.handlers.produce_kernels import (
     AT_ONCE,
     append_all,
     count_once,
     handle,
     may_be_plain,
 )
-from broker.handlers.repeated_partitions import gather, last_of_each
-from broker.net.dispatch_kernels import AT_ONCE as READ_AT_ONCE
-from broker.process.loop_share import LoopShare, finish, finish_in_shares
-from protocol.errors import (
+from siltstone.broker.handlers.repeated_partitions import gather, last_of_each
+from siltstone.broker.net.dispatch_kernels import AT_ONCE as READ_AT_ONCE
+from siltstone.broker.process.loop_share import LoopShare, finish, finish_in_shares
+from siltstone.protocol.errors import (
     CorruptMessage,
     InvalidRequiredAcks,
     InvalidTopic,
@@ -34,26 +34,26 @@ from protocol.errors import (
     RecordTooLarge,
     UnknownTopicOrPartition,
 )
-from protocol.messages.produce import (
+from siltstone.protocol.messages.produce import (
     LeaderIdAndEpoch,
     PartitionProduceResponse,
     ProduceResponse,
 )
-from protocol.names import INTERNAL_TOPICS
-from protocol.records.batch import ATTRIBUTES_POSITION, CODEC_MASK
-from protocol.records.compression import MAX_RATIO
-from protocol.topic_key import FIRST_WITH_TOPIC_ID
-from storage.appending.validation import check_records, must_open, validate
+from siltstone.protocol.names import INTERNAL_TOPICS
+from siltstone.protocol.records.batch import ATTRIBUTES_POSITION, CODEC_MASK
+from siltstone.protocol.records.compression import MAX_RATIO
+from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
+from siltstone.storage.appending.validation import check_records, must_open, validate
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from broker.context import RequestContext
-    from broker.transactions.producing import TransactionalProduce
-    from protocol.messages.produce import ProduceRequest, TopicProduceData
-    from protocol.topic_key import TopicKey
-    from storage.appending.values import ValidatedBatch
-    from storage.log.log import Log
+    from siltstone.broker.context import RequestContext
+    from siltstone.broker.transactions.producing import TransactionalProduce
+    from siltstone.protocol.messages.produce import ProduceRequest, TopicProduceData
+    from siltstone.protocol.topic_key import TopicKey
+    from siltstone.storage.appending.values import ValidatedBatch
+    from siltstone.storage.log.log import Log
 
 __all__ = ["go_on", "handle"]
 
@@ -230,7 +230,7 @@ class _Produce:
         """Hold a transactional batch against its transaction."""
         if self.transaction is None:
             # Most clients have none: its modules are not to hold up the first ack.
-            from broker.transactions.producing import TransactionalProduce  # noqa: PLC0415
+            from siltstone.broker.transactions.producing import TransactionalProduce  # noqa: PLC0415
 
             self.transaction = TransactionalProduce(
                 self.rooms.transactions, self.rooms.topics, self.request, self.context.version

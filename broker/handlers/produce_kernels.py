@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.records.choosing import choose
+from siltstone.protocol.records.choosing import choose
 
 if TYPE_CHECKING:
-    from broker.handlers._produce_kernels import (
+    from siltstone.broker.handlers._produce_kernels import (
         AT_ONCE,
         COMPILED,
         append_all,
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         may_be_plain,
     )
 else:
-    _produce = choose("broker.handlers._produce_kernels")
+    _produce = choose("siltstone.broker.handlers._produce_kernels")
     AT_ONCE = _produce.AT_ONCE
     COMPILED = _produce.COMPILED
     append_all = _produce.append_all

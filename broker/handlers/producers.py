@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.transactions.initialising import Expected
-from protocol.errors import (
+from siltstone.broker.transactions.initialising import Expected
+from siltstone.protocol.errors import (
     ErrorCode,
     InvalidProducerEpoch,
     InvalidRequest,
     KafkaError,
     ProducerFenced,
 )
-from protocol.messages.init_producer_id import InitProducerIdResponse
+from siltstone.protocol.messages.init_producer_id import InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
-    from protocol.messages.init_producer_id import InitProducerIdRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.protocol.messages.init_producer_id import InitProducerIdRequest
 
 _NONE = -1
 _FIRST_WITH_FENCED = 4

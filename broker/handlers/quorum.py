@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import UnknownTopicOrPartition
-from protocol.messages.describe_quorum import (
+from siltstone.protocol.errors import UnknownTopicOrPartition
+from siltstone.protocol.messages.describe_quorum import (
     DescribeQuorumResponse,
     Listener,
     Node,
@@ -19,11 +19,11 @@ from protocol.messages.describe_quorum import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from protocol.names import CLUSTER_METADATA_TOPIC
+from siltstone.protocol.names import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
-    from protocol.messages.describe_quorum import DescribeQuorumRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.protocol.messages.describe_quorum import DescribeQuorumRequest
 
 _EPOCH = 1
 

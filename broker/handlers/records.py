@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import ErrorCode, InvalidTopic, KafkaError, UnknownTopicOrPartition
-from protocol.messages.delete_records import (
+from siltstone.protocol.errors import ErrorCode, InvalidTopic, KafkaError, UnknownTopicOrPartition
+from siltstone.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from protocol.names import is_internal
+from siltstone.protocol.names import is_internal
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
-    from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.protocol.messages.delete_records import (
+        DeleteRecordsPartition,
+        DeleteRecordsRequest,
+    )
 
 
 def delete(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:

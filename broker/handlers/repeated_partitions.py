@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from protocol.errors import KafkaError
-from protocol.messages.produce import PartitionProduceData, TopicProduceData
-from storage.appending.validation import check_records
+from siltstone.protocol.errors import KafkaError
+from siltstone.protocol.messages.produce import PartitionProduceData, TopicProduceData
+from siltstone.storage.appending.validation import check_records
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import IllegalSaslState
-from protocol.messages.sasl_authenticate import SaslAuthenticateResponse
-from protocol.messages.sasl_handshake import SaslHandshakeResponse
+from siltstone.protocol.errors import IllegalSaslState
+from siltstone.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
+from siltstone.protocol.messages.sasl_handshake import SaslHandshakeResponse
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
-    from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-    from protocol.messages.sasl_handshake import SaslHandshakeRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+    from siltstone.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 
 def handshake(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:

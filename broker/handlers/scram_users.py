@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from protocol.errors import ErrorCode, UnsupportedVersion, shorten
-from protocol.messages.alter_user_scram_credentials import (
+from siltstone.protocol.errors import ErrorCode, UnsupportedVersion, shorten
+from siltstone.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
-from protocol.messages.describe_user_scram_credentials import (
+from siltstone.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
-    from protocol.messages.alter_user_scram_credentials import (
+    from siltstone.broker.context import RequestContext
+    from siltstone.protocol.messages.alter_user_scram_credentials import (
         AlterUserScramCredentialsRequest,
     )
-    from protocol.messages.describe_user_scram_credentials import (
+    from siltstone.protocol.messages.describe_user_scram_credentials import (
         DescribeUserScramCredentialsRequest,
     )
 

@@ -12,31 +12,31 @@ from bisect import bisect_left
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from broker.handlers import authorized
-from broker.process.loop_share import each_of, finish, finish_in_shares, sort_once
-from broker.topics.topic import keep
-from protocol.errors import (
+from siltstone.broker.handlers import authorized
+from siltstone.broker.process.loop_share import each_of, finish, finish_in_shares, sort_once
+from siltstone.broker.topics.topic import keep
+from siltstone.protocol.errors import (
     ErrorCode,
     InvalidRequest,
     InvalidTopic,
     KafkaError,
     UnknownTopicOrPartition,
 )
-from protocol.messages.describe_topic_partitions import (
+from siltstone.protocol.messages.describe_topic_partitions import (
     RESPONSE,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponseTopic,
     ResponseCursor,
 )
-from protocol.names import check_topic_name, is_internal
+from siltstone.protocol.names import check_topic_name, is_internal
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Sequence
 
-    from broker.context import RequestContext
-    from broker.topics.topic import Form, Topic
-    from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-    from storage.log.log import Log
+    from siltstone.broker.context import RequestContext
+    from siltstone.broker.topics.topic import Form, Topic
+    from siltstone.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+    from siltstone.storage.log.log import Log
 
 _FORM: Form = (75, 0, True)
 _MANY = 500

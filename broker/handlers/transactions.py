@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker.net.slices import ELEMENTS, Slices
-from broker.process.loop_share import each_of, finish, finish_in_shares
-from broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
-from protocol.errors import (
+from siltstone.broker.net.slices import ELEMENTS, Slices
+from siltstone.broker.process.loop_share import each_of, finish, finish_in_shares
+from siltstone.broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
+from siltstone.protocol.errors import (
     ErrorCode,
     InvalidProducerEpoch,
     InvalidRequest,
@@ -21,20 +21,20 @@ from protocol.errors import (
     TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
-from protocol.messages.add_partitions_to_txn import (
+from siltstone.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from protocol.names import is_internal
+from siltstone.protocol.names import is_internal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 
-    from broker.context import RequestContext
-    from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 
     Codes = Mapping[tuple[str, int], ErrorCode]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.process.loop_share import LoopShare
-from broker.transactions.markers import Outcome
-from broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
-from protocol.errors import ErrorCode, InvalidProducerEpoch, KafkaError
-from protocol.messages.write_txn_markers import (
+from siltstone.broker.process.loop_share import LoopShare
+from siltstone.broker.transactions.markers import Outcome
+from siltstone.broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
+from siltstone.protocol.errors import ErrorCode, InvalidProducerEpoch, KafkaError
+from siltstone.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
@@ -21,9 +21,12 @@ from protocol.messages.write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
-    from protocol.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
-    from storage.log.log import Log
+    from siltstone.broker.context import RequestContext
+    from siltstone.protocol.messages.write_txn_markers import (
+        WritableTxnMarker,
+        WriteTxnMarkersRequest,
+    )
+    from siltstone.storage.log.log import Log
 
 
 async def write(

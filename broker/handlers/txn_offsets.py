@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.groups.consumer.checks import check_partitions
-from broker.groups.offset_metadata import is_too_long
-from broker.handlers.transactions import code_of, flush, when_durable
-from broker.net.slices import ELEMENTS, Slices
-from broker.process.loop_share import LoopShare, finish, finish_in_shares
-from broker.topics.internal import OFFSETS_TOPIC
-from broker.transactions.appending import Rules, admit
-from protocol.coordinator.group_errors import (
+from siltstone.broker.groups.consumer.checks import check_partitions
+from siltstone.broker.groups.offset_metadata import is_too_long
+from siltstone.broker.handlers.transactions import code_of, flush, when_durable
+from siltstone.broker.net.slices import ELEMENTS, Slices
+from siltstone.broker.process.loop_share import LoopShare, finish, finish_in_shares
+from siltstone.broker.topics.internal import OFFSETS_TOPIC
+from siltstone.broker.transactions.appending import Rules, admit
+from siltstone.protocol.coordinator.group_errors import (
     IllegalGeneration,
     InvalidGroupId,
     OffsetMetadataTooLarge,
     StaleMemberEpoch,
 )
-from protocol.coordinator.group_records import NO_EXPIRY
-from protocol.errors import (
+from siltstone.protocol.coordinator.group_records import NO_EXPIRY
+from siltstone.protocol.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     ErrorCode,
@@ -32,21 +32,21 @@ from protocol.errors import (
     KafkaError,
     UnknownTopicOrPartition,
 )
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
-from protocol.messages.consumer_offsets import OffsetCommitValue
-from protocol.messages.txn_offset_commit import (
+from siltstone.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
+from siltstone.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from protocol.records.journal import Producer
+from siltstone.protocol.records.journal import Producer
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
 
-    from broker.context import RequestContext
-    from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-    from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+    from siltstone.broker.context import RequestContext
+    from siltstone.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+    from siltstone.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
     Codes = dict[tuple[str, int], ErrorCode]
     Offsets = list[tuple[str, int, OffsetCommitValue]]

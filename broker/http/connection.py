@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import h11
 
-from broker.http.server import HttpRequest, HttpResponse, text
+from siltstone.broker.http.server import HttpRequest, HttpResponse, text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Container
 
-    from broker.http.server import Admission, HttpLimits, Patience
+    from siltstone.broker.http.server import Admission, HttpLimits, Patience
 
 logger = logging.getLogger(__name__)
 

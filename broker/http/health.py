@@ -12,21 +12,21 @@ import itertools
 import os
 from typing import TYPE_CHECKING
 
-from broker.http.server import text
-from broker.net.dispatch_kernels import Histogram
-from storage import files
-from storage.directory.log_directory import remedy_for
+from siltstone.broker.http.server import text
+from siltstone.broker.net.dispatch_kernels import Histogram
+from siltstone.storage import files
+from siltstone.storage.directory.log_directory import remedy_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from broker.http.server import HttpRequest, HttpResponse
-    from broker.process.io import IoThreads
-    from storage.clock import Clock
-    from storage.directory.loading import SetAside
-    from storage.directory.log_directory import LogDirectory
-    from storage.topic_partition import TopicPartition
+    from siltstone.broker.http.server import HttpRequest, HttpResponse
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.storage.clock import Clock
+    from siltstone.storage.directory.loading import SetAside
+    from siltstone.storage.directory.log_directory import LogDirectory
+    from siltstone.storage.topic_partition import TopicPartition
 
 TICK_SECONDS = 0.1
 DISK_SECONDS = 5.0

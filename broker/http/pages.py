@@ -9,27 +9,32 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.http.control.channel import ControlChannel, Status
-from broker.http.control.cleaner import CleanerPages
-from broker.http.control.explaining import Explainer
-from broker.http.control.pins import PinPages
-from broker.http.health import DiskCheck, Health
-from broker.http.metrics.exposition import Scrapes
-from broker.http.metrics.sources import FlushCounts, ListenerCounts, MetricSources, SessionCounts
-from broker.http.readiness import LOADING
-from broker.http.server import Route, text
+from siltstone.broker.http.control.channel import ControlChannel, Status
+from siltstone.broker.http.control.cleaner import CleanerPages
+from siltstone.broker.http.control.explaining import Explainer
+from siltstone.broker.http.control.pins import PinPages
+from siltstone.broker.http.health import DiskCheck, Health
+from siltstone.broker.http.metrics.exposition import Scrapes
+from siltstone.broker.http.metrics.sources import (
+    FlushCounts,
+    ListenerCounts,
+    MetricSources,
+    SessionCounts,
+)
+from siltstone.broker.http.readiness import LOADING
+from siltstone.broker.http.server import Route, text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-    from broker.context import Rooms
-    from broker.http.health import LoopWatch
-    from broker.http.readiness import Readiness
-    from broker.http.server import HttpRequest, HttpResponse
-    from broker.net.listener import Listener
-    from broker.net.request_stats import RequestStats
-    from broker.topics.cleaning import Cleaning
-    from broker.topics.pins import PinRoom
+    from siltstone.broker.context import Rooms
+    from siltstone.broker.http.health import LoopWatch
+    from siltstone.broker.http.readiness import Readiness
+    from siltstone.broker.http.server import HttpRequest, HttpResponse
+    from siltstone.broker.net.listener import Listener
+    from siltstone.broker.net.request_stats import RequestStats
+    from siltstone.broker.topics.cleaning import Cleaning
+    from siltstone.broker.topics.pins import PinRoom
 
 
 class Pages:

@@ -12,25 +12,30 @@ import os
 import struct
 from typing import TYPE_CHECKING
 
-from broker.http.probe_frames import fetch_request, produce_request, read_fetched, read_produced
-from broker.http.readiness import PROBE_SECONDS, ProbeFailed
-from broker.net.loopback import reachable
-from config.topic import TopicConfig
-from protocol.errors import ErrorCode, KafkaStorageError
-from protocol.names import random_id
-from protocol.records.batch import CRC_POSITION
-from protocol.records.build import build_batch
-from protocol.records.record import Record
-from storage import files
-from storage.log.log import Log
-from storage.log.recovery import PartitionFolder, create_partition
-from storage.log.services import LogServices
-from storage.topic_partition import TopicPartition
+from siltstone.broker.http.probe_frames import (
+    fetch_request,
+    produce_request,
+    read_fetched,
+    read_produced,
+)
+from siltstone.broker.http.readiness import PROBE_SECONDS, ProbeFailed
+from siltstone.broker.net.loopback import reachable
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.errors import ErrorCode, KafkaStorageError
+from siltstone.protocol.names import random_id
+from siltstone.protocol.records.batch import CRC_POSITION
+from siltstone.protocol.records.build import build_batch
+from siltstone.protocol.records.record import Record
+from siltstone.storage import files
+from siltstone.storage.log.log import Log
+from siltstone.storage.log.recovery import PartitionFolder, create_partition
+from siltstone.storage.log.services import LogServices
+from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.process.io import IoThreads
-    from storage.clock import Clock
-    from storage.manager import LogManager
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.storage.clock import Clock
+    from siltstone.storage.manager import LogManager
 
 FOLDER = ".siltstone-probe"
 MOST_LOG_BYTES = 4 << 20

@@ -10,13 +10,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from broker.http.server import text
+from siltstone.broker.http.server import text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from broker.http.server import HttpRequest, HttpResponse
-    from storage.clock import Clock
+    from siltstone.broker.http.server import HttpRequest, HttpResponse
+    from siltstone.storage.clock import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -30,13 +30,13 @@ PLAIN = "text/plain; charset=utf-8"
 JSON = "application/json"
 _MODULES = (
     "h11",
-    "broker.http.connection",
-    "broker.http.control.channel",
-    "broker.http.control.cleaner",
-    "broker.http.control.pins",
-    "broker.http.control.explaining",
-    "broker.http.metrics.table",
-    "broker.http.pages",
+    "siltstone.broker.http.connection",
+    "siltstone.broker.http.control.channel",
+    "siltstone.broker.http.control.cleaner",
+    "siltstone.broker.http.control.pins",
+    "siltstone.broker.http.control.explaining",
+    "siltstone.broker.http.metrics.table",
+    "siltstone.broker.http.pages",
 )
 
 
@@ -276,7 +276,7 @@ class HttpServer:
     async def _serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: Patience
     ) -> None:
-        from broker.http.connection import HttpConnection  # noqa: PLC0415 - 11 ms, see above
+        from siltstone.broker.http.connection import HttpConnection  # noqa: PLC0415 - 11 ms, see above
 
         answer = self._answer_urgent if patience.is_spare else self._routes.answer
         connection = HttpConnection(reader, writer, answer, self._limits, self._admission, patience)

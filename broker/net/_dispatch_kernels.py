@@ -6,14 +6,14 @@ chooses.
 
 from typing import TYPE_CHECKING, Any
 
-from broker.net.slices import BODY_BYTES, handle_in_slices
-from protocol.core import read, read_head, write_response
-from protocol.errors import ProtocolError
+from siltstone.broker.net.slices import BODY_BYTES, handle_in_slices
+from siltstone.protocol.core import read, read_head, write_response
+from siltstone.protocol.errors import ProtocolError
 
 try:
     import cython
 except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
-    from protocol.records import _portable as cython
+    from siltstone.protocol.records import _portable as cython
 
 if not cython.compiled:
     from time import perf_counter
@@ -21,12 +21,12 @@ if not cython.compiled:
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
-    from broker.api import Api
-    from broker.context import Rooms
-    from broker.net.answers import Answer, Waiting
-    from broker.net.connection import Connection
-    from broker.net.request_stats import ApiStats, RequestStats
-    from protocol.core import Table
+    from siltstone.broker.api import Api
+    from siltstone.broker.context import Rooms
+    from siltstone.broker.net.answers import Answer, Waiting
+    from siltstone.broker.net.connection import Connection
+    from siltstone.broker.net.request_stats import ApiStats, RequestStats
+    from siltstone.protocol.core import Table
 
 COMPILED: bool = cython.compiled
 

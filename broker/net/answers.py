@@ -3,7 +3,7 @@
 from collections.abc import Coroutine
 from typing import Any, TypeAlias
 
-from protocol.parts import Parts
+from siltstone.protocol.parts import Parts
 
 Answer: TypeAlias = bytes | Parts | None
 Waiting: TypeAlias = Coroutine[Any, Any, Answer]

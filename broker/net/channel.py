@@ -16,16 +16,16 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from broker.net.sending.slots import TAIL_BYTES
-from broker.net.turn.kernels import Transport
-from protocol.parts import FileSlice
+from siltstone.broker.net.sending.slots import TAIL_BYTES
+from siltstone.broker.net.turn.kernels import Transport
+from siltstone.protocol.parts import FileSlice
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
-    from broker.net.sending.senders import Senders
-    from broker.process.io import IoThreads
+    from siltstone.broker.net.sending.senders import Senders
+    from siltstone.broker.process.io import IoThreads
 
 INLINE_BYTES = 64 * 1024
 # What a consumer asks of a partition by default, with the head of the answer: whole in one turn.

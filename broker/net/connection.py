@@ -11,21 +11,21 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker.net.buffers import LARGE, LargeBuffer
-from broker.net.channel import PlainChannel
-from broker.net.dispatch_kernels import Caller
-from broker.net.turn.kernels import Turn
-from protocol.core import next_frame
-from protocol.errors import ProtocolError
-from protocol.framing import SIZE_PREFIX
+from siltstone.broker.net.buffers import LARGE, LargeBuffer
+from siltstone.broker.net.channel import PlainChannel
+from siltstone.broker.net.dispatch_kernels import Caller
+from siltstone.broker.net.turn.kernels import Turn
+from siltstone.protocol.core import next_frame
+from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.framing import SIZE_PREFIX
 
 if TYPE_CHECKING:
     import asyncio
     import socket
 
-    from broker.context import Rooms
-    from broker.net.answers import Answer, Waiting
-    from broker.net.listener import Listener
+    from siltstone.broker.context import Rooms
+    from siltstone.broker.net.answers import Answer, Waiting
+    from siltstone.broker.net.listener import Listener
 
 log = logging.getLogger(__name__)
 

@@ -12,23 +12,23 @@ from struct import Struct
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from broker.api import APIS, BY_KEY
-from broker.net.buffers import SHARED_BYTES
-from broker.net.dispatch_kernels import AT_ONCE, Gate, Route
-from broker.net.slices import handle_in_slices
-from broker.process.loop_share import finish_in_shares, free, parts_of
-from protocol.core import read_in_steps, write_response, write_response_in_steps
-from protocol.errors import ProtocolError
-from protocol.headers import API_VERSIONS, FIRST_FLEXIBLE
+from siltstone.broker.api import APIS, BY_KEY
+from siltstone.broker.net.buffers import SHARED_BYTES
+from siltstone.broker.net.dispatch_kernels import AT_ONCE, Gate, Route
+from siltstone.broker.net.slices import handle_in_slices
+from siltstone.broker.process.loop_share import finish_in_shares, free, parts_of
+from siltstone.protocol.core import read_in_steps, write_response, write_response_in_steps
+from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.headers import API_VERSIONS, FIRST_FLEXIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
-    from broker.net.answers import Answer
-    from broker.net.connection import Connection
-    from broker.net.dispatch_kernels import RequestContext
-    from broker.net.request_stats import RequestStats
-    from protocol.core import Table
+    from siltstone.broker.net.answers import Answer
+    from siltstone.broker.net.connection import Connection
+    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net.request_stats import RequestStats
+    from siltstone.protocol.core import Table
 
 log = logging.getLogger(__name__)
 
@@ -146,8 +146,8 @@ class Dispatcher(Gate):
         """
         api = BY_KEY.get(key)
         if key == API_VERSIONS:
-            from broker.handlers.api_versions import refuse_version  # noqa: PLC0415
-            from protocol.messages.api_versions import RESPONSE  # noqa: PLC0415
+            from siltstone.broker.handlers.api_versions import refuse_version  # noqa: PLC0415
+            from siltstone.protocol.messages.api_versions import RESPONSE  # noqa: PLC0415
 
             refused: Answer = RESPONSE.respond(0, correlation_id, refuse_version())
             return refused

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.records.choosing import choose
+from siltstone.protocol.records.choosing import choose
 
 if TYPE_CHECKING:
-    from broker.net._dispatch_kernels import (
+    from siltstone.broker.net._dispatch_kernels import (
         AT_ONCE,
         BOUNDS_SECONDS,
         COMPILED,
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         Route,
     )
 else:
-    _dispatch = choose("broker.net._dispatch_kernels")
+    _dispatch = choose("siltstone.broker.net._dispatch_kernels")
     AT_ONCE = _dispatch.AT_ONCE
     BOUNDS_SECONDS = _dispatch.BOUNDS_SECONDS
     COMPILED = _dispatch.COMPILED

@@ -13,14 +13,14 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from broker.net.connection import Connection
+from siltstone.broker.net.connection import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from broker.context import Rooms
-    from broker.net.buffers import Buffers
-    from broker.net.dispatch import Dispatcher
+    from siltstone.broker.context import Rooms
+    from siltstone.broker.net.buffers import Buffers
+    from siltstone.broker.net.dispatch import Dispatcher
 
 log = logging.getLogger(__name__)
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.net.dispatch_kernels import Histogram
-from storage.appending.refused_batches import COUNTED
+from siltstone.broker.net.dispatch_kernels import Histogram
+from siltstone.storage.appending.refused_batches import COUNTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from protocol.errors import KafkaError
+    from siltstone.protocol.errors import KafkaError
 
 
 class ApiStats(Histogram):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from broker.process.loop_share import LoopShare
+from siltstone.broker.process.loop_share import LoopShare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator

@@ -9,12 +9,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 
-from config.server import ServerConfig
-from config.topic import FOREVER
-from protocol.errors import KafkaError
-from storage.clock import Clock
-from storage.log.log import Log
-from storage.manager import LogManager
+from siltstone.config.server import ServerConfig
+from siltstone.config.topic import FOREVER
+from siltstone.protocol.errors import KafkaError
+from siltstone.storage.clock import Clock
+from siltstone.storage.log.log import Log
+from siltstone.storage.manager import LogManager
 
 SLICE_SECONDS = 0.001
 DELETION_SECONDS = 0.5

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.net.sending.senders import Senders
+    from siltstone.broker.net.sending.senders import Senders
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class IoThreads:
     def senders(self) -> Senders | None:
         """Return the threads that send; None: there are none, the loop sends by itself."""
         if self._senders is None and self._sender_count:
-            from broker.net.sending.senders import Senders  # noqa: PLC0415  # not before somebody fetches
+            from siltstone.broker.net.sending.senders import Senders  # noqa: PLC0415  # not before somebody fetches
 
             if Senders.is_available:
                 self._senders = Senders(self._sender_count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from protocol.errors import InvalidConfig, InvalidRequest
+from siltstone.protocol.errors import InvalidConfig, InvalidRequest
 
 ROOT = "root"
 

@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 
-from protocol.errors import MAX_MESSAGE_CHARACTERS, shorten
+from siltstone.protocol.errors import MAX_MESSAGE_CHARACTERS, shorten
 
 _CONSOLE = "%(asctime)s %(levelname)s %(name)s %(message)s"
 

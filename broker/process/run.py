@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from broker.process.limits import raise_open_files
-from broker.server import Broker, StartError
-from storage.clock import Clock
+from siltstone.broker.process.limits import raise_open_files
+from siltstone.broker.server import Broker, StartError
+from siltstone.storage.clock import Clock
 
 if TYPE_CHECKING:
-    from config.layers import Layers
+    from siltstone.config.layers import Layers
 
 __all__ = ["StartError", "run"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from broker.process.loop_share import SECONDS, LoopShare
+from siltstone.broker.process.loop_share import SECONDS, LoopShare
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import InvalidReplicaAssignment, InvalidReplicationFactor
+from siltstone.protocol.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

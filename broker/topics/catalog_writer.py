@@ -11,15 +11,15 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeAlias
 
-from protocol.errors import KafkaStorageError
-from storage.files import FsyncFailed
+from siltstone.protocol.errors import KafkaStorageError
+from siltstone.storage.files import FsyncFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.process.io import IoThreads
-    from storage.directory.catalog import Catalog, CatalogState
-    from storage.directory.log_directory import LogDirectory
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.storage.directory.catalog import Catalog, CatalogState
+    from siltstone.storage.directory.log_directory import LogDirectory
 
     Change: TypeAlias = Callable[[CatalogState], None]
 

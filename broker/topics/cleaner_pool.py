@@ -5,20 +5,20 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from cleaner.explaining.predictions import Predictions
-from cleaner.history.figures import CleanerFigures
-from cleaner.history.history import History
-from cleaner.settings import CleanerSettings
-from cleaner.threads.cleaner_thread import CleanerRooms
-from cleaner.threads.pool import CleanerPool
-from cleaner.threads.throttle import Throttle
-from storage.directory.time_slice import SHORT_NS, ask_for_slice
+from siltstone.cleaner.explaining.predictions import Predictions
+from siltstone.cleaner.history.figures import CleanerFigures
+from siltstone.cleaner.history.history import History
+from siltstone.cleaner.settings import CleanerSettings
+from siltstone.cleaner.threads.cleaner_thread import CleanerRooms
+from siltstone.cleaner.threads.pool import CleanerPool
+from siltstone.cleaner.threads.throttle import Throttle
+from siltstone.storage.directory.time_slice import SHORT_NS, ask_for_slice
 
 if TYPE_CHECKING:
-    from cleaner.manager import CleanerManager
-    from cleaner.threads.cleaner_thread import Worker
-    from config.server import ServerConfig
-    from storage.clock import Clock
+    from siltstone.cleaner.manager import CleanerManager
+    from siltstone.cleaner.threads.cleaner_thread import Worker
+    from siltstone.config.server import ServerConfig
+    from siltstone.storage.clock import Clock
 
 
 def make_pool(manager: CleanerManager, clock: Clock, server: ServerConfig) -> CleanerPool:
@@ -27,7 +27,7 @@ def make_pool(manager: CleanerManager, clock: Clock, server: ServerConfig) -> Cl
     throttle = Throttle(clock, settings.bytes_per_second)
 
     def make_worker(settings: CleanerSettings) -> Worker:
-        from cleaner.threads import worker  # noqa: PLC0415  # in a cleaner's thread, by its first pass
+        from siltstone.cleaner.threads import worker  # noqa: PLC0415  # in a cleaner's thread, by its first pass
 
         # The loop has somebody beside it from now on: it runs in short bursts, a pass for seconds.
         ask_for_slice(SHORT_NS, threading.main_thread().native_id or 0)

@@ -9,21 +9,21 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from cleaner.manager import CleanerManager
-from cleaner.states import State
+from siltstone.cleaner.manager import CleanerManager
+from siltstone.cleaner.states import State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from broker.process.io import IoThreads
-    from broker.topics.settings.in_force import BrokerSettings
-    from cleaner.threads.pool import CleanerPool
-    from config.topic import TopicConfig
-    from storage.clock import Clock
-    from storage.log.log import Log
-    from storage.manager import LogManager
-    from storage.topic_partition import TopicPartition
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.topics.settings.in_force import BrokerSettings
+    from siltstone.cleaner.threads.pool import CleanerPool
+    from siltstone.config.topic import TopicConfig
+    from siltstone.storage.clock import Clock
+    from siltstone.storage.log.log import Log
+    from siltstone.storage.manager import LogManager
+    from siltstone.storage.topic_partition import TopicPartition
 
 
 class Cleaning:
@@ -130,7 +130,7 @@ class Cleaning:
         """Make the pool, once, with what was noted at earlier times. Blocks."""
         with self._making:
             if self._pool is None:
-                from broker.topics.cleaner_pool import make_pool  # noqa: PLC0415  # see above
+                from siltstone.broker.topics.cleaner_pool import make_pool  # noqa: PLC0415  # see above
 
                 pool = make_pool(self.manager, self.clock, self._settings.server)
                 pool.rooms.history.load(self._paths())
@@ -146,6 +146,6 @@ class Cleaning:
         await self._io.run(self._obey)
 
     def _obey(self) -> None:
-        from broker.topics.cleaner_pool import reconfigure  # noqa: PLC0415  # see above
+        from siltstone.broker.topics.cleaner_pool import reconfigure  # noqa: PLC0415  # see above
 
         reconfigure(self.pool, self._settings.server)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.topics.features import ELIGIBLE_LEADERS
-from protocol.errors import InvalidConfig
+from siltstone.broker.topics.features import ELIGIBLE_LEADERS
+from siltstone.protocol.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from broker.topics.features import Features
-    from broker.topics.settings.in_force import BrokerSettings
+    from siltstone.broker.topics.features import Features
+    from siltstone.broker.topics.settings.in_force import BrokerSettings
 
 _MIN_ISR: Final = "min.insync.replicas"
 _DEFAULT: Final = "1"

@@ -11,13 +11,13 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.errors import FeatureUpdateFailed, InvalidUpdateVersion
+from siltstone.protocol.errors import FeatureUpdateFailed, InvalidUpdateVersion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from broker.topics.catalog_writer import CatalogWriter
-    from storage.directory.catalog import CatalogState
+    from siltstone.broker.topics.catalog_writer import CatalogWriter
+    from siltstone.storage.directory.catalog import CatalogState
 
 log = logging.getLogger(__name__)
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.process.work_off import work_off
-from protocol.errors import KafkaError
+from siltstone.broker.process.work_off import work_off
+from siltstone.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from uuid import UUID
 
-    from broker.process.io import IoThreads
-    from config.topic import TopicConfig
-    from storage.manager import LogManager
-    from storage.topic_partition import TopicPartition
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.config.topic import TopicConfig
+    from siltstone.storage.manager import LogManager
+    from siltstone.storage.topic_partition import TopicPartition
 
 # More threads would make no folder faster: they wait for one disk, and fetches want some too.
 _WIDTH = 4

@@ -10,17 +10,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from protocol.errors import InvalidTopic
-from protocol.names import check_topic_name
-from storage.directory.catalog import CatalogTopic
-from storage.log.recovery import UNKNOWN_TOPIC_ID
-from storage.topic_partition import TopicPartition
+from siltstone.protocol.errors import InvalidTopic
+from siltstone.protocol.names import check_topic_name
+from siltstone.storage.directory.catalog import CatalogTopic
+from siltstone.storage.log.recovery import UNKNOWN_TOPIC_ID
+from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
-    from storage.directory.catalog import CatalogState
+    from siltstone.storage.directory.catalog import CatalogState
 
 MOST_PARTITIONS = 10_000
 """A folder with a higher number is not adopted: the partitions below it would all be made."""

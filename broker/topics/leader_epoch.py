@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.errors import ErrorCode
+from siltstone.protocol.errors import ErrorCode
 
 UNKNOWN: Final = -1
 """The leader epoch of a client that does not know it."""

@@ -15,17 +15,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from storage.directory import pins
+from siltstone.storage.directory import pins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from config.server import ServerConfig
-    from storage.clock import Clock
-    from storage.directory.pins import PinnedPartition
-    from storage.log.frozen import FrozenLog
-    from storage.log.log import Log
+    from siltstone.config.server import ServerConfig
+    from siltstone.storage.clock import Clock
+    from siltstone.storage.directory.pins import PinnedPartition
+    from siltstone.storage.log.frozen import FrozenLog
+    from siltstone.storage.log.log import Log
 
 T = TypeVar("T")
 

@@ -11,11 +11,11 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker.topics.folders import create_partitions
-from broker.topics.reservations import Reservations
-from broker.topics.start import recover_topics
-from broker.topics.topic import Topic
-from protocol.errors import (
+from siltstone.broker.topics.folders import create_partitions
+from siltstone.broker.topics.reservations import Reservations
+from siltstone.broker.topics.start import recover_topics
+from siltstone.broker.topics.topic import Topic
+from siltstone.protocol.errors import (
     InvalidPartitions,
     InvalidTopic,
     KafkaError,
@@ -24,26 +24,26 @@ from protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from protocol.names import random_id, uuid_text
-from storage.directory.catalog import CatalogTopic
-from storage.topic_partition import TopicPartition
+from siltstone.protocol.names import random_id, uuid_text
+from siltstone.storage.directory.catalog import CatalogTopic
+from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
     from uuid import UUID
 
-    from broker.process.io import IoThreads
-    from broker.topics.catalog_writer import CatalogWriter
-    from broker.topics.cleaning import Cleaning
-    from broker.topics.moves.manager import LogDirMoves
-    from broker.topics.settings.in_force import BrokerSettings
-    from broker.topics.topic import Form
-    from config.topic import TopicConfig
-    from protocol.messages.produce import TopicProduceData
-    from protocol.topic_key import TopicKey
-    from storage.directory.catalog import CatalogState
-    from storage.log.log import Log
-    from storage.manager import LogManager
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.topics.catalog_writer import CatalogWriter
+    from siltstone.broker.topics.cleaning import Cleaning
+    from siltstone.broker.topics.moves.manager import LogDirMoves
+    from siltstone.broker.topics.settings.in_force import BrokerSettings
+    from siltstone.broker.topics.topic import Form
+    from siltstone.config.topic import TopicConfig
+    from siltstone.protocol.messages.produce import TopicProduceData
+    from siltstone.protocol.topic_key import TopicKey
+    from siltstone.storage.directory.catalog import CatalogState
+    from siltstone.storage.log.log import Log
+    from siltstone.storage.manager import LogManager
 
 T = TypeVar("T")
 

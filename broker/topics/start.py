@@ -5,18 +5,18 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker.topics.join import join
-from protocol.errors import KafkaStorageError
-from protocol.names import uuid_text
-from storage.directory.log_directory import LogDirError
+from siltstone.broker.topics.join import join
+from siltstone.protocol.errors import KafkaStorageError
+from siltstone.protocol.names import uuid_text
+from siltstone.storage.directory.log_directory import LogDirError
 
 if TYPE_CHECKING:
-    from broker.process.io import IoThreads
-    from broker.topics.catalog_writer import CatalogWriter
-    from broker.topics.join import Plan
-    from broker.topics.settings.in_force import BrokerSettings
-    from storage.directory.catalog import CatalogState
-    from storage.manager import LogManager
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.topics.catalog_writer import CatalogWriter
+    from siltstone.broker.topics.join import Plan
+    from siltstone.broker.topics.settings.in_force import BrokerSettings
+    from siltstone.storage.directory.catalog import CatalogState
+    from siltstone.storage.manager import LogManager
 
 log = logging.getLogger(__name__)
 

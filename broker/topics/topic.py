@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from protocol.names import is_internal
+from siltstone.protocol.names import is_internal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
-    from config.topic import TopicConfig
-    from storage.log.log import Log
+    from siltstone.config.topic import TopicConfig
+    from siltstone.storage.log.log import Log
 
 Form: TypeAlias = tuple[int, int, bool]
 """What bytes of an answer depend on besides what they tell: API, version, with operations."""

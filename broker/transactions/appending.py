@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
-from protocol.errors import (
+from siltstone.broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
+from siltstone.protocol.errors import (
     ConcurrentTransactions,
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -26,9 +26,9 @@ from protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from broker.transactions.coordinator import TransactionCoordinator
-    from protocol.records.journal import Producer
-    from storage.log.log import Log
+    from siltstone.broker.transactions.coordinator import TransactionCoordinator
+    from siltstone.protocol.records.journal import Producer
+    from siltstone.storage.log.log import Log
 
 TEMPORARY: Final = (
     ConcurrentTransactions,

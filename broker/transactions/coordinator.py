@@ -14,17 +14,17 @@ import logging
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from broker.transactions import ending, initialising
-from broker.transactions.markers import Outcome
-from broker.transactions.states import TransactionStates
-from broker.transactions.transaction import (
+from siltstone.broker.transactions import ending, initialising
+from siltstone.broker.transactions.markers import Outcome
+from siltstone.broker.transactions.states import TransactionStates
+from siltstone.broker.transactions.transaction import (
     PREPARED,
     Transaction,
     add_partitions,
     complete,
     verify_partition,
 )
-from protocol.errors import (
+from siltstone.protocol.errors import (
     ConcurrentTransactions,
     InvalidRequest,
     InvalidTransactionTimeout,
@@ -35,14 +35,14 @@ from protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from broker.coordination.journal import CoordinatorLog
-    from broker.topics.features import Features
-    from broker.topics.settings.in_force import BrokerSettings
-    from broker.transactions.ending import End
-    from broker.transactions.initialising import Expected
-    from broker.transactions.markers import MarkerWriter
-    from broker.transactions.producer_ids import ProducerIds
-    from storage.clock import Clock
+    from siltstone.broker.coordination.journal import CoordinatorLog
+    from siltstone.broker.topics.features import Features
+    from siltstone.broker.topics.settings.in_force import BrokerSettings
+    from siltstone.broker.transactions.ending import End
+    from siltstone.broker.transactions.initialising import Expected
+    from siltstone.broker.transactions.markers import MarkerWriter
+    from siltstone.broker.transactions.producer_ids import ProducerIds
+    from siltstone.storage.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from broker.transactions.transaction import (
+from siltstone.broker.transactions.transaction import (
     BETWEEN,
     COMPLETED,
     FIRST_WITH_EPOCH_BUMP,
@@ -22,8 +22,12 @@ from broker.transactions.transaction import (
     check_settled,
     refuse_state,
 )
-from protocol.coordinator.transaction_records import NO_PRODUCER_ID
-from protocol.errors import ConcurrentTransactions, InvalidProducerIdMapping, ProducerFenced
+from siltstone.protocol.coordinator.transaction_records import NO_PRODUCER_ID
+from siltstone.protocol.errors import (
+    ConcurrentTransactions,
+    InvalidProducerIdMapping,
+    ProducerFenced,
+)
 
 _LAST_CLIENT_EPOCH: Final = MAX_EPOCH - 1
 

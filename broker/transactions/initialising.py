@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.transactions.ending import fence
-from broker.transactions.transaction import (
+from siltstone.broker.transactions.ending import fence
+from siltstone.broker.transactions.transaction import (
     MAX_EPOCH,
     NO_EPOCH,
     NO_PARTITIONS,
@@ -14,8 +14,8 @@ from broker.transactions.transaction import (
     TransactionState,
     check_settled,
 )
-from protocol.coordinator.transaction_records import NO_PRODUCER_ID
-from protocol.errors import ProducerFenced
+from siltstone.protocol.coordinator.transaction_records import NO_PRODUCER_ID
+from siltstone.protocol.errors import ProducerFenced
 
 
 class Expected(NamedTuple):

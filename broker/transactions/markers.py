@@ -9,24 +9,24 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.topics.internal import OFFSETS_TOPIC
-from protocol.errors import (
+from siltstone.broker.topics.internal import OFFSETS_TOPIC
+from siltstone.protocol.errors import (
     InvalidProducerEpoch,
     KafkaStorageError,
     NotCoordinator,
 )
-from protocol.records.batch import CONTROL, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
-from protocol.records.build import ABORT, COMMIT, build_marker
-from storage.appending.values import Origin, ValidatedBatch
+from siltstone.protocol.records.batch import CONTROL, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
+from siltstone.protocol.records.build import ABORT, COMMIT, build_marker
+from siltstone.storage.appending.values import Origin, ValidatedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.groups.offsets import Offsets
-    from broker.process.io import IoThreads
-    from broker.topics.registry import TopicRegistry
-    from storage.clock import Clock
-    from storage.log.log import Log
+    from siltstone.broker.groups.offsets import Offsets
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.topics.registry import TopicRegistry
+    from siltstone.storage.clock import Clock
+    from siltstone.storage.log.log import Log
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.topics.catalog_writer import CatalogWriter
-    from storage.directory.catalog import CatalogState
+    from siltstone.broker.topics.catalog_writer import CatalogWriter
+    from siltstone.storage.directory.catalog import CatalogState
 
 BLOCK = 1000
 

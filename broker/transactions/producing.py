@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.transactions.appending import TEMPORARY, Rules, admit
-from protocol.errors import (
+from siltstone.broker.transactions.appending import TEMPORARY, Rules, admit
+from siltstone.protocol.errors import (
     InvalidProducerIdMapping,
     KafkaError,
     NotEnoughReplicas,
     OutOfOrderSequence,
     TransactionalIdAuthorizationFailed,
 )
-from protocol.names import is_internal
-from protocol.records.journal import Producer
-from protocol.topic_key import FIRST_WITH_TOPIC_ID
+from siltstone.protocol.names import is_internal
+from siltstone.protocol.records.journal import Producer
+from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.topics.registry import TopicRegistry
-    from broker.transactions.coordinator import TransactionCoordinator
-    from protocol.messages.produce import ProduceRequest
-    from storage.appending.values import ValidatedBatch
-    from storage.log.log import Log
+    from siltstone.broker.topics.registry import TopicRegistry
+    from siltstone.broker.transactions.coordinator import TransactionCoordinator
+    from siltstone.protocol.messages.produce import ProduceRequest
+    from siltstone.storage.appending.values import ValidatedBatch
+    from siltstone.storage.log.log import Log
 
 _FIRST_WITH_ABORTABLE: Final = 11
 _FIRST_THAT_ADDS: Final = 12

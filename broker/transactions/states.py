@@ -5,23 +5,23 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from broker.transactions.transaction import PREPARED, Transaction, TransactionState
-from protocol.coordinator.transaction_records import (
+from siltstone.broker.transactions.transaction import PREPARED, Transaction, TransactionState
+from siltstone.protocol.coordinator.transaction_records import (
     NEWEST,
     decode_key,
     decode_value,
     encode_key,
     encode_value,
 )
-from protocol.errors import CoordinatorLoadInProgress, ProtocolError
-from protocol.records.journal import EntryKind
+from siltstone.protocol.errors import CoordinatorLoadInProgress, ProtocolError
+from siltstone.protocol.records.journal import EntryKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.coordination.journal import CoordinatorLog
-    from broker.topics.features import Features
-    from protocol.records.journal import Entry
+    from siltstone.broker.coordination.journal import CoordinatorLog
+    from siltstone.broker.topics.features import Features
+    from siltstone.protocol.records.journal import Entry
 
 log = logging.getLogger(__name__)
 

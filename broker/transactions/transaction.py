@@ -11,8 +11,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.coordinator.transaction_records import NO_PRODUCER_ID, TransactionLogValue
-from protocol.errors import (
+from siltstone.protocol.coordinator.transaction_records import NO_PRODUCER_ID, TransactionLogValue
+from siltstone.protocol.errors import (
     ConcurrentTransactions,
     InvalidProducerIdMapping,
     InvalidTxnState,

@@ -1,7 +1,7 @@
 # C types of _emit_kernels.py; the algorithm stands there alone.
 cimport cython
-from cleaner.compiled._native_map cimport *
-from protocol.core._format cimport (
+from siltstone.cleaner.compiled._native_map cimport *
+from siltstone.protocol.core._format cimport (
     INT64_MAX,
     Numbers,
     Region,
@@ -25,7 +25,7 @@ from protocol.core._format cimport (
     write_int32,
     write_int64,
 )
-from protocol.core._format cimport read_varint, read_varlong, write_zigzag, zigzag_size
+from siltstone.protocol.core._format cimport read_varint, read_varlong, write_zigzag, zigzag_size
 
 ctypedef const unsigned char* Octets
 ctypedef unsigned char* Output

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 try:
     import cython
 except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
-    from protocol.records import _portable as cython
+    from siltstone.protocol.records import _portable as cython
 
 if not cython.compiled:
-    from cleaner.compiled._portable import *
-    from cleaner.compiled.slots import *
-    from protocol.records._portable import *
+    from siltstone.cleaner.compiled._portable import *
+    from siltstone.cleaner.compiled.slots import *
+    from siltstone.protocol.records._portable import *
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -1,7 +1,7 @@
 # C types of _kernels.py; the algorithm stands there alone.
 cimport cython
-from cleaner.compiled._native_map cimport *
-from protocol.core._format cimport (
+from siltstone.cleaner.compiled._native_map cimport *
+from siltstone.protocol.core._format cimport (
     INT64_MAX,
     Numbers,
     Region,
@@ -22,7 +22,7 @@ from protocol.core._format cimport (
     release_numbers,
     release_target,
 )
-from protocol.core._format cimport read_varint, read_varlong
+from siltstone.protocol.core._format cimport read_varint, read_varlong
 
 ctypedef const unsigned char* Octets
 ctypedef unsigned char* Output

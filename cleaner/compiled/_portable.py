@@ -8,7 +8,7 @@ import hashlib
 import struct
 from typing import Final
 
-from cleaner.one_pass.key_digest import sum_with
+from siltstone.cleaner.one_pass.key_digest import sum_with
 
 _MASK: Final = (1 << 64) - 1
 _DIGEST: Final = struct.Struct("<qq")

@@ -8,10 +8,10 @@ from array import array
 from collections.abc import Iterable
 from typing import Final
 
-from cleaner.compiled import slots
-from cleaner.compiled.slots import State
-from cleaner.one_pass.log_to_clean import LastOfProducer
-from storage.segment.transaction_index import AbortedTransaction
+from siltstone.cleaner.compiled import slots
+from siltstone.cleaner.compiled.slots import State
+from siltstone.cleaner.one_pass.log_to_clean import LastOfProducer
+from siltstone.storage.segment.transaction_index import AbortedTransaction
 
 NO_HORIZON: Final = (1 << 63) - 1
 """What NEXT_HORIZON is where nothing has one."""

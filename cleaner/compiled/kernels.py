@@ -6,11 +6,11 @@ thread.
 
 from typing import TYPE_CHECKING
 
-from protocol.records.choosing import choose
+from siltstone.protocol.records.choosing import choose
 
 if TYPE_CHECKING:
-    from cleaner.compiled._emit_kernels import emit_batches, index_batches
-    from cleaner.compiled._kernels import (
+    from siltstone.cleaner.compiled._emit_kernels import emit_batches, index_batches
+    from siltstone.cleaner.compiled._kernels import (
         COMPILED,
         add_keys,
         count_records,
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
         plan_batches,
     )
 
-READING = "cleaner.compiled._kernels"
-WRITING = "cleaner.compiled._emit_kernels"
+READING = "siltstone.cleaner.compiled._kernels"
+WRITING = "siltstone.cleaner.compiled._emit_kernels"
 
 if not TYPE_CHECKING:
     _reading = choose(READING)

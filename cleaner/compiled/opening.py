@@ -3,9 +3,9 @@
 from struct import Struct
 from typing import Final
 
-from protocol.core import crc32c
-from protocol.records import compression
-from protocol.records.batch import (
+from siltstone.protocol.core import crc32c
+from siltstone.protocol.records import compression
+from siltstone.protocol.records.batch import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
     CRC_POSITION,

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from cleaner import selection
-from cleaner.explaining.explanation import (
+from siltstone.cleaner import selection
+from siltstone.cleaner.explaining.explanation import (
     Explanation,
     Finding,
     OpenTransaction,
@@ -17,11 +17,11 @@ from cleaner.explaining.explanation import (
     SettingUsed,
     moment,
 )
-from cleaner.explaining.last_pass import Pass
-from cleaner.selection import CleanableLog, Limit, LogSnapshot
-from cleaner.set_aside import Failure
-from cleaner.states import State
-from config.describe import Place
+from siltstone.cleaner.explaining.last_pass import Pass
+from siltstone.cleaner.selection import CleanableLog, Limit, LogSnapshot
+from siltstone.cleaner.set_aside import Failure
+from siltstone.cleaner.states import State
+from siltstone.config.describe import Place
 
 _NEVER: Final = 1.0
 

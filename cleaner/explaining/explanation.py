@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from cleaner.selection import CleanableLog
-from config.describe import Place
-from storage.topic_partition import TopicPartition
+from siltstone.cleaner.selection import CleanableLog
+from siltstone.config.describe import Place
+from siltstone.storage.topic_partition import TopicPartition
 
 
 class Rule(StrEnum):

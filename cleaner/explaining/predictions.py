@@ -2,8 +2,8 @@
 
 import threading
 
-from cleaner.one_pass.stats import PassResult, Prediction
-from storage.topic_partition import TopicPartition
+from siltstone.cleaner.one_pass.stats import PassResult, Prediction
+from siltstone.storage.topic_partition import TopicPartition
 
 
 class Predictions:

@@ -4,21 +4,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cleaner.explaining.explanation import OpenTransaction
-from cleaner.one_pass.log_to_clean import LogToClean, aborted_in, last_of_producers
-from cleaner.selection import CleanableLog, LogSnapshot
-from config.topic import TopicConfig
-from storage import files
-from storage.log.reader import PartitionReader
-from storage.producers import snapshot as producer_snapshot
-from storage.producers.recovery import replay_segment
-from storage.producers.snapshot import CorruptSnapshot
-from storage.producers.state import ProducerStateManager
-from storage.segment.readable import ReadableSegment
-from storage.topic_partition import TopicPartition
+from siltstone.cleaner.explaining.explanation import OpenTransaction
+from siltstone.cleaner.one_pass.log_to_clean import LogToClean, aborted_in, last_of_producers
+from siltstone.cleaner.selection import CleanableLog, LogSnapshot
+from siltstone.config.topic import TopicConfig
+from siltstone.storage import files
+from siltstone.storage.log.reader import PartitionReader
+from siltstone.storage.producers import snapshot as producer_snapshot
+from siltstone.storage.producers.recovery import replay_segment
+from siltstone.storage.producers.snapshot import CorruptSnapshot
+from siltstone.storage.producers.state import ProducerStateManager
+from siltstone.storage.segment.readable import ReadableSegment
+from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from storage.appending.kernels import ProducerEntry
+    from siltstone.storage.appending.kernels import ProducerEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ A file is named with size and CRC-32C. The digest is of the set of keys that sur
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from cleaner.one_pass.stats import FileFacts, PassResult, Prediction
-from storage.topic_partition import TopicPartition
+from siltstone.cleaner.one_pass.stats import FileFacts, PassResult, Prediction
+from siltstone.storage.topic_partition import TopicPartition
 
 
 class Span(NamedTuple):

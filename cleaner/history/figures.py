@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cleaner.explaining.last_pass import Pass, last_pass_of
-from cleaner.one_pass.stats import PassResult, Reason
-from storage.log.log import Log
-from storage.topic_partition import TopicPartition
+from siltstone.cleaner.explaining.last_pass import Pass, last_pass_of
+from siltstone.cleaner.one_pass.stats import PassResult, Reason
+from siltstone.storage.log.log import Log
+from siltstone.storage.topic_partition import TopicPartition
 
 
 class CleanerFigures:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from storage import files
+from siltstone.storage import files
 
 FILE_NAME = "cleaner-history.jsonl"
 OLD_FILE_NAME = f"{FILE_NAME}.1"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from protocol.core import crc32c
+from siltstone.protocol.core import crc32c
 
 _CHUNK = 1 << 20
 

@@ -10,21 +10,21 @@ checkpoint last. A crash in between costs work, never a record.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from cleaner.compiled import slots
-from cleaner.compiled.arrays import KernelArrays, Transactions
-from cleaner.one_pass.copying import Copying
-from cleaner.one_pass.grouping import group_segments
-from cleaner.one_pass.log_to_clean import LogToClean
-from cleaner.one_pass.mapping import Mapping
-from cleaner.one_pass.offset_map import SECRET, OffsetMap
-from cleaner.one_pass.output import CountedOutput, SegmentOutput, drop_unfinished
-from cleaner.one_pass.pass_clock import PassClock
-from cleaner.one_pass.segment_walk import SegmentWalk
-from cleaner.one_pass.stats import GroupFacts, PassResult, Prediction, Progress, result_of
-from cleaner.threads.throttle import Throttle
-from storage.clock import Clock
-from storage.segment.readable import ReadableSegment
-from storage.segment.segment import LogSegment
+from siltstone.cleaner.compiled import slots
+from siltstone.cleaner.compiled.arrays import KernelArrays, Transactions
+from siltstone.cleaner.one_pass.copying import Copying
+from siltstone.cleaner.one_pass.grouping import group_segments
+from siltstone.cleaner.one_pass.log_to_clean import LogToClean
+from siltstone.cleaner.one_pass.mapping import Mapping
+from siltstone.cleaner.one_pass.offset_map import SECRET, OffsetMap
+from siltstone.cleaner.one_pass.output import CountedOutput, SegmentOutput, drop_unfinished
+from siltstone.cleaner.one_pass.pass_clock import PassClock
+from siltstone.cleaner.one_pass.segment_walk import SegmentWalk
+from siltstone.cleaner.one_pass.stats import GroupFacts, PassResult, Prediction, Progress, result_of
+from siltstone.cleaner.threads.throttle import Throttle
+from siltstone.storage.clock import Clock
+from siltstone.storage.segment.readable import ReadableSegment
+from siltstone.storage.segment.segment import LogSegment
 
 Replace = Callable[[Sequence[LogSegment], Sequence[ReadableSegment]], None]
 """Swaps new segments for old ones: `storage.log.log.Log.replace_segments`."""

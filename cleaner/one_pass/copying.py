@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from cleaner.compiled import kernels, opening, slots
-from cleaner.compiled.arrays import KernelArrays, Transactions
-from cleaner.one_pass.offset_map import OffsetMap
-from cleaner.one_pass.output import Output
-from cleaner.one_pass.segment_walk import SegmentWalk, corrupt, open_batch
-from cleaner.one_pass.stats import FileFacts
-from protocol.core import crc32c
-from storage import files
-from storage.segment.readable import ReadableSegment
+from siltstone.cleaner.compiled import kernels, opening, slots
+from siltstone.cleaner.compiled.arrays import KernelArrays, Transactions
+from siltstone.cleaner.one_pass.offset_map import OffsetMap
+from siltstone.cleaner.one_pass.output import Output
+from siltstone.cleaner.one_pass.segment_walk import SegmentWalk, corrupt, open_batch
+from siltstone.cleaner.one_pass.stats import FileFacts
+from siltstone.protocol.core import crc32c
+from siltstone.storage import files
+from siltstone.storage.segment.readable import ReadableSegment
 
 _MOST_SPARE = 1 << 20
 """Bytes that the scratch has too many, so that it need not grow with each batch."""

@@ -6,7 +6,7 @@ Sizes are those before cleaning: segments shrink in one pass and merge in the ne
 from collections.abc import Sequence
 from typing import Final, Protocol, TypeVar
 
-from config.topic import TopicConfig
+from siltstone.config.topic import TopicConfig
 
 MAX_SPAN: Final = (1 << 31) - 1
 """The largest offset of a segment relative to its base."""

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from config.topic import TopicConfig
-from storage.segment.readable import ReadableSegment
-from storage.segment.transaction_index import AbortedTransaction
-from storage.topic_partition import TopicPartition
+from siltstone.config.topic import TopicConfig
+from siltstone.storage.segment.readable import ReadableSegment
+from siltstone.storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from storage.appending.kernels import ProducerEntry
-    from storage.log.log import Log
+    from siltstone.storage.appending.kernels import ProducerEntry
+    from siltstone.storage.log.log import Log
 
 NO_OFFSET = -1
 

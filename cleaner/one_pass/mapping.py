@@ -1,11 +1,11 @@
 """The first reading: the dirty section's keys into the offset map (Kafka: ``buildOffsetMap``)."""
 
-from cleaner.compiled import kernels, opening, slots
-from cleaner.compiled.arrays import KernelArrays, Transactions
-from cleaner.one_pass.log_to_clean import LogToClean
-from cleaner.one_pass.offset_map import OffsetMap
-from cleaner.one_pass.segment_walk import SegmentWalk, corrupt, open_batch
-from storage.segment.readable import ReadableSegment
+from siltstone.cleaner.compiled import kernels, opening, slots
+from siltstone.cleaner.compiled.arrays import KernelArrays, Transactions
+from siltstone.cleaner.one_pass.log_to_clean import LogToClean
+from siltstone.cleaner.one_pass.offset_map import OffsetMap
+from siltstone.cleaner.one_pass.segment_walk import SegmentWalk, corrupt, open_batch
+from siltstone.storage.segment.readable import ReadableSegment
 
 
 class Mapping:

@@ -10,8 +10,8 @@ import os
 import struct
 from typing import Final, Self
 
-from cleaner.compiled import kernels
-from cleaner.compiled.slots import SLOT_NUMBERS
+from siltstone.cleaner.compiled import kernels
+from siltstone.cleaner.compiled.slots import SLOT_NUMBERS
 
 SLOT_BYTES: Final = 8 * SLOT_NUMBERS
 FIRST_SLOTS: Final = 1 << 15

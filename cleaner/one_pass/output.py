@@ -10,16 +10,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol, Self
 
-from cleaner.compiled import kernels, slots
-from cleaner.one_pass.log_to_clean import LogToClean
-from cleaner.one_pass.stats import FileFacts
-from protocol.core import crc32c
-from protocol.records.batch import HEADER_SIZE
-from storage import files
-from storage.segment.readable import ReadableSegment
-from storage.segment.segment import LogSegment
-from storage.segment.transaction_index import AbortedTransaction
-from storage.segment.write_back import start_write_back
+from siltstone.cleaner.compiled import kernels, slots
+from siltstone.cleaner.one_pass.log_to_clean import LogToClean
+from siltstone.cleaner.one_pass.stats import FileFacts
+from siltstone.protocol.core import crc32c
+from siltstone.protocol.records.batch import HEADER_SIZE
+from siltstone.storage import files
+from siltstone.storage.segment.readable import ReadableSegment
+from siltstone.storage.segment.segment import LogSegment
+from siltstone.storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.segment.write_back import start_write_back
 
 WRITE_BACK_BYTES: Final = 16 << 20
 """Bytes after which the kernel is asked to start writing, so that the fsync at the end is short."""

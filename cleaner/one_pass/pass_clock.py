@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from storage.clock import Clock
+from siltstone.storage.clock import Clock
 
 
 class PassClock:

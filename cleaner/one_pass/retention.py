@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from cleaner.one_pass.log_to_clean import LastOfProducer
-from protocol.records.batch import DELETE_HORIZON, BatchHeader
-from protocol.records.record import Record
+from siltstone.cleaner.one_pass.log_to_clean import LastOfProducer
+from siltstone.protocol.records.batch import DELETE_HORIZON, BatchHeader
+from siltstone.protocol.records.record import Record
 
 FindOffset = Callable[[bytes], int | None]
 """Returns the last offset of a key, None if the map does not have it."""

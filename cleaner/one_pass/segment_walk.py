@@ -3,13 +3,13 @@
 import os
 from collections.abc import Callable
 
-from cleaner.compiled import opening, slots
-from cleaner.errors import CorruptSegment, UnopenedBatch
-from cleaner.threads.throttle import Throttle
-from protocol.errors import CorruptMessage, InvalidRecord
-from protocol.records.batch import HEADER_SIZE
-from protocol.records.compression import UnfoldsTooFar
-from storage.segment.readable import ReadableSegment
+from siltstone.cleaner.compiled import opening, slots
+from siltstone.cleaner.errors import CorruptSegment, UnopenedBatch
+from siltstone.cleaner.threads.throttle import Throttle
+from siltstone.protocol.errors import CorruptMessage, InvalidRecord
+from siltstone.protocol.records.batch import HEADER_SIZE
+from siltstone.protocol.records.compression import UnfoldsTooFar
+from siltstone.storage.segment.readable import ReadableSegment
 
 Consume = Callable[[ReadableSegment, memoryview, int], int | None]
 """Takes a chunk of a segment and its position there; returns the bytes of whole batches in it that

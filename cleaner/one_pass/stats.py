@@ -5,12 +5,12 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from cleaner.compiled import slots
-from cleaner.compiled.arrays import NO_HORIZON
-from cleaner.compiled.slots import State
-from cleaner.one_pass.key_digest import text_of
-from cleaner.one_pass.log_to_clean import LogToClean
-from storage.topic_partition import TopicPartition
+from siltstone.cleaner.compiled import slots
+from siltstone.cleaner.compiled.arrays import NO_HORIZON
+from siltstone.cleaner.compiled.slots import State
+from siltstone.cleaner.one_pass.key_digest import text_of
+from siltstone.cleaner.one_pass.log_to_clean import LogToClean
+from siltstone.storage.topic_partition import TopicPartition
 
 
 class Reason(StrEnum):

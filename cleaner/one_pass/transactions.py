@@ -6,9 +6,9 @@ As rules to read: the kernels do the same, and tests hold the two against each o
 from collections import deque
 from collections.abc import Iterable
 
-from protocol.records.batch import BatchHeader
-from storage.producers.markers import Marker, MarkerKind
-from storage.segment.transaction_index import AbortedTransaction
+from siltstone.protocol.records.batch import BatchHeader
+from siltstone.storage.producers.markers import Marker, MarkerKind
+from siltstone.storage.segment.transaction_index import AbortedTransaction
 
 
 class CleanedTransactionMetadata:

@@ -11,24 +11,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from cleaner.errors import CleaningAborted, CorruptSegment
-from cleaner.explaining.predictions import Predictions
-from cleaner.history.events import Span, abort_event, begin_event, failure_event, pass_event
-from cleaner.history.figures import CleanerFigures
-from cleaner.history.history import History
-from cleaner.manager import CleanerManager
-from cleaner.one_pass.log_to_clean import LogToClean
-from cleaner.one_pass.stats import PassResult, Prediction, Progress
-from cleaner.settings import CleanerSettings
-from cleaner.threads.grabbed_log import GrabbedLog
-from protocol.errors import KafkaError
-from storage.clock import Clock
-from storage.directory.time_slice import LONG_NS, ask_for_slice
-from storage.log.log import Log
-from storage.log.retention import find_doomed
+from siltstone.cleaner.errors import CleaningAborted, CorruptSegment
+from siltstone.cleaner.explaining.predictions import Predictions
+from siltstone.cleaner.history.events import (
+    Span,
+    abort_event,
+    begin_event,
+    failure_event,
+    pass_event,
+)
+from siltstone.cleaner.history.figures import CleanerFigures
+from siltstone.cleaner.history.history import History
+from siltstone.cleaner.manager import CleanerManager
+from siltstone.cleaner.one_pass.log_to_clean import LogToClean
+from siltstone.cleaner.one_pass.stats import PassResult, Prediction, Progress
+from siltstone.cleaner.settings import CleanerSettings
+from siltstone.cleaner.threads.grabbed_log import GrabbedLog
+from siltstone.protocol.errors import KafkaError
+from siltstone.storage.clock import Clock
+from siltstone.storage.directory.time_slice import LONG_NS, ask_for_slice
+from siltstone.storage.log.log import Log
+from siltstone.storage.log.retention import find_doomed
 
 if TYPE_CHECKING:
-    from cleaner.one_pass.cleaner import Replace
+    from siltstone.cleaner.one_pass.cleaner import Replace
 
 EXPECTED = (OSError, ValueError, CorruptSegment)
 """What a pass may end with that is no mistake of ours: its sentence is enough."""

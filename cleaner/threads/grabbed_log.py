@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cleaner.selection import CleanableLog
-from storage.log.log import Log
-from storage.topic_partition import TopicPartition
+from siltstone.cleaner.selection import CleanableLog
+from siltstone.storage.log.log import Log
+from siltstone.storage.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """The process that makes passes where the kernels are not compiled.
 
-``python -m cleaner.threads.helper`` starts it. It reads orders from standard input and answers on
-standard output; it renames nothing, knows no log, and ends when its parent does. Its priority is
-that of the cleaner thread which starts it.
+``python -m siltstone.cleaner.threads.helper`` starts it. It reads orders from standard input and
+answers on standard output; it renames nothing, knows no log, and ends when its parent does. Its
+priority is that of the cleaner thread which starts it.
 """
 
 import os
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import IO
 
-from cleaner.errors import CleaningAborted
-from cleaner.one_pass.cleaner import Cleaner
-from cleaner.settings import CleanerSettings
-from cleaner.threads.helper_messages import (
+from siltstone.cleaner.errors import CleaningAborted
+from siltstone.cleaner.one_pass.cleaner import Cleaner
+from siltstone.cleaner.settings import CleanerSettings
+from siltstone.cleaner.threads.helper_messages import (
     Answer,
     Done,
     Failed,
@@ -24,9 +24,9 @@ from cleaner.threads.helper_messages import (
     receive,
     send,
 )
-from cleaner.threads.throttle import Throttle
-from storage.clock import Clock
-from storage.segment.readable import ReadableSegment
+from siltstone.cleaner.threads.throttle import Throttle
+from siltstone.storage.clock import Clock
+from siltstone.storage.segment.readable import ReadableSegment
 
 
 class _PassClock(Clock):

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from cleaner.errors import CleaningAborted, CorruptSegment, UnopenedBatch
-from cleaner.one_pass.log_to_clean import LastOfProducer, LogToClean
-from cleaner.one_pass.stats import PassResult, Prediction, Progress
-from cleaner.settings import CleanerSettings
-from config.topic import TopicConfig
-from storage.segment.readable import ReadableSegment
-from storage.segment.transaction_index import AbortedTransaction
-from storage.topic_partition import TopicPartition
+from siltstone.cleaner.errors import CleaningAborted, CorruptSegment, UnopenedBatch
+from siltstone.cleaner.one_pass.log_to_clean import LastOfProducer, LogToClean
+from siltstone.cleaner.one_pass.stats import PassResult, Prediction, Progress
+from siltstone.cleaner.settings import CleanerSettings
+from siltstone.config.topic import TopicConfig
+from siltstone.storage.segment.readable import ReadableSegment
+from siltstone.storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.topic_partition import TopicPartition
 
 _LENGTH = struct.Struct(">I")
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
-from cleaner.errors import CleaningAborted
-from cleaner.one_pass.log_to_clean import LogToClean
-from cleaner.one_pass.stats import PassResult, Prediction, Progress
-from cleaner.settings import CleanerSettings
-from cleaner.threads.helper_messages import (
+from siltstone.cleaner.errors import CleaningAborted
+from siltstone.cleaner.one_pass.log_to_clean import LogToClean
+from siltstone.cleaner.one_pass.stats import PassResult, Prediction, Progress
+from siltstone.cleaner.settings import CleanerSettings
+from siltstone.cleaner.threads.helper_messages import (
     Answer,
     Done,
     Failed,
@@ -22,14 +22,14 @@ from cleaner.threads.helper_messages import (
     receive,
     send,
 )
-from cleaner.threads.throttle import Throttle
-from storage import files
-from storage.clock import Clock
-from storage.segment.readable import ReadableSegment
-from storage.segment.segment import LogSegment
+from siltstone.cleaner.threads.throttle import Throttle
+from siltstone.storage import files
+from siltstone.storage.clock import Clock
+from siltstone.storage.segment.readable import ReadableSegment
+from siltstone.storage.segment.segment import LogSegment
 
 if TYPE_CHECKING:
-    from cleaner.one_pass.cleaner import Replace as ReplaceSegments
+    from siltstone.cleaner.one_pass.cleaner import Replace as ReplaceSegments
 
 _logger = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ class HelperProcess:
         if process is None or process.poll() is not None:
             self.close()
             process = self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "cleaner.threads.helper"],
+                [sys.executable, "-P", "-m", "siltstone.cleaner.threads.helper"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
             )

@@ -3,15 +3,15 @@
 import logging
 import threading
 
-from cleaner.errors import CleaningAborted
-from cleaner.one_pass.log_to_clean import LogToClean
-from cleaner.one_pass.stats import Prediction
-from cleaner.selection import CleanableLog
-from cleaner.settings import CleanerSettings
-from cleaner.threads.cleaner_thread import CleanerRooms, CleanerThread
-from cleaner.threads.throttle import Throttle
-from storage.log.log import Log
-from storage.topic_partition import TopicPartition
+from siltstone.cleaner.errors import CleaningAborted
+from siltstone.cleaner.one_pass.log_to_clean import LogToClean
+from siltstone.cleaner.one_pass.stats import Prediction
+from siltstone.cleaner.selection import CleanableLog
+from siltstone.cleaner.settings import CleanerSettings
+from siltstone.cleaner.threads.cleaner_thread import CleanerRooms, CleanerThread
+from siltstone.cleaner.threads.throttle import Throttle
+from siltstone.storage.log.log import Log
+from siltstone.storage.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from storage.clock import Clock
+from siltstone.storage.clock import Clock
 
 BURST_SECONDS: Final = 0.3
 """What may be read at once after a pause: Kafka's check interval."""

@@ -4,12 +4,12 @@ Without compiled kernels a pass computes in Python. In a thread it would keep th
 the interpreter, so it then runs in `cleaner.threads.helper`, at a lower priority.
 """
 
-from cleaner.compiled import kernels
-from cleaner.one_pass.cleaner import Cleaner
-from cleaner.settings import CleanerSettings
-from cleaner.threads.cleaner_thread import Worker
-from cleaner.threads.throttle import Throttle
-from storage.clock import Clock
+from siltstone.cleaner.compiled import kernels
+from siltstone.cleaner.one_pass.cleaner import Cleaner
+from siltstone.cleaner.settings import CleanerSettings
+from siltstone.cleaner.threads.cleaner_thread import Worker
+from siltstone.cleaner.threads.throttle import Throttle
+from siltstone.storage.clock import Clock
 
 
 def make_worker(settings: CleanerSettings, clock: Clock, throttle: Throttle) -> Worker:
@@ -22,6 +22,6 @@ def make_worker(settings: CleanerSettings, clock: Clock, throttle: Throttle) -> 
             load_factor=settings.load_factor,
             io_buffer_bytes=settings.io_buffer_bytes,
         )
-    from cleaner.threads.helper_process import HelperProcess  # noqa: PLC0415  # and pickle, seldom needed
+    from siltstone.cleaner.threads.helper_process import HelperProcess  # noqa: PLC0415  # and pickle, seldom needed
 
     return HelperProcess(settings, clock, throttle)

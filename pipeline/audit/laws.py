@@ -17,8 +17,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.audit.findings import Findings, Kind
-from pipeline.latest import LatestRows
+from siltstone.pipeline.audit.findings import Findings, Kind
+from siltstone.pipeline.latest import LatestRows
 
 COLUMNS: Final = ("key", "value", "offset", "timestampMs", "headers")
 

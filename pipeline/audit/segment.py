@@ -12,18 +12,18 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from pipeline.audit.findings import Findings, Kind
-from pipeline.planning.manifest import PinnedPartition, PinnedSegment
-from pipeline.reading.decoder import Decoder, Fault, Wanted
-from pipeline.reading.scanned import Scanned
-from pipeline.stores import StoredFile, join, open_store
-from protocol.core.columns import Survey
-from protocol.core.constants import BAD_RECORD, FAULTS, FULL, OFFSET_BACKWARDS, WRONG_CRC
-from protocol.errors import CorruptMessage
-from protocol.records.batch import HEADER_SIZE, BatchHeader, has_valid_crc
-from storage import files
-from storage.segment import transaction_index
-from storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
+from siltstone.pipeline.audit.findings import Findings, Kind
+from siltstone.pipeline.planning.manifest import PinnedPartition, PinnedSegment
+from siltstone.pipeline.reading.decoder import Decoder, Fault, Wanted
+from siltstone.pipeline.reading.scanned import Scanned
+from siltstone.pipeline.stores import StoredFile, join, open_store
+from siltstone.protocol.core.columns import Survey
+from siltstone.protocol.core.constants import BAD_RECORD, FAULTS, FULL, OFFSET_BACKWARDS, WRONG_CRC
+from siltstone.protocol.errors import CorruptMessage
+from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader, has_valid_crc
+from siltstone.storage import files
+from siltstone.storage.segment import transaction_index
+from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
 
 CHUNK_BYTES: Final = 8 << 20
 _COLUMNS: Final = ("isTombstone", "timestampMs")

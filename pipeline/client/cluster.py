@@ -5,26 +5,29 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
-from pipeline.client.wire import Exchange, Wire, split_addresses
-from pipeline.errors import SourceUnavailable
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from siltstone.pipeline.client.wire import Exchange, Wire, split_addresses
+from siltstone.pipeline.errors import SourceUnavailable
+from siltstone.protocol.errors import ErrorCode
+from siltstone.protocol.messages import (
     NO_ID,
     describe_configs,
     describe_log_dirs,
     list_offsets,
     metadata,
 )
-from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from protocol.messages.list_offsets import (
+from siltstone.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from siltstone.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from siltstone.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.names import uuid_text
-from storage.topic_partition import TopicPartition
+from siltstone.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from siltstone.protocol.names import uuid_text
+from siltstone.storage.topic_partition import TopicPartition
 
 _METADATA: Final = Exchange(metadata.REQUEST, metadata.RESPONSE, 12)
 _LIST_OFFSETS: Final = Exchange(list_offsets.REQUEST, list_offsets.RESPONSE, 6)

@@ -12,7 +12,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from pipeline.errors import BadOption, SourceUnavailable
+from siltstone.pipeline.errors import BadOption, SourceUnavailable
 
 MECHANISMS: Final = {"PLAIN": "", "SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """What is spoken here, with the hash of each."""

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pipeline.errors import PipelineError, SnapshotExpired, SourceUnavailable
-from pipeline.planning.manifest import Manifest
-from storage import files
-from storage.topic_partition import TopicPartition
+from siltstone.pipeline.errors import PipelineError, SnapshotExpired, SourceUnavailable
+from siltstone.pipeline.planning.manifest import Manifest
+from siltstone.storage import files
+from siltstone.storage.topic_partition import TopicPartition
 
 DEFAULT_LEASE_MS = 60_000
 _DEFAULT_ADDRESS = "127.0.0.1:9464"

@@ -11,10 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from pipeline.client.pins import Control, extend_pin, find_control
-from pipeline.errors import PipelineError, SnapshotExpired, SourceUnavailable
-from pipeline.planning.split import Lease, Split
-from storage.clock import Clock
+from siltstone.pipeline.client.pins import Control, extend_pin, find_control
+from siltstone.pipeline.errors import PipelineError, SnapshotExpired, SourceUnavailable
+from siltstone.pipeline.planning.split import Lease, Split
+from siltstone.storage.clock import Clock
 
 BEAT_SECONDS: Final = 1.5
 """Several of them fit into what a reader leaves of a lease."""

@@ -12,10 +12,10 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
-from pipeline.client.login import Login, read_login
-from pipeline.errors import BadOption, PipelineError, SourceUnavailable
-from protocol.errors import ProtocolError
-from protocol.messages import Message, sasl_authenticate, sasl_handshake
+from siltstone.pipeline.client.login import Login, read_login
+from siltstone.pipeline.errors import BadOption, PipelineError, SourceUnavailable
+from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.messages import Message, sasl_authenticate, sasl_handshake
 
 CLIENT_ID: Final = "siltstone-pipeline"
 _SECONDS: Final = 60.0

@@ -1,4 +1,4 @@
-"""The arguments of ``python -m pipeline``."""
+"""The arguments of ``python -m siltstone.pipeline``."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``python -m pipeline``: from arguments to a job, and from its errors to one sentence.
+"""``python -m siltstone.pipeline``: from arguments to a job, and from its errors to one sentence.
 
 Exit codes: 0 fine, 1 a fault, or faults found by an audit, 2 wrong usage.
 """
@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from pipeline import settings
-from pipeline.command.arguments import make_parser
-from pipeline.engine import Engine, LocalEngine, SparkEngine
-from pipeline.errors import BadOption, PipelineError
+from siltstone.pipeline import settings
+from siltstone.pipeline.command.arguments import make_parser
+from siltstone.pipeline.engine import Engine, LocalEngine, SparkEngine
+from siltstone.pipeline.errors import BadOption, PipelineError
 
 _PASSED_ON: Final = ("bootstrap", "data", "control", "archive", "transport")
 _USAGE: Final = 2
@@ -25,7 +25,7 @@ _OF_PYTHON: Final = re.compile(r"^(\w*(?:Error|Exception)): (.+)$", re.MULTILINE
 def main(arguments: Sequence[str]) -> int:
     """Run a job and return the exit code."""
     if list(arguments[:1]) == ["doctor"]:
-        from pipeline.command import doctor  # noqa: PLC0415  # knows what may be missing for the rest
+        from siltstone.pipeline.command import doctor  # noqa: PLC0415  # knows what may be missing for the rest
 
         return doctor.main(list(arguments[1:]))
     options = make_parser().parse_args(arguments)
@@ -77,7 +77,7 @@ def engine_of(options: Namespace, jars: Sequence[str] = ()) -> Iterator[Engine]:
         finally:
             local.close()
         return
-    from pipeline.spark.session import open_session  # noqa: PLC0415  # Spark, only where it is asked for
+    from siltstone.pipeline.spark.session import open_session  # noqa: PLC0415  # Spark, only where it is asked for
 
     session = open_session(f"siltstone {options.job}", master=options.master, jars=jars)
     try:
@@ -87,7 +87,7 @@ def engine_of(options: Namespace, jars: Sequence[str] = ()) -> Iterator[Engine]:
 
 
 def _snapshot(options: Namespace) -> int:
-    from pipeline.jobs.snapshot import SnapshotSpec, snapshot  # noqa: PLC0415  # as above
+    from siltstone.pipeline.jobs.snapshot import SnapshotSpec, snapshot  # noqa: PLC0415  # as above
 
     spec = SnapshotSpec(
         topic=options.topic,
@@ -107,8 +107,8 @@ def _snapshot(options: Namespace) -> int:
 
 
 def _export(options: Namespace) -> int:
-    from pipeline.jobs.export import COLUMNS, ExportSpec, export, parse_json_columns  # noqa: PLC0415
-    from pipeline.sinks.staging import FILE_BYTES  # noqa: PLC0415  # as above
+    from siltstone.pipeline.jobs.export import COLUMNS, ExportSpec, export, parse_json_columns  # noqa: PLC0415
+    from siltstone.pipeline.sinks.staging import FILE_BYTES  # noqa: PLC0415  # as above
 
     read = read_options(options)
     if options.time_from:
@@ -133,7 +133,7 @@ def _export(options: Namespace) -> int:
 
 
 def _replay(options: Namespace) -> int:
-    from pipeline.jobs.replay import ReplaySpec, replay  # noqa: PLC0415  # as above
+    from siltstone.pipeline.jobs.replay import ReplaySpec, replay  # noqa: PLC0415  # as above
 
     spec = ReplaySpec(
         source=options.source,
@@ -151,7 +151,7 @@ def _replay(options: Namespace) -> int:
 
 
 def _audit(options: Namespace) -> int:
-    from pipeline.jobs.audit import AuditSpec, audit, write_report  # noqa: PLC0415  # as above
+    from siltstone.pipeline.jobs.audit import AuditSpec, audit, write_report  # noqa: PLC0415  # as above
 
     spec = AuditSpec(before=options.before, clean=options.clean, laws_only=options.laws_only)
     read = read_options(options)
@@ -165,7 +165,7 @@ def _audit(options: Namespace) -> int:
 
 
 def _plan(options: Namespace) -> int:
-    from pipeline.jobs.compaction_plan import plan_compaction  # noqa: PLC0415  # as above
+    from siltstone.pipeline.jobs.compaction_plan import plan_compaction  # noqa: PLC0415  # as above
 
     read = read_options(options)
     with engine_of(options) as engine:
@@ -178,8 +178,8 @@ def _plan(options: Namespace) -> int:
 
 
 def _stream(options: Namespace) -> int:
-    from pipeline.jobs.stream import StreamSpec, connector_jars, stream  # noqa: PLC0415  # as above
-    from pipeline.spark.session import open_session  # noqa: PLC0415  # likewise
+    from siltstone.pipeline.jobs.stream import StreamSpec, connector_jars, stream  # noqa: PLC0415  # as above
+    from siltstone.pipeline.spark.session import open_session  # noqa: PLC0415  # likewise
 
     if options.engine == "local":
         raise BadOption("stream is Spark's: leave --engine local out")

@@ -1,4 +1,4 @@
-"""``python -m pipeline doctor``: what is here, what is missing, and how to get it.
+"""``python -m siltstone.pipeline doctor``: what is here, what is missing, and how to get it.
 
 It imports nothing that may be missing before it has looked whether it is.
 """
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pipeline.errors import PipelineError
-from pipeline.spark.java import TRIED, find_java
+from siltstone.pipeline.errors import PipelineError
+from siltstone.pipeline.spark.java import TRIED, find_java
 
 LEAST_SPARK: Final = (4, 2)
 BELOW_SPARK: Final = (4, 4)
@@ -103,9 +103,9 @@ def _java() -> Finding:
 def _worker() -> Finding:
     python = os.environ.get("PYSPARK_PYTHON")
     if not python:
-        text = "this interpreter, where sessions come from pipeline.spark.session"
+        text = "this interpreter, where sessions come from siltstone.pipeline.spark.session"
         return Finding(name="workers", is_fine=True, text=text)
-    from pipeline.spark.session import check_worker  # noqa: PLC0415 - not needed otherwise
+    from siltstone.pipeline.spark.session import check_worker  # noqa: PLC0415 - not needed otherwise
 
     try:
         check_worker(python)
@@ -115,7 +115,7 @@ def _worker() -> Finding:
 
 
 def _kernels() -> Finding:
-    from protocol.core.columns import COMPILED  # noqa: PLC0415 - beside the other looks
+    from siltstone.protocol.core.columns import COMPILED  # noqa: PLC0415 - beside the other looks
 
     if COMPILED:
         return Finding(name="kernels", is_fine=True, text="compiled")
@@ -154,8 +154,8 @@ def _memory() -> Finding:
 
 
 def _data(data: Path) -> Finding:
-    from pipeline.client.pins import find_control, topics  # noqa: PLC0415 - only if it is asked for
-    from storage.directory.lock import is_held  # noqa: PLC0415 - likewise
+    from siltstone.pipeline.client.pins import find_control, topics  # noqa: PLC0415 - only if it is asked for
+    from siltstone.storage.directory.lock import is_held  # noqa: PLC0415 - likewise
 
     if not data.is_dir():
         text = f"{data} is no folder here; name the log directory, or read with transport=fetch"

@@ -6,7 +6,7 @@ Progress goes by the bytes of splits that are done, since offsets say nothing of
 import sys
 from typing import TextIO
 
-from storage.clock import Clock
+from siltstone.storage.clock import Clock
 
 _REDRAW_SECONDS = 0.2
 _LINE_SECONDS = 5.0

@@ -1,1 +1,1 @@
-"""The jobs of ``python -m pipeline``: plain functions over an engine, one module each."""
+"""The jobs of ``python -m siltstone.pipeline``: plain functions over an engine, one module each."""

@@ -17,22 +17,22 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from pipeline.audit.findings import Findings, Kind
-from pipeline.audit.laws import COLUMNS, Rows, check_laws
-from pipeline.audit.segment import SegmentReport, audit_segment
-from pipeline.client.pins import Control, find_control
-from pipeline.columns import arrow_schema
-from pipeline.command.progress import seconds_text, size
-from pipeline.engine import Engine
-from pipeline.errors import BadOption, PipelineError
-from pipeline.jobs.reading import Moment, committed, moment_of
-from pipeline.options import ReadOptions
-from pipeline.planning.manifest import PinnedPartition
-from pipeline.planning.split import Split
-from pipeline.reading.scan import scan
-from storage.clock import Clock
-from storage.segment.readable import open_segment
-from storage.topic_partition import TopicPartition
+from siltstone.pipeline.audit.findings import Findings, Kind
+from siltstone.pipeline.audit.laws import COLUMNS, Rows, check_laws
+from siltstone.pipeline.audit.segment import SegmentReport, audit_segment
+from siltstone.pipeline.client.pins import Control, find_control
+from siltstone.pipeline.columns import arrow_schema
+from siltstone.pipeline.command.progress import seconds_text, size
+from siltstone.pipeline.engine import Engine
+from siltstone.pipeline.errors import BadOption, PipelineError
+from siltstone.pipeline.jobs.reading import Moment, committed, moment_of
+from siltstone.pipeline.options import ReadOptions
+from siltstone.pipeline.planning.manifest import PinnedPartition
+from siltstone.pipeline.planning.split import Split
+from siltstone.pipeline.reading.scan import scan
+from siltstone.storage.clock import Clock
+from siltstone.storage.segment.readable import open_segment
+from siltstone.storage.topic_partition import TopicPartition
 
 TASK_BYTES: Final = 128 << 20
 _POLL_SECONDS: Final = 0.2

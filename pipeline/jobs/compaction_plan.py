@@ -13,12 +13,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.command.progress import seconds_text, size
-from pipeline.engine import Engine
-from pipeline.jobs.reading import committed, moment_of
-from pipeline.planning.manifest import PinnedPartition
-from pipeline.planning.split import Split
-from pipeline.reading.scan import scan
+from siltstone.pipeline.command.progress import seconds_text, size
+from siltstone.pipeline.engine import Engine
+from siltstone.pipeline.jobs.reading import committed, moment_of
+from siltstone.pipeline.planning.manifest import PinnedPartition
+from siltstone.pipeline.planning.split import Split
+from siltstone.pipeline.reading.scan import scan
 
 SLOT_BYTES: Final = 24
 """What a key takes in the cleaner's offset map: a hash of 16 bytes and an offset."""

@@ -16,17 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from pipeline.columns import TYPES, check_names
-from pipeline.command.progress import seconds_text, size
-from pipeline.engine import Engine
-from pipeline.errors import BadOption, CorruptLog, PipelineError
-from pipeline.jobs.reading import committed, moment_of
-from pipeline.options import ReadOptions
-from pipeline.planning.split import Split
-from pipeline.reading.scan import scan
-from pipeline.sinks.staging import FILE_BYTES, ParquetFiles, StagedFile, sweep
-from pipeline.sinks.state import TableState
-from pipeline.sinks.table import open_table
+from siltstone.pipeline.columns import TYPES, check_names
+from siltstone.pipeline.command.progress import seconds_text, size
+from siltstone.pipeline.engine import Engine
+from siltstone.pipeline.errors import BadOption, CorruptLog, PipelineError
+from siltstone.pipeline.jobs.reading import committed, moment_of
+from siltstone.pipeline.options import ReadOptions
+from siltstone.pipeline.planning.split import Split
+from siltstone.pipeline.reading.scan import scan
+from siltstone.pipeline.sinks.staging import FILE_BYTES, ParquetFiles, StagedFile, sweep
+from siltstone.pipeline.sinks.state import TableState
+from siltstone.pipeline.sinks.table import open_table
 
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 JSON_TYPES: Final = {

@@ -15,11 +15,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import CorruptLog
-from pipeline.latest import LatestRows, shares
-from pipeline.planning.split import Split
-from pipeline.reading.scan import scan
-from pipeline.sinks.staging import StagedFile, write_tables
+from siltstone.pipeline.errors import CorruptLog
+from siltstone.pipeline.latest import LatestRows, shares
+from siltstone.pipeline.planning.split import Split
+from siltstone.pipeline.reading.scan import scan
+from siltstone.pipeline.sinks.staging import StagedFile, write_tables
 
 CHANGES_SCHEMA: Final = pa.schema([("key", pa.binary()), ("partition", pa.int32())])
 _MOST_SAMPLED: Final = 10_000

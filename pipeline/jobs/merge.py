@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.engine import Engine
-from pipeline.jobs.latest_tasks import CHANGES_SCHEMA
-from pipeline.sinks.staging import StagedFile, write_tables
-from pipeline.sinks.table import TableSink
+from siltstone.pipeline.engine import Engine
+from siltstone.pipeline.jobs.latest_tasks import CHANGES_SCHEMA
+from siltstone.pipeline.sinks.staging import StagedFile, write_tables
+from siltstone.pipeline.sinks.table import TableSink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pipeline.client.pins import Pin, find_control
-from pipeline.command.progress import seconds_text
-from pipeline.errors import SnapshotExpired
-from pipeline.options import READ_COMMITTED, ReadOptions
-from pipeline.planning.manifest import NO_PIN, Manifest
-from pipeline.planning.split import Split
-from pipeline.transports import Source, open_source
-from storage.clock import Clock
+from siltstone.pipeline.client.pins import Pin, find_control
+from siltstone.pipeline.command.progress import seconds_text
+from siltstone.pipeline.errors import SnapshotExpired
+from siltstone.pipeline.options import READ_COMMITTED, ReadOptions
+from siltstone.pipeline.planning.manifest import NO_PIN, Manifest
+from siltstone.pipeline.planning.split import Split
+from siltstone.pipeline.transports import Source, open_source
+from siltstone.storage.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pipeline.planning.ranges import OffsetRange
-    from storage.topic_partition import TopicPartition
+    from siltstone.pipeline.planning.ranges import OffsetRange
+    from siltstone.storage.topic_partition import TopicPartition
 
 SAFE_SHARE: Final = 0.5
 """Of delete.retention.ms: so long may a scan without a pin take over a compacted topic."""

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pipeline.command.progress import seconds_text, size
-from pipeline.engine import Engine
-from pipeline.errors import BadOption
-from pipeline.jobs.reading import committed, moment_of
-from pipeline.jobs.replay_source import Part, count_bytes
-from pipeline.jobs.replay_task import Target, TaskDone, send_part
-from pipeline.sinks.kafka import check_partitions
-from pipeline.sinks.table import open_table
-from storage.clock import Clock
+from siltstone.pipeline.command.progress import seconds_text, size
+from siltstone.pipeline.engine import Engine
+from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.jobs.reading import committed, moment_of
+from siltstone.pipeline.jobs.replay_source import Part, count_bytes
+from siltstone.pipeline.jobs.replay_task import Target, TaskDone, send_part
+from siltstone.pipeline.sinks.kafka import check_partitions
+from siltstone.pipeline.sinks.table import open_table
+from siltstone.storage.clock import Clock
 
 _TABLES = ("parquet:", "delta:", "iceberg:")
 

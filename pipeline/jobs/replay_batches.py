@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from pipeline.errors import CorruptLog, SnapshotExpired
-from pipeline.jobs.replay_source import Part
-from pipeline.planning.split import Piece, Split
-from pipeline.reading.aborted import AbortedIndex
-from pipeline.sinks.batches import again
-from pipeline.stores import open_store
-from protocol.records.batch import HEADER_SIZE, BatchHeader, has_valid_crc
+from siltstone.pipeline.errors import CorruptLog, SnapshotExpired
+from siltstone.pipeline.jobs.replay_source import Part
+from siltstone.pipeline.planning.split import Piece, Split
+from siltstone.pipeline.reading.aborted import AbortedIndex
+from siltstone.pipeline.sinks.batches import again
+from siltstone.pipeline.stores import open_store
+from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader, has_valid_crc
 
 CHUNK_BYTES: Final = 4 << 20
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.errors import BadOption
-from pipeline.planning.split import Split
-from pipeline.reading.scan import scan
+from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.planning.split import Split
+from siltstone.pipeline.reading.scan import scan
 
 COLUMNS: Final = ("key", "value", "partition", "offset", "timestampMs", "headers")
 _ROWS: Final = 20_000

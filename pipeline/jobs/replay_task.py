@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from pipeline.client.cluster import Cluster
-from pipeline.errors import BadOption
-from pipeline.jobs.replay_batches import read_batches
-from pipeline.jobs.replay_source import Chunk, Part, read_part
-from pipeline.sinks.batches import BatchProducer
-from pipeline.sinks.kafka import NotSent, make_producer, note_progress, read_progress
-from storage.clock import Clock
-from storage.topic_partition import TopicPartition
+from siltstone.pipeline.client.cluster import Cluster
+from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.jobs.replay_batches import read_batches
+from siltstone.pipeline.jobs.replay_source import Chunk, Part, read_part
+from siltstone.pipeline.sinks.batches import BatchProducer
+from siltstone.pipeline.sinks.kafka import NotSent, make_producer, note_progress, read_progress
+from siltstone.storage.clock import Clock
+from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message

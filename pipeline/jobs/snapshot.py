@@ -17,18 +17,18 @@ from typing import Final
 
 import pyarrow as pa
 
-from pipeline.columns import TYPES
-from pipeline.command.progress import seconds_text
-from pipeline.engine import Engine
-from pipeline.errors import PipelineError
-from pipeline.jobs.latest_tasks import LatestTasks, ShareTask, TaskResult
-from pipeline.jobs.merge import Merged, merge
-from pipeline.jobs.reading import Moment, committed, moment_of
-from pipeline.planning.ranges import OffsetRange
-from pipeline.sinks.staging import sweep
-from pipeline.sinks.state import TableState
-from pipeline.sinks.table import TableSink, open_table
-from storage.topic_partition import TopicPartition
+from siltstone.pipeline.columns import TYPES
+from siltstone.pipeline.command.progress import seconds_text
+from siltstone.pipeline.engine import Engine
+from siltstone.pipeline.errors import PipelineError
+from siltstone.pipeline.jobs.latest_tasks import LatestTasks, ShareTask, TaskResult
+from siltstone.pipeline.jobs.merge import Merged, merge
+from siltstone.pipeline.jobs.reading import Moment, committed, moment_of
+from siltstone.pipeline.planning.ranges import OffsetRange
+from siltstone.pipeline.sinks.staging import sweep
+from siltstone.pipeline.sinks.state import TableState
+from siltstone.pipeline.sinks.table import TableSink, open_table
+from siltstone.storage.topic_partition import TopicPartition
 
 MEMORY_BYTES: Final = 2 << 30
 """Of log that one task may have to hold, if every key in it were another."""

@@ -15,18 +15,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.columns import TYPES
-from pipeline.command.progress import seconds_text
-from pipeline.engine import LocalEngine
-from pipeline.errors import BadOption, PipelineError
-from pipeline.jobs.latest_tasks import LatestTasks
-from pipeline.jobs.merge import Merged, merge
-from pipeline.options import READ_COMMITTED, ReadOptions
-from pipeline.sinks.staging import NO_SPACE, StagedFile, full_disk, sweep
-from pipeline.sinks.state import TableState
-from pipeline.sinks.table import TableSink, open_table
-from pipeline.transports import open_source
-from storage.clock import Clock
+from siltstone.pipeline.columns import TYPES
+from siltstone.pipeline.command.progress import seconds_text
+from siltstone.pipeline.engine import LocalEngine
+from siltstone.pipeline.errors import BadOption, PipelineError
+from siltstone.pipeline.jobs.latest_tasks import LatestTasks
+from siltstone.pipeline.jobs.merge import Merged, merge
+from siltstone.pipeline.options import READ_COMMITTED, ReadOptions
+from siltstone.pipeline.sinks.staging import NO_SPACE, StagedFile, full_disk, sweep
+from siltstone.pipeline.sinks.state import TableState
+from siltstone.pipeline.sinks.table import TableSink, open_table
+from siltstone.pipeline.transports import open_source
+from siltstone.storage.clock import Clock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,18 +6,18 @@ where the log starts and how far it was cleaned. All of it works on object stora
 
 from collections.abc import Iterable
 
-from pipeline.errors import SourceUnavailable
-from pipeline.planning.manifest import PinnedPartition, PinnedSegment
-from pipeline.planning.segments import SegmentView
-from pipeline.stores import Store, join, open_store
-from protocol.names import uuid_text
-from storage import files
-from storage.directory import catalog, checkpoint
-from storage.directory.checkpoint import MalformedCheckpoint
-from storage.directory.partition_metadata import PartitionMetadata
-from storage.producers.snapshot import CorruptSnapshot
-from storage.producers.snapshot import decode as decode_snapshot
-from storage.topic_partition import FolderState, TopicPartition, parse_folder
+from siltstone.pipeline.errors import SourceUnavailable
+from siltstone.pipeline.planning.manifest import PinnedPartition, PinnedSegment
+from siltstone.pipeline.planning.segments import SegmentView
+from siltstone.pipeline.stores import Store, join, open_store
+from siltstone.protocol.names import uuid_text
+from siltstone.storage import files
+from siltstone.storage.directory import catalog, checkpoint
+from siltstone.storage.directory.checkpoint import MalformedCheckpoint
+from siltstone.storage.directory.partition_metadata import PartitionMetadata
+from siltstone.storage.producers.snapshot import CorruptSnapshot
+from siltstone.storage.producers.snapshot import decode as decode_snapshot
+from siltstone.storage.topic_partition import FolderState, TopicPartition, parse_folder
 
 
 class ArchiveView:

@@ -9,8 +9,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from storage import files
-from storage.topic_partition import TopicPartition
+from siltstone.storage import files
+from siltstone.storage.topic_partition import TopicPartition
 
 NO_PIN: Final = ""
 

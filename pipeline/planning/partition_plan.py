@@ -11,14 +11,14 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from pipeline.options import ReadOptions
-from pipeline.planning.manifest import PinnedPartition
-from pipeline.planning.segments import SegmentView
-from pipeline.planning.split import Piece, Split
-from pipeline.planning.time_spans import find_time_spans
-from pipeline.stores import join, open_store
-from storage import files
-from storage.segment.transaction_index import AbortedTransaction
+from siltstone.pipeline.options import ReadOptions
+from siltstone.pipeline.planning.manifest import PinnedPartition
+from siltstone.pipeline.planning.segments import SegmentView
+from siltstone.pipeline.planning.split import Piece, Split
+from siltstone.pipeline.planning.time_spans import find_time_spans
+from siltstone.pipeline.stores import join, open_store
+from siltstone.storage import files
+from siltstone.storage.segment.transaction_index import AbortedTransaction
 
 _NOWHERE: Final = -1
 _SLACK: Final = 1 / 8

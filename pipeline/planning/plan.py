@@ -8,14 +8,14 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from pipeline.columns import WALKED
-from pipeline.errors import SourceUnavailable
-from pipeline.options import LAST_TIME, ReadOptions
-from pipeline.planning.manifest import Manifest, PinnedPartition
-from pipeline.planning.partition_plan import PartitionPlan
-from pipeline.planning.ranges import OffsetRange, find_in_files, resolve
-from pipeline.planning.split import Lease, Rules, Split
-from storage.topic_partition import TopicPartition
+from siltstone.pipeline.columns import WALKED
+from siltstone.pipeline.errors import SourceUnavailable
+from siltstone.pipeline.options import LAST_TIME, ReadOptions
+from siltstone.pipeline.planning.manifest import Manifest, PinnedPartition
+from siltstone.pipeline.planning.partition_plan import PartitionPlan
+from siltstone.pipeline.planning.ranges import OffsetRange, find_in_files, resolve
+from siltstone.pipeline.planning.split import Lease, Rules, Split
+from siltstone.storage.topic_partition import TopicPartition
 
 _SAFE_SHARE: Final = 2
 """A read without a pin may take this part of delete.retention.ms: a half."""

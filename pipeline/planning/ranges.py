@@ -7,12 +7,12 @@ a broker that is only to be asked.
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from pipeline.errors import BadOption, DataLost
-from pipeline.options import EARLIEST, LATEST, Offsets, ReadOptions
-from pipeline.planning.manifest import Manifest, PinnedPartition
-from pipeline.planning.segments import SegmentView
-from pipeline.stores import open_store
-from storage.topic_partition import TopicPartition
+from siltstone.pipeline.errors import BadOption, DataLost
+from siltstone.pipeline.options import EARLIEST, LATEST, Offsets, ReadOptions
+from siltstone.pipeline.planning.manifest import Manifest, PinnedPartition
+from siltstone.pipeline.planning.segments import SegmentView
+from siltstone.pipeline.stores import open_store
+from siltstone.storage.topic_partition import TopicPartition
 
 Lookup = Callable[[PinnedPartition, int], int | None]
 """The offset of the first record at or after a time in ms, None if there is none."""

@@ -7,15 +7,15 @@ the headers are walked. Damage is not reported here: whoever reads the bytes mee
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from pipeline.planning.manifest import PinnedSegment
-from pipeline.reading.resync import find_batch_after
-from pipeline.stores import Store, StoredFile, join
-from protocol.errors import KafkaError
-from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
-from protocol.records.record import iterate_records
-from storage import files
-from storage.segment import transaction_index
-from storage.segment.index import (
+from siltstone.pipeline.planning.manifest import PinnedSegment
+from siltstone.pipeline.reading.resync import find_batch_after
+from siltstone.pipeline.stores import Store, StoredFile, join
+from siltstone.protocol.errors import KafkaError
+from siltstone.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
+from siltstone.protocol.records.record import iterate_records
+from siltstone.storage import files
+from siltstone.storage.segment import transaction_index
+from siltstone.storage.segment.index import (
     OFFSET_ENTRY,
     TIME_ENTRY,
     OffsetEntry,
@@ -23,8 +23,8 @@ from storage.segment.index import (
     TimeEntry,
     TimeIndex,
 )
-from storage.segment.index_entries import MemoryEntries
-from storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.segment.index_entries import MemoryEntries
+from siltstone.storage.segment.transaction_index import AbortedTransaction
 
 HEADER_CHUNK: Final = 64 * 1024
 

@@ -6,11 +6,11 @@ files or a broker, and says how far to trust what is found.
 
 from dataclasses import dataclass, field, replace
 
-from pipeline.options import FIRST_TIME, LAST_TIME
-from pipeline.reading.decoder import Wanted
-from storage import files
-from storage.segment.transaction_index import AbortedTransaction
-from storage.topic_partition import TopicPartition
+from siltstone.pipeline.options import FIRST_TIME, LAST_TIME
+from siltstone.pipeline.reading.decoder import Wanted
+from siltstone.storage import files
+from siltstone.storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,10 @@ reader says that no record of a batch is older than its first one (``timestampOr
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pipeline.options import FIRST_TIME, LAST_TIME
-from pipeline.planning.segments import SegmentView
-from pipeline.planning.split import Rules
-from protocol.records.batch import HEADER_SIZE, BatchHeader
+from siltstone.pipeline.options import FIRST_TIME, LAST_TIME
+from siltstone.pipeline.planning.segments import SegmentView
+from siltstone.pipeline.planning.split import Rules
+from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader
 
 
 class Extent(NamedTuple):

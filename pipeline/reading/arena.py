@@ -9,8 +9,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.columns import HEADER, TYPES
-from protocol.core.columns import Filled
+from siltstone.pipeline.columns import HEADER, TYPES
+from siltstone.protocol.core.columns import Filled
 
 _ALIGNMENT: Final = 64
 

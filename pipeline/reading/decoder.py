@@ -10,15 +10,20 @@ from typing import Final
 
 import pyarrow as pa
 
-from pipeline.columns import TYPES, WALKED, arrow_schema, check_names
-from pipeline.options import FIRST_TIME, LAST_TIME
-from pipeline.reading.arena import Arena
-from pipeline.reading.scanned import Scanned
-from protocol.core.columns import BatchRow, Filled, Rows, Selection, Survey, fill_columns
-from protocol.core.constants import BAD_COUNT, BAD_RECORD, FAULTS, FULL, MIN_RECORD_BYTES
-from protocol.errors import CorruptMessage, KafkaError
-from protocol.records import compression
-from protocol.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE, TRANSACTIONAL
+from siltstone.pipeline.columns import TYPES, WALKED, arrow_schema, check_names
+from siltstone.pipeline.options import FIRST_TIME, LAST_TIME
+from siltstone.pipeline.reading.arena import Arena
+from siltstone.pipeline.reading.scanned import Scanned
+from siltstone.protocol.core.columns import BatchRow, Filled, Rows, Selection, Survey, fill_columns
+from siltstone.protocol.core.constants import BAD_COUNT, BAD_RECORD, FAULTS, FULL, MIN_RECORD_BYTES
+from siltstone.protocol.errors import CorruptMessage, KafkaError
+from siltstone.protocol.records import compression
+from siltstone.protocol.records.batch import (
+    ATTRIBUTES_POSITION,
+    CODEC_MASK,
+    HEADER_SIZE,
+    TRANSACTIONAL,
+)
 
 ROWS_PER_SURVEY: Final = 8192
 UNPACKED_BYTES: Final = 16 << 20

@@ -9,22 +9,22 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from pipeline.client.cluster import Cluster, Leader
-from pipeline.client.watch import Watch
-from pipeline.client.wire import Exchange
-from pipeline.errors import CorruptLog, DataLost, SourceUnavailable
-from pipeline.options import EARLIEST, LAST_TIME, LATEST
-from pipeline.planning.split import Split
-from pipeline.reading.aborted import AbortedIndex
-from pipeline.reading.decoder import Decoder
-from pipeline.reading.quarantine import Quarantine
-from pipeline.reading.scanned import Scanned
-from protocol.errors import ErrorCode
-from protocol.messages import fetch
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.records.batch import HEADER_SIZE, BatchHeader
-from storage.clock import Clock
-from storage.segment.transaction_index import AbortedTransaction
+from siltstone.pipeline.client.cluster import Cluster, Leader
+from siltstone.pipeline.client.watch import Watch
+from siltstone.pipeline.client.wire import Exchange
+from siltstone.pipeline.errors import CorruptLog, DataLost, SourceUnavailable
+from siltstone.pipeline.options import EARLIEST, LAST_TIME, LATEST
+from siltstone.pipeline.planning.split import Split
+from siltstone.pipeline.reading.aborted import AbortedIndex
+from siltstone.pipeline.reading.decoder import Decoder
+from siltstone.pipeline.reading.quarantine import Quarantine
+from siltstone.pipeline.reading.scanned import Scanned
+from siltstone.protocol.errors import ErrorCode
+from siltstone.protocol.messages import fetch
+from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader
+from siltstone.storage.clock import Clock
+from siltstone.storage.segment.transaction_index import AbortedTransaction
 
 FETCH_BYTES: Final = 8 << 20
 WAIT_MS: Final = 500

@@ -10,16 +10,16 @@ from typing import Final
 
 import pyarrow as pa
 
-from pipeline.client.watch import Watch
-from pipeline.errors import CorruptLog, DataLost, PipelineError, SnapshotExpired
-from pipeline.planning.split import Piece, Split
-from pipeline.reading.aborted import AbortedIndex
-from pipeline.reading.decoder import Decoder, Fault
-from pipeline.reading.quarantine import Quarantine
-from pipeline.reading.relocation import Replaced, check_identity, relocate
-from pipeline.reading.resync import find_batch_after
-from pipeline.reading.scanned import Scanned
-from pipeline.stores import StoredFile, open_store
+from siltstone.pipeline.client.watch import Watch
+from siltstone.pipeline.errors import CorruptLog, DataLost, PipelineError, SnapshotExpired
+from siltstone.pipeline.planning.split import Piece, Split
+from siltstone.pipeline.reading.aborted import AbortedIndex
+from siltstone.pipeline.reading.decoder import Decoder, Fault
+from siltstone.pipeline.reading.quarantine import Quarantine
+from siltstone.pipeline.reading.relocation import Replaced, check_identity, relocate
+from siltstone.pipeline.reading.resync import find_batch_after
+from siltstone.pipeline.reading.scanned import Scanned
+from siltstone.pipeline.stores import StoredFile, open_store
 
 CHUNK_BYTES: Final = 4 << 20
 _MOST_RELOCATIONS: Final = 10

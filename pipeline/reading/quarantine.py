@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pipeline.planning.split import Split
+from siltstone.pipeline.planning.split import Split
 
 
 class Quarantine:

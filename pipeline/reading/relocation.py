@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from pipeline.errors import DataLost
-from pipeline.options import ReadOptions
-from pipeline.planning.archive_view import read_topic_id, view_partition
-from pipeline.planning.partition_plan import PartitionPlan
-from pipeline.planning.ranges import check_start
-from pipeline.planning.split import Split
+from siltstone.pipeline.errors import DataLost
+from siltstone.pipeline.options import ReadOptions
+from siltstone.pipeline.planning.archive_view import read_topic_id, view_partition
+from siltstone.pipeline.planning.partition_plan import PartitionPlan
+from siltstone.pipeline.planning.ranges import check_start
+from siltstone.pipeline.planning.split import Split
 
 
 class Replaced(Exception):  # noqa: N818 - what became of the file

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from pipeline.stores import StoredFile
-from protocol.core import crc32c
-from protocol.records.batch import (
+from siltstone.pipeline.stores import StoredFile
+from siltstone.protocol.core import crc32c
+from siltstone.protocol.records.batch import (
     ATTRIBUTES_POSITION,
     CRC_POSITION,
     HEADER_SIZE,

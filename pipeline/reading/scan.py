@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.columns import STANDARD
-from pipeline.planning.split import Split
-from pipeline.reading.file_scan import FileScan
-from pipeline.reading.scanned import Scanned
+from siltstone.pipeline.columns import STANDARD
+from siltstone.pipeline.planning.split import Split
+from siltstone.pipeline.reading.file_scan import FileScan
+from siltstone.pipeline.reading.scanned import Scanned
 
 
 def scan(
@@ -31,6 +31,6 @@ def scan(
     if split.folder:
         yield from FileScan(split, columns, counts).record_batches()
         return
-    from pipeline.reading.fetch_scan import FetchScan  # noqa: PLC0415 - brings the wire protocol
+    from siltstone.pipeline.reading.fetch_scan import FetchScan  # noqa: PLC0415 - brings the wire protocol
 
     yield from FetchScan(split, columns, counts).record_batches()

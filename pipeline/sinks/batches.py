@@ -9,14 +9,14 @@ import struct
 from collections import deque
 from typing import Final
 
-from pipeline.client.cluster import Cluster
-from pipeline.sinks.kafka import NotSent
-from protocol.core import crc32c
-from protocol.errors import ErrorCode
-from protocol.records.batch import CODEC_MASK, HEADER, BatchHeader
-from protocol.records.build import build_batch
-from protocol.records.record import iterate_records
-from storage.topic_partition import TopicPartition
+from siltstone.pipeline.client.cluster import Cluster
+from siltstone.pipeline.sinks.kafka import NotSent
+from siltstone.protocol.core import crc32c
+from siltstone.protocol.errors import ErrorCode
+from siltstone.protocol.records.batch import CODEC_MASK, HEADER, BatchHeader
+from siltstone.protocol.records.build import build_batch
+from siltstone.protocol.records.record import iterate_records
+from siltstone.storage.topic_partition import TopicPartition
 
 PRODUCE: Final = 0
 VERSION: Final = 8

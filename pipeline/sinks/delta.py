@@ -9,8 +9,8 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from pipeline.sinks.fit import check_columns
-from pipeline.sinks.staging import (
+from siltstone.pipeline.sinks.fit import check_columns
+from siltstone.pipeline.sinks.staging import (
     STAGING,
     SinkFailed,
     StagedFile,
@@ -19,7 +19,7 @@ from pipeline.sinks.staging import (
     sweep,
     sweep_moved,
 )
-from pipeline.sinks.state import PROPERTY, TableState
+from siltstone.pipeline.sinks.state import PROPERTY, TableState
 
 
 class DeltaSink:

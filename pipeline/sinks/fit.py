@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from pipeline.errors import BadOption
+from siltstone.pipeline.errors import BadOption
 
 
 def check_columns(place: object, there: pa.Schema, wanted: pa.Schema) -> None:

@@ -14,8 +14,8 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import TableProperties, _parquet_files_to_data_files
 
-from pipeline.sinks.fit import check_columns
-from pipeline.sinks.staging import (
+from siltstone.pipeline.sinks.fit import check_columns
+from siltstone.pipeline.sinks.staging import (
     STAGING,
     SinkFailed,
     StagedFile,
@@ -24,7 +24,7 @@ from pipeline.sinks.staging import (
     sweep,
     sweep_moved,
 )
-from pipeline.sinks.state import PROPERTY, TableState
+from siltstone.pipeline.sinks.state import PROPERTY, TableState
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

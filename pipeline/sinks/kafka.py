@@ -11,10 +11,10 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from pipeline.client.login import for_librdkafka
-from pipeline.errors import BadOption, PipelineError, SourceUnavailable
-from pipeline.jobs.replay_source import Part
-from storage.clock import Clock
+from siltstone.pipeline.client.login import for_librdkafka
+from siltstone.pipeline.errors import BadOption, PipelineError, SourceUnavailable
+from siltstone.pipeline.jobs.replay_source import Part
+from siltstone.storage.clock import Clock
 
 PROGRESS_TOPIC: Final = "siltstone-replay-progress"
 _SECONDS: Final = 10.0

@@ -15,10 +15,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.errors import BadOption
-from pipeline.sinks.fit import check_columns
-from pipeline.sinks.staging import StagedFile, full_disk_told, sweep
-from pipeline.sinks.state import TableState
+from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.sinks.fit import check_columns
+from siltstone.pipeline.sinks.staging import StagedFile, full_disk_told, sweep
+from siltstone.pipeline.sinks.state import TableState
 
 STATE_FILE: Final = "_siltstone.json"
 """Readers leave names alone that begin with an underscore."""

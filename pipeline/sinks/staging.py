@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.errors import PipelineError
+from siltstone.pipeline.errors import PipelineError
 
 STAGING: Final = "_staging"
 ROW_GROUP_ROWS: Final = 256 << 10

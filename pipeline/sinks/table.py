@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from pipeline.errors import BadOption
+from siltstone.pipeline.errors import BadOption
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pipeline.sinks.staging import StagedFile
-    from pipeline.sinks.state import TableState
+    from siltstone.pipeline.sinks.staging import StagedFile
+    from siltstone.pipeline.sinks.state import TableState
 
 
 class TableSink(Protocol):
@@ -61,15 +61,15 @@ def open_table(target: str) -> TableSink:
     if not place:
         raise BadOption(f"--to {target} names no place; write for example parquet:/data/users")
     if kind == "parquet":
-        from pipeline.sinks.parquet import ParquetTable  # noqa: PLC0415  # each needs its package
+        from siltstone.pipeline.sinks.parquet import ParquetTable  # noqa: PLC0415  # each needs its package
 
         return ParquetTable(Path(place))
     if kind == "delta":
-        from pipeline.sinks.delta import DeltaSink  # noqa: PLC0415  # likewise
+        from siltstone.pipeline.sinks.delta import DeltaSink  # noqa: PLC0415  # likewise
 
         return DeltaSink(Path(place))
     if kind == "iceberg":
-        from pipeline.sinks.iceberg import IcebergSink  # noqa: PLC0415  # likewise
+        from siltstone.pipeline.sinks.iceberg import IcebergSink  # noqa: PLC0415  # likewise
 
         warehouse, slash, name = place.rstrip("/").rpartition("/")
         if not slash or not warehouse:

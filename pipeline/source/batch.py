@@ -8,14 +8,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from pipeline.options import LAST_TIME, ReadOptions
-from pipeline.planning.plan import worth_a_task
-from pipeline.planning.split import Split
-from pipeline.reading.scan import scan
-from pipeline.source.filters import Narrowed, narrow
-from pipeline.source.schema import check_schema, converted
-from pipeline.source.worker import is_pushing, settle
-from pipeline.transports import open_source
+from siltstone.pipeline.options import LAST_TIME, ReadOptions
+from siltstone.pipeline.planning.plan import worth_a_task
+from siltstone.pipeline.planning.split import Split
+from siltstone.pipeline.reading.scan import scan
+from siltstone.pipeline.source.filters import Narrowed, narrow
+from siltstone.pipeline.source.schema import check_schema, converted
+from siltstone.pipeline.source.worker import is_pushing, settle
+from siltstone.pipeline.transports import open_source
 
 LEAST_LINGER_MS: Final = 20_000
 """Spark plans a DataFrame once: a second action on it reads what the first has pinned."""

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from pipeline.source.worker import settle
+from siltstone.pipeline.source.worker import settle
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from pipeline.source.batch import BatchReader
-    from pipeline.source.stream import StreamReader
+    from siltstone.pipeline.source.batch import BatchReader
+    from siltstone.pipeline.source.stream import StreamReader
 
 
 class SiltstoneSource(DataSource):
@@ -33,18 +33,18 @@ class SiltstoneSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns if the user gives none: those of Spark's own Kafka source."""
-        from pipeline.source.schema import default_schema
+        from siltstone.pipeline.source.schema import default_schema
 
         return default_schema(self.options)
 
     def reader(self, schema: "StructType") -> "BatchReader":
         """Return who reads at once."""
-        from pipeline.source.batch import make_reader
+        from siltstone.pipeline.source.batch import make_reader
 
         return make_reader(self.options, schema)
 
     def streamReader(self, schema: "StructType") -> "StreamReader":
         """Return who reads as a stream."""
-        from pipeline.source.stream import StreamReader
+        from siltstone.pipeline.source.stream import StreamReader
 
         return StreamReader(self.options, schema)

@@ -24,9 +24,9 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from pipeline.options import FIRST_TIME, LAST_TIME
-from pipeline.planning.ranges import OffsetRange
-from storage.topic_partition import TopicPartition
+from siltstone.pipeline.options import FIRST_TIME, LAST_TIME
+from siltstone.pipeline.planning.ranges import OffsetRange
+from siltstone.storage.topic_partition import TopicPartition
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from pipeline.options import ReadOptions
-from storage.clock import Clock
-from storage.topic_partition import TopicPartition
+from siltstone.pipeline.options import ReadOptions
+from siltstone.storage.clock import Clock
+from siltstone.storage.topic_partition import TopicPartition
 
 
 class Pace:

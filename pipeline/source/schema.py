@@ -11,9 +11,9 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from pipeline.columns import STANDARD, check_names
-from pipeline.errors import BadOption, CorruptLog
-from pipeline.options import ReadOptions
+from siltstone.pipeline.columns import STANDARD, check_names
+from siltstone.pipeline.errors import BadOption, CorruptLog
+from siltstone.pipeline.options import ReadOptions
 
 SPARK_TYPES: Final = {
     "key": "binary",

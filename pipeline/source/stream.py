@@ -23,19 +23,19 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pipeline.errors import BadOption, DataLost
-from pipeline.options import ReadOptions
-from pipeline.planning.manifest import Manifest
-from pipeline.planning.ranges import OffsetRange, check_start, last_offset
-from pipeline.planning.split import Split
-from pipeline.reading.scan import scan
-from pipeline.source.batch import SplitPartition
-from pipeline.source.pace import Pace, shared_out
-from pipeline.source.schema import check_schema, converted
-from pipeline.source.worker import settle
-from pipeline.transports import Source, open_source
-from storage.clock import Clock
-from storage.topic_partition import TopicPartition
+from siltstone.pipeline.errors import BadOption, DataLost
+from siltstone.pipeline.options import ReadOptions
+from siltstone.pipeline.planning.manifest import Manifest
+from siltstone.pipeline.planning.ranges import OffsetRange, check_start, last_offset
+from siltstone.pipeline.planning.split import Split
+from siltstone.pipeline.reading.scan import scan
+from siltstone.pipeline.source.batch import SplitPartition
+from siltstone.pipeline.source.pace import Pace, shared_out
+from siltstone.pipeline.source.schema import check_schema, converted
+from siltstone.pipeline.source.worker import settle
+from siltstone.pipeline.transports import Source, open_source
+from siltstone.storage.clock import Clock
+from siltstone.storage.topic_partition import TopicPartition
 
 _ENDS: Final = {"endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"}
 _TOPIC_ID: Final = "topicId"

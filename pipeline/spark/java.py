@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pipeline.errors import SourceUnavailable
+from siltstone.pipeline.errors import SourceUnavailable
 
 LEAST: Final = 17
 TRIED: Final = (17, 21)

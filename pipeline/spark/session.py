@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pipeline.errors import SourceUnavailable
-from pipeline.spark.interpreter import worker_python
-from pipeline.spark.java import find_java
+from siltstone.pipeline.errors import SourceUnavailable
+from siltstone.pipeline.spark.interpreter import worker_python
+from siltstone.pipeline.spark.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ DEFAULTS: Final = {
 }
 FAST_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """JVM options for small jobs and tests: a third off the start, and slower from there on."""
-_CHECK: Final = "import pipeline.reading.scan, sys; print(sys.version_info[:2])"
+_CHECK: Final = "import siltstone.pipeline.reading.scan, sys; print(sys.version_info[:2])"
 _SECONDS: Final = 60
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 

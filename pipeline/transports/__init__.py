@@ -9,14 +9,14 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.client.pins import find_control, topics
-from pipeline.errors import BadOption, PipelineError
-from pipeline.options import ReadOptions
-from pipeline.transports.archive import ArchiveSource
-from pipeline.transports.pinned import PinnedSource
-from pipeline.transports.source import Source
-from protocol.core.columns import COMPILED
-from storage.directory.lock import is_held
+from siltstone.pipeline.client.pins import find_control, topics
+from siltstone.pipeline.errors import BadOption, PipelineError
+from siltstone.pipeline.options import ReadOptions
+from siltstone.pipeline.transports.archive import ArchiveSource
+from siltstone.pipeline.transports.pinned import PinnedSource
+from siltstone.pipeline.transports.source import Source
+from siltstone.protocol.core.columns import COMPILED
+from siltstone.storage.directory.lock import is_held
 
 _logger = logging.getLogger(__name__)
 
@@ -31,17 +31,17 @@ def open_source(options: ReadOptions) -> Source:
     if not COMPILED:
         _logger.warning(
             "the kernels are not compiled here: reading is right, and a hundred times slower; "
-            "python -m pipeline doctor says what to install"
+            "python -m siltstone.pipeline doctor says what to install"
         )
     if options.transport == "auto" and options.bootstrap and not (options.data or options.archive):
-        from pipeline.transports.discovery import find_data  # noqa: PLC0415 - the wire protocol
+        from siltstone.pipeline.transports.discovery import find_data  # noqa: PLC0415 - the wire protocol
 
         options = replace(options, data=find_data(options))
     name = options.transport if options.transport != "auto" else choose(options)
     if name == "pinned":
         return PinnedSource(options)
     if name == "fetch":
-        from pipeline.transports.fetch import FetchSource  # noqa: PLC0415 - likewise
+        from siltstone.pipeline.transports.fetch import FetchSource  # noqa: PLC0415 - likewise
 
         return FetchSource(options)
     return ArchiveSource(options)

@@ -5,17 +5,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pipeline.errors import BadOption, SourceUnavailable
-from pipeline.options import ReadOptions
-from pipeline.planning.archive_view import ArchiveView
-from pipeline.planning.manifest import Manifest
-from pipeline.planning.plan import plan_splits
-from pipeline.planning.ranges import OffsetRange, find_in_files, resolve
-from pipeline.planning.split import Split
-from pipeline.transports.source import select
-from storage.clock import Clock
-from storage.directory.lock import is_held
-from storage.topic_partition import TopicPartition
+from siltstone.pipeline.errors import BadOption, SourceUnavailable
+from siltstone.pipeline.options import ReadOptions
+from siltstone.pipeline.planning.archive_view import ArchiveView
+from siltstone.pipeline.planning.manifest import Manifest
+from siltstone.pipeline.planning.plan import plan_splits
+from siltstone.pipeline.planning.ranges import OffsetRange, find_in_files, resolve
+from siltstone.pipeline.planning.split import Split
+from siltstone.pipeline.transports.source import select
+from siltstone.storage.clock import Clock
+from siltstone.storage.directory.lock import is_held
+from siltstone.storage.topic_partition import TopicPartition
 
 
 class ArchiveSource:

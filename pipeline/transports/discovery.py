@@ -7,12 +7,12 @@ lets this user read the control token, its files can be pinned and the broker be
 import os
 from pathlib import Path
 
-from pipeline.client.cluster import Cluster
-from pipeline.errors import PipelineError
-from pipeline.options import ReadOptions
-from storage import files
-from storage.directory.checkpoint import MalformedCheckpoint
-from storage.directory.meta_properties import MetaProperties
+from siltstone.pipeline.client.cluster import Cluster
+from siltstone.pipeline.errors import PipelineError
+from siltstone.pipeline.options import ReadOptions
+from siltstone.storage import files
+from siltstone.storage.directory.checkpoint import MalformedCheckpoint
+from siltstone.storage.directory.meta_properties import MetaProperties
 
 
 def find_data(options: ReadOptions) -> str:

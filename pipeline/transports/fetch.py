@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from pipeline.client.cluster import Cluster, Leader
-from pipeline.client.wire import refused
-from pipeline.errors import BadOption
-from pipeline.options import EARLIEST, LATEST, ReadOptions
-from pipeline.planning.manifest import Manifest, PinnedPartition
-from pipeline.planning.plan import plan_splits
-from pipeline.planning.ranges import OffsetRange, resolve
-from pipeline.planning.split import Split
-from pipeline.transports.source import select
-from storage.clock import Clock
-from storage.topic_partition import TopicPartition
+from siltstone.pipeline.client.cluster import Cluster, Leader
+from siltstone.pipeline.client.wire import refused
+from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.options import EARLIEST, LATEST, ReadOptions
+from siltstone.pipeline.planning.manifest import Manifest, PinnedPartition
+from siltstone.pipeline.planning.plan import plan_splits
+from siltstone.pipeline.planning.ranges import OffsetRange, resolve
+from siltstone.pipeline.planning.split import Split
+from siltstone.pipeline.transports.source import select
+from siltstone.storage.clock import Clock
+from siltstone.storage.topic_partition import TopicPartition
 
 _DEFAULT_RETENTION_MS = 86_400_000
 

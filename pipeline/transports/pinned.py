@@ -5,15 +5,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pipeline.client.pins import find_control, release_pin, take_pin, topics
-from pipeline.errors import BadOption
-from pipeline.options import ReadOptions
-from pipeline.planning.manifest import NO_PIN, Manifest
-from pipeline.planning.plan import plan_splits
-from pipeline.planning.ranges import OffsetRange, find_in_files, resolve
-from pipeline.planning.split import Split
-from pipeline.transports.source import select
-from storage.topic_partition import TopicPartition
+from siltstone.pipeline.client.pins import find_control, release_pin, take_pin, topics
+from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.options import ReadOptions
+from siltstone.pipeline.planning.manifest import NO_PIN, Manifest
+from siltstone.pipeline.planning.plan import plan_splits
+from siltstone.pipeline.planning.ranges import OffsetRange, find_in_files, resolve
+from siltstone.pipeline.planning.split import Split
+from siltstone.pipeline.transports.source import select
+from siltstone.storage.topic_partition import TopicPartition
 
 
 class PinnedSource:

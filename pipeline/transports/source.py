@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Protocol, Self
 
-from pipeline.errors import BadOption, SourceUnavailable
-from pipeline.options import ReadOptions
-from pipeline.planning.manifest import Manifest
-from pipeline.planning.ranges import OffsetRange
-from pipeline.planning.split import Split
-from storage.topic_partition import TopicPartition
+from siltstone.pipeline.errors import BadOption, SourceUnavailable
+from siltstone.pipeline.options import ReadOptions
+from siltstone.pipeline.planning.manifest import Manifest
+from siltstone.pipeline.planning.ranges import OffsetRange
+from siltstone.pipeline.planning.split import Split
+from siltstone.storage.topic_partition import TopicPartition
 
 
 class Source(Protocol):

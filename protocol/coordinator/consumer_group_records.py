@@ -19,7 +19,7 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from protocol.coordinator.headed import (
+from siltstone.protocol.coordinator.headed import (
     check_epoch,
     read_body,
     read_head,
@@ -27,22 +27,24 @@ from protocol.coordinator.headed import (
     write_key,
     write_value,
 )
-from protocol.messages import consumer_offsets as tables
-from protocol.messages.consumer_offsets import (
+from siltstone.protocol.messages import consumer_offsets as tables
+from siltstone.protocol.messages.consumer_offsets import (
     ClassicMemberMetadata,
     ClassicProtocol,
     TopicPartition,
     TopicPartitions,
 )
-from protocol.messages.consumer_offsets import ConsumerGroupMemberMetadataValue as MemberMetadata
-from protocol.messages.consumer_offsets import ConsumerGroupMetadataValue as GroupMetadata
-from protocol.messages.consumer_offsets import (
+from siltstone.protocol.messages.consumer_offsets import (
+    ConsumerGroupMemberMetadataValue as MemberMetadata,
+)
+from siltstone.protocol.messages.consumer_offsets import ConsumerGroupMetadataValue as GroupMetadata
+from siltstone.protocol.messages.consumer_offsets import (
     ConsumerGroupPartitionMetadataValue as LegacyPartitionMetadata,
 )
-from protocol.messages.consumer_offsets import (
+from siltstone.protocol.messages.consumer_offsets import (
     ConsumerGroupTargetAssignmentMetadataValue as TargetMetadata,
 )
-from protocol.parts import Buffer
+from siltstone.protocol.parts import Buffer
 
 __all__ = [
     "ConsumerGroupKey",

@@ -8,14 +8,14 @@ version from 0 is read.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from protocol.coordinator.headed import read_body, read_head, write_value
-from protocol.errors import ProtocolError
-from protocol.messages import Message
-from protocol.messages.consumer_protocol import (
+from siltstone.protocol.coordinator.headed import read_body, read_head, write_value
+from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.messages import Message
+from siltstone.protocol.messages.consumer_protocol import (
     CONSUMER_PROTOCOL_ASSIGNMENT,
     CONSUMER_PROTOCOL_SUBSCRIPTION,
 )
-from protocol.parts import Buffer
+from siltstone.protocol.parts import Buffer
 
 PROTOCOL_TYPE: Final = "consumer"
 

@@ -1,7 +1,7 @@
 """Errors that only groups answer: a class is a Kafka error code, as in `protocol.errors`."""
 # ruff: noqa: N818  # Kafka's names, without "Exception", are what operators search for
 
-from protocol.errors import ErrorCode, KafkaError
+from siltstone.protocol.errors import ErrorCode, KafkaError
 
 
 class OffsetMetadataTooLarge(KafkaError):

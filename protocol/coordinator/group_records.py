@@ -12,7 +12,7 @@ as its value's bytes, since a million of them must be cheap.
 
 from typing import Final
 
-from protocol.coordinator.headed import (
+from siltstone.protocol.coordinator.headed import (
     check_epoch,
     read_body,
     read_head,
@@ -20,7 +20,7 @@ from protocol.coordinator.headed import (
     write_key,
     write_value,
 )
-from protocol.messages.consumer_offsets import (
+from siltstone.protocol.messages.consumer_offsets import (
     GROUP_METADATA_KEY,
     GROUP_METADATA_VALUE,
     OFFSET_COMMIT_KEY,

@@ -6,10 +6,10 @@ A key begins with the type of its record, everything else with its version.
 from struct import Struct
 from typing import Any, Final
 
-from protocol.core import write
-from protocol.errors import ProtocolError
-from protocol.messages import Message
-from protocol.parts import Buffer
+from siltstone.protocol.core import write
+from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.messages import Message
+from siltstone.protocol.parts import Buffer
 
 MAX_EPOCH: Final = 1 << 30
 """No group comes that far by itself, and whoever starts there has as many left."""

@@ -8,10 +8,16 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from protocol.coordinator.headed import read_body, read_head, read_value, write_key, write_value
-from protocol.messages import transaction_state as tables
-from protocol.messages.transaction_state import TRANSACTION_LOG_KEY, TRANSACTION_LOG_VALUE
-from protocol.parts import Buffer
+from siltstone.protocol.coordinator.headed import (
+    read_body,
+    read_head,
+    read_value,
+    write_key,
+    write_value,
+)
+from siltstone.protocol.messages import transaction_state as tables
+from siltstone.protocol.messages.transaction_state import TRANSACTION_LOG_KEY, TRANSACTION_LOG_VALUE
+from siltstone.protocol.parts import Buffer
 
 NO_PRODUCER_ID: Final = -1
 NEWEST: Final = TRANSACTION_LOG_VALUE.last

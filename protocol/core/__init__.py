@@ -7,10 +7,10 @@ numbers from `constants`.
 
 from typing import TYPE_CHECKING
 
-from protocol.records.choosing import choose
+from siltstone.protocol.records.choosing import choose
 
 if TYPE_CHECKING:
-    from protocol.core.plain_messages import (
+    from siltstone.protocol.core.plain_messages import (
         Table,
         read,
         read_head,
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         write_response,
         write_response_in_steps,
     )
-    from protocol.core.plain_records import (
+    from siltstone.protocol.core.plain_records import (
         COMPILED,
         SegmentScan,
         check_batch,
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
         walk_records,
     )
 else:
-    _messages = choose("protocol.core._messages", plain="protocol.core.plain_messages")
+    _messages = choose(
+        "siltstone.protocol.core._messages", plain="siltstone.protocol.core.plain_messages"
+    )
     Table = _messages.Table
     read = _messages.read
     read_head = _messages.read_head
@@ -46,7 +48,9 @@ else:
     write_pairs = _messages.write_pairs
     write_response = _messages.write_response
     write_response_in_steps = _messages.write_response_in_steps
-    _records = choose("protocol.core._records", plain="protocol.core.plain_records")
+    _records = choose(
+        "siltstone.protocol.core._records", plain="siltstone.protocol.core.plain_records"
+    )
     COMPILED = _messages.COMPILED and _records.COMPILED
     SegmentScan = _records.SegmentScan
     check_batch = _records.check_batch

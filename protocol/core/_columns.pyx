@@ -6,9 +6,9 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
-from protocol.core._format cimport *
+from siltstone.protocol.core._format cimport *
 
-from protocol.core.plain_columns import BatchRow, Filled
+from siltstone.protocol.core.plain_columns import BatchRow, Filled
 
 COMPILED = True
 

@@ -20,8 +20,8 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT64_MIN, int16_t, int32_t, int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from protocol.errors import ProtocolError
-from protocol.java_text import AS_JAVA
+from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.java_text import AS_JAVA
 
 cdef extern from *:
     """

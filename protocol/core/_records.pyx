@@ -13,10 +13,10 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN
 from libc.string cimport memcmp, memcpy
 
-from protocol.core._format cimport *
+from siltstone.protocol.core._format cimport *
 
-from protocol.errors import ProtocolError
-from protocol.framing import describe_bad_size
+from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.framing import describe_bad_size
 
 COMPILED = True
 

@@ -2,13 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.core.plain_columns import BatchRow, Filled, Selection
-from protocol.records.choosing import choose
+from siltstone.protocol.core.plain_columns import BatchRow, Filled, Selection
+from siltstone.protocol.records.choosing import choose
 
 if TYPE_CHECKING:
-    from protocol.core.plain_columns import COMPILED, Rows, Survey, fill_columns
+    from siltstone.protocol.core.plain_columns import COMPILED, Rows, Survey, fill_columns
 else:
-    _columns = choose("protocol.core._columns", plain="protocol.core.plain_columns")
+    _columns = choose(
+        "siltstone.protocol.core._columns", plain="siltstone.protocol.core.plain_columns"
+    )
     COMPILED = _columns.COMPILED
     Rows = _columns.Rows
     Survey = _columns.Survey

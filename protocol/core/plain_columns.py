@@ -7,8 +7,8 @@ is then written as the buffers of Arrow arrays.
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.core import crc32c
-from protocol.core.constants import (
+from siltstone.protocol.core import crc32c
+from siltstone.protocol.core.constants import (
     ATTRIBUTE_BITS,
     ATTRIBUTES_POSITION,
     BAD_COUNT,
@@ -27,7 +27,7 @@ from protocol.core.constants import (
     WRONG_CRC,
     WRONG_MAGIC,
 )
-from protocol.core.plain_format import (
+from siltstone.protocol.core.plain_format import (
     INT64_MAX,
     INT64_MIN,
     BatchHeader,

@@ -6,7 +6,7 @@ What reads records here is strict: a record parses exactly, or BrokenRecord says
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.core.constants import (
+from siltstone.protocol.core.constants import (
     BAD_BODY,
     BAD_FIELD,
     BAD_HEADERS,
@@ -21,7 +21,7 @@ from protocol.core.constants import (
     NO_SEQUENCE,
     TRANSACTIONAL,
 )
-from protocol.errors import InvalidRecord
+from siltstone.protocol.errors import InvalidRecord
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -13,14 +13,14 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812  # what struct raises
 from typing import TYPE_CHECKING, Any, Final
 
-from protocol.errors import ProtocolError
-from protocol.java_text import AS_JAVA
+from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.java_text import AS_JAVA
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from protocol.messages import Field
-    from protocol.parts import Buffer, Parts
+    from siltstone.protocol.messages import Field
+    from siltstone.protocol.parts import Buffer, Parts
 
 COMPILED: Final = False
 

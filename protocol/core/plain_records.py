@@ -8,7 +8,7 @@ was compared with the end of what is there. Answers are the numbers of `constant
 
 from typing import TYPE_CHECKING, Any, Final
 
-from protocol.core.constants import (
+from siltstone.protocol.core.constants import (
     ABORT_ENTRY,
     AT_END,
     ATTRIBUTES_POSITION,
@@ -50,8 +50,8 @@ from protocol.core.constants import (
     WRONG_CRC,
     WRONG_MAGIC,
 )
-from protocol.core.crc_packages import choose_package
-from protocol.core.plain_format import (
+from siltstone.protocol.core.crc_packages import choose_package
+from siltstone.protocol.core.plain_format import (
     HEADER,
     INT64_MAX,
     INT64_MIN,
@@ -61,8 +61,8 @@ from protocol.core.plain_format import (
     put_varint,
     read_record,
 )
-from protocol.errors import ProtocolError
-from protocol.framing import describe_bad_size
+from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.framing import describe_bad_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_args, get_origin
 
-from protocol.core import Table, read, write, write_response
-from protocol.parts import FileSlice
+from siltstone.protocol.core import Table, read, write, write_response
+from siltstone.protocol.parts import FileSlice
 
 if TYPE_CHECKING:
-    from protocol.parts import Buffer, Parts
+    from siltstone.protocol.parts import Buffer, Parts
 
 Records: TypeAlias = bytes | bytearray | memoryview | FileSlice
 

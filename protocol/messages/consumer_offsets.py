@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
-from protocol.messages import NO_ID, Message
+from siltstone.protocol.messages import NO_ID, Message
 
 
 class OffsetCommitKey(NamedTuple):

@@ -2,7 +2,7 @@
 
 from typing import Annotated, NamedTuple
 
-from protocol.messages import Message
+from siltstone.protocol.messages import Message
 
 
 class HeartbeatRequest(NamedTuple):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
-from protocol.messages import Message
+from siltstone.protocol.messages import Message
 
 
 class OffsetDeleteRequestPartition(NamedTuple):

@@ -8,7 +8,7 @@ import struct
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
-from protocol.core.crc_packages import choose_package
+from siltstone.protocol.core.crc_packages import choose_package
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

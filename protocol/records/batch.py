@@ -24,8 +24,8 @@ stamps base offset and leader epoch into a client's batch without a new CRC.
 import struct
 from typing import TYPE_CHECKING, Final
 
-from protocol.core import crc32c
-from protocol.core.constants import (
+from siltstone.protocol.core import crc32c
+from siltstone.protocol.core.constants import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
     CONTROL,
@@ -48,7 +48,7 @@ from protocol.core.constants import (
     NO_TIMESTAMP,
     TRANSACTIONAL,
 )
-from protocol.core.plain_format import HEADER, BatchHeader
+from siltstone.protocol.core.plain_format import HEADER, BatchHeader
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

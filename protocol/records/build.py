@@ -4,10 +4,10 @@ import struct
 from itertools import chain
 from typing import TYPE_CHECKING, TypedDict
 
-from protocol.core import crc32c
-from protocol.core.plain_format import put_varint
-from protocol.records import compression
-from protocol.records.batch import (
+from siltstone.protocol.core import crc32c
+from siltstone.protocol.core.plain_format import put_varint
+from siltstone.protocol.records import compression
+from siltstone.protocol.records.batch import (
     ATTRIBUTES_POSITION,
     CONTROL,
     CRC_POSITION,
@@ -22,7 +22,7 @@ from protocol.records.batch import (
     NO_TIMESTAMP,
     TRANSACTIONAL,
 )
-from protocol.records.record import Record
+from siltstone.protocol.records.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 
 
 def choose(module: str, plain: str | None = None) -> Any:

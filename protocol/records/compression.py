@@ -11,7 +11,7 @@ independent 64 KiB blocks, zstd frames.
 import zlib
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from protocol.errors import CorruptMessage, InvalidRecord
+from siltstone.protocol.errors import CorruptMessage, InvalidRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

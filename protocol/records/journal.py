@@ -7,8 +7,8 @@ and markers included.
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from protocol.core import read_journal
-from protocol.core.constants import (
+from siltstone.protocol.core import read_journal
+from siltstone.protocol.core.constants import (
     ABORT_ENTRY,
     COMMIT_ENTRY,
     DAMAGED,
@@ -17,13 +17,13 @@ from protocol.core.constants import (
     TRANSACTIONAL_ENTRY,
     UNREADABLE,
 )
-from protocol.errors import CorruptMessage, KafkaError
-from protocol.records.batch import (
+from siltstone.protocol.errors import CorruptMessage, KafkaError
+from siltstone.protocol.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     BatchHeader,
 )
-from protocol.records.record import RecordReader
+from siltstone.protocol.records.record import RecordReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,10 +8,10 @@ is the readable reader for tools and rare paths; the hot path checks with the co
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.core.plain_format import VARINT_BYTES, read_field, read_record, read_varint
-from protocol.errors import CorruptMessage, InvalidRecord
-from protocol.records import compression
-from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
+from siltstone.protocol.core.plain_format import VARINT_BYTES, read_field, read_record, read_varint
+from siltstone.protocol.errors import CorruptMessage, InvalidRecord
+from siltstone.protocol.records import compression
+from siltstone.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

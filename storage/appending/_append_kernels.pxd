@@ -1,7 +1,7 @@
 # C types of _append_kernels.py; the algorithm stands there alone.
 cimport cython
-from protocol.core._records cimport take_plain
-from protocol.core._format cimport (
+from siltstone.protocol.core._records cimport take_plain
+from siltstone.protocol.core._format cimport (
     CODEC_MASK,
     CONTROL,
     HEADER_SIZE,
@@ -18,7 +18,7 @@ from protocol.core._format cimport (
     write_int32,
     write_int64,
 )
-from storage.appending._native_append cimport drop_lock, new_lock, take_lock, write_at
+from siltstone.storage.appending._native_append cimport drop_lock, new_lock, take_lock, write_at
 
 # The columns of append_values.py
 cdef enum:

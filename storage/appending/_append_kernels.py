@@ -8,18 +8,18 @@ The types of C stand in ``_append_kernels.pxd``; import `storage.appending.kerne
 from os import pwrite
 from typing import TYPE_CHECKING
 
-from protocol.records.compression import MAX_RATIO
-from storage.appending.values import AppendResult, Origin, ValidatedBatch
-from storage.producers.entry import KEPT_BATCHES, AppendedBatch
+from siltstone.protocol.records.compression import MAX_RATIO
+from siltstone.storage.appending.values import AppendResult, Origin, ValidatedBatch
+from siltstone.storage.producers.entry import KEPT_BATCHES, AppendedBatch
 
 try:
     import cython
 except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
-    from protocol.records import _portable as cython
+    from siltstone.protocol.records import _portable as cython
 
 if not cython.compiled:
-    from protocol.core import take_plain
-    from protocol.records._portable import (
+    from siltstone.protocol.core import take_plain
+    from siltstone.protocol.records._portable import (
         INT32_MAX,
         INT64_MAX,
         acquire_target,
@@ -31,9 +31,14 @@ if not cython.compiled:
         write_int32,
         write_int64,
     )
-    from protocol.records.batch import CODEC_MASK, CONTROL, HEADER_SIZE, TRANSACTIONAL
-    from storage.appending._portable_append import drop_lock, new_lock, take_lock, write_at
-    from storage.appending.values import (
+    from siltstone.protocol.records.batch import CODEC_MASK, CONTROL, HEADER_SIZE, TRANSACTIONAL
+    from siltstone.storage.appending._portable_append import (
+        drop_lock,
+        new_lock,
+        take_lock,
+        write_at,
+    )
+    from siltstone.storage.appending.values import (
         ATTRIBUTES,
         BASE_SEQUENCE,
         BUFFER,
@@ -49,16 +54,16 @@ if not cython.compiled:
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from config.topic import TopicConfig
-    from protocol.errors import KafkaError
-    from storage.clock import Clock
-    from storage.directory.log_directory import LogDirectory
-    from storage.log.recovery import LoadedPartition
-    from storage.log.services import LogServices
-    from storage.log.view import LogView
-    from storage.log.watcher import Watcher
-    from storage.producers.state import ProducerStateManager
-    from storage.segment.segment import LogSegment
+    from siltstone.config.topic import TopicConfig
+    from siltstone.protocol.errors import KafkaError
+    from siltstone.storage.clock import Clock
+    from siltstone.storage.directory.log_directory import LogDirectory
+    from siltstone.storage.log.recovery import LoadedPartition
+    from siltstone.storage.log.services import LogServices
+    from siltstone.storage.log.view import LogView
+    from siltstone.storage.log.watcher import Watcher
+    from siltstone.storage.producers.state import ProducerStateManager
+    from siltstone.storage.segment.segment import LogSegment
 
 COMPILED: bool = cython.compiled
 

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.records.choosing import choose
+from siltstone.protocol.records.choosing import choose
 
 if TYPE_CHECKING:
-    from storage.appending import _append_kernels as MODULE  # noqa: N812  # chosen once
-    from storage.appending._append_kernels import (
+    from siltstone.storage.appending import _append_kernels as MODULE  # noqa: N812  # chosen once
+    from siltstone.storage.appending._append_kernels import (
         COMPILED,
         UNKNOWN,
         GrowingLog,
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         SegmentEnd,
     )
 else:
-    MODULE = choose("storage.appending._append_kernels")
+    MODULE = choose("siltstone.storage.appending._append_kernels")
     COMPILED = MODULE.COMPILED
     UNKNOWN = MODULE.UNKNOWN
     GrowingLog = MODULE.GrowingLog

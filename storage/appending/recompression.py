@@ -2,18 +2,18 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.core import rewrite_records
-from protocol.core.plain_format import read_record
-from protocol.errors import InvalidRecord, RecordTooLarge
-from protocol.records import compression
-from protocol.records.batch import TRANSACTIONAL
-from protocol.records.build import frame_batch
+from siltstone.protocol.core import rewrite_records
+from siltstone.protocol.core.plain_format import read_record
+from siltstone.protocol.errors import InvalidRecord, RecordTooLarge
+from siltstone.protocol.records import compression
+from siltstone.protocol.records.batch import TRANSACTIONAL
+from siltstone.protocol.records.build import frame_batch
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from config.topic import TopicConfig
-    from protocol.records.batch import BatchHeader
+    from siltstone.config.topic import TopicConfig
+    from siltstone.protocol.records.batch import BatchHeader
 
 _CODECS = {
     "uncompressed": compression.NONE,

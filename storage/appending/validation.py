@@ -11,8 +11,8 @@ must be writable and belongs to the `ValidatedBatch` afterwards.
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.core import check_batch, walk_records
-from protocol.core.constants import (
+from siltstone.protocol.core import check_batch, walk_records
+from siltstone.protocol.core.constants import (
     FAULTS,
     MIN_RECORD_BYTES,
     NEEDS_REWRITE,
@@ -21,14 +21,14 @@ from protocol.core.constants import (
     UNEVEN_OFFSETS,
     WRONG_CRC,
 )
-from protocol.errors import (
+from siltstone.protocol.errors import (
     CorruptMessage,
     InvalidRecord,
     RecordListTooLarge,
     RecordTooLarge,
     UnsupportedCompressionType,
 )
-from protocol.records.batch import (
+from siltstone.protocol.records.batch import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
     HEADER_SIZE,
@@ -41,18 +41,23 @@ from protocol.records.batch import (
     BatchHeader,
     stamp_timestamp,
 )
-from protocol.records.compression import MAX_RATIO, NONE, ZSTD, UnfoldsTooFar, decompress
-from storage.appending.recompression import find_codec, rebuild
-from storage.appending.record_errors import Limits, find_stamp_error, refuse_records, refuse_whole
-from storage.appending.refused_batches import (
+from siltstone.protocol.records.compression import MAX_RATIO, NONE, ZSTD, UnfoldsTooFar, decompress
+from siltstone.storage.appending.recompression import find_codec, rebuild
+from siltstone.storage.appending.record_errors import (
+    Limits,
+    find_stamp_error,
+    refuse_records,
+    refuse_whole,
+)
+from siltstone.storage.appending.refused_batches import (
     INVALID_MAGIC_NUMBER,
     INVALID_MESSAGE_CRC,
     INVALID_OFFSET_OR_SEQUENCE,
 )
-from storage.appending.values import ValidatedBatch
+from siltstone.storage.appending.values import ValidatedBatch
 
 if TYPE_CHECKING:
-    from config.topic import TopicConfig
+    from siltstone.config.topic import TopicConfig
 
 _FIRST_ZSTD_VERSION: Final = 7
 _MIN_LEGACY_SIZE: Final = 14 + LOG_OVERHEAD

@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from protocol.errors import KafkaStorageError
-from protocol.parts import HasFileno
-from storage.segment.write_back import start_write_back
+from siltstone.protocol.errors import KafkaStorageError
+from siltstone.protocol.parts import HasFileno
+from siltstone.storage.segment.write_back import start_write_back
 
 _logger = logging.getLogger(__name__)
 

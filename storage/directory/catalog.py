@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from protocol.names import parse_uuid, uuid_text
-from storage import files
-from storage.directory.log_directory import LogDirError
+from siltstone.protocol.names import parse_uuid, uuid_text
+from siltstone.storage import files
+from siltstone.storage.directory.log_directory import LogDirError
 
 FILE_NAME = "siltstone-catalog.json"
 VERSION = 1

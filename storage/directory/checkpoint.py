@@ -13,8 +13,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from storage import files
-from storage.topic_partition import TopicPartition
+from siltstone.storage import files
+from siltstone.storage.topic_partition import TopicPartition
 
 VERSION = 0
 

@@ -6,7 +6,7 @@ to us (Kafka: ``CleanShutdownFileHandler``).
 
 from pathlib import Path
 
-from storage import files
+from siltstone.storage import files
 
 _CONTENT = b'{"version":0,"brokerEpoch":-1}'
 

@@ -9,8 +9,8 @@ import itertools
 import threading
 from collections.abc import Callable
 
-from storage.clock import Clock
-from storage.directory.background import Background
+from siltstone.storage.clock import Clock
+from siltstone.storage.directory.background import Background
 
 
 class DelayedDeletions:

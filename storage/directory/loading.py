@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
-from protocol.errors import KafkaError
-from storage import files
-from storage.directory.log_directory import LogDirectory, LogDirError, remedy_for
-from storage.log.recovery import (
+from siltstone.protocol.errors import KafkaError
+from siltstone.storage import files
+from siltstone.storage.directory.log_directory import LogDirectory, LogDirError, remedy_for
+from siltstone.storage.log.recovery import (
     UNKNOWN_TOPIC_ID,
     LoadedPartition,
     PartitionFolder,
     find_topic_id,
     load_partition,
 )
-from storage.segment.scan import LegacyFormatError
-from storage.topic_partition import FolderState, TopicPartition, parse_folder
+from siltstone.storage.segment.scan import LegacyFormatError
+from siltstone.storage.topic_partition import FolderState, TopicPartition, parse_folder
 
 _KRAFT_METADATA = TopicPartition("__cluster_metadata", 0)
 _NOT_OURS = frozenset({"remote-log-index-cache", "lost+found"})

@@ -12,7 +12,7 @@ import struct
 from contextlib import suppress
 from pathlib import Path
 
-from storage import files
+from siltstone.storage import files
 
 _FLOCK = struct.Struct("hhqqi4x")  # l_type, l_whence, l_start, l_len, l_pid on 64-bit Linux
 _held: set[Path] = set()

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from storage import files
-from storage.directory.checkpoint import OffsetCheckpoint
-from storage.log.log import Log
-from storage.moving.future_log import FutureLog
-from storage.topic_partition import TopicPartition
+from siltstone.storage import files
+from siltstone.storage.directory.checkpoint import OffsetCheckpoint
+from siltstone.storage.log.log import Log
+from siltstone.storage.moving.future_log import FutureLog
+from siltstone.storage.topic_partition import TopicPartition
 
 AnyLog: TypeAlias = Log | FutureLog
 """Copies under way are in the checkpoints of the directory that they go to, as Kafka's are."""

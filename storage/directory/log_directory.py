@@ -7,10 +7,10 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from protocol.errors import KafkaStorageError
-from storage import files
-from storage.directory.lock import DirectoryLock, DirectoryLocked
-from storage.files import FsyncFailed
+from siltstone.protocol.errors import KafkaStorageError
+from siltstone.storage import files
+from siltstone.storage.directory.lock import DirectoryLock, DirectoryLocked
+from siltstone.storage.files import FsyncFailed
 
 ROOM_BYTES: Final = 1 << 20
 """What must fit into a directory that was full before it takes writes again: the largest batch."""

@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from storage import files
-from storage.directory.checkpoint import MalformedCheckpoint
+from siltstone.storage import files
+from siltstone.storage.directory.checkpoint import MalformedCheckpoint
 
 VERSION = 1
 

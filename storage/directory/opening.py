@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from protocol.names import random_id, uuid_text
-from storage import files
-from storage.directory import clean_shutdown
-from storage.directory.checkpoint import MalformedCheckpoint
-from storage.directory.log_directory import LogDirectory, LogDirError
-from storage.directory.meta_properties import MetaProperties
-from storage.topic_partition import FolderState, TopicPartition, parse_folder
+from siltstone.protocol.names import random_id, uuid_text
+from siltstone.storage import files
+from siltstone.storage.directory import clean_shutdown
+from siltstone.storage.directory.checkpoint import MalformedCheckpoint
+from siltstone.storage.directory.log_directory import LogDirectory, LogDirError
+from siltstone.storage.directory.meta_properties import MetaProperties
+from siltstone.storage.topic_partition import FolderState, TopicPartition, parse_folder
 
 
 def open_directories(

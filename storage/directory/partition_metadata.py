@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from protocol.names import parse_uuid, uuid_text
-from storage import files
-from storage.directory.checkpoint import MalformedCheckpoint
+from siltstone.protocol.names import parse_uuid, uuid_text
+from siltstone.storage import files
+from siltstone.storage.directory.checkpoint import MalformedCheckpoint
 
 _ZERO_ID = UUID(int=0)
 _TEXT = re.compile(r"version: (?P<version>\d+)\ntopic_id: (?P<topic_id>\S+)\s*", re.ASCII)

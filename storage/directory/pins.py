@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from protocol.names import uuid_text
-from storage import files
-from storage.log.frozen import FrozenLog
-from storage.topic_partition import TopicPartition
+from siltstone.protocol.names import uuid_text
+from siltstone.storage import files
+from siltstone.storage.log.frozen import FrozenLog
+from siltstone.storage.topic_partition import TopicPartition
 
 
 class PinnedSegment(NamedTuple):

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from storage.directory.log_directory import LogDirectory
-from storage.topic_partition import TopicPartition
+from siltstone.storage.directory.log_directory import LogDirectory
+from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from protocol.names import uuid_text
-from storage import files
-from storage.directory.checkpoint import MalformedCheckpoint, OffsetCheckpoint
-from storage.directory.meta_properties import MetaProperties
-from storage.directory.partition_metadata import PartitionMetadata
-from storage.dump import indexes as dump_indexes
-from storage.dump import log_file as dump_log
-from storage.dump.line import Fault, Line
-from storage.log.epochs import LeaderEpochs
-from storage.producers.snapshot import CorruptSnapshot, decode
+from siltstone.protocol.names import uuid_text
+from siltstone.storage import files
+from siltstone.storage.directory.checkpoint import MalformedCheckpoint, OffsetCheckpoint
+from siltstone.storage.directory.meta_properties import MetaProperties
+from siltstone.storage.directory.partition_metadata import PartitionMetadata
+from siltstone.storage.dump import indexes as dump_indexes
+from siltstone.storage.dump import log_file as dump_log
+from siltstone.storage.dump.line import Fault, Line
+from siltstone.storage.log.epochs import LeaderEpochs
+from siltstone.storage.producers.snapshot import CorruptSnapshot, decode
 
 _OFFSETS: Final = (
     files.RECOVERY_POINTS,

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from protocol.errors import CorruptMessage
-from protocol.records.batch import BatchHeader
-from storage import files
-from storage.dump.line import Fault, Line
-from storage.files import SegmentName
-from storage.segment import transaction_index
-from storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
-from storage.segment.readable import ReadableSegment, open_segment
+from siltstone.protocol.errors import CorruptMessage
+from siltstone.protocol.records.batch import BatchHeader
+from siltstone.storage import files
+from siltstone.storage.dump.line import Fault, Line
+from siltstone.storage.files import SegmentName
+from siltstone.storage.segment import transaction_index
+from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
+from siltstone.storage.segment.readable import ReadableSegment, open_segment
 
 
 def dump_offset_index(path: Path, name: SegmentName) -> Iterator[Line]:

@@ -4,13 +4,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from protocol.errors import CorruptMessage, InvalidRecord
-from protocol.records.batch import HEADER_SIZE, MAGIC, MIN_LENGTH, BatchHeader, has_valid_crc
-from protocol.records.compression import UNLIMITED
-from protocol.records.record import Record, iterate_records
-from storage import files
-from storage.dump.line import Fault, Line
-from storage.producers.markers import read_marker
+from siltstone.protocol.errors import CorruptMessage, InvalidRecord
+from siltstone.protocol.records.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    MIN_LENGTH,
+    BatchHeader,
+    has_valid_crc,
+)
+from siltstone.protocol.records.compression import UNLIMITED
+from siltstone.protocol.records.record import Record, iterate_records
+from siltstone.storage import files
+from siltstone.storage.dump.line import Fault, Line
+from siltstone.storage.producers.markers import read_marker
 
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 

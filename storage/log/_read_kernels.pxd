@@ -1,8 +1,8 @@
 # C types of _read_kernels.py; the algorithm stands there alone.
 cimport cython
-from protocol.core._format cimport inside, read_int32, read_int64, row_of
-from protocol.core._records cimport find_batch, find_end
-from storage.appending._append_kernels cimport GrowingLog
+from siltstone.protocol.core._format cimport inside, read_int32, read_int64, row_of
+from siltstone.protocol.core._records cimport find_batch, find_end
+from siltstone.storage.appending._append_kernels cimport GrowingLog
 
 ctypedef const unsigned char* Octets
 

@@ -11,26 +11,26 @@ import `storage.log.read_kernels`, which chooses.
 from os import pread
 from typing import TYPE_CHECKING
 
-from protocol.errors import CorruptMessage, KafkaError, OffsetOutOfRange
-from protocol.parts import FileSlice
-from storage.log.view import LogRead, find_index
+from siltstone.protocol.errors import CorruptMessage, KafkaError, OffsetOutOfRange
+from siltstone.protocol.parts import FileSlice
+from siltstone.storage.log.view import LogRead, find_index
 
 try:
     import cython
 except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
-    from protocol.records import _portable as cython
+    from siltstone.protocol.records import _portable as cython
 
 if not cython.compiled:
-    from protocol.core import find_batch, find_end
-    from protocol.records._portable import inside, read_int32, read_int64, row_of
-    from storage.appending.kernels import GrowingLog
+    from siltstone.protocol.core import find_batch, find_end
+    from siltstone.protocol.records._portable import inside, read_int32, read_int64, row_of
+    from siltstone.storage.appending.kernels import GrowingLog
 
 if TYPE_CHECKING:
-    from storage.log.recovery import LoadedPartition
-    from storage.log.services import LogServices
-    from storage.log.view import LogView, Place
-    from storage.segment.readable import ReadableSegment
-    from storage.segment.segment import LogSegment
+    from siltstone.storage.log.recovery import LoadedPartition
+    from siltstone.storage.log.services import LogServices
+    from siltstone.storage.log.view import LogView, Place
+    from siltstone.storage.segment.readable import ReadableSegment
+    from siltstone.storage.segment.segment import LogSegment
 
 COMPILED: bool = cython.compiled
 

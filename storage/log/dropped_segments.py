@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from storage import files
-from storage.directory.log_directory import LogDirectory
-from storage.log.name_gate import NameGate
-from storage.segment.segment import LogSegment
+from siltstone.storage import files
+from siltstone.storage.directory.log_directory import LogDirectory
+from siltstone.storage.log.name_gate import NameGate
+from siltstone.storage.segment.segment import LogSegment
 
 if TYPE_CHECKING:
-    from storage.log.services import LogServices
+    from siltstone.storage.log.services import LogServices
 
 RETRY_MS: Final = 5_000
 """When a disk that refused to delete is asked again."""

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from storage import files
-from storage.directory.checkpoint import MalformedCheckpoint, read_entries, write_entries
+from siltstone.storage import files
+from siltstone.storage.directory.checkpoint import MalformedCheckpoint, read_entries, write_entries
 
 UNDEFINED: Final = -1
 MOST_EPOCH: Final = (1 << 31) - 1

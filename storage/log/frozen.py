@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from storage.log.name_gate import NameGate
-from storage.topic_partition import TopicPartition
+from siltstone.storage.log.name_gate import NameGate
+from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from storage.segment.segment import LogSegment
+    from siltstone.storage.segment.segment import LogSegment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

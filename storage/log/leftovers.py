@@ -11,10 +11,10 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from config.topic import TopicConfig
-from storage import files
-from storage.files import SegmentName
-from storage.segment.segment import LogSegment
+from siltstone.config.topic import TopicConfig
+from siltstone.storage import files
+from siltstone.storage.files import SegmentName
+from siltstone.storage.segment.segment import LogSegment
 
 _SNAPSHOT_OF_METADATA_DELETED = ".checkpoint.deleted"
 

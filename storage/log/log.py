@@ -12,27 +12,27 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from protocol.errors import OffsetOutOfRange, PolicyViolation
-from protocol.records.batch import CONTROL
-from storage.appending.kernels import PlainRules
-from storage.appending.values import AppendResult, Origin
-from storage.directory.partition_metadata import PartitionMetadata
-from storage.log.dropped_segments import DroppedSegments
-from storage.log.movable import MovableLog
-from storage.log.read_kernels import LogReader
-from storage.log.retention import Doomed, find_doomed
-from storage.log.view import find_index
-from storage.producers.markers import read_marker
-from storage.segment.segment import LogSegment
+from siltstone.protocol.errors import OffsetOutOfRange, PolicyViolation
+from siltstone.protocol.records.batch import CONTROL
+from siltstone.storage.appending.kernels import PlainRules
+from siltstone.storage.appending.values import AppendResult, Origin
+from siltstone.storage.directory.partition_metadata import PartitionMetadata
+from siltstone.storage.log.dropped_segments import DroppedSegments
+from siltstone.storage.log.movable import MovableLog
+from siltstone.storage.log.read_kernels import LogReader
+from siltstone.storage.log.retention import Doomed, find_doomed
+from siltstone.storage.log.view import find_index
+from siltstone.storage.producers.markers import read_marker
+from siltstone.storage.segment.segment import LogSegment
 
 if TYPE_CHECKING:
     import uuid
     from pathlib import Path
 
-    from config.topic import TopicConfig
-    from storage.appending.values import ValidatedBatch
-    from storage.log.recovery import LoadedPartition
-    from storage.log.services import LogServices
+    from siltstone.config.topic import TopicConfig
+    from siltstone.storage.appending.values import ValidatedBatch
+    from siltstone.storage.log.recovery import LoadedPartition
+    from siltstone.storage.log.services import LogServices
 
 _logger = logging.getLogger(__name__)
 

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from storage.log.read_kernels import LogReader
-from storage.log.replaceable import ReplaceableLog
-from storage.log.view import LogView
+from siltstone.storage.log.read_kernels import LogReader
+from siltstone.storage.log.replaceable import ReplaceableLog
+from siltstone.storage.log.view import LogView
 
 if TYPE_CHECKING:
-    from storage.moving.future_log import FutureLog
+    from siltstone.storage.moving.future_log import FutureLog
 
 
 class MovableLog(ReplaceableLog):

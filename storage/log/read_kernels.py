@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.records.choosing import choose
+from siltstone.protocol.records.choosing import choose
 
 if TYPE_CHECKING:
-    from storage.log._read_kernels import (
+    from siltstone.storage.log._read_kernels import (
         COMPILED,
         LOOKUP_CHUNK,
         LogReader,
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         position_before,
     )
 else:
-    _reads = choose("storage.log._read_kernels")
+    _reads = choose("siltstone.storage.log._read_kernels")
     COMPILED = _reads.COMPILED
     LOOKUP_CHUNK = _reads.LOOKUP_CHUNK
     LogReader = _reads.LogReader

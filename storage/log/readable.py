@@ -7,16 +7,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from protocol.errors import CorruptMessage, KafkaStorageError, NotLeaderOrFollower, OffsetOutOfRange
-from storage.log import timestamp_lookup
-from storage.log.read_kernels import ReadLog
-from storage.log.timestamp_lookup import TimestampedOffset
-from storage.log.view import find_index
-from storage.segment.segment import LogSegment
+from siltstone.protocol.errors import (
+    CorruptMessage,
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+)
+from siltstone.storage.log import timestamp_lookup
+from siltstone.storage.log.read_kernels import ReadLog
+from siltstone.storage.log.timestamp_lookup import TimestampedOffset
+from siltstone.storage.log.view import find_index
+from siltstone.storage.segment.segment import LogSegment
 
 if TYPE_CHECKING:
-    from storage.log.recovery import LoadedPartition
-    from storage.log.services import LogServices
+    from siltstone.storage.log.recovery import LoadedPartition
+    from siltstone.storage.log.services import LogServices
 
 
 class ReadableLog(ReadLog):

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from protocol.errors import OffsetOutOfRange
-from protocol.records.batch import BatchHeader
-from protocol.records.record import Record, iterate_records
-from storage import files
-from storage.segment.readable import ReadableSegment, open_segment
-from storage.topic_partition import TopicPartition, parse_folder
+from siltstone.protocol.errors import OffsetOutOfRange
+from siltstone.protocol.records.batch import BatchHeader
+from siltstone.protocol.records.record import Record, iterate_records
+from siltstone.storage import files
+from siltstone.storage.segment.readable import ReadableSegment, open_segment
+from siltstone.storage.topic_partition import TopicPartition, parse_folder
 
 _MOST_RETRIES: Final = 10
 

@@ -12,20 +12,20 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from config.topic import TopicConfig
-from protocol.errors import CorruptMessage
-from storage import files
-from storage.directory.checkpoint import MalformedCheckpoint
-from storage.directory.log_directory import LogDirectory
-from storage.directory.partition_metadata import PartitionMetadata
-from storage.files import SegmentName
-from storage.log import leftovers
-from storage.log.epochs import EpochStart, LeaderEpochs
-from storage.producers.recovery import rebuild_producers, write_snapshot
-from storage.producers.state import ProducerStateManager
-from storage.segment.index import MAX_RELATIVE_OFFSET
-from storage.segment.segment import LogSegment
-from storage.topic_partition import TopicPartition
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.errors import CorruptMessage
+from siltstone.storage import files
+from siltstone.storage.directory.checkpoint import MalformedCheckpoint
+from siltstone.storage.directory.log_directory import LogDirectory
+from siltstone.storage.directory.partition_metadata import PartitionMetadata
+from siltstone.storage.files import SegmentName
+from siltstone.storage.log import leftovers
+from siltstone.storage.log.epochs import EpochStart, LeaderEpochs
+from siltstone.storage.producers.recovery import rebuild_producers, write_snapshot
+from siltstone.storage.producers.state import ProducerStateManager
+from siltstone.storage.segment.index import MAX_RELATIVE_OFFSET
+from siltstone.storage.segment.segment import LogSegment
+from siltstone.storage.topic_partition import TopicPartition
 
 UNKNOWN_TOPIC_ID = uuid.UUID(int=0)
 """The topic id of a folder without a valid ``partition.metadata`` (Kafka's ``ZERO_UUID``)."""

@@ -5,20 +5,20 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from protocol.errors import KafkaError
-from storage.log.dropped_segments import DroppedSegments
-from storage.log.frozen import FrozenLog
-from storage.log.name_gate import NameGate
-from storage.log.read_kernels import LogReader
-from storage.log.readable import ReadableLog
-from storage.log.view import base_offset_of
-from storage.segment.segment import LogSegment
-from storage.segment.swap import SegmentSwap
+from siltstone.protocol.errors import KafkaError
+from siltstone.storage.log.dropped_segments import DroppedSegments
+from siltstone.storage.log.frozen import FrozenLog
+from siltstone.storage.log.name_gate import NameGate
+from siltstone.storage.log.read_kernels import LogReader
+from siltstone.storage.log.readable import ReadableLog
+from siltstone.storage.log.view import base_offset_of
+from siltstone.storage.segment.segment import LogSegment
+from siltstone.storage.segment.swap import SegmentSwap
 
 if TYPE_CHECKING:
-    from storage.log.recovery import LoadedPartition
-    from storage.log.services import LogServices
-    from storage.segment.readable import ReadableSegment
+    from siltstone.storage.log.recovery import LoadedPartition
+    from siltstone.storage.log.services import LogServices
+    from siltstone.storage.segment.readable import ReadableSegment
 
 
 class ReplaceableLog(ReadableLog):

@@ -8,7 +8,7 @@ a quiet topic becomes empty after ``retention.ms``, its log rolling just before 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from config.topic import TopicConfig
+from siltstone.config.topic import TopicConfig
 
 
 class Segment(Protocol):

@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from storage.clock import Clock
-from storage.directory.background import Background
-from storage.directory.deletion import DelayedDeletions
-from storage.log.flush_stats import FlushStats
+from siltstone.storage.clock import Clock
+from siltstone.storage.directory.background import Background
+from siltstone.storage.directory.deletion import DelayedDeletions
+from siltstone.storage.log.flush_stats import FlushStats
 
 if TYPE_CHECKING:
-    from storage.log.log import Log
+    from siltstone.storage.log.log import Log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

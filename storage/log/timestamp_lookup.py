@@ -7,9 +7,9 @@ its records, are read and may have to be decompressed. Called from io threads, w
 
 from typing import NamedTuple
 
-from protocol.records.record import iterate_records
-from storage.log.view import LogView
-from storage.segment.segment import LogSegment
+from siltstone.protocol.records.record import iterate_records
+from siltstone.storage.log.view import LogView
+from siltstone.storage.segment.segment import LogSegment
 
 
 class TimestampedOffset(NamedTuple):

@@ -8,12 +8,12 @@ change.
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from protocol.parts import FileSlice
+from siltstone.protocol.parts import FileSlice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from storage.segment.segment import LogSegment
+    from siltstone.storage.segment.segment import LogSegment
 
 LogView: TypeAlias = "tuple[int, tuple[LogSegment, ...], int]"
 """Log end offset, segments from the oldest to the active one, and the end's position in that.

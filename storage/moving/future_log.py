@@ -9,17 +9,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from storage import files
-from storage.directory.log_directory import LogDirectory
-from storage.directory.partition_metadata import PartitionMetadata
-from storage.log.epochs import LeaderEpochs
-from storage.moving.segment_copy import SegmentCopy
-from storage.topic_partition import MAX_FOLDER_NAME, FolderState, TopicPartition, folder_name
+from siltstone.storage import files
+from siltstone.storage.directory.log_directory import LogDirectory
+from siltstone.storage.directory.partition_metadata import PartitionMetadata
+from siltstone.storage.log.epochs import LeaderEpochs
+from siltstone.storage.moving.segment_copy import SegmentCopy
+from siltstone.storage.topic_partition import (
+    MAX_FOLDER_NAME,
+    FolderState,
+    TopicPartition,
+    folder_name,
+)
 
 if TYPE_CHECKING:
-    from storage.log.movable import MovableLog
-    from storage.log.view import LogView
-    from storage.segment.segment import LogSegment
+    from siltstone.storage.log.movable import MovableLog
+    from siltstone.storage.log.view import LogView
+    from siltstone.storage.segment.segment import LogSegment
 
 NEAR_BYTES: Final = 1 << 20
 """How close behind the end of the log a copy is good enough to be settled."""

@@ -5,14 +5,14 @@ from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from uuid import UUID
 
-from protocol.names import random_id
-from storage import files
-from storage.directory.loading import FoundFolder
-from storage.directory.log_directory import LogDirError
-from storage.directory.placement import Placement
-from storage.log.recovery import find_topic_id
-from storage.moving.future_log import FutureLog
-from storage.topic_partition import FolderState, TopicPartition, folder_name
+from siltstone.protocol.names import random_id
+from siltstone.storage import files
+from siltstone.storage.directory.loading import FoundFolder
+from siltstone.storage.directory.log_directory import LogDirError
+from siltstone.storage.directory.placement import Placement
+from siltstone.storage.log.recovery import find_topic_id
+from siltstone.storage.moving.future_log import FutureLog
+from siltstone.storage.topic_partition import FolderState, TopicPartition, folder_name
 
 _logger = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from storage import files
-from storage.moving.file_copy import copy_range, reading_source
-from storage.segment.open_file import SegmentFile
-from storage.segment.segment import LogSegment
+from siltstone.storage import files
+from siltstone.storage.moving.file_copy import copy_range, reading_source
+from siltstone.storage.segment.open_file import SegmentFile
+from siltstone.storage.segment.segment import LogSegment
 
 SLICE_BYTES: Final = 1 << 20
 """What is copied between two looks at whether the copy is still wanted, and at the throttle."""

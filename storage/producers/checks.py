@@ -2,18 +2,18 @@
 
 from typing import Protocol
 
-from protocol.errors import (
+from siltstone.protocol.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from protocol.records.batch import TRANSACTIONAL
-from storage.appending.kernels import ProducerEntry
-from storage.appending.values import Origin
-from storage.producers.entry import SEQUENCES, AppendedBatch
-from storage.producers.markers import Marker
-from storage.topic_partition import TopicPartition
+from siltstone.protocol.records.batch import TRANSACTIONAL
+from siltstone.storage.appending.kernels import ProducerEntry
+from siltstone.storage.appending.values import Origin
+from siltstone.storage.producers.entry import SEQUENCES, AppendedBatch
+from siltstone.storage.producers.markers import Marker
+from siltstone.storage.topic_partition import TopicPartition
 
 
 class ProducerBatch(Protocol):

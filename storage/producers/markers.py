@@ -4,8 +4,8 @@ import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.records.batch import HEADER_SIZE
-from protocol.records.record import iterate_records
+from siltstone.protocol.records.batch import HEADER_SIZE
+from siltstone.protocol.records.record import iterate_records
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from protocol.errors import CorruptMessage
-from protocol.records.batch import has_valid_crc
-from storage.log.view import find_index
-from storage.producers.state import ProducerStateManager
-from storage.segment.readable import ReadableSegment
-from storage.segment.segment import LogSegment
+from siltstone.protocol.errors import CorruptMessage
+from siltstone.protocol.records.batch import has_valid_crc
+from siltstone.storage.log.view import find_index
+from siltstone.storage.producers.state import ProducerStateManager
+from siltstone.storage.segment.readable import ReadableSegment
+from siltstone.storage.segment.segment import LogSegment
 
 
 def rebuild_producers(

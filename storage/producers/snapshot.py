@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from protocol.core import crc32c
-from storage import files
-from storage.appending.kernels import ProducerEntry
-from storage.producers.entry import SEQUENCES, AppendedBatch
+from siltstone.protocol.core import crc32c
+from siltstone.storage import files
+from siltstone.storage.appending.kernels import ProducerEntry
+from siltstone.storage.producers.entry import SEQUENCES, AppendedBatch
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

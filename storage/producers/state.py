@@ -10,17 +10,17 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from protocol.records.batch import TRANSACTIONAL, BatchHeader
-from storage import files
-from storage.appending.kernels import ProducerEntry
-from storage.appending.values import Origin
-from storage.producers import snapshot as producer_snapshot
-from storage.producers.checks import ProducerBatch, check_data, check_marker
-from storage.producers.entry import AppendedBatch
-from storage.producers.markers import Marker, MarkerKind, read_marker
-from storage.producers.snapshot import CorruptSnapshot, Snapshot
-from storage.segment.transaction_index import AbortedTransaction
-from storage.topic_partition import TopicPartition
+from siltstone.protocol.records.batch import TRANSACTIONAL, BatchHeader
+from siltstone.storage import files
+from siltstone.storage.appending.kernels import ProducerEntry
+from siltstone.storage.appending.values import Origin
+from siltstone.storage.producers import snapshot as producer_snapshot
+from siltstone.storage.producers.checks import ProducerBatch, check_data, check_marker
+from siltstone.storage.producers.entry import AppendedBatch
+from siltstone.storage.producers.markers import Marker, MarkerKind, read_marker
+from siltstone.storage.producers.snapshot import CorruptSnapshot, Snapshot
+from siltstone.storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -9,8 +9,8 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from protocol.errors import CorruptMessage
-from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
+from siltstone.protocol.errors import CorruptMessage
+from siltstone.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
 
 SCAN_CHUNK: Final = 64 * 1024
 

@@ -4,11 +4,11 @@ Kafka has not looked since KAFKA-7283. What is found here is repaired by `LogSeg
 rebuilds all indexes from the ``.log``; a time index that is missing, too.
 """
 
-from protocol.records.batch import HEADER_SIZE, MAGIC
-from storage import files
-from storage.segment import transaction_index
-from storage.segment.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
-from storage.segment.readable import ReadableSegment
+from siltstone.protocol.records.batch import HEADER_SIZE, MAGIC
+from siltstone.storage import files
+from siltstone.storage.segment import transaction_index
+from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
+from siltstone.storage.segment.readable import ReadableSegment
 
 
 def find_damage(segment: ReadableSegment) -> str | None:

@@ -7,8 +7,8 @@ from collections.abc import Container, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from storage import files
-from storage.segment.open_file import OpenFiles, SegmentFile
+from siltstone.storage import files
+from siltstone.storage.segment.open_file import OpenFiles, SegmentFile
 
 _logger = logging.getLogger(__name__)
 

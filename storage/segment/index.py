@@ -12,8 +12,8 @@ Kafka fills a new one with zeros up to ``segment.index.bytes`` and must find the
 import struct
 from typing import Final, NamedTuple
 
-from storage import files
-from storage.segment.index_entries import Entries, MemoryEntries
+from siltstone.storage import files
+from siltstone.storage.segment.index_entries import Entries, MemoryEntries
 
 OFFSET_ENTRY: Final = struct.Struct(">ii")
 TIME_ENTRY: Final = struct.Struct(">qi")

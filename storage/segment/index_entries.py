@@ -8,8 +8,8 @@ import os
 import struct
 from typing import Final, Protocol
 
-from storage.log.read_kernels import count_up_to
-from storage.segment.open_file import SegmentFile
+from siltstone.storage.log.read_kernels import count_up_to
+from siltstone.storage.segment.open_file import SegmentFile
 
 BLOCK: Final = 4096
 """Bytes that one read of a file may bring in; the last steps of a search stay inside them."""

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from threading import Lock
 
-from storage import files
+from siltstone.storage import files
 
 DEFAULT_OPEN_FILES = 512
 

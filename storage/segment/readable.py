@@ -7,17 +7,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from protocol.errors import CorruptMessage
-from protocol.parts import FileSlice
-from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, NO_TIMESTAMP, BatchHeader
-from protocol.records.record import iterate_records
-from storage import files
-from storage.appending.kernels import UNKNOWN, SegmentEnd
-from storage.log.read_kernels import find_cut, find_position, position_before
-from storage.segment import batch_walk, transaction_index
-from storage.segment.batch_walk import Cut, Located
-from storage.segment.file_set import SegmentFiles
-from storage.segment.index import (
+from siltstone.protocol.errors import CorruptMessage
+from siltstone.protocol.parts import FileSlice
+from siltstone.protocol.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_TIMESTAMP,
+    BatchHeader,
+)
+from siltstone.protocol.records.record import iterate_records
+from siltstone.storage import files
+from siltstone.storage.appending.kernels import UNKNOWN, SegmentEnd
+from siltstone.storage.log.read_kernels import find_cut, find_position, position_before
+from siltstone.storage.segment import batch_walk, transaction_index
+from siltstone.storage.segment.batch_walk import Cut, Located
+from siltstone.storage.segment.file_set import SegmentFiles
+from siltstone.storage.segment.index import (
     OFFSET_ENTRY,
     TIME_ENTRY,
     ActiveIndexes,
@@ -26,9 +32,9 @@ from storage.segment.index import (
     TimeEntry,
     TimeIndex,
 )
-from storage.segment.index_entries import Entries, FileEntries, MemoryEntries
-from storage.segment.open_file import OPEN_FILES, OpenFiles, SegmentFile
-from storage.segment.transaction_index import AbortedLookup, AbortedTransaction
+from siltstone.storage.segment.index_entries import Entries, FileEntries, MemoryEntries
+from siltstone.storage.segment.open_file import OPEN_FILES, OpenFiles, SegmentFile
+from siltstone.storage.segment.transaction_index import AbortedLookup, AbortedTransaction
 
 
 class TimestampOffset(NamedTuple):

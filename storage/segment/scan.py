@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.core import SegmentScan
-from protocol.core.constants import FAULTS
-from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader
-from storage.segment.index import ActiveIndexes
+from siltstone.protocol.core import SegmentScan
+from siltstone.protocol.core.constants import FAULTS
+from siltstone.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from siltstone.storage.segment.index import ActiveIndexes
 
 CHUNK: Final = 1 << 20
 

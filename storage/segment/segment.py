@@ -13,19 +13,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from config.topic import TopicConfig
-from protocol.records.batch import NO_TIMESTAMP, BatchHeader
-from storage import files
-from storage.appending.kernels import UNKNOWN
-from storage.log.epochs import LeaderEpochs
-from storage.producers.state import ProducerStateManager
-from storage.segment import damage as segment_damage
-from storage.segment import transaction_index
-from storage.segment.index import OFFSET_ENTRY, TIME_ENTRY, ActiveIndexes
-from storage.segment.open_file import OPEN_FILES, OpenFiles, SegmentFile
-from storage.segment.readable import ReadableSegment
-from storage.segment.scan import Scan, scan_log
-from storage.segment.transaction_index import AbortedTransaction
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.records.batch import NO_TIMESTAMP, BatchHeader
+from siltstone.storage import files
+from siltstone.storage.appending.kernels import UNKNOWN
+from siltstone.storage.log.epochs import LeaderEpochs
+from siltstone.storage.producers.state import ProducerStateManager
+from siltstone.storage.segment import damage as segment_damage
+from siltstone.storage.segment import transaction_index
+from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY, ActiveIndexes
+from siltstone.storage.segment.open_file import OPEN_FILES, OpenFiles, SegmentFile
+from siltstone.storage.segment.readable import ReadableSegment
+from siltstone.storage.segment.scan import Scan, scan_log
+from siltstone.storage.segment.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from storage import files
-from storage.segment.segment import LogSegment
+from siltstone.storage import files
+from siltstone.storage.segment.segment import LogSegment
 
 
 class SegmentSwap:

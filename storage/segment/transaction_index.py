@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage import files
+from siltstone.storage import files
 
 ENTRY: Final = struct.Struct(">hqqqq")
 VERSION: Final = 0

@@ -8,7 +8,7 @@ happens.
 from collections.abc import Callable
 from functools import cache
 
-from protocol.parts import HasFileno
+from siltstone.protocol.parts import HasFileno
 
 _SYNC_FILE_RANGE_WRITE = 2
 

@@ -11,8 +11,8 @@ from bench.clean.report import CANNED, FLOOR, Table
 from bench.clean.sets import SETS, DataSet
 from bench.pictures.demo import COLUMNS, rows_of
 from bench.stored import lines_of, merge, read
-from protocol.records.batch import BatchHeader
-from protocol.records.record import iterate_records
+from siltstone.protocol.records.batch import BatchHeader
+from siltstone.protocol.records.record import iterate_records
 from tests.support.folders import batches, segments
 
 _FILLED = [each for each in SETS if not each.transaction_records]

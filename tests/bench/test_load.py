@@ -8,7 +8,7 @@ import pytest
 from bench.frames import Frames, batch_of, fetch_frames, produce_answer, produce_frames
 from bench.load import Load
 from bench.run import main
-from protocol.records.batch import BatchHeader
+from siltstone.protocol.records.batch import BatchHeader
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("cc") or shutil.which("gcc")), reason="cc: no C compiler for bench/load.c"

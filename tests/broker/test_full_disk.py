@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.http import health, readiness
-from broker.http.control.token import read_address
-from broker.http.readiness import ProbeFailed
-from broker.process import housekeeping
-from protocol.errors import KafkaStorageError
-from storage.directory.catalog import FILE_NAME
+from siltstone.broker.http import health, readiness
+from siltstone.broker.http.control.token import read_address
+from siltstone.broker.http.readiness import ProbeFailed
+from siltstone.broker.process import housekeeping
+from siltstone.protocol.errors import KafkaStorageError
+from siltstone.storage.directory.catalog import FILE_NAME
 from tests.support import faults
 from tests.support.faults import Disk
 from tests.support.http_client import ask

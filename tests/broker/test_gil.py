@@ -12,15 +12,15 @@ from typing import cast
 
 import pytest
 
-from broker.http.metrics.exposition import Scrapes
-from broker.http.server import HttpRequest
-from broker.net.sending.senders import Senders
-from config.topic import TopicConfig
-from protocol import core
-from protocol.parts import FileSlice
-from protocol.records import compression
-from storage.clock import Clock
-from storage.log.recovery import load_partition
+from siltstone.broker.http.metrics.exposition import Scrapes
+from siltstone.broker.http.server import HttpRequest
+from siltstone.broker.net.sending.senders import Senders
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol import core
+from siltstone.protocol.parts import FileSlice
+from siltstone.protocol.records import compression
+from siltstone.storage.clock import Clock
+from siltstone.storage.log.recovery import load_partition
 from tests.support.batches import make_batch
 from tests.support.latency import INTERVAL_SECONDS, busy_thread, measure
 from tests.support.logs import LogFolder, validated

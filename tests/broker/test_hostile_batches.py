@@ -11,10 +11,15 @@ from typing import Any
 import pytest
 from kio.schema.produce.v9 import request as producing
 
-from protocol.errors import CorruptMessage, InvalidRecord, RecordListTooLarge, RecordTooLarge
-from protocol.records import compression
-from protocol.records.batch import CONTROL, LOG_APPEND_TIME
-from protocol.records.build import frame_batch
+from siltstone.protocol.errors import (
+    CorruptMessage,
+    InvalidRecord,
+    RecordListTooLarge,
+    RecordTooLarge,
+)
+from siltstone.protocol.records import compression
+from siltstone.protocol.records.batch import CONTROL, LOG_APPEND_TIME
+from siltstone.protocol.records.build import frame_batch
 from tests.support.batches import make_batch
 from tests.support.running import Running, running
 
@@ -41,7 +46,7 @@ def unpacking(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(threading.current_thread().name)
         return compression.decompress(codec, data)
 
-    monkeypatch.setattr("storage.appending.validation.decompress", unpack)
+    monkeypatch.setattr("siltstone.storage.appending.validation.decompress", unpack)
     return names
 
 

@@ -7,27 +7,27 @@ from typing import Any
 
 import pytest
 
-from broker.net.dispatch_kernels import AT_ONCE
-from protocol.messages import (
+from siltstone.broker.net.dispatch_kernels import AT_ONCE
+from siltstone.protocol.messages import (
     create_topics,
     find_coordinator,
     offset_commit,
     offset_delete,
     offset_fetch,
 )
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.offset_commit import (
+from siltstone.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
+from siltstone.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_delete import (
+from siltstone.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from siltstone.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from tests.support.running import Client, Running, running
 
 API_VERSIONS = struct.pack(">hhih", 18, 0, 7, -1)

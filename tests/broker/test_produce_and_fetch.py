@@ -16,9 +16,9 @@ from kio.schema.produce.v7 import request as produce7
 from kio.schema.produce.v9 import request as produce9
 from kio.schema.produce.v13 import request as produce13
 
-from protocol.records.batch import BatchHeader
-from storage.clock import Clock
-from storage.log.log import Log
+from siltstone.protocol.records.batch import BatchHeader
+from siltstone.storage.clock import Clock
+from siltstone.storage.log.log import Log
 from tests.support.appending import append
 from tests.support.batches import Row, make_batch, make_producer_batch
 from tests.support.fetch_twin import fetch_plainly

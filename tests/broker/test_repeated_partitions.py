@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from storage.clock import Clock
+from siltstone.storage.clock import Clock
 from tests.support.batches import make_batch
 from tests.support.produce_requests import Topics, request_entity
 from tests.support.running import Caller, running

@@ -10,21 +10,21 @@ from struct import pack
 import pytest
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
 
-from broker.fetching import sessions as fetch_sessions
-from broker.groups.classic import group as classic_group
-from broker.handlers import offset_commit
-from broker.net import dispatch
-from broker.net.dispatch_kernels import Gate
-from broker.process.io import IoThreads
-from protocol import core, messages
-from protocol.core import plain_messages
-from protocol.messages import Message
-from protocol.records.batch import TRANSACTIONAL
-from protocol.records.build import ABORT, COMMIT, BatchFields, build_marker
-from protocol.records.choosing import load_uncompiled
-from storage.appending.values import Origin
-from storage.log.log import Log
-from storage.log.read_kernels import LogReader
+from siltstone.broker.fetching import sessions as fetch_sessions
+from siltstone.broker.groups.classic import group as classic_group
+from siltstone.broker.handlers import offset_commit
+from siltstone.broker.net import dispatch
+from siltstone.broker.net.dispatch_kernels import Gate
+from siltstone.broker.process.io import IoThreads
+from siltstone.protocol import core, messages
+from siltstone.protocol.core import plain_messages
+from siltstone.protocol.messages import Message
+from siltstone.protocol.records.batch import TRANSACTIONAL
+from siltstone.protocol.records.build import ABORT, COMMIT, BatchFields, build_marker
+from siltstone.protocol.records.choosing import load_uncompiled
+from siltstone.storage.appending.values import Origin
+from siltstone.storage.log.log import Log
+from siltstone.storage.log.read_kernels import LogReader
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.fetch_twin import fetch_plainly
 from tests.support.kio_messages import encode
@@ -104,7 +104,7 @@ def repeat_chances(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
 def close_short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have messages read and written, partitions fetched and committed, by the plain forms."""
     fetch_plainly(monkeypatch)
-    plain = load_uncompiled("broker.groups._commit_kernels")
+    plain = load_uncompiled("siltstone.broker.groups._commit_kernels")
     monkeypatch.setattr(offset_commit, "commit", plain.commit)
     monkeypatch.setattr(Message, "table", twin_of)
     for module in (messages, dispatch, sys.modules[Gate.__module__]):

@@ -10,25 +10,25 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from protocol import core
+from siltstone.protocol import core
 
 ROOT = Path(__file__).parents[2]
 LATER = (
-    "broker.coordination.journal",
-    "broker.groups.classic.state",
-    "broker.groups.coordinator",
-    "broker.transactions.coordinator",
-    "protocol.coordinator",
-    "broker.topics.cleaner_pool",
-    "broker.http.control.channel",
-    "broker.http.control.explaining",
-    "broker.http.metrics.exposition",
-    "broker.http.metrics.table",
-    "broker.http.pages",
-    "cleaner.one_pass.cleaner",
-    "cleaner.threads.cleaner_thread",
-    "cleaner.compiled.kernels",
-    "cleaner.one_pass.stats",
+    "siltstone.broker.coordination.journal",
+    "siltstone.broker.groups.classic.state",
+    "siltstone.broker.groups.coordinator",
+    "siltstone.broker.transactions.coordinator",
+    "siltstone.protocol.coordinator",
+    "siltstone.broker.topics.cleaner_pool",
+    "siltstone.broker.http.control.channel",
+    "siltstone.broker.http.control.explaining",
+    "siltstone.broker.http.metrics.exposition",
+    "siltstone.broker.http.metrics.table",
+    "siltstone.broker.http.pages",
+    "siltstone.cleaner.one_pass.cleaner",
+    "siltstone.cleaner.threads.cleaner_thread",
+    "siltstone.cleaner.compiled.kernels",
+    "siltstone.cleaner.one_pass.stats",
     "h11",
     "hmac",
     "pickle",
@@ -39,17 +39,17 @@ LATER_WITH_KERNELS = ("crc32c", "email", "importlib.metadata", "shutil")
 FIRST_ACK = """
 import json, sys
 sys.modules["hypothesis"] = None  # as `siltstone serve` has it
-import broker.__main__
-broker.__main__._parser().parse_args(["serve"])
-import broker.process.run
-import broker.handlers.metadata, broker.handlers.create_topics, broker.handlers.produce
+import siltstone.broker.__main__
+siltstone.broker.__main__._parser().parse_args(["serve"])
+import siltstone.broker.process.run
+from siltstone.broker.handlers import create_topics, metadata, produce
 print(json.dumps([name for name in sys.argv[1:] if name in sys.modules]))
 """
 MOST_CALLS = 30_000
 COUNTER = """
 import json, os, sys
 sys.modules["hypothesis"] = None
-import broker.process.run
+import siltstone.broker.process.run
 
 calls = 0
 
@@ -58,11 +58,11 @@ def count(frame, event, argument):
     calls += event in ("call", "c_call")
 """
 STEPS = """
-from broker.coordination.coordinators import Coordinators
-from broker.net.dispatch import Dispatcher
-from broker.api import APIS
-from broker.http.server import HttpServer
-from broker.net.request_stats import RequestStats
+from siltstone.broker.coordination.coordinators import Coordinators
+from siltstone.broker.net.dispatch import Dispatcher
+from siltstone.broker.api import APIS
+from siltstone.broker.http.server import HttpServer
+from siltstone.broker.net.request_stats import RequestStats
 
 coordinators = Coordinators(*[None] * 6)
 coordinators._make = lambda: None
@@ -83,8 +83,8 @@ for steps in (
 print(json.dumps(max(made)))
 """
 FIRST_REQUESTS = """
-from broker.api import APIS
-from broker.coordination.coordinators import Coordinators
+from siltstone.broker.api import APIS
+from siltstone.broker.coordination.coordinators import Coordinators
 
 made = {}
 for api in APIS:

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from cleaner.compiled import kernels
-from protocol.records.choosing import load_uncompiled
+from siltstone.cleaner.compiled import kernels
+from siltstone.protocol.records.choosing import load_uncompiled
 from tests.support import faults
 
 _READING = load_uncompiled(kernels.READING)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.records.batch import BatchHeader
-from protocol.records.record import iterate_records
-from storage.log.log import Log
+from siltstone.protocol.records.batch import BatchHeader
+from siltstone.protocol.records.record import iterate_records
+from siltstone.storage.log.log import Log
 from tests.support.invariants import check_log
 from tests.support.passes import CompactedFolder
 

@@ -17,7 +17,7 @@ from confluent_kafka import TopicPartition as Partition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 
-from cleaner.history.history import read_history
+from siltstone.cleaner.history.history import read_history
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
 from tests.support.folders import segments

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.set_aside import FIRST_PAUSE_SECONDS
-from cleaner.states import State
-from cleaner.threads.grabbed_log import GrabbedLog
-from config.topic import TopicConfig
-from storage.topic_partition import TopicPartition
+from siltstone.cleaner.set_aside import FIRST_PAUSE_SECONDS
+from siltstone.cleaner.states import State
+from siltstone.cleaner.threads.grabbed_log import GrabbedLog
+from siltstone.config.topic import TopicConfig
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP, make_producer_batch
 from tests.support.cleaner import CompactedLogs, append
 from tests.support.logs import validated

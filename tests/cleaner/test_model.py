@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.one_pass.stats import Reason
-from protocol.records.build import ABORT, COMMIT
-from protocol.records.record import Record, iterate_records
-from storage.producers.markers import read_marker
+from siltstone.cleaner.one_pass.stats import Reason
+from siltstone.protocol.records.build import ABORT, COMMIT
+from siltstone.protocol.records.record import Record, iterate_records
+from siltstone.storage.producers.markers import read_marker
 from tests.support.batches import TIMESTAMP
 from tests.support.invariants import check_folder, check_log
 from tests.support.passes import CompactedFolder, content
@@ -34,8 +34,8 @@ PRODUCERS = (7, 8)
 @pytest.fixture(autouse=True)
 def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     """A killed process loses no page cache, so fsync would only cost time here."""
-    monkeypatch.setattr("storage.files.fsync", lambda _: None)
-    monkeypatch.setattr("storage.files.fsync_directory", lambda _: None)
+    monkeypatch.setattr("siltstone.storage.files.fsync", lambda _: None)
+    monkeypatch.setattr("siltstone.storage.files.fsync_directory", lambda _: None)
 
 
 @dataclass

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.errors import UnopenedBatch
-from protocol.records.compression import GZIP, LZ4, MAX_DECOMPRESSED_BYTES, SNAPPY, ZSTD
+from siltstone.cleaner.errors import UnopenedBatch
+from siltstone.protocol.records.compression import GZIP, LZ4, MAX_DECOMPRESSED_BYTES, SNAPPY, ZSTD
 from tests.support.cleaner import CleanerHome, append
 from tests.support.logs import bytes_of
 from tests.support.passes import CompactedFolder, content

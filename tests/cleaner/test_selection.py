@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cleaner.selection import (
+from siltstone.cleaner.selection import (
     CleanableLog,
     Correction,
     Limit,
@@ -15,7 +15,7 @@ from cleaner.selection import (
     rank,
     without_min_lag,
 )
-from config.topic import FOREVER
+from siltstone.config.topic import FOREVER
 from tests.support.cleaning import NOW, FakeSegment, four, snapshot
 
 

@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from cleaner.errors import CleaningAborted
-from cleaner.states import CleaningStates, State
-from storage.topic_partition import TopicPartition
+from siltstone.cleaner.errors import CleaningAborted
+from siltstone.cleaner.states import CleaningStates, State
+from siltstone.storage.topic_partition import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 OTHERS = TopicPartition("others", 0)

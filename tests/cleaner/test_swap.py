@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.one_pass.cleaner import Replace
-from cleaner.one_pass.stats import PassResult
-from protocol.errors import KafkaStorageError, NotLeaderOrFollower
-from protocol.records.build import ABORT, COMMIT
-from storage import files
-from storage.segment.readable import ReadableSegment
-from storage.segment.segment import LogSegment
+from siltstone.cleaner.one_pass.cleaner import Replace
+from siltstone.cleaner.one_pass.stats import PassResult
+from siltstone.protocol.errors import KafkaStorageError, NotLeaderOrFollower
+from siltstone.protocol.records.build import ABORT, COMMIT
+from siltstone.storage import files
+from siltstone.storage.segment.readable import ReadableSegment
+from siltstone.storage.segment.segment import LogSegment
 from tests.support.batches import make_batch
 from tests.support.faults import ALWAYS, Disk
 from tests.support.invariants import check_folder, check_log

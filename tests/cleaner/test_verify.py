@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from cleaner.history.history import read_history
-from cleaner.history.receipts import crc_of
-from cleaner.verify import Report, verify_partition
-from storage import files
-from storage.log.log import Log
+from siltstone.cleaner.history.history import read_history
+from siltstone.cleaner.history.receipts import crc_of
+from siltstone.cleaner.verify import Report, verify_partition
+from siltstone.storage import files
+from siltstone.storage.log.log import Log
 from tests.support.batches import Row, make_batch
 from tests.support.cleaner import CleanerHome, append
 

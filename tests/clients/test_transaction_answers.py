@@ -13,8 +13,8 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from protocol.records.batch import TRANSACTIONAL
-from storage.clock import Clock
+from siltstone.protocol.records.batch import TRANSACTIONAL
+from siltstone.storage.clock import Clock
 from tests.clients.conftest import NewTopic
 from tests.support.batches import make_batch
 from tests.support.broker import SiltstoneProcess

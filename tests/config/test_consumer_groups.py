@@ -2,11 +2,11 @@
 
 import pytest
 
-from config.checks import start_faults
-from config.consumer_groups import MigrationPolicy
-from config.errors import ConfigError
-from config.layers import Given, Layers
-from config.server import ServerConfig
+from siltstone.config.checks import start_faults
+from siltstone.config.consumer_groups import MigrationPolicy
+from siltstone.config.errors import ConfigError
+from siltstone.config.layers import Given, Layers
+from siltstone.config.server import ServerConfig
 
 
 def read(name: str, value: str) -> ServerConfig:

@@ -2,17 +2,17 @@
 
 import pytest
 
-from config.describe import (
+from siltstone.config.describe import (
     ConfigRow,
     Synonym,
     describe_broker,
     describe_cluster_default,
     describe_topic,
 )
-from config.keys import Kind
-from config.known import known_settings
-from config.layers import Given, Layers, Source
-from config.load import load
+from siltstone.config.keys import Kind
+from siltstone.config.known import known_settings
+from siltstone.config.layers import Given, Layers, Source
+from siltstone.config.load import load
 
 
 def topic_row(name: str, layers: Layers, overrides: dict[str, str] | None = None) -> ConfigRow:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from config.errors import ConfigError, NotAlterableError
-from config.layers import Given, Layers
-from config.server import ServerConfig
-from config.topic import TopicConfig
+from siltstone.config.errors import ConfigError, NotAlterableError
+from siltstone.config.layers import Given, Layers
+from siltstone.config.server import ServerConfig
+from siltstone.config.topic import TopicConfig
 
 
 def static(**values: str) -> Layers:

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from config import listeners as module
-from config.checks import start_faults
-from config.listeners import Listener, check_bindable, parse_host_port
-from config.load import load
-from config.server import ServerConfig
+from siltstone.config import listeners as module
+from siltstone.config.checks import start_faults
+from siltstone.config.listeners import Listener, check_bindable, parse_host_port
+from siltstone.config.load import load
+from siltstone.config.server import ServerConfig
 
 
 def test_nothing_set_listens_on_loopback() -> None:

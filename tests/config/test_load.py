@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from config.errors import ConfigError
-from config.load import load
+from siltstone.config.errors import ConfigError
+from siltstone.config.load import load
 
 
 def faults_of(
@@ -291,9 +291,9 @@ def test_a_dedupe_buffer_is_only_for_a_cleaner_that_runs() -> None:
 def test_loading_brings_in_nothing_slow() -> None:
     """A start without a file waits neither for YAML nor for difflib nor for Kafka's names."""
     code = (
-        "import sys, config.load, config.known as known; config.load.load(None, {}, []);"
-        "print([name for name in ('yaml', 'difflib', 'config.file') if name in sys.modules],"
-        " known.known_settings.cache_info().currsize)"
+        "import sys; from siltstone.config import known, load; load.load(None, {}, []);"
+        "print([name for name in ('yaml', 'difflib', 'siltstone.config.file')"
+        " if name in sys.modules], known.known_settings.cache_info().currsize)"
     )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

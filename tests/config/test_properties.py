@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from config.errors import ConfigError
-from config.listeners import Listener
-from config.load import load
-from config.properties import properties_entries
+from siltstone.config.errors import ConfigError
+from siltstone.config.listeners import Listener
+from siltstone.config.load import load
+from siltstone.config.properties import properties_entries
 
 KAFKAS = """\
 # What Apache Kafka 4.3.1 sets in its config/server.properties.

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from config.errors import ConfigError
-from config.known import known_settings
-from config.layers import Layers
-from config.load import load
-from config.protection import check_stored, find_promise
-from config.table import BROKER
+from siltstone.config.errors import ConfigError
+from siltstone.config.known import known_settings
+from siltstone.config.layers import Layers
+from siltstone.config.load import load
+from siltstone.config.protection import check_stored, find_promise
+from siltstone.config.table import BROKER
 
 ABOUT_PROTECTION = re.compile(
     r"ssl|tls|sasl|auth|acl|principal|password|secret|token|quota|security|policy\.class|super"

@@ -1,7 +1,7 @@
 """What `siltstone config` prints."""
 
-from config.load import load
-from config.show import show
+from siltstone.config.load import load
+from siltstone.config.show import show
 
 
 def test_every_value_has_its_place() -> None:

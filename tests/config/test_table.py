@@ -1,11 +1,11 @@
 """The table against what Apache Kafka 4.3.1 has."""
 
-from config.keys import Kind
-from config.known import known_settings
-from config.sources import variables
-from config.table import BROKER, SYNONYMS, TOPIC, topic_value
-from config.topic import TopicConfig
-from config.values import text_of
+from siltstone.config.keys import Kind
+from siltstone.config.known import known_settings
+from siltstone.config.sources import variables
+from siltstone.config.table import BROKER, SYNONYMS, TOPIC, topic_value
+from siltstone.config.topic import TopicConfig
+from siltstone.config.values import text_of
 
 OUR_OWN_DEFAULTS = {
     "broker.id",  # the id is 1 where Kafka wants one given

@@ -2,8 +2,8 @@
 
 import pytest
 
-from config.keys import Kind
-from config.values import parse, text_of
+from siltstone.config.keys import Kind
+from siltstone.config.values import parse, text_of
 
 
 @pytest.mark.parametrize(

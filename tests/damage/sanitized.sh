@@ -19,7 +19,7 @@ export FUZZ_FRAMES=${FUZZ_FRAMES:-1000} FUZZ_SEED=${SEED:-}
 "$PYTHON" - <<'PY'
 from pathlib import Path
 
-from cleaner.compiled import _kernels, kernels
+from siltstone.cleaner.compiled import _kernels, kernels
 from hatch_build import KERNELS
 
 assert kernels.COMPILED

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.errors import CorruptSegment
-from cleaner.one_pass.cleaner import Cleaner
-from cleaner.one_pass.log_to_clean import LogToClean
-from cleaner.one_pass.offset_map import SLOT_BYTES
-from cleaner.threads.throttle import Throttle
-from protocol.errors import KafkaError
-from storage.appending.values import Origin
-from storage.log.log import Log
-from storage.manager import LogManager
-from storage.topic_partition import TopicPartition
+from siltstone.cleaner.errors import CorruptSegment
+from siltstone.cleaner.one_pass.cleaner import Cleaner
+from siltstone.cleaner.one_pass.log_to_clean import LogToClean
+from siltstone.cleaner.one_pass.offset_map import SLOT_BYTES
+from siltstone.cleaner.threads.throttle import Throttle
+from siltstone.protocol.errors import KafkaError
+from siltstone.storage.appending.values import Origin
+from siltstone.storage.log.log import Log
+from siltstone.storage.manager import LogManager
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.clock import FakeClock
 from tests.support.damage import PARTITIONS, Damage, make_home, new_manager, spoil
@@ -39,8 +39,8 @@ NOT_OURS = (KafkaError, CorruptSegment, OSError, ValueError)
 @pytest.fixture(autouse=True)
 def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     """No power fails here: thousands of starts need not wait for the disk."""
-    monkeypatch.setattr("storage.files.fsync", lambda _: None)
-    monkeypatch.setattr("storage.files.fsync_directory", lambda _: None)
+    monkeypatch.setattr("siltstone.storage.files.fsync", lambda _: None)
+    monkeypatch.setattr("siltstone.storage.files.fsync_directory", lambda _: None)
 
 
 def _contents(manager: LogManager) -> dict[TopicPartition, bytes]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import PipelineError
-from pipeline.spark.java import find_java
+from siltstone.pipeline.errors import PipelineError
+from siltstone.pipeline.spark.java import find_java
 from tests.support.broker import SiltstoneProcess
 from tests.support.produced import create_topic, numbered, produce
 from tests.support.repositories import make_repository

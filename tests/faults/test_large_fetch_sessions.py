@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from protocol.messages import create_topics, fetch, produce
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.produce import (
+from siltstone.protocol.messages import create_topics, fetch, produce
+from siltstone.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from siltstone.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,

@@ -17,7 +17,7 @@ from kio.index import load_request_schema
 from kio.schema.create_topics.v7 import request as create_topics
 from kio.serial import entity_reader
 
-from broker.api import APIS, Api
+from siltstone.broker.api import APIS, Api
 from tests.support.beside import Control, Cost, measure
 from tests.support.broker import SiltstoneProcess
 from tests.support.large_requests import TOPIC, LargeRequest, large_requests

@@ -30,8 +30,8 @@ pytestmark = [pytest.mark.client, pytest.mark.java, pytest.mark.timeout(180 + 3 
 @pytest.fixture(autouse=True)
 def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is killed here, so fsync would only cost time."""
-    monkeypatch.setattr("storage.files.fsync", lambda _: None)
-    monkeypatch.setattr("storage.files.fsync_directory", lambda _: None)
+    monkeypatch.setattr("siltstone.storage.files.fsync", lambda _: None)
+    monkeypatch.setattr("siltstone.storage.files.fsync_directory", lambda _: None)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.records.build import ABORT, COMMIT
+from siltstone.protocol.records.build import ABORT, COMMIT
 from tests.support.batches import TIMESTAMP
 from tests.support.dump import complaints_about_cleaned
 from tests.support.kafka import KafkaTools

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from protocol.messages.consumer_offsets import OffsetCommitValue
-from protocol.records.build import COMMIT, build_marker
-from protocol.records.journal import Producer
-from storage.appending.values import Origin, ValidatedBatch
+from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
+from siltstone.protocol.records.build import COMMIT, build_marker
+from siltstone.protocol.records.journal import Producer
+from siltstone.storage.appending.values import Origin, ValidatedBatch
 from tests.support.rooms import RoomsOnDisk
 
 if TYPE_CHECKING:

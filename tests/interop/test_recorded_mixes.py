@@ -21,8 +21,8 @@ from bench.clients import messages
 from bench.clients.mixes import RECORDINGS
 from bench.clients.recording import read
 from bench.connection import answer_frame
-from broker.api import BY_KEY
-from broker.topics.features import SUPPORTED
+from siltstone.broker.api import BY_KEY
+from siltstone.broker.topics.features import SUPPORTED
 from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import KafkaBroker
 from tests.support.recorded_play import Answered, Play, batches_of

@@ -13,9 +13,9 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from pipeline.errors import SourceUnavailable
-from pipeline.options import ReadOptions
-from pipeline.transports import open_source
+from siltstone.pipeline.errors import SourceUnavailable
+from siltstone.pipeline.options import ReadOptions
+from siltstone.pipeline.transports import open_source
 from tests.support.archives import read_splits
 from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import KafkaBroker, KafkaJars
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pipeline.planning.manifest import Manifest
+    from siltstone.pipeline.planning.manifest import Manifest
 
 TOPIC = "guarded"
 SECRET = "a secret, with = and \u00e4"

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.audit.findings import Kind
-from pipeline.command.cli import main
-from pipeline.engine import LocalEngine
-from pipeline.errors import BadOption
-from pipeline.jobs.audit import (
+from siltstone.pipeline.audit.findings import Kind
+from siltstone.pipeline.command.cli import main
+from siltstone.pipeline.engine import LocalEngine
+from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.jobs.audit import (
     AuditReport,
     AuditSpec,
     LawTask,
@@ -24,16 +24,16 @@ from pipeline.jobs.audit import (
     check_order,
     check_partition,
 )
-from pipeline.options import ReadOptions
-from pipeline.planning.archive_view import ArchiveView
-from pipeline.planning.manifest import Manifest
-from pipeline.planning.plan import plan_splits
-from protocol.records.build import build_batch
-from protocol.records.record import Record
-from storage import files
-from storage.directory.checkpoint import OffsetCheckpoint
-from storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
-from storage.topic_partition import TopicPartition
+from siltstone.pipeline.options import ReadOptions
+from siltstone.pipeline.planning.archive_view import ArchiveView
+from siltstone.pipeline.planning.manifest import Manifest
+from siltstone.pipeline.planning.plan import plan_splits
+from siltstone.protocol.records.build import build_batch
+from siltstone.protocol.records.record import Record
+from siltstone.storage import files
+from siltstone.storage.directory.checkpoint import OffsetCheckpoint
+from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.archives import Archive, damage, positions
 from tests.support.passes import CompactedFolder
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pipeline.audit.findings import Findings
-    from pipeline.planning.manifest import PinnedPartition
+    from siltstone.pipeline.audit.findings import Findings
+    from siltstone.pipeline.planning.manifest import PinnedPartition
 
 T = TopicPartition("t", 0)
 NOW = 1_700_000_000_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.sinks.batches import again
-from protocol.records.batch import (
+from siltstone.pipeline.sinks.batches import again
+from siltstone.protocol.records.batch import (
     CODEC_MASK,
     DELETE_HORIZON,
     LOG_APPEND_TIME,
@@ -13,8 +13,8 @@ from protocol.records.batch import (
     BatchHeader,
     has_valid_crc,
 )
-from protocol.records.build import build_batch
-from protocol.records.record import Record, iterate_records
+from siltstone.protocol.records.build import build_batch
+from siltstone.protocol.records.record import Record, iterate_records
 
 NOW = 1_700_000_000_000
 ALL = (0, 1 << 62)

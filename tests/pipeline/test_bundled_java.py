@@ -16,8 +16,8 @@ from tests.support.kafka import cache_folder
 SECONDS = 150.0
 JOB = """
 import json, sys
-from pipeline.spark.java import find_java
-from pipeline.spark.session import FAST_START, open_session
+from siltstone.pipeline.spark.java import find_java
+from siltstone.pipeline.spark.session import FAST_START, open_session
 java = find_java()
 conf = {"spark.driver.extraJavaOptions": FAST_START}
 session = open_session("bundled", master="local[1,2]", conf=conf)

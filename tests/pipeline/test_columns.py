@@ -13,16 +13,16 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from pipeline.planning.ranges import OffsetRange
-from pipeline.source.filters import narrow
-from storage.topic_partition import TopicPartition
+from siltstone.pipeline.planning.ranges import OffsetRange
+from siltstone.pipeline.source.filters import narrow
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.archives import Archive
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
 
 READ = """
 import sys
-from protocol.core.columns import COMPILED
+from siltstone.protocol.core.columns import COMPILED
 from tests.support.archives import Archive
 from pathlib import Path
 table = Archive(Path(sys.argv[1])).read(("key", "value", "offset", "timestamp", "headers"))

@@ -9,13 +9,13 @@ from uuid import UUID
 
 import pytest
 
-from pipeline.client.watch import Watch
-from pipeline.errors import CorruptLog, DataLost, SnapshotExpired, SourceUnavailable
-from pipeline.planning.split import Split
-from pipeline.reading.scanned import Scanned
-from protocol.records.batch import HEADER_SIZE
-from storage import files
-from storage.directory.partition_metadata import PartitionMetadata
+from siltstone.pipeline.client.watch import Watch
+from siltstone.pipeline.errors import CorruptLog, DataLost, SnapshotExpired, SourceUnavailable
+from siltstone.pipeline.planning.split import Split
+from siltstone.pipeline.reading.scanned import Scanned
+from siltstone.protocol.records.batch import HEADER_SIZE
+from siltstone.storage import files
+from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from tests.support.archives import Archive, damage, positions, read_splits
 from tests.support.batches import make_batch
 from tests.support.clock import FakeClock

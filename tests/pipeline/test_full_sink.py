@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.errors import PipelineError
-from pipeline.spark.java import find_java
+from siltstone.pipeline.errors import PipelineError
+from siltstone.pipeline.spark.java import find_java
 from tests.support.archives import Archive
 from tests.support.batches import Row, make_batch
 from tests.support.tiny_disk import TinyDisk
@@ -29,7 +29,7 @@ LEFT = {"nothing": 0, "a part": 3 << 20}
 LOOK = """
 import json, sys
 import pyarrow.parquet as pq
-from pipeline.sinks.table import open_table
+from siltstone.pipeline.sinks.table import open_table
 table = open_table(sys.argv[1])
 counts = [pq.ParquetFile(path).metadata.num_rows for path in table.files()]
 state = table.state()
@@ -63,7 +63,16 @@ class Place:
 
     def run(self, job: str, topic: str, *more: str) -> subprocess.CompletedProcess[str]:
         """Run a job where the disk is, as a process of its own."""
-        command = [sys.executable, "-m", "pipeline", job, topic, "--to", self.target, *more]
+        command = [
+            sys.executable,
+            "-m",
+            "siltstone.pipeline",
+            job,
+            topic,
+            "--to",
+            self.target,
+            *more,
+        ]
         return self._run([*command, "--archive", str(self._topics)])
 
     def table(self) -> list[object]:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.errors import PipelineError
-from pipeline.sinks.parquet import STATE_FILE, ParquetTable
-from pipeline.spark.java import find_java
-from pipeline.spark.session import FAST_START
+from siltstone.pipeline.errors import PipelineError
+from siltstone.pipeline.sinks.parquet import STATE_FILE, ParquetTable
+from siltstone.pipeline.spark.java import find_java
+from siltstone.pipeline.spark.session import FAST_START
 from tests.support.produced import create_topic, numbered, produce
 from tests.support.waiting import until
 
@@ -56,7 +56,15 @@ class Job:
 
     def start(self, most: int) -> subprocess.Popen[bytes]:
         """Start it; a micro-batch has at most so many records."""
-        command = [sys.executable, "-m", "pipeline", "stream", TOPIC, "--once", "--append"]
+        command = [
+            sys.executable,
+            "-m",
+            "siltstone.pipeline",
+            "stream",
+            TOPIC,
+            "--once",
+            "--append",
+        ]
         command += ["--to", f"parquet:{self.table.path}", "--data", str(self._broker.folder)]
         command += ["--checkpoint", str(self._root / "checkpoint"), "--master", "local[2,2]"]
         command += ["--option", f"maxOffsetsPerTrigger={most}"]

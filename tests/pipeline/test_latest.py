@@ -5,8 +5,8 @@ import random
 import pyarrow as pa
 import pytest
 
-from pipeline import latest
-from pipeline.latest import LatestRows, shares
+from siltstone.pipeline import latest
+from siltstone.pipeline.latest import LatestRows, shares
 
 
 def batch(rows: list[tuple[bytes | None, int, int]]) -> pa.RecordBatch:

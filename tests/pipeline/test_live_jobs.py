@@ -10,16 +10,23 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
-from pipeline.client.pins import Pin, extend_pin, find_control, release_pin, take_pin, topics
-from pipeline.engine import LocalEngine
-from pipeline.errors import SnapshotExpired, SourceUnavailable
-from pipeline.jobs.audit import AuditSpec, audit
-from pipeline.jobs.compaction_plan import plan_compaction
-from pipeline.jobs.export import ExportSpec, export
-from pipeline.jobs.snapshot import SnapshotSpec, snapshot
-from pipeline.sinks.table import open_table
-from storage import files
-from storage.topic_partition import TopicPartition
+from siltstone.pipeline.client.pins import (
+    Pin,
+    extend_pin,
+    find_control,
+    release_pin,
+    take_pin,
+    topics,
+)
+from siltstone.pipeline.engine import LocalEngine
+from siltstone.pipeline.errors import SnapshotExpired, SourceUnavailable
+from siltstone.pipeline.jobs.audit import AuditSpec, audit
+from siltstone.pipeline.jobs.compaction_plan import plan_compaction
+from siltstone.pipeline.jobs.export import ExportSpec, export
+from siltstone.pipeline.jobs.snapshot import SnapshotSpec, snapshot
+from siltstone.pipeline.sinks.table import open_table
+from siltstone.storage import files
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.broker import SiltstoneProcess
 from tests.support.produced import create_topic, delete_topic, numbered, produce
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from pipeline.errors import BadOption
-from pipeline.options import EARLIEST, LATEST, ReadOptions
-from storage.topic_partition import TopicPartition
+from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.options import EARLIEST, LATEST, ReadOptions
+from siltstone.storage.topic_partition import TopicPartition
 
 
 def parse(**options: str) -> ReadOptions:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.engine import LocalEngine
-from pipeline.errors import BadOption, SourceUnavailable
-from pipeline.jobs.export import ExportSpec, export
-from pipeline.jobs.replay import ReplaySpec, replay
+from siltstone.pipeline.engine import LocalEngine
+from siltstone.pipeline.errors import BadOption, SourceUnavailable
+from siltstone.pipeline.jobs.export import ExportSpec, export
+from siltstone.pipeline.jobs.replay import ReplaySpec, replay
 from tests.support.broker import SiltstoneProcess
 from tests.support.produced import create_topic
 from tests.support.replays import COUNT, Run, fill_source, read_rows, run_with_crashes
@@ -82,7 +82,7 @@ def test_goes_on_after_a_crash(
 def test_rate(broker: SiltstoneProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """So many bytes a second, and not more: it waits for the rest of the time."""
     waits: list[float] = []
-    monkeypatch.setattr("pipeline.jobs.replay_task.time.sleep", waits.append)
+    monkeypatch.setattr("siltstone.pipeline.jobs.replay_task.time.sleep", waits.append)
     run = Run(broker, "slow")
 
     summary = run(rate=100)
@@ -109,7 +109,7 @@ def test_what_can_not_be_sent(
     broker: SiltstoneProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A topic that is missing or too small, and a source without rows, are told beforehand."""
-    monkeypatch.setattr("pipeline.sinks.kafka._SECONDS", 2.0)
+    monkeypatch.setattr("siltstone.pipeline.sinks.kafka._SECONDS", 2.0)
     options = {"bootstrap": broker.bootstrap, "data": str(broker.folder), "transport": "pinned"}
     create_topic(broker.bootstrap, "small", partitions=1)
 

@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.columns import TYPES
-from pipeline.errors import BadOption
-from pipeline.jobs.stream import check_topic
-from pipeline.sinks import delta, iceberg, parquet, staging
-from pipeline.sinks.staging import ParquetFiles, SinkFailed, write_tables
-from pipeline.sinks.state import TableState
-from pipeline.sinks.table import TableSink, open_table
+from siltstone.pipeline.columns import TYPES
+from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.jobs.stream import check_topic
+from siltstone.pipeline.sinks import delta, iceberg, parquet, staging
+from siltstone.pipeline.sinks.staging import ParquetFiles, SinkFailed, write_tables
+from siltstone.pipeline.sinks.state import TableState
+from siltstone.pipeline.sinks.table import TableSink, open_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

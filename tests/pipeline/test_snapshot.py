@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.engine import LocalEngine
-from pipeline.errors import CorruptLog, SnapshotExpired, SourceUnavailable
-from pipeline.jobs.snapshot import SnapshotSpec, SnapshotSummary, snapshot
-from pipeline.sinks import parquet
-from pipeline.sinks.table import open_table
-from pipeline.transports import archive as archive_module
-from storage import files
-from storage.directory.checkpoint import OffsetCheckpoint
-from storage.topic_partition import TopicPartition
+from siltstone.pipeline.engine import LocalEngine
+from siltstone.pipeline.errors import CorruptLog, SnapshotExpired, SourceUnavailable
+from siltstone.pipeline.jobs.snapshot import SnapshotSpec, SnapshotSummary, snapshot
+from siltstone.pipeline.sinks import parquet
+from siltstone.pipeline.sinks.table import open_table
+from siltstone.pipeline.transports import archive as archive_module
+from siltstone.storage import files
+from siltstone.storage.directory.checkpoint import OffsetCheckpoint
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.clock import FakeClock
 from tests.support.keyed_log import KeyedLog
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pipeline.planning.manifest import Manifest
+    from siltstone.pipeline.planning.manifest import Manifest
 
 
 class Made:

@@ -22,10 +22,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipeline.errors import BadOption, DataLost, SourceUnavailable
-from pipeline.source.batch import FilteringReader
-from pipeline.source.datasource import SiltstoneSource
-from pipeline.source.stream import StreamReader, from_json
+from siltstone.pipeline.errors import BadOption, DataLost, SourceUnavailable
+from siltstone.pipeline.source.batch import FilteringReader
+from siltstone.pipeline.source.datasource import SiltstoneSource
+from siltstone.pipeline.source.stream import StreamReader, from_json
 from tests.support.archives import Archive
 from tests.support.batches import make_batch
 from tests.support.clock import FakeClock
@@ -119,8 +119,8 @@ def test_a_task_reads_more_where_batch_headers_say_all(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """How much is worth one follows from the columns, unless splitBytes says it."""
-    monkeypatch.setattr("pipeline.planning.plan._SPLIT_BYTES", 2_000)
-    monkeypatch.setattr("pipeline.planning.plan._HEADER_SPLIT_BYTES", 100_000)
+    monkeypatch.setattr("siltstone.pipeline.planning.plan._SPLIT_BYTES", 2_000)
+    monkeypatch.setattr("siltstone.pipeline.planning.plan._HEADER_SPLIT_BYTES", 100_000)
     archive.fill_plain(500, interval=0)
 
     def tasks(column: str, **options: str) -> int:

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 from pyarrow import fs
 
-from pipeline import stores
-from pipeline.errors import SourceUnavailable
-from pipeline.options import ReadOptions
-from pipeline.stores import ArrowStore, open_store
-from pipeline.transports import open_source
-from storage import files
+from siltstone.pipeline import stores
+from siltstone.pipeline.errors import SourceUnavailable
+from siltstone.pipeline.options import ReadOptions
+from siltstone.pipeline.stores import ArrowStore, open_store
+from siltstone.pipeline.transports import open_source
+from siltstone.storage import files
 from tests.support.archives import Archive, damage, positions, read_splits
 
 COLUMNS = ("key", "value", "offset", "timestamp", "position")

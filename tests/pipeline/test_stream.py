@@ -9,14 +9,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, StructField, StructType
 
-from pipeline.errors import BadOption
-from pipeline.options import ReadOptions
-from pipeline.planning import segments
-from pipeline.planning.manifest import Manifest
-from pipeline.source.pace import Pace, shared_out
-from pipeline.source.stream import StreamReader, from_json, to_json, with_stream_defaults
-from protocol.records.batch import BatchHeader
-from storage.topic_partition import TopicPartition
+from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.options import ReadOptions
+from siltstone.pipeline.planning import segments
+from siltstone.pipeline.planning.manifest import Manifest
+from siltstone.pipeline.source.pace import Pace, shared_out
+from siltstone.pipeline.source.stream import StreamReader, from_json, to_json, with_stream_defaults
+from siltstone.protocol.records.batch import BatchHeader
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.broker import SiltstoneProcess
 from tests.support.clock import FakeClock
 from tests.support.produced import create_topic, delete_topic, numbered, produce
@@ -193,7 +193,7 @@ class _Headers:
 
 def view_of(**ids: str) -> Manifest:
     """Return a manifest of topics with these ids."""
-    from pipeline.planning.manifest import PinnedPartition  # noqa: PLC0415 - of this helper alone
+    from siltstone.pipeline.planning.manifest import PinnedPartition  # noqa: PLC0415 - of this helper alone
 
     return Manifest(
         taken_at_ms=0,

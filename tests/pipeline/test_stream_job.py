@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 
-from pipeline.errors import BadOption
-from pipeline.jobs.stream import StreamSpec, StreamSummary, connector_jars, stream
-from pipeline.sinks.parquet import ParquetTable
-from pipeline.sinks.table import open_table
+from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.jobs.stream import StreamSpec, StreamSummary, connector_jars, stream
+from siltstone.pipeline.sinks.parquet import ParquetTable
+from siltstone.pipeline.sinks.table import open_table
 from tests.support.produced import create_topic, numbered, produce
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from pipeline.reading.scanned import Scanned
+from siltstone.pipeline.reading.scanned import Scanned
 from tests.support.archives import Archive
 from tests.support.batches import make_batch
 

@@ -10,12 +10,12 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql.types import LongType, StructField, StructType
 
-from pipeline.client.pins import find_control, release_pin
-from pipeline.errors import BadOption, DataLost, SnapshotExpired, SourceUnavailable
-from pipeline.options import ReadOptions
-from pipeline.reading.scan import scan
-from pipeline.source.batch import BatchReader
-from pipeline.transports import choose, open_source
+from siltstone.pipeline.client.pins import find_control, release_pin
+from siltstone.pipeline.errors import BadOption, DataLost, SnapshotExpired, SourceUnavailable
+from siltstone.pipeline.options import ReadOptions
+from siltstone.pipeline.reading.scan import scan
+from siltstone.pipeline.source.batch import BatchReader
+from siltstone.pipeline.transports import choose, open_source
 from tests.support.archives import read_splits
 from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import KafkaBroker

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline.source.worker import settle
+from siltstone.pipeline.source.worker import settle
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocol import errors
-from protocol.errors import (
+from siltstone.protocol import errors
+from siltstone.protocol.errors import (
     InvalidRecord,
     InvalidRequest,
     KafkaError,

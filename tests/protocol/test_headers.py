@@ -13,11 +13,11 @@ from kio.schema.request_header.v1.header import RequestHeader as HeaderV1
 from kio.schema.request_header.v2.header import RequestHeader as HeaderV2
 from kio.serial import entity_writer
 
-from broker.api import APIS, Api
-from protocol import core
-from protocol.core import plain_messages
-from protocol.errors import ProtocolError
-from protocol.headers import (
+from siltstone.broker.api import APIS, Api
+from siltstone.protocol import core
+from siltstone.protocol.core import plain_messages
+from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.headers import (
     FIRST_FLEXIBLE,
     is_flexible,
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.java_text import AS_JAVA
+from siltstone.protocol.java_text import AS_JAVA
 
 R = "\N{REPLACEMENT CHARACTER}"
 

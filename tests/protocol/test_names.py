@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import names
-from protocol.errors import InvalidTopic
+from siltstone.protocol import names
+from siltstone.protocol.errors import InvalidTopic
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from protocol.parts import FileSlice, Parts, size_of
+from siltstone.protocol.parts import FileSlice, Parts, size_of
 
 
 def test_a_slice_is_as_long_as_its_range(tmp_path: Path) -> None:

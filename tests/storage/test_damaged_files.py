@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.errors import CorruptMessage
-from storage import files
-from storage.dump import any_file as dump
-from storage.dump.line import Fault
-from storage.log.log import Log
-from storage.segment.segment import LogSegment
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.errors import CorruptMessage
+from siltstone.storage import files
+from siltstone.storage.dump import any_file as dump
+from siltstone.storage.dump.line import Fault
+from siltstone.storage.log.log import Log
+from siltstone.storage.segment.segment import LogSegment
 from tests.support.batches import TIMESTAMP
 from tests.support.logs import LogFolder, bytes_of, offsets_in
 

@@ -11,25 +11,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.topic import TopicConfig
-from protocol.errors import CorruptMessage, InvalidRecord
-from protocol.records.build import ABORT, build_marker
-from storage import files
-from storage.appending.kernels import ProducerEntry
-from storage.directory import catalog
-from storage.directory.catalog import CatalogState, CatalogTopic
-from storage.directory.checkpoint import MalformedCheckpoint, OffsetCheckpoint
-from storage.directory.meta_properties import MetaProperties
-from storage.directory.partition_metadata import PartitionMetadata
-from storage.dump import any_file as dump
-from storage.log.epochs import LeaderEpochs
-from storage.producers import snapshot as producer_snapshot
-from storage.producers.entry import AppendedBatch
-from storage.producers.markers import read_marker
-from storage.segment import batch_walk, transaction_index
-from storage.segment.readable import open_segment
-from storage.segment.transaction_index import AbortedTransaction
-from storage.topic_partition import TopicPartition, parse_folder
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.errors import CorruptMessage, InvalidRecord
+from siltstone.protocol.records.build import ABORT, build_marker
+from siltstone.storage import files
+from siltstone.storage.appending.kernels import ProducerEntry
+from siltstone.storage.directory import catalog
+from siltstone.storage.directory.catalog import CatalogState, CatalogTopic
+from siltstone.storage.directory.checkpoint import MalformedCheckpoint, OffsetCheckpoint
+from siltstone.storage.directory.meta_properties import MetaProperties
+from siltstone.storage.directory.partition_metadata import PartitionMetadata
+from siltstone.storage.dump import any_file as dump
+from siltstone.storage.log.epochs import LeaderEpochs
+from siltstone.storage.producers import snapshot as producer_snapshot
+from siltstone.storage.producers.entry import AppendedBatch
+from siltstone.storage.producers.markers import read_marker
+from siltstone.storage.segment import batch_walk, transaction_index
+from siltstone.storage.segment.readable import open_segment
+from siltstone.storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.topic_partition import TopicPartition, parse_folder
 from tests.support.batches import make_batch
 from tests.support.segments import append_next, load_segment, make_segment
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.errors import KafkaError, KafkaStorageError
-from storage import files
-from storage.directory.log_directory import CALM_CHECKS
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.errors import KafkaError, KafkaStorageError
+from siltstone.storage import files
+from siltstone.storage.directory.log_directory import CALM_CHECKS
 from tests.support.faults import Disk
 from tests.support.logs import LogFolder, bytes_of, offsets_in
 

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from config.server import ServerConfig
-from config.topic import TopicConfig
-from protocol.errors import KafkaError
-from storage.directory.log_directory import LogDirError
-from storage.log.log import Log
-from storage.manager import LogManager
-from storage.topic_partition import TopicPartition
+from siltstone.config.server import ServerConfig
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.errors import KafkaError
+from siltstone.storage.directory.log_directory import LogDirError
+from siltstone.storage.log.log import Log
+from siltstone.storage.manager import LogManager
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import make_batch
 from tests.support.clock import FakeClock
 from tests.support.faults import Disk

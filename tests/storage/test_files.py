@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage import files
+from siltstone.storage import files
 from tests.support.faults import Disk
 
 

@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from protocol.names import parse_uuid
-from protocol.records.build import build_batch, build_marker
-from protocol.records.record import Record
-from storage.appending.kernels import ProducerEntry
-from storage.directory.checkpoint import OffsetCheckpoint
-from storage.directory.meta_properties import MetaProperties
-from storage.directory.partition_metadata import PartitionMetadata
-from storage.log.epochs import LeaderEpochs
-from storage.producers import snapshot as producer_snapshot
-from storage.producers.entry import AppendedBatch
-from storage.producers.markers import MarkerKind
-from storage.segment import transaction_index
-from storage.segment.index import ActiveIndexes
-from storage.segment.transaction_index import AbortedTransaction
-from storage.topic_partition import TopicPartition
+from siltstone.protocol.names import parse_uuid
+from siltstone.protocol.records.build import build_batch, build_marker
+from siltstone.protocol.records.record import Record
+from siltstone.storage.appending.kernels import ProducerEntry
+from siltstone.storage.directory.checkpoint import OffsetCheckpoint
+from siltstone.storage.directory.meta_properties import MetaProperties
+from siltstone.storage.directory.partition_metadata import PartitionMetadata
+from siltstone.storage.log.epochs import LeaderEpochs
+from siltstone.storage.producers import snapshot as producer_snapshot
+from siltstone.storage.producers.entry import AppendedBatch
+from siltstone.storage.producers.markers import MarkerKind
+from siltstone.storage.segment import transaction_index
+from siltstone.storage.segment.index import ActiveIndexes
+from siltstone.storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP
 
 PAGE = Path(__file__).parents[2] / "docs" / "on-disk-format.md"

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from config.topic import TopicConfig
-from storage import files
-from storage.directory.partition_metadata import PartitionMetadata
-from storage.dump import any_file as dump
-from storage.log.epochs import LeaderEpochs
-from storage.log.reader import PartitionReader
-from storage.producers import snapshot as producer_snapshot
-from storage.producers.state import ProducerStateManager
-from storage.segment.segment import LogSegment
-from storage.topic_partition import TopicPartition
+from siltstone.config.topic import TopicConfig
+from siltstone.storage import files
+from siltstone.storage.directory.partition_metadata import PartitionMetadata
+from siltstone.storage.dump import any_file as dump
+from siltstone.storage.log.epochs import LeaderEpochs
+from siltstone.storage.log.reader import PartitionReader
+from siltstone.storage.producers import snapshot as producer_snapshot
+from siltstone.storage.producers.state import ProducerStateManager
+from siltstone.storage.segment.segment import LogSegment
+from siltstone.storage.topic_partition import TopicPartition
 
 DATA = Path(__file__).parents[1] / "data"
 CONFIG = TopicConfig(index_interval_bytes=512)

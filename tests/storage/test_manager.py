@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from config.server import ServerConfig
-from config.topic import TopicConfig
-from protocol.errors import KafkaStorageError, NotLeaderOrFollower
-from protocol.records.batch import CONTROL
-from protocol.records.build import frame_batch
-from storage import files
-from storage.directory.log_directory import LogDirError
-from storage.directory.meta_properties import MetaProperties
-from storage.log.log import Log
-from storage.manager import LogManager
-from storage.topic_partition import TopicPartition
+from siltstone.config.server import ServerConfig
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.errors import KafkaStorageError, NotLeaderOrFollower
+from siltstone.protocol.records.batch import CONTROL
+from siltstone.protocol.records.build import frame_batch
+from siltstone.storage import files
+from siltstone.storage.directory.log_directory import LogDirError
+from siltstone.storage.directory.meta_properties import MetaProperties
+from siltstone.storage.log.log import Log
+from siltstone.storage.manager import LogManager
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import make_batch
 from tests.support.clock import FakeClock
 from tests.support.faults import install
@@ -361,8 +361,8 @@ def test_a_second_broker_is_refused(tmp_path: Path) -> None:
     with _running(tmp_path):
         script = (
             "import sys; from pathlib import Path;"
-            "from storage.directory.opening import open_directories\n"
-            "from storage.directory.log_directory import LogDirError\n"
+            "from siltstone.storage.directory.opening import open_directories\n"
+            "from siltstone.storage.directory.log_directory import LogDirError\n"
             "try: open_directories([Path(sys.argv[1])], 1, 0)\n"
             "except LogDirError as error: print(error)"
         )
@@ -402,7 +402,7 @@ def test_an_unwritable_directory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sentence says so, also to root, whom access rights do not stop."""
-    monkeypatch.setattr("storage.directory.log_directory.os.access", lambda *_: False)
+    monkeypatch.setattr("siltstone.storage.directory.log_directory.os.access", lambda *_: False)
 
     assert "can not be written" in _refusal(tmp_path)
 
@@ -471,7 +471,7 @@ def test_a_partition_that_can_not_be_opened_is_named(
         raise OSError("Input/output error")
 
     (tmp_path / "orders-0").mkdir()
-    monkeypatch.setattr("storage.directory.loading.load_partition", fail)
+    monkeypatch.setattr("siltstone.storage.directory.loading.load_partition", fail)
 
     assert f"partition folder {tmp_path / 'orders-0'} can not be opened" in _refusal(tmp_path)
 
@@ -487,7 +487,7 @@ def test_a_log_that_fails_to_close_leaves_no_mark(
     with _running(tmp_path) as manager:
         _append(manager.create(ORDERS, TOPIC_ID, TopicConfig()))
         manager.background.drain()
-        monkeypatch.setattr("storage.files.fsync", fail)
+        monkeypatch.setattr("siltstone.storage.files.fsync", fail)
 
     assert not (tmp_path / files.CLEAN_SHUTDOWN).exists()
     assert not (tmp_path / files.LOCK).exists()

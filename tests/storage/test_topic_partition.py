@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from storage.topic_partition import FolderState, TopicPartition, folder_name, parse_folder
+from siltstone.storage.topic_partition import FolderState, TopicPartition, folder_name, parse_folder
 
 ID = UUID("0123456789abcdef0123456789abcdef")
 

@@ -8,14 +8,14 @@ import random
 import sys
 from pathlib import Path
 
-from config.topic import TopicConfig
-from protocol.errors import KafkaError
-from protocol.records.batch import TRANSACTIONAL
-from protocol.records.build import ABORT, BatchFields, build_marker
-from protocol.records.compression import LZ4, NONE
-from storage.appending.kernels import COMPILED
-from storage.appending.validation import validate
-from storage.appending.values import Origin
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.errors import KafkaError
+from siltstone.protocol.records.batch import TRANSACTIONAL
+from siltstone.protocol.records.build import ABORT, BatchFields, build_marker
+from siltstone.protocol.records.compression import LZ4, NONE
+from siltstone.storage.appending.kernels import COMPILED
+from siltstone.storage.appending.validation import validate
+from siltstone.storage.appending.values import Origin
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.logs import LogFolder, validated
 

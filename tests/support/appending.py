@@ -1,8 +1,8 @@
 """Records into a log without a client."""
 
-from storage.appending.validation import validate
-from storage.appending.values import AppendResult
-from storage.log.log import Log
+from siltstone.storage.appending.validation import validate
+from siltstone.storage.appending.values import AppendResult
+from siltstone.storage.log.log import Log
 from tests.support.batches import TIMESTAMP, Row, make_batch
 
 

@@ -6,18 +6,18 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from config.topic import TopicConfig
-from pipeline.columns import STANDARD
-from pipeline.options import ReadOptions
-from pipeline.planning.split import Split
-from pipeline.reading.scan import scan
-from pipeline.reading.scanned import Scanned
-from pipeline.transports import open_source
-from protocol.records.batch import BatchHeader
-from storage.directory.partition_metadata import PartitionMetadata
-from storage.segment.segment import LogSegment
-from storage.segment.transaction_index import AbortedTransaction
-from storage.topic_partition import TopicPartition
+from siltstone.config.topic import TopicConfig
+from siltstone.pipeline.columns import STANDARD
+from siltstone.pipeline.options import ReadOptions
+from siltstone.pipeline.planning.split import Split
+from siltstone.pipeline.reading.scan import scan
+from siltstone.pipeline.reading.scanned import Scanned
+from siltstone.pipeline.transports import open_source
+from siltstone.protocol.records.batch import BatchHeader
+from siltstone.storage.directory.partition_metadata import PartitionMetadata
+from siltstone.storage.segment.segment import LogSegment
+from siltstone.storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import make_batch
 from tests.support.segments import append, append_next, make_segment
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
-from broker.api import BY_KEY
+from siltstone.broker.api import BY_KEY
 from tests.support.kio_messages import encode
 
 if TYPE_CHECKING:

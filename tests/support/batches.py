@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.records.build import build_batch
-from protocol.records.record import Record
+from siltstone.protocol.records.build import build_batch
+from siltstone.protocol.records.record import Record
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from protocol.records.build import BatchFields
+    from siltstone.protocol.records.build import BatchFields
 
 TIMESTAMP = 1_700_000_000_000
 """The time of the first record unless a test says otherwise."""

@@ -5,22 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.messages import JoinRequest, JoinResult, SyncRequest, SyncResult
-from broker.groups.classic.state import ClassicServices
-from broker.groups.member_kernels import Timers
-from config.server import ServerConfig
-from protocol.coordinator.group_records import read_group
-from protocol.errors import ErrorCode, KafkaError
+from siltstone.broker.groups.classic.group import ClassicGroup
+from siltstone.broker.groups.classic.messages import (
+    JoinRequest,
+    JoinResult,
+    SyncRequest,
+    SyncResult,
+)
+from siltstone.broker.groups.classic.state import ClassicServices
+from siltstone.broker.groups.member_kernels import Timers
+from siltstone.config.server import ServerConfig
+from siltstone.protocol.coordinator.group_records import read_group
+from siltstone.protocol.errors import ErrorCode, KafkaError
 from tests.support.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.groups.classic.messages import Protocols
-    from broker.groups.classic.state_names import GroupState
-    from protocol.messages.consumer_offsets import GroupMetadataValue
-    from protocol.records.journal import Row
+    from siltstone.broker.groups.classic.messages import Protocols
+    from siltstone.broker.groups.classic.state_names import GroupState
+    from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue
+    from siltstone.protocol.records.journal import Row
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000

@@ -5,22 +5,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cleaner.explaining.predictions import Predictions
-from cleaner.history.figures import CleanerFigures
-from cleaner.history.history import History
-from cleaner.manager import CleanerManager
-from cleaner.one_pass.cleaner import Cleaner
-from cleaner.settings import CleanerSettings
-from cleaner.threads.cleaner_thread import CleanerRooms, CleanerThread, Worker
-from cleaner.threads.pool import CleanerPool
-from cleaner.threads.throttle import Throttle
-from config.server import ServerConfig
-from config.topic import TopicConfig
-from protocol.records.batch import BatchHeader
-from protocol.records.record import Record, iterate_records
-from storage.log.log import Log
-from storage.manager import LogManager
-from storage.topic_partition import TopicPartition
+from siltstone.cleaner.explaining.predictions import Predictions
+from siltstone.cleaner.history.figures import CleanerFigures
+from siltstone.cleaner.history.history import History
+from siltstone.cleaner.manager import CleanerManager
+from siltstone.cleaner.one_pass.cleaner import Cleaner
+from siltstone.cleaner.settings import CleanerSettings
+from siltstone.cleaner.threads.cleaner_thread import CleanerRooms, CleanerThread, Worker
+from siltstone.cleaner.threads.pool import CleanerPool
+from siltstone.cleaner.threads.throttle import Throttle
+from siltstone.config.server import ServerConfig
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.records.batch import BatchHeader
+from siltstone.protocol.records.record import Record, iterate_records
+from siltstone.storage.log.log import Log
+from siltstone.storage.manager import LogManager
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP, Row, make_batch
 from tests.support.clock import FakeClock
 from tests.support.logs import TOPIC_ID, bytes_of, validated

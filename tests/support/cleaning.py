@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from cleaner.selection import LogSnapshot
-from config.topic import TopicConfig
-from storage.topic_partition import TopicPartition
+from siltstone.cleaner.selection import LogSnapshot
+from siltstone.config.topic import TopicConfig
+from siltstone.storage.topic_partition import TopicPartition
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000

@@ -1,6 +1,6 @@
 """Time that tests decide."""
 
-from storage.clock import Clock
+from siltstone.storage.clock import Clock
 
 
 class FakeClock(Clock):

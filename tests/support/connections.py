@@ -6,11 +6,11 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from broker.net.buffers import Buffers
-from broker.net.connection import Connection
-from broker.net.dispatch_kernels import Gate
-from broker.net.request_stats import RequestStats
-from broker.process.io import IoThreads
+from siltstone.broker.net.buffers import Buffers
+from siltstone.broker.net.connection import Connection
+from siltstone.broker.net.dispatch_kernels import Gate
+from siltstone.broker.net.request_stats import RequestStats
+from siltstone.broker.process.io import IoThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

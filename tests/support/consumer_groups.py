@@ -6,29 +6,33 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
 
-from broker.groups.consumer.changes import Changes
-from broker.groups.consumer.deadlines import Deadline, Deadlines
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.heartbeat import (
+from siltstone.broker.groups.consumer.changes import Changes
+from siltstone.broker.groups.consumer.deadlines import Deadline, Deadlines
+from siltstone.broker.groups.consumer.group import ConsumerGroup
+from siltstone.broker.groups.consumer.heartbeat import (
     HeartbeatRequest,
     HeartbeatResult,
     heartbeat,
     leave,
 )
-from broker.groups.consumer.membership import fence
-from broker.groups.consumer.policy import Policy, World
-from broker.groups.consumer.regex_refresh import find_stale, last_resolved_ms, take_matches
-from broker.groups.consumer.regexes import Regexes
-from broker.groups.member_kernels import Timers
-from protocol.coordinator.consumer_group_records import decode_key, decode_value
-from protocol.errors import KafkaError
+from siltstone.broker.groups.consumer.membership import fence
+from siltstone.broker.groups.consumer.policy import Policy, World
+from siltstone.broker.groups.consumer.regex_refresh import (
+    find_stale,
+    last_resolved_ms,
+    take_matches,
+)
+from siltstone.broker.groups.consumer.regexes import Regexes
+from siltstone.broker.groups.member_kernels import Timers
+from siltstone.protocol.coordinator.consumer_group_records import decode_key, decode_value
+from siltstone.protocol.errors import KafkaError
 from tests.support.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, KeysView, Mapping
     from collections.abc import Set as AbstractSet
 
-    from protocol.coordinator.consumer_group_records import OwnedPartitions
+    from siltstone.protocol.coordinator.consumer_group_records import OwnedPartitions
 
 T = TypeVar("T")
 

@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from config.server import ServerConfig
-from config.topic import TopicConfig
-from protocol.core import crc32c
-from protocol.records.batch import (
+from siltstone.config.server import ServerConfig
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.core import crc32c
+from siltstone.protocol.records.batch import (
     ATTRIBUTES_POSITION,
     CRC_POSITION,
     HEADER_SIZE,
@@ -21,12 +21,12 @@ from protocol.records.batch import (
     LOG_OVERHEAD,
     TRANSACTIONAL,
 )
-from protocol.records.build import ABORT, COMMIT, build_marker
-from storage import files
-from storage.appending.values import Origin
-from storage.log.log import Log
-from storage.manager import LogManager
-from storage.topic_partition import TopicPartition
+from siltstone.protocol.records.build import ABORT, COMMIT, build_marker
+from siltstone.storage import files
+from siltstone.storage.appending.values import Origin
+from siltstone.storage.log.log import Log
+from siltstone.storage.manager import LogManager
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP, Row, make_batch
 from tests.support.clock import FakeClock
 from tests.support.logs import TOPIC_ID, validated

@@ -13,23 +13,23 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cleaner.one_pass.cleaner import Cleaner
-from cleaner.one_pass.log_to_clean import LogToClean
-from cleaner.one_pass.offset_map import SLOT_BYTES
-from cleaner.one_pass.stats import PassResult
-from cleaner.selection import LogSnapshot, find_cleanable
-from cleaner.threads.throttle import Throttle
-from config.topic import TopicConfig
-from protocol.records.batch import CODEC_MASK, BatchHeader
-from protocol.records.record import Record, iterate_records
-from storage.directory.background import Background
-from storage.directory.deletion import DelayedDeletions
-from storage.directory.log_directory import LogDirectory
-from storage.log.log import Log
-from storage.log.recovery import PartitionFolder, load_partition
-from storage.log.services import LogServices
-from storage.segment import transaction_index
-from storage.topic_partition import TopicPartition
+from siltstone.cleaner.one_pass.cleaner import Cleaner
+from siltstone.cleaner.one_pass.log_to_clean import LogToClean
+from siltstone.cleaner.one_pass.offset_map import SLOT_BYTES
+from siltstone.cleaner.one_pass.stats import PassResult
+from siltstone.cleaner.selection import LogSnapshot, find_cleanable
+from siltstone.cleaner.threads.throttle import Throttle
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.records.batch import CODEC_MASK, BatchHeader
+from siltstone.protocol.records.record import Record, iterate_records
+from siltstone.storage.directory.background import Background
+from siltstone.storage.directory.deletion import DelayedDeletions
+from siltstone.storage.directory.log_directory import LogDirectory
+from siltstone.storage.log.log import Log
+from siltstone.storage.log.recovery import PartitionFolder, load_partition
+from siltstone.storage.log.services import LogServices
+from siltstone.storage.segment import transaction_index
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.clock import FakeClock
 from tests.support.folders import segments
 from tests.support.invariants import check_log

@@ -16,9 +16,9 @@ from typing import Self
 
 import pytest
 
-from cleaner.compiled import kernels
-from config.topic import TopicConfig
-from storage.log.log import Log
+from siltstone.cleaner.compiled import kernels
+from siltstone.config.topic import TopicConfig
+from siltstone.storage.log.log import Log
 from tests.support import faults
 from tests.support.cleaner import CleanerHome
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-import storage.manager
-from storage.appending import kernels as append_kernels
+import siltstone.storage.manager
+from siltstone.storage.appending import kernels as append_kernels
 
 BY_DESCRIPTOR = frozenset(
     {"pwrite", "fsync", "ftruncate", "pread", "preadv", "fstat", "copy_file_range"}
@@ -120,10 +120,10 @@ class Disk:
 
 def install(monkeypatch: pytest.MonkeyPatch) -> Disk:
     """Put a disk without faults under all of storage."""
-    assert storage.manager  # imports the rest, so that all of it is found here
+    assert siltstone.storage.manager  # imports the rest, so that all of it is found here
     disk = Disk()
     for name, module in list(sys.modules.items()):
-        if name.startswith("storage.") and getattr(module, "os", None) is os:
+        if name.startswith("siltstone.storage.") and getattr(module, "os", None) is os:
             monkeypatch.setattr(module, "os", disk)
     replace_pwrite(monkeypatch, disk.pwrite)
     return disk

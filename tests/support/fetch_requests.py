@@ -8,10 +8,10 @@ from uuid import UUID
 from kio.index import load_payload_module
 from kio.static.constants import EntityType
 
-from protocol.messages import NO_ID
-from protocol.messages import fetch as messages
-from protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
-from protocol.topic_key import TopicKey
+from siltstone.protocol.messages import NO_ID
+from siltstone.protocol.messages import fetch as messages
+from siltstone.protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
+from siltstone.protocol.topic_key import TopicKey
 
 
 @dataclass

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from broker.fetching import sessions as fetch_sessions
-from broker.handlers import fetch
-from protocol.records.choosing import load_uncompiled
+from siltstone.broker.fetching import sessions as fetch_sessions
+from siltstone.broker.handlers import fetch
+from siltstone.protocol.records.choosing import load_uncompiled
 
 
 def fetch_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every fetch be planned, read and answered in plain Python."""
-    plain: Any = load_uncompiled("broker.fetching._fetch_kernels")
+    plain: Any = load_uncompiled("siltstone.broker.fetching._fetch_kernels")
     body = {name: value for name, value in vars(fetch._Fetch).items() if name != "__doc__"}
     monkeypatch.setattr(fetch, "_Fetch", type("_Fetch", (plain.FetchRead,), body))
     monkeypatch.setattr(fetch_sessions, "FetchPlan", plain.FetchPlan)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import OffsetOutOfRange
-from protocol.topic_key import TopicKey
+from siltstone.protocol.errors import OffsetOutOfRange
+from siltstone.protocol.topic_key import TopicKey
 
 if TYPE_CHECKING:
-    from protocol.messages.fetch import FetchPartition
-    from storage.log.log import Log
+    from siltstone.protocol.messages.fetch import FetchPartition
+    from siltstone.storage.log.log import Log
     from tests.support.fetch_requests import FetchRequest
     from tests.support.rooms import RoomsOnDisk
 

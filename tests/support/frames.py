@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.index import load_request_schema
 from kio.serial._introspect import is_optional
 
-from broker.api import APIS
-from protocol.records import compression
-from protocol.records.build import frame_batch
+from siltstone.broker.api import APIS
+from siltstone.protocol.records import compression
+from siltstone.protocol.records.build import frame_batch
 from tests.support.batches import make_batch
 from tests.support.kio_messages import encode, example, smallest
 

@@ -1,9 +1,9 @@
 """What is true of every log at every moment (storage.md §13.3)."""
 
-from protocol.records.batch import BatchHeader
-from storage import files
-from storage.log.log import Log
-from storage.segment.segment import LogSegment
+from siltstone.protocol.records.batch import BatchHeader
+from siltstone.storage import files
+from siltstone.storage.log.log import Log
+from siltstone.storage.segment.segment import LogSegment
 
 
 def check_log(log: Log) -> list[BatchHeader]:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
-from config.topic import TopicConfig
-from storage import files
-from storage.directory.partition_metadata import PartitionMetadata
-from storage.segment.segment import LogSegment
-from storage.topic_partition import TopicPartition
+from siltstone.config.topic import TopicConfig
+from siltstone.storage import files
+from siltstone.storage.directory.partition_metadata import PartitionMetadata
+from siltstone.storage.segment.segment import LogSegment
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.archives import close, damage, positions
 from tests.support.batches import TIMESTAMP, Row, make_batch
 from tests.support.segments import append_next

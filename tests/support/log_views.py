@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from storage.log.log import Log
+from siltstone.storage.log.log import Log
 from tests.support.logs import bytes_of
 
 

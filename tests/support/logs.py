@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from config.topic import TopicConfig
-from protocol.records.batch import BatchHeader
-from storage import files
-from storage.appending.values import AppendResult, ValidatedBatch
-from storage.directory.background import Background
-from storage.directory.deletion import DelayedDeletions
-from storage.directory.log_directory import LogDirectory
-from storage.log.log import Log
-from storage.log.recovery import PartitionFolder, create_partition, load_partition
-from storage.log.services import LogServices
-from storage.topic_partition import TopicPartition
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.records.batch import BatchHeader
+from siltstone.storage import files
+from siltstone.storage.appending.values import AppendResult, ValidatedBatch
+from siltstone.storage.directory.background import Background
+from siltstone.storage.directory.deletion import DelayedDeletions
+from siltstone.storage.directory.log_directory import LogDirectory
+from siltstone.storage.log.log import Log
+from siltstone.storage.log.recovery import PartitionFolder, create_partition, load_partition
+from siltstone.storage.log.services import LogServices
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.clock import FakeClock
 

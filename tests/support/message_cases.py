@@ -9,7 +9,7 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.serial._introspect import EntityField, EntityTupleField, classify_field, is_optional
 
-from protocol.messages import Message
+from siltstone.protocol.messages import Message
 from tests.support.kio_messages import example, smallest
 from tools.messages import APIS, to_snake
 
@@ -20,7 +20,7 @@ def find_cases() -> list[Any]:
     """Return (message, kio's class) of every version of every module."""
     cases = []
     for name in MODULES:
-        module = import_module(f"protocol.messages.{name}")
+        module = import_module(f"siltstone.protocol.messages.{name}")
         for direction, load in (
             ("REQUEST", load_request_schema),
             ("RESPONSE", load_response_schema),
@@ -38,7 +38,7 @@ def find_messages() -> dict[tuple[str, int], Message]:
     """Return every message by its direction and the key of its API."""
     found = {}
     for name in MODULES:
-        module = import_module(f"protocol.messages.{name}")
+        module = import_module(f"siltstone.protocol.messages.{name}")
         for direction in ("REQUEST", "RESPONSE"):
             message: Message = getattr(module, direction)
             found[direction, message.key] = message

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from protocol.messages import NO_ID
+from siltstone.protocol.messages import NO_ID
 
 
 def assert_says_the_same(row: Any, entity: Any) -> None:

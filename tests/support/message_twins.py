@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from protocol import messages
-from protocol.core import plain_messages
-from protocol.messages import Message
+from siltstone.protocol import messages
+from siltstone.protocol.core import plain_messages
+from siltstone.protocol.messages import Message
 
 
 def twin_of(message: Message, version: int) -> plain_messages.Table:

@@ -3,12 +3,17 @@
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
-from broker.http.metrics.sources import FlushCounts, ListenerCounts, MetricSources, SessionCounts
-from broker.net.dispatch_kernels import Histogram
-from broker.net.request_stats import RequestStats
+from siltstone.broker.http.metrics.sources import (
+    FlushCounts,
+    ListenerCounts,
+    MetricSources,
+    SessionCounts,
+)
+from siltstone.broker.net.dispatch_kernels import Histogram
+from siltstone.broker.net.request_stats import RequestStats
 
 if TYPE_CHECKING:
-    from broker.topics.registry import TopicRegistry
+    from siltstone.broker.topics.registry import TopicRegistry
 
 HIDDEN = "siltstone probe 00"
 

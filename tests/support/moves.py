@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
 
-from config.topic import FOREVER
-from storage import files
-from storage.directory.partition_metadata import PartitionMetadata
-from storage.topic_partition import TopicPartition
+from siltstone.config.topic import FOREVER
+from siltstone.storage import files
+from siltstone.storage.directory.partition_metadata import PartitionMetadata
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk
 from tests.support.waiting import give_turns_until
@@ -20,10 +20,10 @@ from tests.support.waiting import give_turns_until
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.topics.cleaning import Cleaning
-    from storage.directory.log_directory import LogDirectory
-    from storage.log.log import Log
-    from storage.segment.segment import LogSegment
+    from siltstone.broker.topics.cleaning import Cleaning
+    from siltstone.storage.directory.log_directory import LogDirectory
+    from siltstone.storage.log.log import Log
+    from siltstone.storage.segment.segment import LogSegment
 
 ORDERS = TopicPartition("orders", 0)
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"

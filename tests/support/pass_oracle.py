@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from cleaner.one_pass.grouping import group_segments
-from cleaner.one_pass.log_to_clean import LogToClean
-from cleaner.one_pass.retention import Fate, Rules, Verdict, judge
-from cleaner.one_pass.transactions import CleanedTransactionMetadata
-from protocol.records.batch import DELETE_HORIZON, BatchHeader
-from protocol.records.build import build_batch
-from protocol.records.record import Record, iterate_records
-from storage.producers.markers import read_marker
-from storage.segment.readable import ReadableSegment
+from siltstone.cleaner.one_pass.grouping import group_segments
+from siltstone.cleaner.one_pass.log_to_clean import LogToClean
+from siltstone.cleaner.one_pass.retention import Fate, Rules, Verdict, judge
+from siltstone.cleaner.one_pass.transactions import CleanedTransactionMetadata
+from siltstone.protocol.records.batch import DELETE_HORIZON, BatchHeader
+from siltstone.protocol.records.build import build_batch
+from siltstone.protocol.records.record import Record, iterate_records
+from siltstone.storage.producers.markers import read_marker
+from siltstone.storage.segment.readable import ReadableSegment
 
 CODEC = 7
 

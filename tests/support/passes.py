@@ -5,19 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cleaner.one_pass.cleaner import Cleaner
-from cleaner.one_pass.log_to_clean import LogToClean
-from cleaner.one_pass.offset_map import SLOT_BYTES
-from cleaner.one_pass.stats import PassResult
-from cleaner.threads.throttle import Throttle
-from config.topic import TopicConfig
-from protocol.records.batch import TRANSACTIONAL, BatchHeader
-from protocol.records.build import build_marker
-from protocol.records.record import Record, iterate_records
-from storage.appending.values import Origin
-from storage.log.log import Log
-from storage.segment.readable import ReadableSegment
-from storage.segment.segment import LogSegment
+from siltstone.cleaner.one_pass.cleaner import Cleaner
+from siltstone.cleaner.one_pass.log_to_clean import LogToClean
+from siltstone.cleaner.one_pass.offset_map import SLOT_BYTES
+from siltstone.cleaner.one_pass.stats import PassResult
+from siltstone.cleaner.threads.throttle import Throttle
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.records.batch import TRANSACTIONAL, BatchHeader
+from siltstone.protocol.records.build import build_marker
+from siltstone.protocol.records.record import Record, iterate_records
+from siltstone.storage.appending.values import Origin
+from siltstone.storage.log.log import Log
+from siltstone.storage.segment.readable import ReadableSegment
+from siltstone.storage.segment.segment import LogSegment
 from tests.support.batches import TIMESTAMP, Row, make_batch
 from tests.support.logs import LogFolder, bytes_of, validated
 

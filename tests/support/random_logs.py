@@ -4,19 +4,19 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cleaner.one_pass.log_to_clean import LastOfProducer, LogToClean
-from config.topic import TopicConfig
-from protocol.records.batch import (
+from siltstone.cleaner.one_pass.log_to_clean import LastOfProducer, LogToClean
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.records.batch import (
     DELETE_HORIZON,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
     BatchHeader,
 )
-from protocol.records.build import ABORT, COMMIT, build_batch, build_marker
-from protocol.records.record import Record
-from storage.segment.segment import LogSegment
-from storage.segment.transaction_index import AbortedTransaction
-from storage.topic_partition import TopicPartition
+from siltstone.protocol.records.build import ABORT, COMMIT, build_batch, build_marker
+from siltstone.protocol.records.record import Record
+from siltstone.storage.segment.segment import LogSegment
+from siltstone.storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP
 from tests.support.segments import append
 

@@ -22,7 +22,7 @@ from kio.serial._introspect import (
     get_field_tag,
 )
 
-from protocol.records.batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+from siltstone.protocol.records.batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from tests.support.batches import TIMESTAMP, Row, make_batch
 from tests.support.kio_messages import UNKNOWN_TAGS, encode, encode_with_unknown_tags
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Mapping
 
-    from protocol.records.build import BatchFields
+    from siltstone.protocol.records.build import BatchFields
 
 PRODUCE, FETCH, COMMIT, OFFSETS, JOIN, BEAT, LEAVE, SYNC = 0, 1, 8, 9, 11, 12, 13, 14
 SERVED: Final = {

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from pipeline.engine import LocalEngine
-from pipeline.jobs import replay_task
-from pipeline.jobs.replay import ReplaySpec, ReplaySummary, replay
+from siltstone.pipeline.engine import LocalEngine
+from siltstone.pipeline.jobs import replay_task
+from siltstone.pipeline.jobs.replay import ReplaySpec, ReplaySummary, replay
 from tests.support.produced import create_topic, produce
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pipeline.jobs.replay_source import Part
+    from siltstone.pipeline.jobs.replay_source import Part
     from tests.support.broker import SiltstoneProcess
 
 COUNT = 300
@@ -76,7 +76,7 @@ def run_with_crashes(
     """
     reads = {name: getattr(replay_task, name) for name in ("read_part", "read_batches")}
     monkeypatch.setattr(replay_task, "NOTE_BYTES", 100)
-    monkeypatch.setattr("pipeline.jobs.replay_source._ROWS", 20)
+    monkeypatch.setattr("siltstone.pipeline.jobs.replay_source._ROWS", 20)
     crashes = 0
     while True:
         left = [_CHUNKS_OF_A_RUN]

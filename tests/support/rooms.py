@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.api import APIS, BY_KEY
-from broker.context import Identity, RequestContext, Rooms
-from broker.coordination.coordinators import Coordinators
-from broker.fetching.sessions import FetchSessions
-from broker.fetching.waiting import Waiting
-from broker.net.request_stats import RequestStats
-from broker.process.io import IoThreads
-from broker.topics.catalog_writer import CatalogWriter
-from broker.topics.cleaning import Cleaning
-from broker.topics.eligible_leaders import agree
-from broker.topics.features import Features
-from broker.topics.moves.manager import LogDirMoves
-from broker.topics.registry import TopicRegistry
-from broker.topics.settings.in_force import BrokerSettings
-from broker.transactions.producer_ids import ProducerIds
-from config.layers import Given, Layers
-from storage.directory.catalog import Catalog
-from storage.manager import LogManager
+from siltstone.broker.api import APIS, BY_KEY
+from siltstone.broker.context import Identity, RequestContext, Rooms
+from siltstone.broker.coordination.coordinators import Coordinators
+from siltstone.broker.fetching.sessions import FetchSessions
+from siltstone.broker.fetching.waiting import Waiting
+from siltstone.broker.net.request_stats import RequestStats
+from siltstone.broker.process.io import IoThreads
+from siltstone.broker.topics.catalog_writer import CatalogWriter
+from siltstone.broker.topics.cleaning import Cleaning
+from siltstone.broker.topics.eligible_leaders import agree
+from siltstone.broker.topics.features import Features
+from siltstone.broker.topics.moves.manager import LogDirMoves
+from siltstone.broker.topics.registry import TopicRegistry
+from siltstone.broker.topics.settings.in_force import BrokerSettings
+from siltstone.broker.transactions.producer_ids import ProducerIds
+from siltstone.config.layers import Given, Layers
+from siltstone.storage.directory.catalog import Catalog
+from siltstone.storage.manager import LogManager
 from tests.support.clock import FakeClock
 
 if TYPE_CHECKING:

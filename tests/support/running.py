@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
-from broker.server import Broker
-from config.load import load
-from storage.clock import Clock
+from siltstone.broker.server import Broker
+from siltstone.config.load import load
+from siltstone.storage.clock import Clock
 from tests.support.kio_messages import encode
 from tests.support.waiting import PATIENCE
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from broker.fetching.waiting import Waiting
-    from broker.groups.coordinator import GroupCoordinator
-    from broker.http.probe import Probe
-    from broker.net.listener import Listener
-    from broker.topics.registry import TopicRegistry
+    from siltstone.broker.fetching.waiting import Waiting
+    from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.broker.http.probe import Probe
+    from siltstone.broker.net.listener import Listener
+    from siltstone.broker.topics.registry import TopicRegistry
 
 
 class Client:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from config.topic import TopicConfig
-from protocol.records.batch import BatchHeader, stamp
-from storage.segment.segment import LogSegment
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.records.batch import BatchHeader, stamp
+from siltstone.storage.segment.segment import LogSegment
 
 NOW_MS = 1_700_000_000_000
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.errors import PipelineError
-from pipeline.spark.java import find_java
-from pipeline.spark.session import FAST_START, open_session
+from siltstone.pipeline.errors import PipelineError
+from siltstone.pipeline.spark.java import find_java
+from siltstone.pipeline.spark.session import FAST_START, open_session
 from tests.support.kafka import cache_folder, copy_jars
 
 SMALL = {

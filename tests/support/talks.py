@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from struct import pack
 from typing import TYPE_CHECKING, Any, Self
 
-from broker.api import APIS
-from broker.net.buffers import Buffers
-from broker.net.connection import Connection
-from broker.net.dispatch import Dispatcher
-from broker.net.listener import Listener
-from broker.net.request_stats import RequestStats
+from siltstone.broker.api import APIS
+from siltstone.broker.net.buffers import Buffers
+from siltstone.broker.net.connection import Connection
+from siltstone.broker.net.dispatch import Dispatcher
+from siltstone.broker.net.listener import Listener
+from siltstone.broker.net.request_stats import RequestStats
 
 if TYPE_CHECKING:
     import random

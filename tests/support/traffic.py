@@ -11,8 +11,8 @@ from kio.schema.create_topics.v7 import request as create_topics
 from kio.schema.fetch.v12 import request as fetching
 from kio.schema.produce.v9 import request as producing
 
-from protocol.errors import KafkaStorageError
-from protocol.records.record import iterate_records
+from siltstone.protocol.errors import KafkaStorageError
+from siltstone.protocol.records.record import iterate_records
 from tests.support.batches import make_batch
 from tests.support.running import Caller, Client
 

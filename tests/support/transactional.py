@@ -2,19 +2,23 @@
 
 from pathlib import Path
 
-from broker.topics.internal import OFFSETS_TOPIC
-from broker.transactions.appending import Rules, admit
-from broker.transactions.ending import End
-from broker.transactions.producing import TransactionalProduce
-from broker.transactions.transaction import Transaction
-from protocol.coordinator.group_records import NO_EXPIRY
-from protocol.messages.consumer_offsets import OffsetCommitValue
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records.batch import TRANSACTIONAL, BatchHeader
-from protocol.records.journal import Producer
-from storage.appending.validation import validate
-from storage.appending.values import AppendResult
-from storage.log.log import Log
+from siltstone.broker.topics.internal import OFFSETS_TOPIC
+from siltstone.broker.transactions.appending import Rules, admit
+from siltstone.broker.transactions.ending import End
+from siltstone.broker.transactions.producing import TransactionalProduce
+from siltstone.broker.transactions.transaction import Transaction
+from siltstone.protocol.coordinator.group_records import NO_EXPIRY
+from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
+from siltstone.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from siltstone.protocol.records.batch import TRANSACTIONAL, BatchHeader
+from siltstone.protocol.records.journal import Producer
+from siltstone.storage.appending.validation import validate
+from siltstone.storage.appending.values import AppendResult
+from siltstone.storage.log.log import Log
 from tests.support.batches import make_batch
 from tests.support.rooms import RoomsOnDisk
 

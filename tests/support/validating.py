@@ -4,21 +4,21 @@ from typing import Any
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.core import crc32c
-from protocol.errors import KafkaError
-from protocol.records.batch import (
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.core import crc32c
+from siltstone.protocol.errors import KafkaError
+from siltstone.protocol.records.batch import (
     ATTRIBUTES_POSITION,
     CRC_POSITION,
     HEADER,
     BatchHeader,
     has_valid_crc,
 )
-from protocol.records.choosing import load_uncompiled
-from protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
-from storage.appending.kernels import PlainRules
-from storage.appending.validation import validate
-from storage.appending.values import ValidatedBatch
+from siltstone.protocol.records.choosing import load_uncompiled
+from siltstone.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from siltstone.storage.appending.kernels import PlainRules
+from siltstone.storage.appending.validation import validate
+from siltstone.storage.appending.values import ValidatedBatch
 from tests.support.batches import TIMESTAMP
 
 NOW = TIMESTAMP + 60_000
@@ -28,7 +28,7 @@ COMPACT = TopicConfig(cleanup_policy=("compact",))
 STAMPED = TopicConfig(message_timestamp_type="LogAppendTime")
 CODECS = (NONE, GZIP, SNAPPY, LZ4, ZSTD)
 PACKED = CODECS[1:]
-BOTH_RULES = (PlainRules, load_uncompiled("storage.appending._append_kernels").PlainRules)
+BOTH_RULES = (PlainRules, load_uncompiled("siltstone.storage.appending._append_kernels").PlainRules)
 every_codec = pytest.mark.parametrize("codec", CODECS)
 every_packed = pytest.mark.parametrize("codec", PACKED)
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from config.load import load
-from config.table import SERVER, SYNONYMS
+from siltstone.config.load import load
+from siltstone.config.table import SERVER, SYNONYMS
 from tools.configuration import configuration_page, sample_file, write
 
 ROOT = Path(__file__).parents[2]

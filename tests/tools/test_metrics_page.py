@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from broker.http.metrics.table import METRICS
+from siltstone.broker.http.metrics.table import METRICS
 from tools.metrics_page import render
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"

@@ -21,26 +21,26 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from broker.groups.classic.members import Member, answer_sync
-from broker.groups.classic.messages import JoinRequest, JoinResult, SyncResult
-from broker.groups.classic.state import ClassicState
-from broker.groups.classic.state_names import GroupState
-from broker.groups.member_kernels import Timer
-from protocol.coordinator.group_errors import (
+from siltstone.broker.groups.classic.members import Member, answer_sync
+from siltstone.broker.groups.classic.messages import JoinRequest, JoinResult, SyncResult
+from siltstone.broker.groups.classic.state import ClassicState
+from siltstone.broker.groups.classic.state_names import GroupState
+from siltstone.broker.groups.member_kernels import Timer
+from siltstone.protocol.coordinator.group_errors import (
     GroupMaxSizeReached,
     IllegalGeneration,
     InconsistentGroupProtocol,
     RebalanceInProgress,
     UnknownMemberId,
 )
-from protocol.errors import ErrorCode, KafkaError, UnknownServerError
+from siltstone.protocol.errors import ErrorCode, KafkaError, UnknownServerError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from broker.groups.classic.messages import JoinReply, SyncReply, SyncRequest
-    from broker.groups.classic.state import ClassicServices
-    from protocol.messages.consumer_offsets import GroupMetadataValue
+    from siltstone.broker.groups.classic.messages import JoinReply, SyncReply, SyncRequest
+    from siltstone.broker.groups.classic.state import ClassicServices
+    from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue
 
 log = logging.getLogger(__name__)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.groups.classic.messages import JoinedMember, JoinResult
-from broker.groups.member_kernels import LivingMember, MemberTable
-from protocol.messages.consumer_offsets import MemberMetadata
+from siltstone.broker.groups.classic.messages import JoinedMember, JoinResult
+from siltstone.broker.groups.member_kernels import LivingMember, MemberTable
+from siltstone.protocol.messages.consumer_offsets import MemberMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.groups.classic.messages import (
+    from siltstone.broker.groups.classic.messages import (
         JoinReply,
         JoinRequest,
         Protocols,

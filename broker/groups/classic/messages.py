@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import TypeAlias
 
-    from protocol.errors import ErrorCode
+    from siltstone.protocol.errors import ErrorCode
 
 Protocols: TypeAlias = "tuple[tuple[str, bytes], ...]"
 """Names and metadata, the preferred one first."""

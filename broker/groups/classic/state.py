@@ -9,27 +9,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.groups.classic.members import Members
-from broker.groups.classic.state_names import GroupState
-from broker.groups.member_kernels import LivingGroup
-from protocol.coordinator.consumer_protocol import PROTOCOL_TYPE, decode_subscription
-from protocol.coordinator.group_errors import (
+from siltstone.broker.groups.classic.members import Members
+from siltstone.broker.groups.classic.state_names import GroupState
+from siltstone.broker.groups.member_kernels import LivingGroup
+from siltstone.protocol.coordinator.consumer_protocol import PROTOCOL_TYPE, decode_subscription
+from siltstone.protocol.coordinator.group_errors import (
     GroupIdNotFound,
     NonEmptyGroup,
 )
-from protocol.coordinator.group_records import group_key, put_group
-from protocol.errors import ProtocolError, UnknownServerError
-from protocol.messages.consumer_offsets import GroupMetadataValue
+from siltstone.protocol.coordinator.group_records import group_key, put_group
+from siltstone.protocol.errors import ProtocolError, UnknownServerError
+from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from broker.groups.classic.messages import JoinRequest
-    from broker.groups.member_kernels import Timer, Timers
-    from config.coordinators import CoordinatorConfig
-    from protocol.messages.consumer_offsets import OffsetCommitValue
-    from protocol.records.journal import Row
-    from storage.clock import Clock
+    from siltstone.broker.groups.classic.messages import JoinRequest
+    from siltstone.broker.groups.member_kernels import Timer, Timers
+    from siltstone.config.coordinators import CoordinatorConfig
+    from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
+    from siltstone.protocol.records.journal import Row
+    from siltstone.storage.clock import Clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

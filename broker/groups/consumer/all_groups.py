@@ -10,36 +10,44 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.consumer.changes import Changes, tombstones
-from broker.groups.consumer.deadlines import Deadline
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.group_settings import GroupPolicies
-from broker.groups.consumer.heartbeat import HeartbeatResult, heartbeat, leave
-from broker.groups.consumer.host import HostedConsumerGroup
-from broker.groups.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState
-from broker.groups.consumer.membership import fence, get_member
-from broker.groups.consumer.migration import (
+from siltstone.broker.groups.classic.group import ClassicGroup
+from siltstone.broker.groups.consumer.changes import Changes, tombstones
+from siltstone.broker.groups.consumer.deadlines import Deadline
+from siltstone.broker.groups.consumer.group import ConsumerGroup
+from siltstone.broker.groups.consumer.group_settings import GroupPolicies
+from siltstone.broker.groups.consumer.heartbeat import HeartbeatResult, heartbeat, leave
+from siltstone.broker.groups.consumer.host import HostedConsumerGroup
+from siltstone.broker.groups.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState
+from siltstone.broker.groups.consumer.membership import fence, get_member
+from siltstone.broker.groups.consumer.migration import (
     check_upgrade,
     downgrade,
     may_downgrade,
     upgrade,
 )
-from broker.groups.consumer.policy import World
-from broker.groups.consumer.regex_refresh import find_stale, last_resolved_ms, take_matches
-from broker.groups.consumer.regexes import Regexes
-from broker.groups.registry_image import RegistryImage
-from protocol.coordinator.consumer_group_records import RecordType, decode_key, decode_value
-from protocol.coordinator.group_errors import GroupIdNotFound
-from protocol.errors import ErrorCode, KafkaError, ProtocolError
+from siltstone.broker.groups.consumer.policy import World
+from siltstone.broker.groups.consumer.regex_refresh import (
+    find_stale,
+    last_resolved_ms,
+    take_matches,
+)
+from siltstone.broker.groups.consumer.regexes import Regexes
+from siltstone.broker.groups.registry_image import RegistryImage
+from siltstone.protocol.coordinator.consumer_group_records import (
+    RecordType,
+    decode_key,
+    decode_value,
+)
+from siltstone.protocol.coordinator.group_errors import GroupIdNotFound
+from siltstone.protocol.errors import ErrorCode, KafkaError, ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from broker.groups.consumer.heartbeat import HeartbeatRequest
-    from broker.groups.consumer.member import Member
-    from broker.groups.coordinator import GroupCoordinator
-    from protocol.records.journal import Entry, Row
+    from siltstone.broker.groups.consumer.heartbeat import HeartbeatRequest
+    from siltstone.broker.groups.consumer.member import Member
+    from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.protocol.records.journal import Entry, Row
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.coordinator.consumer_group_records import (
+from siltstone.protocol.coordinator.consumer_group_records import (
     ConsumerGroupKey,
     RecordType,
     encode_key,
@@ -12,9 +12,9 @@ from protocol.coordinator.consumer_group_records import (
 )
 
 if TYPE_CHECKING:
-    from broker.groups.consumer.group import ConsumerGroup
-    from protocol.coordinator.consumer_group_records import Value
-    from protocol.records.journal import Row
+    from siltstone.broker.groups.consumer.group import ConsumerGroup
+    from siltstone.protocol.coordinator.consumer_group_records import Value
+    from siltstone.protocol.records.journal import Row
 
 
 class Changes:

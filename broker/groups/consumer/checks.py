@@ -5,17 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from protocol.coordinator.group_errors import IllegalGeneration, StaleMemberEpoch
-from protocol.errors import UnsupportedVersion
+from siltstone.protocol.coordinator.group_errors import IllegalGeneration, StaleMemberEpoch
+from siltstone.protocol.errors import UnsupportedVersion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TypeAlias
     from uuid import UUID
 
-    from broker.groups.consumer.group import ConsumerGroup
-    from broker.groups.consumer.member import Member
-    from broker.groups.topic_image import TopicImage
+    from siltstone.broker.groups.consumer.group import ConsumerGroup
+    from siltstone.broker.groups.consumer.member import Member
+    from siltstone.broker.groups.topic_image import TopicImage
 
 PartitionCheck: TypeAlias = "Callable[[UUID | None, int], None]"
 """Refuses, by topic id and partition, what a member of an older epoch may not commit."""

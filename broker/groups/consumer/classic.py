@@ -10,43 +10,43 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups.classic.messages import JoinResult, SyncResult
-from broker.groups.consumer.deadlines import Deadline
-from broker.groups.consumer.member import Member, MemberState
-from broker.groups.consumer.membership import (
+from siltstone.broker.groups.classic.messages import JoinResult, SyncResult
+from siltstone.broker.groups.consumer.deadlines import Deadline
+from siltstone.broker.groups.consumer.member import Member, MemberState
+from siltstone.broker.groups.consumer.membership import (
     advance,
     get_member,
     replace_static,
     subscribe,
 )
-from broker.groups.consumer.target import follow_epoch
-from protocol.coordinator.consumer_group_records import classic_metadata
-from protocol.coordinator.consumer_protocol import (
+from siltstone.broker.groups.consumer.target import follow_epoch
+from siltstone.protocol.coordinator.consumer_group_records import classic_metadata
+from siltstone.protocol.coordinator.consumer_protocol import (
     PROTOCOL_TYPE,
     decode_subscription,
     encode_assignment,
     read_version,
 )
-from protocol.coordinator.group_errors import (
+from siltstone.protocol.coordinator.group_errors import (
     IllegalGeneration,
     InconsistentGroupProtocol,
     RebalanceInProgress,
     UnknownMemberId,
 )
-from protocol.errors import ErrorCode, ProtocolError
+from siltstone.protocol.errors import ErrorCode, ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
-    from broker.groups.classic.messages import JoinRequest, SyncRequest
-    from broker.groups.consumer.changes import Changes
-    from broker.groups.consumer.group import ConsumerGroup
-    from broker.groups.consumer.policy import World
-    from broker.groups.topic_image import TopicImage
-    from protocol.coordinator.consumer_group_records import MemberMetadata
-    from protocol.coordinator.consumer_protocol import Subscription
-    from protocol.messages.consumer_offsets import ClassicMemberMetadata
+    from siltstone.broker.groups.classic.messages import JoinRequest, SyncRequest
+    from siltstone.broker.groups.consumer.changes import Changes
+    from siltstone.broker.groups.consumer.group import ConsumerGroup
+    from siltstone.broker.groups.consumer.policy import World
+    from siltstone.broker.groups.topic_image import TopicImage
+    from siltstone.protocol.coordinator.consumer_group_records import MemberMetadata
+    from siltstone.protocol.coordinator.consumer_protocol import Subscription
+    from siltstone.protocol.messages.consumer_offsets import ClassicMemberMetadata
 
 
 def check_protocols(group: ConsumerGroup, request: JoinRequest, member_id: str) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.groups.consumer.member import GONE_ASSIGNMENT, Member
-from protocol.coordinator.consumer_group_records import (
+from siltstone.broker.groups.consumer.member import GONE_ASSIGNMENT, Member
+from siltstone.protocol.coordinator.consumer_group_records import (
     CurrentAssignment,
     GroupMetadata,
     LegacyPartitionMetadata,
@@ -20,15 +20,15 @@ from protocol.coordinator.consumer_group_records import (
     ResolvedRegex,
     TargetMetadata,
 )
-from protocol.coordinator.consumer_protocol import PROTOCOL_TYPE
-from protocol.coordinator.group_errors import UnknownMemberId
+from siltstone.protocol.coordinator.consumer_protocol import PROTOCOL_TYPE
+from siltstone.protocol.coordinator.group_errors import UnknownMemberId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
-    from broker.groups.topic_image import TopicImage
-    from protocol.coordinator.consumer_group_records import (
+    from siltstone.broker.groups.topic_image import TopicImage
+    from siltstone.protocol.coordinator.consumer_group_records import (
         ConsumerGroupKey,
         OwnedPartitions,
         Partitions,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups.consumer.policy import Policy
+from siltstone.broker.groups.consumer.policy import Policy
 
 if TYPE_CHECKING:
-    from broker.topics.settings.in_force import BrokerSettings
+    from siltstone.broker.topics.settings.in_force import BrokerSettings
 
 
 class GroupPolicies:

@@ -9,32 +9,32 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.groups.consumer.deadlines import Deadline
-from broker.groups.consumer.member import (
+from siltstone.broker.groups.consumer.deadlines import Deadline
+from siltstone.broker.groups.consumer.member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
     Member,
 )
-from broker.groups.consumer.membership import (
+from siltstone.broker.groups.consumer.membership import (
     check_room,
     fence,
     get_member,
     replace_static,
     update,
 )
-from protocol.coordinator.consumer_group_records import RecordType
-from protocol.coordinator.group_errors import (
+from siltstone.protocol.coordinator.consumer_group_records import RecordType
+from siltstone.protocol.coordinator.group_errors import (
     FencedMemberEpoch,
     UnreleasedInstanceId,
     UnsupportedAssignor,
 )
-from protocol.errors import InvalidRequest
+from siltstone.protocol.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from broker.groups.consumer.changes import Changes
-    from broker.groups.consumer.policy import World
-    from protocol.coordinator.consumer_group_records import (
+    from siltstone.broker.groups.consumer.changes import Changes
+    from siltstone.broker.groups.consumer.policy import World
+    from siltstone.protocol.coordinator.consumer_group_records import (
         MemberMetadata,
         OwnedPartitions,
         Partitions,

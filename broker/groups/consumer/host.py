@@ -6,35 +6,40 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from broker.groups.classic.messages import JoinResult
-from broker.groups.consumer import classic
-from broker.groups.consumer.changes import Changes, tombstones
-from broker.groups.consumer.checks import (
+from siltstone.broker.groups.classic.messages import JoinResult
+from siltstone.broker.groups.consumer import classic
+from siltstone.broker.groups.consumer.changes import Changes, tombstones
+from siltstone.broker.groups.consumer.checks import (
     check_commit,
     check_fetch,
     find_partition_check,
 )
-from broker.groups.consumer.deadlines import Deadlines
-from broker.groups.consumer.membership import check_room
-from broker.groups.consumer.migration import may_replace_last
-from protocol.coordinator.group_errors import (
+from siltstone.broker.groups.consumer.deadlines import Deadlines
+from siltstone.broker.groups.consumer.membership import check_room
+from siltstone.broker.groups.consumer.migration import may_replace_last
+from siltstone.protocol.coordinator.group_errors import (
     InconsistentGroupProtocol,
     NonEmptyGroup,
     UnknownMemberId,
 )
-from protocol.errors import ErrorCode, KafkaError
-from protocol.names import uuid_text
+from siltstone.protocol.errors import ErrorCode, KafkaError
+from siltstone.protocol.names import uuid_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.groups.classic.messages import JoinReply, JoinRequest, SyncReply, SyncRequest
-    from broker.groups.consumer.all_groups import ConsumerGroups
-    from broker.groups.consumer.checks import PartitionCheck
-    from broker.groups.consumer.group import ConsumerGroup
-    from broker.groups.consumer.member import Member
-    from protocol.messages.consumer_offsets import OffsetCommitValue
-    from protocol.records.journal import Row
+    from siltstone.broker.groups.classic.messages import (
+        JoinReply,
+        JoinRequest,
+        SyncReply,
+        SyncRequest,
+    )
+    from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
+    from siltstone.broker.groups.consumer.checks import PartitionCheck
+    from siltstone.broker.groups.consumer.group import ConsumerGroup
+    from siltstone.broker.groups.consumer.member import Member
+    from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
+    from siltstone.protocol.records.journal import Row
 
 
 class HostedConsumerGroup:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.coordinator.consumer_group_records import CurrentAssignment, MemberMetadata
+from siltstone.protocol.coordinator.consumer_group_records import CurrentAssignment, MemberMetadata
 
 if TYPE_CHECKING:
-    from protocol.messages.consumer_offsets import ClassicMemberMetadata
+    from siltstone.protocol.messages.consumer_offsets import ClassicMemberMetadata
 
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups.consumer.deadlines import Deadline
-from broker.groups.consumer.member import MemberState
-from broker.groups.consumer.reconcile import Goal, reconcile
-from broker.groups.consumer.target import (
+from siltstone.broker.groups.consumer.deadlines import Deadline
+from siltstone.broker.groups.consumer.member import MemberState
+from siltstone.broker.groups.consumer.reconcile import Goal, reconcile
+from siltstone.broker.groups.consumer.target import (
     bump_epoch,
     follow_epoch,
     follow_topics,
 )
-from protocol.coordinator.consumer_group_records import RecordType
-from protocol.coordinator.group_errors import (
+from siltstone.protocol.coordinator.consumer_group_records import RecordType
+from siltstone.protocol.coordinator.group_errors import (
     FencedInstanceId,
     GroupMaxSizeReached,
     UnknownMemberId,
@@ -26,11 +26,11 @@ from protocol.coordinator.group_errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.groups.consumer.changes import Changes
-    from broker.groups.consumer.group import ConsumerGroup
-    from broker.groups.consumer.member import Member
-    from broker.groups.consumer.policy import World
-    from protocol.coordinator.consumer_group_records import MemberMetadata, Partitions
+    from siltstone.broker.groups.consumer.changes import Changes
+    from siltstone.broker.groups.consumer.group import ConsumerGroup
+    from siltstone.broker.groups.consumer.member import Member
+    from siltstone.broker.groups.consumer.policy import World
+    from siltstone.protocol.coordinator.consumer_group_records import MemberMetadata, Partitions
 
 
 def check_room(group: ConsumerGroup, member_id: str, world: World) -> None:

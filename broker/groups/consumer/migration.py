@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.members import Member as ClassicMember
-from broker.groups.classic.messages import JoinRequest
-from broker.groups.consumer.changes import Changes
-from broker.groups.consumer.classic import by_id, by_name
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.member import MemberState
-from broker.groups.topic_image import hash_topics
-from protocol.coordinator.consumer_group_records import (
+from siltstone.broker.groups.classic.group import ClassicGroup
+from siltstone.broker.groups.classic.members import Member as ClassicMember
+from siltstone.broker.groups.classic.messages import JoinRequest
+from siltstone.broker.groups.consumer.changes import Changes
+from siltstone.broker.groups.consumer.classic import by_id, by_name
+from siltstone.broker.groups.consumer.group import ConsumerGroup
+from siltstone.broker.groups.consumer.member import MemberState
+from siltstone.broker.groups.topic_image import hash_topics
+from siltstone.protocol.coordinator.consumer_group_records import (
     CurrentAssignment,
     GroupMetadata,
     MemberMetadata,
@@ -25,7 +25,7 @@ from protocol.coordinator.consumer_group_records import (
     TargetMetadata,
     classic_metadata,
 )
-from protocol.coordinator.consumer_protocol import (
+from siltstone.protocol.coordinator.consumer_protocol import (
     PROTOCOL_TYPE,
     Assignment,
     decode_assignment,
@@ -33,17 +33,17 @@ from protocol.coordinator.consumer_protocol import (
     encode_assignment,
     read_version,
 )
-from protocol.coordinator.group_errors import GroupIdNotFound
-from protocol.errors import ProtocolError
+from siltstone.protocol.coordinator.group_errors import GroupIdNotFound
+from siltstone.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from broker.groups.classic.state import ClassicServices
-    from broker.groups.consumer.member import Member
-    from broker.groups.consumer.policy import Policy
-    from broker.groups.topic_image import TopicImage
-    from protocol.messages.consumer_offsets import ClassicMemberMetadata
+    from siltstone.broker.groups.classic.state import ClassicServices
+    from siltstone.broker.groups.consumer.member import Member
+    from siltstone.broker.groups.consumer.policy import Policy
+    from siltstone.broker.groups.topic_image import TopicImage
+    from siltstone.protocol.messages.consumer_offsets import ClassicMemberMetadata
 
 
 def check_upgrade(group: ClassicGroup, policy: Policy) -> None:

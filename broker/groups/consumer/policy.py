@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.groups.consumer.deadlines import Deadlines
-    from broker.groups.consumer.regexes import Regexes
-    from broker.groups.topic_image import TopicImage
+    from siltstone.broker.groups.consumer.deadlines import Deadlines
+    from siltstone.broker.groups.consumer.regexes import Regexes
+    from siltstone.broker.groups.topic_image import TopicImage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

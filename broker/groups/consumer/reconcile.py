@@ -14,17 +14,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.groups.consumer.member import MemberState
-from protocol.coordinator.consumer_group_records import CurrentAssignment
-from protocol.coordinator.group_errors import FencedMemberEpoch
+from siltstone.broker.groups.consumer.member import MemberState
+from siltstone.protocol.coordinator.consumer_group_records import CurrentAssignment
+from siltstone.protocol.coordinator.group_errors import FencedMemberEpoch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Set as AbstractSet
     from uuid import UUID
 
-    from broker.groups.consumer.member import Member
-    from protocol.coordinator.consumer_group_records import OwnedPartitions, Partitions
+    from siltstone.broker.groups.consumer.member import Member
+    from siltstone.protocol.coordinator.consumer_group_records import OwnedPartitions, Partitions
 
 
 class Goal(NamedTuple):

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.groups.consumer.target import bump_epoch, is_hash_current
-from protocol.coordinator.consumer_group_records import RecordType, ResolvedRegex
+from siltstone.broker.groups.consumer.target import bump_epoch, is_hash_current
+from siltstone.protocol.coordinator.consumer_group_records import RecordType, ResolvedRegex
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.groups.consumer.changes import Changes
-    from broker.groups.consumer.group import ConsumerGroup
-    from broker.groups.consumer.policy import World
+    from siltstone.broker.groups.consumer.changes import Changes
+    from siltstone.broker.groups.consumer.group import ConsumerGroup
+    from siltstone.broker.groups.consumer.policy import World
 
 PAUSE_MS: Final = 10_000
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.groups.regular_expression import compile_expression
-from protocol.errors import InvalidRegularExpression
+from siltstone.broker.groups.regular_expression import compile_expression
+from siltstone.protocol.errors import InvalidRegularExpression
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from broker.groups.topic_image import TopicImage
+    from siltstone.broker.groups.topic_image import TopicImage
 
 
 _NAMES_AT_A_TIME: Final = 100

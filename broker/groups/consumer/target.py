@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.groups.consumer.assignors import ASSIGNORS
-from broker.groups.consumer.assignors.spec import MemberSpec
-from broker.groups.topic_image import hash_topics
-from protocol.coordinator.consumer_group_records import (
+from siltstone.broker.groups.consumer.assignors import ASSIGNORS
+from siltstone.broker.groups.consumer.assignors.spec import MemberSpec
+from siltstone.broker.groups.topic_image import hash_topics
+from siltstone.protocol.coordinator.consumer_group_records import (
     GroupMetadata,
     RecordType,
     TargetMetadata,
 )
 
 if TYPE_CHECKING:
-    from broker.groups.consumer.changes import Changes
-    from broker.groups.consumer.group import ConsumerGroup
-    from broker.groups.consumer.policy import World
-    from broker.groups.topic_image import TopicImage
+    from siltstone.broker.groups.consumer.changes import Changes
+    from siltstone.broker.groups.consumer.group import ConsumerGroup
+    from siltstone.broker.groups.consumer.policy import World
+    from siltstone.broker.groups.topic_image import TopicImage
 
 
 def follow_topics(changes: Changes, world: World) -> None:

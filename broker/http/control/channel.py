@@ -11,16 +11,16 @@ import logging
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from broker.http.control.token import brings_token
-from broker.http.server import Route, json_answer, text
-from protocol.errors import KafkaError
+from siltstone.broker.http.control.token import brings_token
+from siltstone.broker.http.server import Route, json_answer, text
+from siltstone.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from broker.http.server import HttpRequest, HttpResponse
-    from broker.process.io import IoThreads
-    from storage.log.log import Log
+    from siltstone.broker.http.server import HttpRequest, HttpResponse
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.storage.log.log import Log
 
 logger = logging.getLogger(__name__)
 

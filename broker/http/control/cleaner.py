@@ -10,23 +10,23 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.http.server import JSON, HttpResponse, Route, json_answer, text
-from cleaner import selection
-from cleaner.errors import CleaningAborted, CorruptSegment
-from cleaner.history.events import figures_of
+from siltstone.broker.http.server import JSON, HttpResponse, Route, json_answer, text
+from siltstone.cleaner import selection
+from siltstone.cleaner.errors import CleaningAborted, CorruptSegment
+from siltstone.cleaner.history.events import figures_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from broker.http.control.explaining import Explainer
-    from broker.http.server import HttpRequest
-    from broker.process.io import IoThreads
-    from broker.topics.cleaning import Cleaning
-    from broker.topics.topic import Topic
-    from cleaner.one_pass.stats import Prediction
-    from cleaner.selection import CleanableLog
-    from storage.clock import Clock
-    from storage.log.log import Log
+    from siltstone.broker.http.control.explaining import Explainer
+    from siltstone.broker.http.server import HttpRequest
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.topics.cleaning import Cleaning
+    from siltstone.broker.topics.topic import Topic
+    from siltstone.cleaner.one_pass.stats import Prediction
+    from siltstone.cleaner.selection import CleanableLog
+    from siltstone.storage.clock import Clock
+    from siltstone.storage.log.log import Log
 
     Page = Callable[[HttpRequest], Awaitable[HttpResponse]]
 

@@ -6,21 +6,21 @@ import itertools
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cleaner.explaining.explain import PartitionView, explain
-from cleaner.explaining.explanation import Explanation, OpenTransaction, Rule, SettingUsed
-from config.describe import find_broker_place, find_place
+from siltstone.cleaner.explaining.explain import PartitionView, explain
+from siltstone.cleaner.explaining.explanation import Explanation, OpenTransaction, Rule, SettingUsed
+from siltstone.config.describe import find_broker_place, find_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from broker.topics.cleaning import Cleaning
-    from broker.topics.registry import TopicRegistry
-    from broker.topics.settings.in_force import BrokerSettings
-    from broker.topics.topic import Topic
-    from config.layers import Layers
-    from storage.clock import Clock
-    from storage.log.log import Log
-    from storage.topic_partition import TopicPartition
+    from siltstone.broker.topics.cleaning import Cleaning
+    from siltstone.broker.topics.registry import TopicRegistry
+    from siltstone.broker.topics.settings.in_force import BrokerSettings
+    from siltstone.broker.topics.topic import Topic
+    from siltstone.config.layers import Layers
+    from siltstone.storage.clock import Clock
+    from siltstone.storage.log.log import Log
+    from siltstone.storage.topic_partition import TopicPartition
 
 
 class Explainer:

@@ -11,19 +11,19 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from broker.http.server import JSON, HttpResponse, Route, json_answer, text
-from broker.topics.pins import PinRefused
-from protocol.errors import KafkaError
+from siltstone.broker.http.server import JSON, HttpResponse, Route, json_answer, text
+from siltstone.broker.topics.pins import PinRefused
+from siltstone.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from broker.http.server import HttpRequest
-    from broker.process.io import IoThreads
-    from broker.topics.pins import Pin, PinRoom
-    from broker.topics.registry import TopicRegistry
-    from storage.directory.pins import PinnedPartition
-    from storage.log.log import Log
+    from siltstone.broker.http.server import HttpRequest
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.topics.pins import Pin, PinRoom
+    from siltstone.broker.topics.registry import TopicRegistry
+    from siltstone.storage.directory.pins import PinnedPartition
+    from siltstone.storage.log.log import Log
 
     Page = Callable[[HttpRequest], Awaitable[HttpResponse]]
 

@@ -11,7 +11,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from storage import files
+from siltstone.storage import files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.http.metrics.metric import PAUSE, Metric, single
-from cleaner import selection
-from cleaner.one_pass.stats import Reason
+from siltstone.broker.http.metrics.metric import PAUSE, Metric, single
+from siltstone.cleaner import selection
+from siltstone.cleaner.one_pass.stats import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from broker.http.metrics.metric import Reader, Row, Value
-    from broker.http.metrics.sources import MetricSources
-    from broker.topics.cleaning import Cleaning
-    from cleaner.selection import CleanableLog
-    from storage.log.log import Log
+    from siltstone.broker.http.metrics.metric import Reader, Row, Value
+    from siltstone.broker.http.metrics.sources import MetricSources
+    from siltstone.broker.topics.cleaning import Cleaning
+    from siltstone.cleaner.selection import CleanableLog
+    from siltstone.storage.log.log import Log
 
 _PAUSE_EVERY = 32
 

@@ -14,10 +14,10 @@ from importlib import import_module
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from broker.http.metrics.metric import PAUSE, Summary
-from broker.http.metrics.table import METRICS
-from broker.http.server import HttpResponse
-from broker.net.dispatch_kernels import BOUNDS_SECONDS, Histogram
+from siltstone.broker.http.metrics.metric import PAUSE, Summary
+from siltstone.broker.http.metrics.table import METRICS
+from siltstone.broker.http.server import HttpResponse
+from siltstone.broker.net.dispatch_kernels import BOUNDS_SECONDS, Histogram
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric as Family
 
-    from broker.http.metrics.metric import Metric, Value
-    from broker.http.metrics.sources import MetricSources
-    from broker.http.server import HttpRequest
-    from storage.clock import Clock
+    from siltstone.broker.http.metrics.metric import Metric, Value
+    from siltstone.broker.http.metrics.sources import MetricSources
+    from siltstone.broker.http.server import HttpRequest
+    from siltstone.storage.clock import Clock
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SLICE_SECONDS = 0.001

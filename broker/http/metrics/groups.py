@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.groups.classic.state_names import GroupState
-from broker.http.metrics.metric import PAUSE, Metric, single
+from siltstone.broker.groups.classic.state_names import GroupState
+from siltstone.broker.http.metrics.metric import PAUSE, Metric, single
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from broker.groups.coordinator import GroupCoordinator
-    from broker.http.metrics.metric import Reader, Row
-    from broker.http.metrics.sources import MetricSources
+    from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.broker.http.metrics.metric import Reader, Row
+    from siltstone.broker.http.metrics.sources import MetricSources
 
 _GROUPS_AT_A_TIME: Final = 1024
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from broker.net.dispatch_kernels import Histogram
+from siltstone.broker.net.dispatch_kernels import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from broker.http.metrics.sources import MetricSources
+    from siltstone.broker.http.metrics.sources import MetricSources
 
 Kind: TypeAlias = Literal["counter", "gauge", "summary", "histogram"]
 

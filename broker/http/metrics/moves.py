@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.http.metrics.metric import Metric, single
+from siltstone.broker.http.metrics.metric import Metric, single
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from broker.http.metrics.metric import Reader, Row
-    from broker.http.metrics.sources import MetricSources
-    from broker.topics.moves.manager import LogDirMoves
+    from siltstone.broker.http.metrics.metric import Reader, Row
+    from siltstone.broker.http.metrics.sources import MetricSources
+    from siltstone.broker.topics.moves.manager import LogDirMoves
 
 _MANAGER = "kafka_server_replicaalterlogdirsmanager"
 _CLIENT = ("clientid",)

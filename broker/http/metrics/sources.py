@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from broker.coordination.coordinators import Coordinators
-    from broker.groups.coordinator import GroupCoordinator
-    from broker.net.dispatch_kernels import Histogram
-    from broker.net.request_stats import RequestStats
-    from broker.topics.cleaning import Cleaning
-    from broker.topics.moves.manager import LogDirMoves
-    from broker.topics.pins import PinRoom
-    from broker.topics.registry import TopicRegistry
-    from broker.transactions.coordinator import TransactionCoordinator
+    from siltstone.broker.coordination.coordinators import Coordinators
+    from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.broker.net.dispatch_kernels import Histogram
+    from siltstone.broker.net.request_stats import RequestStats
+    from siltstone.broker.topics.cleaning import Cleaning
+    from siltstone.broker.topics.moves.manager import LogDirMoves
+    from siltstone.broker.topics.pins import PinRoom
+    from siltstone.broker.topics.registry import TopicRegistry
+    from siltstone.broker.transactions.coordinator import TransactionCoordinator
 
 
 class ListenerCounts(NamedTuple):

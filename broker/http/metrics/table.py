@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.http.metrics.cleaner import CLEANER_METRICS
-from broker.http.metrics.groups import GROUP_METRICS
-from broker.http.metrics.metric import PAUSE, Metric, Summary, single
-from broker.http.metrics.moves import MOVE_METRICS
-from broker.http.metrics.pins import PIN_METRICS
-from broker.http.metrics.transactions import TRANSACTION_METRICS
-from broker.process import stats as process_stats
-from protocol.errors import ErrorCode
-from storage.appending.refused_batches import (
+from siltstone.broker.http.metrics.cleaner import CLEANER_METRICS
+from siltstone.broker.http.metrics.groups import GROUP_METRICS
+from siltstone.broker.http.metrics.metric import PAUSE, Metric, Summary, single
+from siltstone.broker.http.metrics.moves import MOVE_METRICS
+from siltstone.broker.http.metrics.pins import PIN_METRICS
+from siltstone.broker.http.metrics.transactions import TRANSACTION_METRICS
+from siltstone.broker.process import stats as process_stats
+from siltstone.protocol.errors import ErrorCode
+from siltstone.storage.appending.refused_batches import (
     INVALID_MAGIC_NUMBER,
     INVALID_MESSAGE_CRC,
     INVALID_OFFSET_OR_SEQUENCE,
@@ -28,9 +28,9 @@ from storage.appending.refused_batches import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from broker.http.metrics.metric import Reader, Row
-    from broker.http.metrics.sources import MetricSources
-    from storage.log.log import Log
+    from siltstone.broker.http.metrics.metric import Reader, Row
+    from siltstone.broker.http.metrics.sources import MetricSources
+    from siltstone.storage.log.log import Log
 
 _PAUSE_EVERY = 256
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.http.metrics.metric import PAUSE, Metric, single
+from siltstone.broker.http.metrics.metric import PAUSE, Metric, single
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from broker.http.metrics.metric import Reader, Row
-    from broker.http.metrics.sources import MetricSources
-    from broker.transactions.coordinator import TransactionCoordinator
-    from storage.log.log import Log
+    from siltstone.broker.http.metrics.metric import Reader, Row
+    from siltstone.broker.http.metrics.sources import MetricSources
+    from siltstone.broker.transactions.coordinator import TransactionCoordinator
+    from siltstone.storage.log.log import Log
 
 _LATE_MS: Final = 300_000
 """How much longer than any producer may ask for makes a transaction late."""

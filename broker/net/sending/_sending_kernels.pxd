@@ -1,7 +1,7 @@
 # C types of _sending_kernels.py; the algorithm stands there alone.
 cimport cython
-from broker.net.sending._native_sending cimport *
-from protocol.core._format cimport Numbers, acquire_numbers, no_numbers, release_numbers
+from siltstone.broker.net.sending._native_sending cimport *
+from siltstone.protocol.core._format cimport Numbers, acquire_numbers, no_numbers, release_numbers
 
 ctypedef long long* Int64s
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 try:
     import cython
 except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
-    from protocol.records import _portable as cython
+    from siltstone.protocol.records import _portable as cython
 
 if not cython.compiled:
-    from broker.net.sending._portable_sending import *
-    from broker.net.sending.slots import *
-    from protocol.records._portable import acquire_numbers, no_numbers, release_numbers
+    from siltstone.broker.net.sending._portable_sending import *
+    from siltstone.broker.net.sending.slots import *
+    from siltstone.protocol.records._portable import acquire_numbers, no_numbers, release_numbers
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.records.choosing import choose
+from siltstone.protocol.records.choosing import choose
 
 if TYPE_CHECKING:
-    from broker.net.sending._sending_kernels import COMPILED, serve
+    from siltstone.broker.net.sending._sending_kernels import COMPILED, serve
 else:
-    _sending = choose("broker.net.sending._sending_kernels")
+    _sending = choose("siltstone.broker.net.sending._sending_kernels")
     COMPILED = _sending.COMPILED
     serve = _sending.serve
 

@@ -18,8 +18,8 @@ from struct import Struct
 from threading import Thread
 from typing import TYPE_CHECKING, ClassVar
 
-from broker.net.sending import kernels as sending_kernels
-from broker.net.sending.slots import (
+from siltstone.broker.net.sending import kernels as sending_kernels
+from siltstone.broker.net.sending.slots import (
     ERROR,
     FILE,
     LEFT,
@@ -33,7 +33,7 @@ from broker.net.sending.slots import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.parts import FileSlice
+    from siltstone.protocol.parts import FileSlice
 
 _MOST_SOCKETS = 1 << 16
 _NUMBER = Struct("q")

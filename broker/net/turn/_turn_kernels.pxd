@@ -1,9 +1,9 @@
 # C types of _turn_kernels.py; the algorithm stands there alone.
 cimport cython
-from broker.net._dispatch_kernels cimport Gate
-from broker.net.turn._native_transport cimport *
-from protocol.core._records cimport next_frame
-from protocol.core._format cimport (
+from siltstone.broker.net._dispatch_kernels cimport Gate
+from siltstone.broker.net.turn._native_transport cimport *
+from siltstone.protocol.core._records cimport next_frame
+from siltstone.protocol.core._format cimport (
     Target,
     acquire_target,
     inside,

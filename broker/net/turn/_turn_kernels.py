@@ -9,27 +9,32 @@ import os
 from collections import deque
 from typing import TYPE_CHECKING
 
-from broker.net.buffers import SHARED_BYTES
-from protocol.errors import ProtocolError
+from siltstone.broker.net.buffers import SHARED_BYTES
+from siltstone.protocol.errors import ProtocolError
 
 try:
     import cython
 except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
-    from protocol.records import _portable as cython
+    from siltstone.protocol.records import _portable as cython
 
 if not cython.compiled:
-    from broker.net.turn._portable_transport import *
-    from protocol.core import next_frame
-    from protocol.records._portable import acquire_target, inside, no_target, release_target
+    from siltstone.broker.net.turn._portable_transport import *
+    from siltstone.protocol.core import next_frame
+    from siltstone.protocol.records._portable import (
+        acquire_target,
+        inside,
+        no_target,
+        release_target,
+    )
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
-    from broker.net import dispatch_kernels
-    from broker.net.answers import Answer, Waiting
-    from broker.net.buffers import LargeBuffer
-    from protocol.parts import FileSlice
+    from siltstone.broker.net import dispatch_kernels
+    from siltstone.broker.net.answers import Answer, Waiting
+    from siltstone.broker.net.buffers import LargeBuffer
+    from siltstone.protocol.parts import FileSlice
 
 COMPILED: bool = cython.compiled
 

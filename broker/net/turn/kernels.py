@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.records.choosing import choose
+from siltstone.protocol.records.choosing import choose
 
 if TYPE_CHECKING:
-    from broker.net.turn._turn_kernels import COMPILED, FRAMES_PER_TURN, Transport, Turn
+    from siltstone.broker.net.turn._turn_kernels import COMPILED, FRAMES_PER_TURN, Transport, Turn
 else:
-    _turn = choose("broker.net.turn._turn_kernels")
+    _turn = choose("siltstone.broker.net.turn._turn_kernels")
     COMPILED = _turn.COMPILED
     FRAMES_PER_TURN = _turn.FRAMES_PER_TURN
     Transport = _turn.Transport

@@ -14,30 +14,30 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.topics.moves.move import LogDirMove, MoveRooms
-from broker.topics.moves.targets import LogDirTargets
-from cleaner.threads.throttle import Throttle
-from config.topic import FOREVER
-from protocol.errors import KafkaError
-from protocol.names import random_id
-from storage.log.recovery import find_topic_id
-from storage.moving.future_log import FutureLog, MoveCancelled
-from storage.topic_partition import FolderState, folder_name
+from siltstone.broker.topics.moves.move import LogDirMove, MoveRooms
+from siltstone.broker.topics.moves.targets import LogDirTargets
+from siltstone.cleaner.threads.throttle import Throttle
+from siltstone.config.topic import FOREVER
+from siltstone.protocol.errors import KafkaError
+from siltstone.protocol.names import random_id
+from siltstone.storage.log.recovery import find_topic_id
+from siltstone.storage.moving.future_log import FutureLog, MoveCancelled
+from siltstone.storage.topic_partition import FolderState, folder_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from broker.process.io import IoThreads
-    from broker.topics.cleaning import Cleaning
-    from broker.topics.registry import TopicRegistry
-    from broker.topics.settings.in_force import BrokerSettings
-    from storage.clock import Clock
-    from storage.directory.loading import FoundFolder
-    from storage.directory.log_directory import LogDirectory
-    from storage.log.log import Log
-    from storage.manager import LogManager
-    from storage.topic_partition import TopicPartition
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.topics.cleaning import Cleaning
+    from siltstone.broker.topics.registry import TopicRegistry
+    from siltstone.broker.topics.settings.in_force import BrokerSettings
+    from siltstone.storage.clock import Clock
+    from siltstone.storage.directory.loading import FoundFolder
+    from siltstone.storage.directory.log_directory import LogDirectory
+    from siltstone.storage.log.log import Log
+    from siltstone.storage.manager import LogManager
+    from siltstone.storage.topic_partition import TopicPartition
 
 _NICE = 10
 

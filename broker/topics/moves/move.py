@@ -9,21 +9,21 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from protocol.errors import KafkaStorageError
-from storage import files
-from storage.directory.log_directory import remedy_for
-from storage.moving.file_copy import SourceUnreadable
-from storage.moving.future_log import NEAR_BYTES
+from siltstone.protocol.errors import KafkaStorageError
+from siltstone.storage import files
+from siltstone.storage.directory.log_directory import remedy_for
+from siltstone.storage.moving.file_copy import SourceUnreadable
+from siltstone.storage.moving.future_log import NEAR_BYTES
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable
 
-    from broker.process.io import IoThreads
-    from broker.topics.cleaning import Cleaning
-    from storage.manager import LogManager
-    from storage.moving.future_log import FutureLog
-    from storage.topic_partition import TopicPartition
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.topics.cleaning import Cleaning
+    from siltstone.storage.manager import LogManager
+    from siltstone.storage.moving.future_log import FutureLog
+    from siltstone.storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 

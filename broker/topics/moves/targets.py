@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import (
+from siltstone.protocol.errors import (
     InvalidTopic,
     KafkaStorageError,
     LogDirNotFound,
     ReplicaNotAvailable,
     UnknownTopicOrPartition,
 )
-from storage.moving.future_log import has_room_for_name
+from siltstone.storage.moving.future_log import has_room_for_name
 
 if TYPE_CHECKING:
-    from broker.topics.registry import TopicRegistry
-    from storage.directory.log_directory import LogDirectory
-    from storage.log.log import Log
-    from storage.manager import LogManager
-    from storage.topic_partition import TopicPartition
+    from siltstone.broker.topics.registry import TopicRegistry
+    from siltstone.storage.directory.log_directory import LogDirectory
+    from siltstone.storage.log.log import Log
+    from siltstone.storage.manager import LogManager
+    from siltstone.storage.topic_partition import TopicPartition
 
 
 class LogDirTargets:

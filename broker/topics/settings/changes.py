@@ -5,13 +5,13 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from config.keys import Kind
-from protocol.errors import InvalidConfig, InvalidRequest
+from siltstone.config.keys import Kind
+from siltstone.protocol.errors import InvalidConfig, InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from config.describe import ConfigRow
+    from siltstone.config.describe import ConfigRow
 
 
 class Operation(IntEnum):

@@ -9,20 +9,20 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from broker.topics.settings.stored import keep_valid, with_stored
-from config.errors import ConfigError
-from config.groups import check_group, effective_group
-from protocol.errors import InvalidConfig, InvalidRequest, KafkaStorageError
+from siltstone.broker.topics.settings.stored import keep_valid, with_stored
+from siltstone.config.errors import ConfigError
+from siltstone.config.groups import check_group, effective_group
+from siltstone.protocol.errors import InvalidConfig, InvalidRequest, KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from broker.topics.catalog_writer import CatalogWriter
-    from config.consumer_groups import GroupConfig
-    from config.layers import Layers
-    from config.server import ServerConfig
-    from config.topic import TopicConfig
-    from storage.directory.catalog import CatalogState
+    from siltstone.broker.topics.catalog_writer import CatalogWriter
+    from siltstone.config.consumer_groups import GroupConfig
+    from siltstone.config.layers import Layers
+    from siltstone.config.server import ServerConfig
+    from siltstone.config.topic import TopicConfig
+    from siltstone.storage.directory.catalog import CatalogState
 
 log = logging.getLogger(__name__)
 

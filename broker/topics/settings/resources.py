@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from protocol.errors import InvalidRequest
+from siltstone.protocol.errors import InvalidRequest
 
 
 class ResourceType(IntEnum):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from config.errors import ConfigError
-from config.protection import check_stored
+from siltstone.config.errors import ConfigError
+from siltstone.config.protection import check_stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from config.layers import Layers
-    from storage.directory.catalog import CatalogState
+    from siltstone.config.layers import Layers
+    from siltstone.storage.directory.catalog import CatalogState
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.commands.asking import Which, meant_by
-from broker.commands.explain_text import duration, event_line, size
+from siltstone.broker.commands.asking import Which, meant_by
+from siltstone.broker.commands.explain_text import duration, event_line, size
 from tests.support.batches import TIMESTAMP
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.__main__ import main
-from cleaner.history.history import FILE_NAME
-from storage import files
-from storage.directory.catalog import FILE_NAME as CATALOG
-from storage.directory.catalog import Catalog, CatalogState
+from siltstone.broker.__main__ import main
+from siltstone.cleaner.history.history import FILE_NAME
+from siltstone.storage import files
+from siltstone.storage.directory.catalog import FILE_NAME as CATALOG
+from siltstone.storage.directory.catalog import Catalog, CatalogState
 from tests.support.broker import SiltstoneProcess
 
 if TYPE_CHECKING:
@@ -51,8 +51,10 @@ def test_the_log_looks_as_the_environment_says(
 ) -> None:
     """SILTSTONE_LOG_FORMAT and SILTSTONE_LOG_LEVEL count where no option does."""
     seen = []
-    monkeypatch.setattr("broker.process.logs.configure", lambda *given: seen.append(given))
-    monkeypatch.setattr("broker.process.run.run", lambda _layers: 0)
+    monkeypatch.setattr(
+        "siltstone.broker.process.logs.configure", lambda *given: seen.append(given)
+    )
+    monkeypatch.setattr("siltstone.broker.process.run.run", lambda _layers: 0)
     monkeypatch.delenv("SILTSTONE_LOG_FORMAT", raising=False)
     monkeypatch.delenv("SILTSTONE_LOG_LEVEL", raising=False)
     for name, value in environ.items():

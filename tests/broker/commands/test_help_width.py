@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from broker import __main__ as command
+from siltstone.broker import __main__ as command
 
 
 @pytest.mark.parametrize("columns", ["60", "0", "-3", "wide", ""])

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.topics.internal import OFFSETS_TOPIC
-from protocol.records.build import build_batch, frame_batch
-from protocol.records.record import Record
-from storage.appending.values import Origin
+from siltstone.broker.topics.internal import OFFSETS_TOPIC
+from siltstone.protocol.records.build import build_batch, frame_batch
+from siltstone.protocol.records.record import Record
+from siltstone.storage.appending.values import Origin
 from tests.support.logs import validated
 from tests.support.running import running
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from protocol.records.journal import Entry
+    from siltstone.protocol.records.journal import Entry
 
 COUNT = 20_000
 MOST = 1000

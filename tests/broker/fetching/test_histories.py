@@ -14,10 +14,10 @@ import pytest
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
-from broker.transactions.markers import Outcome
-from protocol.errors import InvalidFetchSessionEpoch
-from protocol.messages.fetch import FetchPartition
-from protocol.records.batch import TRANSACTIONAL
+from siltstone.broker.transactions.markers import Outcome
+from siltstone.protocol.errors import InvalidFetchSessionEpoch
+from siltstone.protocol.messages.fetch import FetchPartition
+from siltstone.protocol.records.batch import TRANSACTIONAL
 from tests.support.appending import append
 from tests.support.fetch_requests import FetchRequest, request_entity
 from tests.support.fetch_walk import Place, Row, Walk
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from protocol.topic_key import TopicKey
-    from storage.log.log import Log
+    from siltstone.protocol.topic_key import TopicKey
+    from siltstone.storage.log.log import Log
 
 BY_NAME, BY_ID = 12, 17
 NAMES = ("a", "b", "c")
@@ -48,8 +48,8 @@ INVALID_EPOCH = InvalidFetchSessionEpoch.code.value
 @pytest.fixture(autouse=True)
 def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     """A killed process loses no page cache, so fsync would only cost time here."""
-    monkeypatch.setattr("storage.files.fsync", lambda _: None)
-    monkeypatch.setattr("storage.files.fsync_directory", lambda _: None)
+    monkeypatch.setattr("siltstone.storage.files.fsync", lambda _: None)
+    monkeypatch.setattr("siltstone.storage.files.fsync_directory", lambda _: None)
 
 
 class Session:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from broker.fetching import kernels as fetch_kernels
-from protocol.messages.list_offsets import ListOffsetsPartition
-from protocol.records.choosing import load_uncompiled
+from siltstone.broker.fetching import kernels as fetch_kernels
+from siltstone.protocol.messages.list_offsets import ListOffsetsPartition
+from siltstone.protocol.records.choosing import load_uncompiled
 
-PLAIN = load_uncompiled("broker.fetching._fetch_kernels")
+PLAIN = load_uncompiled("siltstone.broker.fetching._fetch_kernels")
 BOTH = pytest.mark.parametrize("kernel", [fetch_kernels, PLAIN], ids=["chosen", "plain"])
 
 

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from broker.fetching.kernels import FetchPlan, is_read_up
-from broker.fetching.sessions import FetchSessions, SessionPartition, TopicKey
-from broker.fetching.waiting import READ_COMMITTED
-from protocol.errors import (
+from siltstone.broker.fetching.kernels import FetchPlan, is_read_up
+from siltstone.broker.fetching.sessions import FetchSessions, SessionPartition, TopicKey
+from siltstone.broker.fetching.waiting import READ_COMMITTED
+from siltstone.protocol.errors import (
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
 )
-from protocol.messages import fetch as messages
-from protocol.messages.fetch import FetchPartition, PartitionData
+from siltstone.protocol.messages import fetch as messages
+from siltstone.protocol.messages.fetch import FetchPartition, PartitionData
 from tests.support.clock import FakeClock
 from tests.support.fetch_requests import FetchRequest, to_message
 
 if TYPE_CHECKING:
-    from storage.log.log import Log
-    from storage.log.watcher import Watcher
+    from siltstone.storage.log.log import Log
+    from siltstone.storage.log.watcher import Watcher
 
 
 class WatchedLog:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from broker.fetching.waiting import READ_COMMITTED, Waiting, Watch, WatchGroup
-from broker.transactions.markers import Outcome
-from protocol.messages.fetch import FetchPartition
-from protocol.records.batch import TRANSACTIONAL
-from storage.log.log import Log
+from siltstone.broker.fetching.waiting import READ_COMMITTED, Waiting, Watch, WatchGroup
+from siltstone.broker.transactions.markers import Outcome
+from siltstone.protocol.messages.fetch import FetchPartition
+from siltstone.protocol.records.batch import TRANSACTIONAL
+from siltstone.storage.log.log import Log
 from tests.support.appending import append
 from tests.support.rooms import RoomsOnDisk
 

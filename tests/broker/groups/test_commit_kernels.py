@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.groups import commit_kernels
-from protocol.coordinator.group_records import read_key, read_offset
-from protocol.errors import NotCoordinator
-from protocol.messages.consumer_offsets import OffsetCommitKey, OffsetCommitValue
-from protocol.records.choosing import load_uncompiled
-from protocol.records.journal import NO_PRODUCER
+from siltstone.broker.groups import commit_kernels
+from siltstone.protocol.coordinator.group_records import read_key, read_offset
+from siltstone.protocol.errors import NotCoordinator
+from siltstone.protocol.messages.consumer_offsets import OffsetCommitKey, OffsetCommitValue
+from siltstone.protocol.records.choosing import load_uncompiled
+from siltstone.protocol.records.journal import NO_PRODUCER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from protocol.records.journal import Producer, Row
+    from siltstone.protocol.records.journal import Producer, Row
 
-PLAIN = load_uncompiled("broker.groups._commit_kernels")
+PLAIN = load_uncompiled("siltstone.broker.groups._commit_kernels")
 BOTH = pytest.mark.parametrize("kernel", [commit_kernels, PLAIN], ids=["chosen", "plain"])
 PARTITION = 3
 MANY = 100

@@ -6,16 +6,16 @@ import gc
 import sys
 from typing import TYPE_CHECKING
 
-from broker.groups.offsets import Offsets
-from protocol.messages.consumer_offsets import OffsetCommitValue
-from protocol.records.journal import EntryKind
+from siltstone.broker.groups.offsets import Offsets
+from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
+from siltstone.protocol.records.journal import EntryKind
 from tests.support.rooms import RoomsOnDisk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from protocol.records.journal import Producer, Row
+    from siltstone.protocol.records.journal import Producer, Row
 
 GROUPS = 100_000
 LARGEST_BYTES = 1 << 18

@@ -4,8 +4,8 @@ from time import thread_time
 
 import pytest
 
-from broker.groups.regular_expression import compile_expression
-from protocol.errors import InvalidRegularExpression
+from siltstone.broker.groups.regular_expression import compile_expression
+from siltstone.protocol.errors import InvalidRegularExpression
 
 
 @pytest.mark.parametrize("unit", [r"\pL", r"[^\PL]", "[^a]", "((a?){500}){2}", "x"])

@@ -12,9 +12,9 @@ from uuid import UUID
 
 import pytest
 
-from broker.groups.expiry import expire
-from broker.topics.internal import OFFSETS_TOPIC
-from protocol.coordinator.consumer_group_records import (
+from siltstone.broker.groups.expiry import expire
+from siltstone.broker.topics.internal import OFFSETS_TOPIC
+from siltstone.protocol.coordinator.consumer_group_records import (
     ConsumerGroupKey,
     CurrentAssignment,
     MemberMetadata,
@@ -24,14 +24,21 @@ from protocol.coordinator.consumer_group_records import (
     encode_key,
     encode_value,
 )
-from protocol.coordinator.consumer_group_records import GroupMetadata as ConsumerGroupMetadata
-from protocol.coordinator.group_records import group_key, offset_key, put_group, put_offset
-from protocol.coordinator.headed import MAX_EPOCH
-from protocol.messages.consumer_offsets import GroupMetadataValue, OffsetCommitValue
-from protocol.messages.consumer_offsets import MemberMetadata as ClassicMember
-from protocol.records.build import build_batch, frame_batch
-from protocol.records.record import Record
-from storage.appending.values import Origin
+from siltstone.protocol.coordinator.consumer_group_records import (
+    GroupMetadata as ConsumerGroupMetadata,
+)
+from siltstone.protocol.coordinator.group_records import (
+    group_key,
+    offset_key,
+    put_group,
+    put_offset,
+)
+from siltstone.protocol.coordinator.headed import MAX_EPOCH
+from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue, OffsetCommitValue
+from siltstone.protocol.messages.consumer_offsets import MemberMetadata as ClassicMember
+from siltstone.protocol.records.build import build_batch, frame_batch
+from siltstone.protocol.records.record import Record
+from siltstone.storage.appending.values import Origin
 from tests.support import group_requests as ask
 from tests.support.consumer_groups import subscription
 from tests.support.logs import validated
@@ -40,7 +47,7 @@ from tests.support.running import Running, running
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from protocol.records.journal import Row
+    from siltstone.protocol.records.journal import Row
 
 PARTITIONS = 3
 SETTINGS = ("group.initial.rebalance.delay.ms=0", f"offsets.topic.num.partitions={PARTITIONS}")

@@ -10,8 +10,8 @@ from kio.schema.alter_configs.v2 import request as alter
 from kio.schema.errors import ErrorCode
 from kio.schema.incremental_alter_configs.v1 import request as incremental
 
-from broker.topics.eligible_leaders import agree
-from broker.topics.features import Update
+from siltstone.broker.topics.eligible_leaders import agree
+from siltstone.broker.topics.features import Update
 from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk
 

@@ -11,8 +11,8 @@ from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeR
 from kio.schema.consumer_group_heartbeat.v1.request import TopicPartitions
 from kio.schema.errors import ErrorCode
 
-from broker.handlers import authorized
-from broker.topics.features import Update, UpgradeType
+from siltstone.broker.handlers import authorized
+from siltstone.broker.topics.features import Update, UpgradeType
 from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk
 

@@ -166,9 +166,11 @@ async def test_an_unknown_type_refuses_the_whole_request(home: RoomsOnDisk) -> N
 
 async def test_loggers_are_described(home: RoomsOnDisk) -> None:
     """With the source and the type that Kafka gives them."""
-    [result] = await _describe(home, (LOGGER, "1"), keys=("root", "broker.topics.registry"))
+    [result] = await _describe(
+        home, (LOGGER, "1"), keys=("root", "siltstone.broker.topics.registry")
+    )
 
-    assert [each.name for each in result.configs] == ["root", "broker.topics.registry"]
+    assert [each.name for each in result.configs] == ["root", "siltstone.broker.topics.registry"]
     assert {(each.config_source, each.config_type) for each in result.configs} == {(6, 0)}
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.alter_replica_log_dirs import (
+from siltstone.protocol.errors import ErrorCode
+from siltstone.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,

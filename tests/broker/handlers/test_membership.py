@@ -9,9 +9,9 @@ import pytest
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.state_names import GroupState
-from protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
+from siltstone.broker.groups.classic.group import ClassicGroup
+from siltstone.broker.groups.classic.state_names import GroupState
+from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
 from tests.support import group_requests as requests
 from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk

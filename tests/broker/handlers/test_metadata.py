@@ -11,11 +11,11 @@ from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v0.request import MetadataRequest as FirstMetadataRequest
 from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
 
-from broker.handlers import metadata
-from broker.handlers.metadata import handle
-from broker.topics.topic import MAX_FORMS
-from protocol.messages.metadata import RESPONSE, MetadataResponse
-from protocol.messages.metadata import MetadataRequest as Wanted
+from siltstone.broker.handlers import metadata
+from siltstone.broker.handlers.metadata import handle
+from siltstone.broker.topics.topic import MAX_FORMS
+from siltstone.protocol.messages.metadata import RESPONSE, MetadataResponse
+from siltstone.protocol.messages.metadata import MetadataRequest as Wanted
 from tests.support.ask import ask
 from tests.support.rooms import HOST, PORT, RoomsOnDisk
 

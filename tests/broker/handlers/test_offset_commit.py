@@ -10,12 +10,12 @@ import pytest
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.state_names import GroupState
-from broker.handlers import offset_commit
-from protocol.coordinator.group_records import NO_EXPIRY
-from protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
-from protocol.messages.offset_commit import REQUEST
+from siltstone.broker.groups.classic.group import ClassicGroup
+from siltstone.broker.groups.classic.state_names import GroupState
+from siltstone.broker.handlers import offset_commit
+from siltstone.protocol.coordinator.group_records import NO_EXPIRY
+from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
+from siltstone.protocol.messages.offset_commit import REQUEST
 from tests.support import group_requests as requests
 from tests.support.ask import ask
 from tests.support.kio_messages import encode
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from storage.log.log import Log
+    from siltstone.storage.log.log import Log
 
 COMMIT = 8
 MEMBER = ("m", 3, None)

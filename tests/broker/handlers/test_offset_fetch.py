@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from protocol.messages.consumer_offsets import OffsetCommitValue
-from protocol.records.journal import Producer
+from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
+from siltstone.protocol.records.journal import Producer
 from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk
 

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.handlers import produce_kernels
-from config.topic import TopicConfig
-from protocol.errors import KafkaStorageError
-from protocol.messages import NO_ID
-from protocol.messages.produce import PartitionProduceData, TopicProduceData
-from protocol.records.batch import TRANSACTIONAL
-from protocol.records.choosing import load_uncompiled
-from storage.log.log import Log
+from siltstone.broker.handlers import produce_kernels
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.errors import KafkaStorageError
+from siltstone.protocol.messages import NO_ID
+from siltstone.protocol.messages.produce import PartitionProduceData, TopicProduceData
+from siltstone.protocol.records.batch import TRANSACTIONAL
+from siltstone.protocol.records.choosing import load_uncompiled
+from siltstone.storage.log.log import Log
 from tests.support import faults
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.logs import LogFolder, validated
 
 if TYPE_CHECKING:
-    from protocol.records.build import BatchFields
+    from siltstone.protocol.records.build import BatchFields
 
-PLAIN = load_uncompiled("broker.handlers._produce_kernels")
+PLAIN = load_uncompiled("siltstone.broker.handlers._produce_kernels")
 BOTH = pytest.mark.parametrize("kernel", [produce_kernels, PLAIN], ids=["chosen", "plain"])
 CLOSER_LOOK = "a closer look"
 

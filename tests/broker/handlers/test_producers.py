@@ -7,7 +7,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 
-from storage.directory.catalog import CatalogState
+from siltstone.storage.directory.catalog import CatalogState
 from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk
 

@@ -10,9 +10,9 @@ from kio.schema.describe_topic_partitions.v0.request import (
 )
 from kio.schema.errors import ErrorCode
 
-from broker.handlers.topic_partitions import describe
-from protocol.messages.describe_topic_partitions import RESPONSE
-from protocol.messages.describe_topic_partitions import (
+from siltstone.broker.handlers.topic_partitions import describe
+from siltstone.protocol.messages.describe_topic_partitions import RESPONSE
+from siltstone.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest as DescribeRequest,
 )
 from tests.support.ask import ask

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.commands.health import run_health
-from broker.commands.http_client import ask
-from broker.http import health
-from broker.http.health import DISK_CACHE_SECONDS, DiskCheck, Health, LoopWatch
-from broker.http.readiness import PROBE_CACHE_SECONDS, ProbeFailed, Readiness
-from broker.http.server import HttpRequest, HttpResponse, HttpServer, Route
-from broker.process.io import IoThreads
+from siltstone.broker.commands.health import run_health
+from siltstone.broker.commands.http_client import ask
+from siltstone.broker.http import health
+from siltstone.broker.http.health import DISK_CACHE_SECONDS, DiskCheck, Health, LoopWatch
+from siltstone.broker.http.readiness import PROBE_CACHE_SECONDS, ProbeFailed, Readiness
+from siltstone.broker.http.server import HttpRequest, HttpResponse, HttpServer, Route
+from siltstone.broker.process.io import IoThreads
 from tests.support.clock import FakeClock
 
 REQUEST = HttpRequest(method="GET", path="/")

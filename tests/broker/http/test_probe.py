@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.http import probe as probe_module
-from broker.http.probe import FOLDER, Probe
-from broker.http.readiness import ProbeFailed
-from broker.server import Broker
-from config.load import load
-from storage.clock import Clock
+from siltstone.broker.http import probe as probe_module
+from siltstone.broker.http.probe import FOLDER, Probe
+from siltstone.broker.http.readiness import ProbeFailed
+from siltstone.broker.server import Broker
+from siltstone.config.load import load
+from siltstone.storage.clock import Clock
 
 
 @pytest.fixture

@@ -19,7 +19,12 @@ from kio.schema.types import TopicName
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i32, i32Timedelta, i64
 
-from broker.http.probe_frames import fetch_request, produce_request, read_fetched, read_produced
+from siltstone.broker.http.probe_frames import (
+    fetch_request,
+    produce_request,
+    read_fetched,
+    read_produced,
+)
 
 TOPIC = "siltstone probe 0123456789abcdef"
 RESPONSE_HEADER = bytes(5)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.http.connection import is_ours
-from broker.http.control.token import read_address
-from broker.http.server import (
+from siltstone.broker.http.connection import is_ours
+from siltstone.broker.http.control.token import read_address
+from siltstone.broker.http.server import (
     Admission,
     HttpLimits,
     HttpRequest,

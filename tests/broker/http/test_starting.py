@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from broker.commands.asking import Channel, Refusal
-from broker.http.control.token import read_address, read_token
-from broker.server import Broker
-from config.load import load
-from storage.clock import Clock
-from storage.files import CONTROL_ADDRESS
-from storage.manager import LogManager
+from siltstone.broker.commands.asking import Channel, Refusal
+from siltstone.broker.http.control.token import read_address, read_token
+from siltstone.broker.server import Broker
+from siltstone.config.load import load
+from siltstone.storage.clock import Clock
+from siltstone.storage.files import CONTROL_ADDRESS
+from siltstone.storage.manager import LogManager
 from tests.support.http_client import Answer, ask
 from tests.support.running import running
 

@@ -14,7 +14,7 @@ from kio.schema.sasl_authenticate.v0 import request as authenticate_0
 from kio.schema.sasl_authenticate.v1 import request as authenticate_1
 from kio.schema.sasl_authenticate.v2 import request as authenticate_2
 
-from broker.api import BY_KEY
+from siltstone.broker.api import BY_KEY
 from tests.support.running import Running, running
 
 API_VERSIONS_0 = struct.pack(">hhih", 18, 0, 7, -1)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from broker.net.buffers import GRACE_SECONDS, Buffers, LargeBuffer
+from siltstone.broker.net.buffers import GRACE_SECONDS, Buffers, LargeBuffer
 
 MIB = 1 << 20
 

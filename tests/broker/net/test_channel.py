@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.net import channel as channel_module
-from broker.net.channel import PlainChannel
-from broker.net.sending import kernels as sending_kernels
-from broker.process.io import IoThreads
-from protocol.parts import FileSlice, Parts
+from siltstone.broker.net import channel as channel_module
+from siltstone.broker.net.channel import PlainChannel
+from siltstone.broker.net.sending import kernels as sending_kernels
+from siltstone.broker.process.io import IoThreads
+from siltstone.protocol.parts import FileSlice, Parts
 from tests.support.waiting import give_turns_until
 
 

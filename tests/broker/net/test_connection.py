@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.net.buffers import SHARED_BYTES
-from broker.net.connection import Connection
-from protocol.errors import ProtocolError
+from siltstone.broker.net.buffers import SHARED_BYTES
+from siltstone.broker.net.connection import Connection
+from siltstone.protocol.errors import ProtocolError
 from tests.support.connections import Line, frame
 
 Opener = Callable[..., Line]
@@ -187,7 +187,7 @@ async def test_an_impossible_size_closes_with_one_line(
 ) -> None:
     """Zero, negative and above the limit; nothing is allocated, the log names the peer."""
     line = open_line(echo)
-    with caplog.at_level(logging.INFO, "broker.net.connection"):
+    with caplog.at_level(logging.INFO, "siltstone.broker.net.connection"):
         await line.send(size)
         data = await line.receive(1)
 

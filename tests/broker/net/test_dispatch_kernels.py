@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from broker.net import dispatch_kernels
-from broker.net.dispatch_kernels import BOUNDS_SECONDS
-from protocol.records.choosing import load_uncompiled
+from siltstone.broker.net import dispatch_kernels
+from siltstone.broker.net.dispatch_kernels import BOUNDS_SECONDS
+from siltstone.protocol.records.choosing import load_uncompiled
 
-PLAIN = load_uncompiled("broker.net._dispatch_kernels")
+PLAIN = load_uncompiled("siltstone.broker.net._dispatch_kernels")
 BOTH = pytest.mark.parametrize("kernel", [dispatch_kernels, PLAIN], ids=["chosen", "plain"])
 
 

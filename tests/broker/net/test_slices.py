@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from broker.api import APIS, BY_KEY, Api
-from broker.net.slices import ELEMENTS, Slices, handle_in_slices
-from broker.process.loop_share import LoopShare, answer_rows, finish, finish_in_shares
-from broker.process.work_off import work_off
-from protocol.messages.delete_records import (
+from siltstone.broker.api import APIS, BY_KEY, Api
+from siltstone.broker.net.slices import ELEMENTS, Slices, handle_in_slices
+from siltstone.broker.process.loop_share import LoopShare, answer_rows, finish, finish_in_shares
+from siltstone.broker.process.work_off import work_off
+from siltstone.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,

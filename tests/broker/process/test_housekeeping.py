@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.process.housekeeping import Housekeeping
-from config.server import ServerConfig
-from config.topic import TopicConfig
-from storage import files
-from storage.log.log import Log
-from storage.manager import LogManager
+from siltstone.broker.process.housekeeping import Housekeeping
+from siltstone.config.server import ServerConfig
+from siltstone.config.topic import TopicConfig
+from siltstone.storage import files
+from siltstone.storage.log.log import Log
+from siltstone.storage.manager import LogManager
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.clock import FakeClock
 from tests.support.logs import ORDERS, TOPIC_ID, validated

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.process import loggers
-from protocol.errors import InvalidConfig, InvalidRequest
+from siltstone.broker.process import loggers
+from siltstone.protocol.errors import InvalidConfig, InvalidRequest
 
 NAME = "tests.a_logger"
 

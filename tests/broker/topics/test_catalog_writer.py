@@ -7,10 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from broker.process.io import IoThreads
-from broker.topics.catalog_writer import CatalogWriter
-from protocol.errors import KafkaStorageError
-from storage.directory.catalog import Catalog, CatalogState, CatalogTopic
+from siltstone.broker.process.io import IoThreads
+from siltstone.broker.topics.catalog_writer import CatalogWriter
+from siltstone.protocol.errors import KafkaStorageError
+from siltstone.storage.directory.catalog import Catalog, CatalogState, CatalogTopic
 
 
 class CountedCatalog(Catalog):

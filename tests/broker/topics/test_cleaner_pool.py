@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.topics.cleaner_pool import make_pool
-from cleaner.manager import CleanerManager
-from config.server import ServerConfig
-from storage.directory.time_slice import SHORT_NS, ask_for_slice
+from siltstone.broker.topics.cleaner_pool import make_pool
+from siltstone.cleaner.manager import CleanerManager
+from siltstone.config.server import ServerConfig
+from siltstone.storage.directory.time_slice import SHORT_NS, ask_for_slice
 from tests.support.clock import FakeClock
 from tests.support.time_slices import slice_of
 

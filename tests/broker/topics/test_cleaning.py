@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.http.control.cleaner import CleanerPages
-from broker.http.control.explaining import Explainer
-from broker.http.metrics.cleaner import CLEANER_METRICS
-from broker.http.metrics.metric import PAUSE
-from broker.http.server import HttpRequest, HttpResponse, Routes
-from broker.topics.cleaning import Cleaning
-from cleaner.states import State
-from storage.topic_partition import TopicPartition
+from siltstone.broker.http.control.cleaner import CleanerPages
+from siltstone.broker.http.control.explaining import Explainer
+from siltstone.broker.http.metrics.cleaner import CLEANER_METRICS
+from siltstone.broker.http.metrics.metric import PAUSE
+from siltstone.broker.http.server import HttpRequest, HttpResponse, Routes
+from siltstone.broker.topics.cleaning import Cleaning
+from siltstone.cleaner.states import State
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import make_producer_batch
 from tests.support.cleaner import append, read_all
 from tests.support.logs import validated
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from broker.topics.topic import Topic
-    from storage.log.log import Log
+    from siltstone.broker.topics.topic import Topic
+    from siltstone.storage.log.log import Log
 
 ORDERS = TopicPartition("orders", 0)
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.4"}

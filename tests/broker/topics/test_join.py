@@ -2,10 +2,10 @@
 
 from uuid import UUID
 
-from broker.topics.join import MOST_PARTITIONS, Plan, join
-from storage.directory.catalog import CatalogState, CatalogTopic
-from storage.log.recovery import UNKNOWN_TOPIC_ID
-from storage.topic_partition import TopicPartition
+from siltstone.broker.topics.join import MOST_PARTITIONS, Plan, join
+from siltstone.storage.directory.catalog import CatalogState, CatalogTopic
+from siltstone.storage.log.recovery import UNKNOWN_TOPIC_ID
+from siltstone.storage.topic_partition import TopicPartition
 
 A, B = UUID(int=10), UUID(int=11)
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.commands.http_client import ControlAnswer, ask
-from broker.http.control.pins import PinPages
-from broker.http.control.token import read_token
-from broker.http.server import HttpRequest, Routes
-from broker.topics.pins import PinRoom
-from storage import files
+from siltstone.broker.commands.http_client import ControlAnswer, ask
+from siltstone.broker.http.control.pins import PinPages
+from siltstone.broker.http.control.token import read_token
+from siltstone.broker.http.server import HttpRequest, Routes
+from siltstone.broker.topics.pins import PinRoom
+from siltstone.storage import files
 from tests.support.broker import SiltstoneProcess
 from tests.support.cleaner import append
 from tests.support.clients.confluent import Confluent
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from broker.http.server import HttpResponse
+    from siltstone.broker.http.server import HttpResponse
 
 
 class Home(RoomsOnDisk):

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from broker.fetching.waiting import Watch, WatchGroup
-from broker.topics.topic import Topic
-from protocol.errors import (
+from siltstone.broker.fetching.waiting import Watch, WatchGroup
+from siltstone.broker.topics.topic import Topic
+from siltstone.protocol.errors import (
     InvalidPartitions,
     InvalidTopic,
     KafkaStorageError,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from protocol.messages.fetch import FetchPartition
-from storage import files
-from storage.directory.catalog import CatalogState
-from storage.directory.partition_metadata import PartitionMetadata
+from siltstone.protocol.messages.fetch import FetchPartition
+from siltstone.storage import files
+from siltstone.storage.directory.catalog import CatalogState
+from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from tests.support.appending import append
 from tests.support.rooms import RoomsOnDisk
 

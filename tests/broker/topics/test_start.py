@@ -7,12 +7,12 @@ from uuid import UUID
 import pytest
 from kio.schema.metadata.v13.request import MetadataRequest
 
-from broker.http.health import Health, LoopWatch
-from broker.http.server import HttpRequest
-from protocol.errors import KafkaStorageError
-from protocol.names import uuid_text
-from storage.directory.catalog import FILE_NAME
-from storage.directory.partition_metadata import PartitionMetadata
+from siltstone.broker.http.health import Health, LoopWatch
+from siltstone.broker.http.server import HttpRequest
+from siltstone.protocol.errors import KafkaStorageError
+from siltstone.protocol.names import uuid_text
+from siltstone.storage.directory.catalog import FILE_NAME
+from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from tests.support.appending import append
 from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk
@@ -137,7 +137,7 @@ async def test_a_new_folder_says_nothing(tmp_path: Path, caplog: pytest.LogCaptu
     """The very first start is no loss."""
     await (await RoomsOnDisk(tmp_path).open()).close()
 
-    assert not [each for each in caplog.records if each.name.startswith("broker.topics.")]
+    assert not [each for each in caplog.records if each.name.startswith("siltstone.broker.topics.")]
 
 
 async def test_a_damaged_partition_is_offline(tmp_path: Path) -> None:

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.topics.features import Update
-from broker.topics.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from broker.transactions.ending import End
-from broker.transactions.initialising import Expected
-from broker.transactions.markers import Outcome
-from broker.transactions.transaction import MAX_EPOCH, TransactionState
-from protocol.coordinator.transaction_records import decode_key, decode_value
-from protocol.errors import (
+from siltstone.broker.topics.features import Update
+from siltstone.broker.topics.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from siltstone.broker.transactions.ending import End
+from siltstone.broker.transactions.initialising import Expected
+from siltstone.broker.transactions.markers import Outcome
+from siltstone.broker.transactions.transaction import MAX_EPOCH, TransactionState
+from siltstone.protocol.coordinator.transaction_records import decode_key, decode_value
+from siltstone.protocol.errors import (
     ConcurrentTransactions,
     CoordinatorLoadInProgress,
     InvalidProducerEpoch,
@@ -26,9 +26,9 @@ from protocol.errors import (
     TransactionAbortable,
     TransactionalIdAuthorizationFailed,
 )
-from protocol.records.journal import Producer
-from protocol.records.record import iterate_records
-from storage.log.log import Log
+from siltstone.protocol.records.journal import Producer
+from siltstone.protocol.records.record import iterate_records
+from siltstone.storage.log.log import Log
 from tests.support.rooms import RoomsOnDisk
 from tests.support.transactional import (
     COPY,
@@ -411,8 +411,8 @@ async def test_a_very_large_transaction_does_not_hold_the_loop(
     home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its markers are written some at a time, after the answer; nobody gets further meanwhile."""
-    monkeypatch.setattr("broker.transactions.coordinator._INLINE_MARKERS", 2)
-    monkeypatch.setattr("broker.transactions.coordinator._SLICE", 2)
+    monkeypatch.setattr("siltstone.broker.transactions.coordinator._INLINE_MARKERS", 2)
+    monkeypatch.setattr("siltstone.broker.transactions.coordinator._SLICE", 2)
     producer = await init(home)
     for partition in range(3):
         produce(home, producer, partition)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.topics.internal import OFFSETS_TOPIC
-from broker.transactions.transaction import COMPLETED, TransactionState
-from protocol.parts import Buffer
+from siltstone.broker.topics.internal import OFFSETS_TOPIC
+from siltstone.broker.transactions.transaction import COMPLETED, TransactionState
+from siltstone.protocol.parts import Buffer
 from tests.support.faults import replace_pwrite
 from tests.support.rooms import RoomsOnDisk
 from tests.support.transactional import (

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from broker.http.metrics.transactions import TRANSACTION_METRICS
-from protocol.errors import TransactionAbortable
+from siltstone.broker.http.metrics.transactions import TRANSACTION_METRICS
+from siltstone.protocol.errors import TransactionAbortable
 from tests.support.metrics import make_sources
 from tests.support.rooms import RoomsOnDisk
 from tests.support.transactional import TIMEOUT_MS, end, following, init, produce

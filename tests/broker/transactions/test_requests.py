@@ -27,10 +27,10 @@ from kio.schema.write_txn_markers.v2.request import (
     WriteTxnMarkersRequest,
 )
 
-from broker.topics.features import SUPPORTED
-from broker.transactions.transaction import TransactionState
-from protocol.errors import InvalidRequest, OutOfOrderSequence
-from protocol.records.journal import Producer
+from siltstone.broker.topics.features import SUPPORTED
+from siltstone.broker.transactions.transaction import TransactionState
+from siltstone.protocol.errors import InvalidRequest, OutOfOrderSequence
+from siltstone.protocol.records.journal import Producer
 from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk
 from tests.support.transactional import (

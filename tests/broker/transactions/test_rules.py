@@ -6,16 +6,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.transactions.ending import End, end_transaction, fence
-from broker.transactions.initialising import Expected, begin, initialise
-from broker.transactions.transaction import (
+from siltstone.broker.transactions.ending import End, end_transaction, fence
+from siltstone.broker.transactions.initialising import Expected, begin, initialise
+from siltstone.broker.transactions.transaction import (
     MAX_EPOCH,
     Transaction,
     TransactionState,
     add_partitions,
     complete,
 )
-from protocol.errors import KafkaError
+from siltstone.protocol.errors import KafkaError
 
 S = TransactionState
 TIMEOUT_MS = 60_000

@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.transactions.ending import End, end_transaction, fence
-from broker.transactions.initialising import Expected, begin, initialise, takes_new_id
-from broker.transactions.transaction import (
+from siltstone.broker.transactions.ending import End, end_transaction, fence
+from siltstone.broker.transactions.initialising import Expected, begin, initialise, takes_new_id
+from siltstone.broker.transactions.transaction import (
     MAX_EPOCH,
     NO_PARTITIONS,
     Transaction,
@@ -13,7 +13,7 @@ from broker.transactions.transaction import (
     complete,
     verify_partition,
 )
-from protocol.errors import (
+from siltstone.protocol.errors import (
     ConcurrentTransactions,
     InvalidProducerIdMapping,
     InvalidTxnState,

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.topics.internal import TRANSACTIONS_TOPIC
-from broker.transactions.transaction import MAX_EPOCH
-from protocol.coordinator.transaction_records import (
+from siltstone.broker.topics.internal import TRANSACTIONS_TOPIC
+from siltstone.broker.transactions.transaction import MAX_EPOCH
+from siltstone.protocol.coordinator.transaction_records import (
     TransactionLogValue,
     encode_key,
     encode_value,
 )
-from protocol.errors import KafkaError
+from siltstone.protocol.errors import KafkaError
 from tests.support.transactional import end, init, open_home, produce
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from protocol.records.journal import Row
+    from siltstone.protocol.records.journal import Row
     from tests.support.rooms import RoomsOnDisk
 
 ONGOING, PREPARE_ABORT = 1, 3

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cleaner.compiled import kernels, slots
-from cleaner.one_pass.key_digest import sum_with
-from protocol.records.batch import CONTROL, TRANSACTIONAL
-from protocol.records.build import ABORT, build_marker, frame_batch
-from protocol.records.compression import GZIP, compress
+from siltstone.cleaner.compiled import kernels, slots
+from siltstone.cleaner.one_pass.key_digest import sum_with
+from siltstone.protocol.records.batch import CONTROL, TRANSACTIONAL
+from siltstone.protocol.records.build import ABORT, build_marker, frame_batch
+from siltstone.protocol.records.compression import GZIP, compress
 from tests.cleaner.conftest import PLAIN
 from tests.support.batches import make_batch
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.explaining.explain import PartitionView, explain
-from cleaner.explaining.explanation import Explanation, OpenTransaction, Rule
-from config.describe import find_place
-from config.layers import Layers
-from config.topic import TopicConfig
-from protocol.records.batch import TRANSACTIONAL
-from storage.appending.values import Origin
-from storage.log.log import Log
+from siltstone.cleaner.explaining.explain import PartitionView, explain
+from siltstone.cleaner.explaining.explanation import Explanation, OpenTransaction, Rule
+from siltstone.config.describe import find_place
+from siltstone.config.layers import Layers
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.records.batch import TRANSACTIONAL
+from siltstone.storage.appending.values import Origin
+from siltstone.storage.log.log import Log
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.cleaner import CleanerHome, append
 from tests.support.logs import validated

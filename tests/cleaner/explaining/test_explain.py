@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from cleaner.explaining.explain import PartitionView, explain
-from cleaner.explaining.explanation import Explanation, OpenTransaction, Rule, SettingUsed
-from cleaner.explaining.last_pass import Pass
-from cleaner.selection import LogSnapshot
-from cleaner.set_aside import Failure
-from cleaner.states import State
-from config.describe import Place, find_broker_place, find_place
-from config.layers import Given, Layers, Source
+from siltstone.cleaner.explaining.explain import PartitionView, explain
+from siltstone.cleaner.explaining.explanation import Explanation, OpenTransaction, Rule, SettingUsed
+from siltstone.cleaner.explaining.last_pass import Pass
+from siltstone.cleaner.selection import LogSnapshot
+from siltstone.cleaner.set_aside import Failure
+from siltstone.cleaner.states import State
+from siltstone.config.describe import Place, find_broker_place, find_place
+from siltstone.config.layers import Given, Layers, Source
 from tests.support.cleaning import DAY, NOW, FakeSegment, four, snapshot
 
 LAYERS = Layers(

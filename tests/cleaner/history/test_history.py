@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cleaner.history import history
-from cleaner.history.history import FILE_NAME, OLD_FILE_NAME, History, read_history
+from siltstone.cleaner.history import history
+from siltstone.cleaner.history.history import FILE_NAME, OLD_FILE_NAME, History, read_history
 
 
 def event(number: int, **more: Any) -> dict[str, Any]:

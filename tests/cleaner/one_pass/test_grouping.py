@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from cleaner.one_pass.grouping import MAX_SPAN, group_segments
-from config.topic import TopicConfig
+from siltstone.cleaner.one_pass.grouping import MAX_SPAN, group_segments
+from siltstone.config.topic import TopicConfig
 
 
 @dataclass(eq=False)

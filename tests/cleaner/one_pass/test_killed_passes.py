@@ -15,15 +15,15 @@ from typing import Self
 
 import pytest
 
-from cleaner.history.history import read_history
-from cleaner.set_aside import Failure
-from cleaner.verify import verify_partition
-from protocol.records.batch import TRANSACTIONAL
-from protocol.records.build import ABORT, COMMIT, build_marker
-from protocol.records.record import Record
-from storage.appending.values import Origin
-from storage.log.log import Log
-from storage.topic_partition import TopicPartition
+from siltstone.cleaner.history.history import read_history
+from siltstone.cleaner.set_aside import Failure
+from siltstone.cleaner.verify import verify_partition
+from siltstone.protocol.records.batch import TRANSACTIONAL
+from siltstone.protocol.records.build import ABORT, COMMIT, build_marker
+from siltstone.protocol.records.record import Record
+from siltstone.storage.appending.values import Origin
+from siltstone.storage.log.log import Log
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP, Row, make_batch
 from tests.support.cleaner import append, read_all
 from tests.support.dying_pass import CHANGES, CONFIG, DyingPasses, Home

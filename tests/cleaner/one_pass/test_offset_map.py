@@ -2,9 +2,9 @@
 
 import pytest
 
-from cleaner.compiled import kernels
-from cleaner.one_pass.key_digest import sip_hash, sum_with, text_of
-from cleaner.one_pass.offset_map import FIRST_SLOTS, SLOT_BYTES, OffsetMap
+from siltstone.cleaner.compiled import kernels
+from siltstone.cleaner.one_pass.key_digest import sip_hash, sum_with, text_of
+from siltstone.cleaner.one_pass.offset_map import FIRST_SLOTS, SLOT_BYTES, OffsetMap
 
 # Of the reference implementation, SipHash-2-4 with 128 bits of output: key 00 01 … 0f, input
 # nothing, 00, 00 01, …

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cleaner.one_pass.log_to_clean import LogToClean
-from cleaner.one_pass.output import CountedOutput, SegmentOutput
-from config.topic import TopicConfig
-from protocol.core import crc32c
-from storage import files
-from storage.segment.transaction_index import AbortedTransaction
+from siltstone.cleaner.one_pass.log_to_clean import LogToClean
+from siltstone.cleaner.one_pass.output import CountedOutput, SegmentOutput
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.core import crc32c
+from siltstone.storage import files
+from siltstone.storage.segment.transaction_index import AbortedTransaction
 from tests.support.batches import make_batch
 from tests.support.invariants import check_indexes
 from tests.support.logs import ORDERS
@@ -18,7 +18,7 @@ from tests.support.passes import CompactedFolder
 from tests.support.segments import NOW_MS, append, load_segment, make_segment
 
 if TYPE_CHECKING:
-    from storage.segment.segment import LogSegment
+    from siltstone.storage.segment.segment import LogSegment
 
 pytestmark = pytest.mark.usefixtures("both_kernels")
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.errors import CleaningAborted, CorruptSegment
-from cleaner.one_pass.stats import Reason
-from config.topic import TopicConfig
-from protocol.core import crc32c
-from protocol.records.batch import LOG_APPEND_TIME
-from protocol.records.build import ABORT, COMMIT
-from storage import files
+from siltstone.cleaner.errors import CleaningAborted, CorruptSegment
+from siltstone.cleaner.one_pass.stats import Reason
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.core import crc32c
+from siltstone.protocol.records.batch import LOG_APPEND_TIME
+from siltstone.protocol.records.build import ABORT, COMMIT
+from siltstone.storage import files
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.invariants import check_folder, check_log
 from tests.support.logs import validated

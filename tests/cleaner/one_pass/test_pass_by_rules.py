@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.one_pass.cleaner import Cleaner
-from cleaner.one_pass.log_to_clean import LogToClean, aborted_in
-from cleaner.one_pass.offset_map import SLOT_BYTES
-from cleaner.one_pass.stats import PassResult, Reason
-from cleaner.threads.throttle import Throttle
-from storage.segment.readable import ReadableSegment
-from storage.segment.segment import LogSegment
+from siltstone.cleaner.one_pass.cleaner import Cleaner
+from siltstone.cleaner.one_pass.log_to_clean import LogToClean, aborted_in
+from siltstone.cleaner.one_pass.offset_map import SLOT_BYTES
+from siltstone.cleaner.one_pass.stats import PassResult, Reason
+from siltstone.cleaner.threads.throttle import Throttle
+from siltstone.storage.segment.readable import ReadableSegment
+from siltstone.storage.segment.segment import LogSegment
 from tests.support.clock import FakeClock
 from tests.support.invariants import check_indexes
 from tests.support.pass_oracle import Expected, expect

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from cleaner.errors import CleaningAborted
-from cleaner.history.history import read_history
-from cleaner.one_pass.log_to_clean import LogToClean
-from cleaner.one_pass.stats import Reason
-from cleaner.selection import find_cleanable
-from cleaner.set_aside import FIRST_PAUSE_SECONDS
-from cleaner.states import State
-from storage import files
+from siltstone.cleaner.errors import CleaningAborted
+from siltstone.cleaner.history.history import read_history
+from siltstone.cleaner.one_pass.log_to_clean import LogToClean
+from siltstone.cleaner.one_pass.stats import Reason
+from siltstone.cleaner.selection import find_cleanable
+from siltstone.cleaner.set_aside import FIRST_PAUSE_SECONDS
+from siltstone.cleaner.states import State
+from siltstone.storage import files
 from tests.support.batches import TIMESTAMP
 from tests.support.cleaner import CleanerHome, append, read_all
 from tests.support.logs import flipped
@@ -171,7 +171,7 @@ def test_checkpoint_that_cannot_be_written_is_a_failure(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("storage.directory.checkpoint.files.replace_file", refuse)
+        patch.setattr("siltstone.storage.directory.checkpoint.files.replace_file", refuse)
         assert home.thread.step()
 
     assert home.manager.failure(log.topic_partition) is not None
@@ -369,7 +369,7 @@ def test_one_line_tells_of_a_pass(home: CleanerHome, caplog: pytest.LogCaptureFi
     """The operator's story: which partition, from where to where, bytes and records."""
     home.fill(home.create(), 3)
 
-    with caplog.at_level(logging.INFO, "cleaner"):
+    with caplog.at_level(logging.INFO, "siltstone.cleaner"):
         home.thread.step()
 
     lines = [each for each in caplog.messages if each.startswith("cleaned ")]

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from cleaner.errors import CleaningAborted, CorruptSegment
-from cleaner.history.history import read_history
-from cleaner.selection import find_cleanable
-from cleaner.states import State
-from cleaner.threads.helper_messages import Failed
-from cleaner.threads.helper_process import HelperProcess
-from storage import files
+from siltstone.cleaner.errors import CleaningAborted, CorruptSegment
+from siltstone.cleaner.history.history import read_history
+from siltstone.cleaner.selection import find_cleanable
+from siltstone.cleaner.states import State
+from siltstone.cleaner.threads.helper_messages import Failed
+from siltstone.cleaner.threads.helper_process import HelperProcess
+from siltstone.storage import files
 from tests.support.cleaner import CleanerHome, append, read_all
 from tests.support.logs import flipped
 
@@ -153,7 +153,7 @@ def test_swap_that_fails_is_told_to_both(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("storage.segment.swap.SegmentSwap.begin", refuse)
+        patch.setattr("siltstone.storage.segment.swap.SegmentSwap.begin", refuse)
         home.thread.step()
 
     failure = home.manager.failure(log.topic_partition)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from cleaner.errors import CleaningAborted
-from cleaner.one_pass.log_to_clean import LogToClean
-from cleaner.states import State
-from cleaner.threads import pool as pool_module
-from cleaner.threads.pool import CleanerPool
-from cleaner.threads.worker import make_worker
-from storage.directory.time_slice import LONG_NS
+from siltstone.cleaner.errors import CleaningAborted
+from siltstone.cleaner.one_pass.log_to_clean import LogToClean
+from siltstone.cleaner.states import State
+from siltstone.cleaner.threads import pool as pool_module
+from siltstone.cleaner.threads.pool import CleanerPool
+from siltstone.cleaner.threads.worker import make_worker
+from siltstone.storage.directory.time_slice import LONG_NS
 from tests.support.cleaner import CleanerHome, read_all
 from tests.support.time_slices import slice_of
 from tests.support.waiting import PATIENCE, wait_until
@@ -237,7 +237,7 @@ def test_kernels_decide_where_passes_run(
     """Uncompiled ones would keep the event loop from the interpreter: they get a process."""
     kinds = []
     for compiled in (True, False):
-        monkeypatch.setattr("cleaner.compiled.kernels.COMPILED", compiled)
+        monkeypatch.setattr("siltstone.cleaner.compiled.kernels.COMPILED", compiled)
         worker = make_worker(home.settings, home.clock, home.throttle)
         kinds.append(type(worker).__name__)
         worker.close()

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from cleaner.errors import CleaningAborted
-from cleaner.threads.throttle import BURST_SECONDS, SLICE_SECONDS, Throttle
+from siltstone.cleaner.errors import CleaningAborted
+from siltstone.cleaner.threads.throttle import BURST_SECONDS, SLICE_SECONDS, Throttle
 from tests.support.clock import FakeClock
 
 

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 
-from pipeline.errors import PipelineError
-from pipeline.sinks.table import open_table
-from pipeline.spark.java import find_java
-from pipeline.spark.session import FAST_START
+from siltstone.pipeline.errors import PipelineError
+from siltstone.pipeline.sinks.table import open_table
+from siltstone.pipeline.spark.java import find_java
+from siltstone.pipeline.spark.session import FAST_START
 from tests.support.keyed_log import KeyedLog
 
 ROOT = Path(__file__).parents[3]
@@ -38,8 +38,9 @@ def pack(folder: Path, seen: Path) -> Path:
     archive = folder / "env.tar.gz"
     with tarfile.open(archive, "w:gz", compresslevel=1) as packed:
         packed.add(script, "bin/python")
+        packed.add(ROOT / "siltstone" / "__init__.py", "lib/siltstone/__init__.py")
         for package in PACKAGES:
-            packed.add(ROOT / package, f"lib/{package}", filter=without_caches)
+            packed.add(ROOT / package, f"lib/siltstone/{package}", filter=without_caches)
     return archive
 
 

@@ -6,8 +6,8 @@ import hmac
 
 import pytest
 
-from pipeline.client.login import Login, for_librdkafka, read_login
-from pipeline.errors import BadOption, SourceUnavailable
+from siltstone.pipeline.client.login import Login, for_librdkafka, read_login
+from siltstone.pipeline.errors import BadOption, SourceUnavailable
 
 JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="a,b=c" '
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import BadOption, DataLost, SourceUnavailable
-from pipeline.planning.manifest import Manifest, PinnedPartition, PinnedSegment
-from pipeline.reading.scanned import Scanned
-from pipeline.transports import open_source
-from storage import files
-from storage.directory.lock import DirectoryLock
+from siltstone.pipeline.errors import BadOption, DataLost, SourceUnavailable
+from siltstone.pipeline.planning.manifest import Manifest, PinnedPartition, PinnedSegment
+from siltstone.pipeline.reading.scanned import Scanned
+from siltstone.pipeline.transports import open_source
+from siltstone.storage import files
+from siltstone.storage.directory.lock import DirectoryLock
 from tests.support.archives import Archive, damage, read_splits
 from tests.support.batches import make_batch
 

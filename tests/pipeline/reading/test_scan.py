@@ -5,15 +5,15 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from pipeline.columns import TYPES, arrow_schema
-from pipeline.errors import BadOption
-from pipeline.reading.scanned import Scanned
-from protocol.records import compression
-from protocol.records.batch import LOG_APPEND_TIME, NO_SEQUENCE, TRANSACTIONAL
-from protocol.records.build import ABORT, COMMIT, build_batch, build_marker
-from protocol.records.record import Record
-from storage import files
-from storage.segment.transaction_index import AbortedTransaction
+from siltstone.pipeline.columns import TYPES, arrow_schema
+from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.reading.scanned import Scanned
+from siltstone.protocol.records import compression
+from siltstone.protocol.records.batch import LOG_APPEND_TIME, NO_SEQUENCE, TRANSACTIONAL
+from siltstone.protocol.records.build import ABORT, COMMIT, build_batch, build_marker
+from siltstone.protocol.records.record import Record
+from siltstone.storage import files
+from siltstone.storage.segment.transaction_index import AbortedTransaction
 from tests.support.archives import Archive
 from tests.support.batches import TIMESTAMP, make_batch
 

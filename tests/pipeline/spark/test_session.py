@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.command import doctor
-from pipeline.errors import SourceUnavailable
-from pipeline.spark import java, session
+from siltstone.pipeline.command import doctor
+from siltstone.pipeline.errors import SourceUnavailable
+from siltstone.pipeline.spark import java, session
 
 
 def fake_java(home: Path, version: str) -> Path:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.coordinator.consumer_group_records import (
+from siltstone.protocol.coordinator.consumer_group_records import (
     ConsumerGroupKey,
     CurrentAssignment,
     GroupMetadata,
@@ -22,8 +22,8 @@ from protocol.coordinator.consumer_group_records import (
     encode_key,
     encode_value,
 )
-from protocol.coordinator.headed import MAX_EPOCH
-from protocol.errors import ProtocolError
+from siltstone.protocol.coordinator.headed import MAX_EPOCH
+from siltstone.protocol.errors import ProtocolError
 
 TOPIC = UUID(int=0x0102030405060708090A0B0C0D0E0F10)
 MEMBER = MemberMetadata(

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.serial import entity_writer
 
-from protocol.coordinator.consumer_protocol import (
+from siltstone.protocol.coordinator.consumer_protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
     read_version,
 )
-from protocol.errors import ProtocolError
+from siltstone.protocol.errors import ProtocolError
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=9)
 partitions = st.dictionaries(names, st.frozensets(st.integers(0, 99), max_size=4), max_size=3)

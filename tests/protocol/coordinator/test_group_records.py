@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.coordinator.group_records import (
+from siltstone.protocol.coordinator.group_records import (
     group_key,
     offset_key,
     put_group,
@@ -13,11 +13,11 @@ from protocol.coordinator.group_records import (
     read_key,
     read_offset,
 )
-from protocol.coordinator.headed import MAX_EPOCH
-from protocol.coordinator.java_hash import java_hash, partition_for
-from protocol.errors import ProtocolError
-from protocol.messages import NO_ID
-from protocol.messages.consumer_offsets import (
+from siltstone.protocol.coordinator.headed import MAX_EPOCH
+from siltstone.protocol.coordinator.java_hash import java_hash, partition_for
+from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.messages import NO_ID
+from siltstone.protocol.messages.consumer_offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,

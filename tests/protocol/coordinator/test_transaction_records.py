@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.coordinator.transaction_records import (
+from siltstone.protocol.coordinator.transaction_records import (
     TransactionLogValue,
     decode_key,
     decode_value,
@@ -12,7 +12,7 @@ from protocol.coordinator.transaction_records import (
     encode_value,
     group_by_topic,
 )
-from protocol.errors import ProtocolError
+from siltstone.protocol.errors import ProtocolError
 
 ONGOING = 1
 VALUE = TransactionLogValue(

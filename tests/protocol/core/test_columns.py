@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.core import columns, constants, crc32c, plain_columns
-from protocol.records.batch import HEADER_SIZE
-from protocol.records.build import build_batch
-from protocol.records.record import Record
+from siltstone.protocol.core import columns, constants, crc32c, plain_columns
+from siltstone.protocol.records.batch import HEADER_SIZE
+from siltstone.protocol.records.build import build_batch
+from siltstone.protocol.records.record import Record
 from tests.support.batches import make_batch
 
 BUFFERS = (

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.core import next_frame
-from protocol.errors import ProtocolError
-from protocol.framing import SIZE_PREFIX
+from siltstone.protocol.core import next_frame
+from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.framing import SIZE_PREFIX
 
 LIMIT = 1000
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import core
-from protocol.core import constants, plain_records
-from protocol.errors import InvalidRecord
-from protocol.records.batch import HEADER_SIZE, BatchHeader, stamp_timestamp
-from protocol.records.build import build_batch, frame_batch
-from protocol.records.record import Record, iterate_records
+from siltstone.protocol import core
+from siltstone.protocol.core import constants, plain_records
+from siltstone.protocol.errors import InvalidRecord
+from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader, stamp_timestamp
+from siltstone.protocol.records.build import build_batch, frame_batch
+from siltstone.protocol.records.record import Record, iterate_records
 from tests.support.batches import TIMESTAMP, make_batch
 
 COMPILED = core

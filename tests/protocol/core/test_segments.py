@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import core
-from protocol.core import constants, plain_records
-from protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, stamp
+from siltstone.protocol import core
+from siltstone.protocol.core import constants, plain_records
+from siltstone.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, stamp
 from tests.support.batches import TIMESTAMP, make_batch, make_producer_batch
 
 PLAIN = plain_records

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from protocol import core
-from protocol.core import plain_messages
-from protocol.messages import Message
+from siltstone.protocol import core
+from siltstone.protocol.core import plain_messages
+from siltstone.protocol.messages import Message
 from tests.support.kio_messages import encode, encode_with_unknown_tags, example
 from tests.support.message_cases import CASES, entities
 from tests.support.message_compare import assert_says_the_same

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from protocol import messages
-from protocol.core import plain_messages
-from protocol.errors import ProtocolError
-from protocol.messages import Message
+from siltstone.protocol import messages
+from siltstone.protocol.core import plain_messages
+from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.messages import Message
 from tests.support.kio_messages import encode, example
 from tests.support.message_cases import CASES
 from tests.support.message_twins import twin_of

@@ -14,9 +14,9 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader
 
-from broker.api import BY_KEY
-from protocol.core import plain_messages
-from protocol.messages import MAX_ELEMENTS
+from siltstone.broker.api import BY_KEY
+from siltstone.protocol.core import plain_messages
+from siltstone.protocol.messages import MAX_ELEMENTS
 from tests.support.kio_messages import encode
 from tests.support.message_cases import MESSAGES
 from tests.support.message_compare import assert_says_the_same

@@ -8,21 +8,21 @@ from typing import Annotated, Any, NamedTuple
 
 import pytest
 
-from protocol import core
-from protocol.core import plain_messages, read_head
-from protocol.errors import ProtocolError
-from protocol.messages import Message, offset_commit, parse_spec
-from protocol.messages.fetch import (
+from siltstone.protocol import core
+from siltstone.protocol.core import plain_messages, read_head
+from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.messages import Message, offset_commit, parse_spec
+from siltstone.protocol.messages.fetch import (
     RESPONSE,
     FetchableTopicResponse,
     FetchResponse,
     PartitionData,
 )
-from protocol.messages.offset_commit import (
+from siltstone.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.parts import FileSlice
+from siltstone.protocol.parts import FileSlice
 from tests.support.kafka import KafkaJars
 from tests.support.message_twins import twin_of
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.records.batch import (
+from siltstone.protocol.records.batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
@@ -11,8 +11,8 @@ from protocol.records.batch import (
     stamp,
     stamp_timestamp,
 )
-from protocol.records.build import ABORT, COMMIT, build_batch, build_marker
-from protocol.records.record import Record, iterate_records
+from siltstone.protocol.records.build import ABORT, COMMIT, build_batch, build_marker
+from siltstone.protocol.records.record import Record, iterate_records
 from tests.support.batches import TIMESTAMP, make_batch
 
 TWO_RECORDS = bytes.fromhex(

@@ -13,8 +13,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import CorruptMessage, InvalidRecord
-from protocol.records.compression import (
+from siltstone.protocol.errors import CorruptMessage, InvalidRecord
+from siltstone.protocol.records.compression import (
     GZIP,
     LZ4,
     MAX_RATIO,

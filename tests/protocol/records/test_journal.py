@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import core
-from protocol.coordinator.group_records import group_key, offset_key, put_offset
-from protocol.core import plain_records
-from protocol.errors import CorruptMessage
-from protocol.messages.consumer_offsets import OffsetCommitValue
-from protocol.records.batch import TRANSACTIONAL
-from protocol.records.build import ABORT, COMMIT, build_batch, build_marker, frame_batch
-from protocol.records.journal import (
+from siltstone.protocol import core
+from siltstone.protocol.coordinator.group_records import group_key, offset_key, put_offset
+from siltstone.protocol.core import plain_records
+from siltstone.protocol.errors import CorruptMessage
+from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
+from siltstone.protocol.records.batch import TRANSACTIONAL
+from siltstone.protocol.records.build import ABORT, COMMIT, build_batch, build_marker, frame_batch
+from siltstone.protocol.records.journal import (
     NO_PRODUCER,
     Entry,
     EntryKind,
@@ -23,7 +23,7 @@ from protocol.records.journal import (
     Row,
     read_entries,
 )
-from protocol.records.record import Record, iterate_records
+from siltstone.protocol.records.record import Record, iterate_records
 
 BOTH = pytest.mark.parametrize("kernel", [core, plain_records], ids=["chosen", "plain"])
 NOW = 1_700_000_000_123

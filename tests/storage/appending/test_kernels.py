@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from protocol.records.choosing import load_uncompiled
-from storage.appending import kernels as append_kernels
-from storage.appending import values as append_values
-from storage.appending.values import ValidatedBatch
+from siltstone.protocol.records.choosing import load_uncompiled
+from siltstone.storage.appending import kernels as append_kernels
+from siltstone.storage.appending import values as append_values
+from siltstone.storage.appending.values import ValidatedBatch
 from tests.support.batches import make_batch
 from tests.support.logs import LogFolder, validated
 
 ROOT = Path(__file__).parents[3]
-PLAIN = load_uncompiled("storage.appending._append_kernels")
+PLAIN = load_uncompiled("siltstone.storage.appending._append_kernels")
 BOTH = pytest.mark.parametrize("kernel", [append_kernels, PLAIN], ids=["chosen", "plain"])
 
 

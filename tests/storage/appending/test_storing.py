@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.errors import (
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.errors import (
     CorruptMessage,
     InvalidRecord,
     InvalidTimestamp,
@@ -14,17 +14,17 @@ from protocol.errors import (
     RecordListTooLarge,
     RecordTooLarge,
 )
-from protocol.records.batch import (
+from siltstone.protocol.records.batch import (
     ATTRIBUTES_POSITION,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
     BatchHeader,
 )
-from protocol.records.build import build_batch, frame_batch
-from protocol.records.compression import GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
-from protocol.records.record import Record, iterate_records
-from storage.appending.validation import must_open
+from siltstone.protocol.records.build import build_batch, frame_batch
+from siltstone.protocol.records.compression import GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
+from siltstone.protocol.records.record import Record, iterate_records
+from siltstone.storage.appending.validation import must_open
 from tests.support.batches import TIMESTAMP, make_batch, make_producer_batch
 from tests.support.validating import (
     CODECS,

@@ -2,24 +2,24 @@
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.errors import (
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.errors import (
     CorruptMessage,
     InvalidRecord,
     InvalidTimestamp,
     RecordTooLarge,
     UnsupportedCompressionType,
 )
-from protocol.records.batch import (
+from siltstone.protocol.records.batch import (
     CONTROL,
     CRC_POSITION,
     MAGIC_POSITION,
     TRANSACTIONAL,
 )
-from protocol.records.build import build_batch, frame_batch
-from protocol.records.compression import ZSTD
-from protocol.records.record import Record
-from storage.appending.validation import check_records
+from siltstone.protocol.records.build import build_batch, frame_batch
+from siltstone.protocol.records.compression import ZSTD
+from siltstone.protocol.records.record import Record
+from siltstone.storage.appending.validation import check_records
 from tests.support.batches import TIMESTAMP, make_batch, make_producer_batch
 from tests.support.validating import (
     COMPACT,

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import KafkaStorageError
-from storage.directory.background import Background
-from storage.directory.deletion import DelayedDeletions
-from storage.segment.open_file import SegmentFile
-from storage.segment.write_back import start_write_back
+from siltstone.protocol.errors import KafkaStorageError
+from siltstone.storage.directory.background import Background
+from siltstone.storage.directory.deletion import DelayedDeletions
+from siltstone.storage.segment.open_file import SegmentFile
+from siltstone.storage.segment.write_back import start_write_back
 from tests.support.clock import FakeClock
 
 

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from storage.directory.catalog import (
+from siltstone.storage.directory.catalog import (
     Catalog,
     CatalogState,
     CatalogTopic,
@@ -13,7 +13,7 @@ from storage.directory.catalog import (
     decode,
     encode,
 )
-from storage.directory.log_directory import LogDirError
+from siltstone.storage.directory.log_directory import LogDirError
 
 ORDERS = CatalogTopic(
     id=UUID(int=77), partitions=3, overrides={"retention.ms": "1000", "cleanup.policy": 'a"b'}

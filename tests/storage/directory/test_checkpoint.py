@@ -6,12 +6,12 @@ from uuid import UUID
 
 import pytest
 
-from storage import files
-from storage.directory import clean_shutdown
-from storage.directory.checkpoint import MalformedCheckpoint, OffsetCheckpoint
-from storage.directory.meta_properties import MetaProperties
-from storage.directory.partition_metadata import PartitionMetadata
-from storage.topic_partition import TopicPartition
+from siltstone.storage import files
+from siltstone.storage.directory import clean_shutdown
+from siltstone.storage.directory.checkpoint import MalformedCheckpoint, OffsetCheckpoint
+from siltstone.storage.directory.meta_properties import MetaProperties
+from siltstone.storage.directory.partition_metadata import PartitionMetadata
+from siltstone.storage.topic_partition import TopicPartition
 
 OFFSETS = {TopicPartition("user-profiles", 0): 1500, TopicPartition("user-profiles", 1): 0}
 

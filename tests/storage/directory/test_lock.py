@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.directory.lock import DirectoryLock, DirectoryLocked
+from siltstone.storage.directory.lock import DirectoryLock, DirectoryLocked
 
 HOLDER = """
 import fcntl, os, sys

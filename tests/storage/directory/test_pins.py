@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from protocol.errors import NotLeaderOrFollower
-from protocol.records.batch import BatchHeader
-from protocol.records.record import iterate_records
-from storage import files
-from storage.directory import pins
-from storage.log.name_gate import NameGate
-from storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
-from storage.topic_partition import TopicPartition
+from siltstone.protocol.errors import NotLeaderOrFollower
+from siltstone.protocol.records.batch import BatchHeader
+from siltstone.protocol.records.record import iterate_records
+from siltstone.storage import files
+from siltstone.storage.directory import pins
+from siltstone.storage.log.name_gate import NameGate
+from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.cleaner import CleanerHome, append, read_all
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from protocol.records.record import Record
-    from storage.directory.pins import PinnedPartition
-    from storage.log.log import Log
+    from siltstone.protocol.records.record import Record
+    from siltstone.storage.directory.pins import PinnedPartition
+    from siltstone.storage.log.log import Log
 
 
 @pytest.fixture

@@ -5,17 +5,17 @@ from uuid import UUID
 
 import pytest
 
-from broker.__main__ import main
-from config.topic import TopicConfig
-from protocol.records.build import ABORT, build_marker
-from storage import files
-from storage.directory.checkpoint import OffsetCheckpoint
-from storage.directory.meta_properties import MetaProperties
-from storage.directory.partition_metadata import PartitionMetadata
-from storage.log.epochs import LeaderEpochs
-from storage.producers.state import ProducerStateManager
-from storage.segment.segment import LogSegment
-from storage.topic_partition import TopicPartition
+from siltstone.broker.__main__ import main
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.records.build import ABORT, build_marker
+from siltstone.storage import files
+from siltstone.storage.directory.checkpoint import OffsetCheckpoint
+from siltstone.storage.directory.meta_properties import MetaProperties
+from siltstone.storage.directory.partition_metadata import PartitionMetadata
+from siltstone.storage.log.epochs import LeaderEpochs
+from siltstone.storage.producers.state import ProducerStateManager
+from siltstone.storage.segment.segment import LogSegment
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.segments import append, make_segment
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.errors import OffsetOutOfRange, PolicyViolation
-from storage.log.log import HIGH_WATERMARK
-from storage.log.retention import Doomed, find_doomed
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.errors import OffsetOutOfRange, PolicyViolation
+from siltstone.storage.log.log import HIGH_WATERMARK
+from siltstone.storage.log.retention import Doomed, find_doomed
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.invariants import check_folder, check_log
 from tests.support.logs import LogFolder, bytes_of, offsets_in
@@ -72,7 +72,7 @@ def test_a_batch_that_comes_meanwhile_stays(
             folder.append(timestamp=TIMESTAMP + 60_000)
         return found
 
-    monkeypatch.setattr("storage.log.log.find_doomed", look)
+    monkeypatch.setattr("siltstone.storage.log.log.find_doomed", look)
 
     assert folder.log.apply_retention(TIMESTAMP + 60_000) == 4
     assert looks == [5, 4]

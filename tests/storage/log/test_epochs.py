@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.directory.checkpoint import MalformedCheckpoint
-from storage.log.epochs import LeaderEpochs
+from siltstone.storage.directory.checkpoint import MalformedCheckpoint
+from siltstone.storage.log.epochs import LeaderEpochs
 
 
 def epochs(folder: Path, *entries: tuple[int, int]) -> LeaderEpochs:

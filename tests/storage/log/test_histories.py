@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from config.topic import TopicConfig
-from storage.log.log import Log
+from siltstone.config.topic import TopicConfig
+from siltstone.storage.log.log import Log
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.invariants import check_folder, check_log
 from tests.support.logs import LogFolder, bytes_of, offsets_in, validated
@@ -17,8 +17,8 @@ from tests.support.logs import LogFolder, bytes_of, offsets_in, validated
 @pytest.fixture(autouse=True)
 def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     """A killed process loses no page cache, so fsync would only cost time here."""
-    monkeypatch.setattr("storage.files.fsync", lambda _: None)
-    monkeypatch.setattr("storage.files.fsync_directory", lambda _: None)
+    monkeypatch.setattr("siltstone.storage.files.fsync", lambda _: None)
+    monkeypatch.setattr("siltstone.storage.files.fsync_directory", lambda _: None)
 
 
 class History:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from config.topic import TopicConfig
+from siltstone.config.topic import TopicConfig
 from tests.support.batches import make_batch
 from tests.support.invariants import check_folder, check_log
 from tests.support.logs import LogFolder, bytes_of, offsets_in

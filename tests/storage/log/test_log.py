@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.errors import NotLeaderOrFollower, OutOfOrderSequence
-from protocol.records.batch import BatchHeader, has_valid_crc
-from protocol.records.build import ABORT, build_marker
-from storage.appending import kernels as append_kernels
-from storage.appending.values import Origin
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.errors import NotLeaderOrFollower, OutOfOrderSequence
+from siltstone.protocol.records.batch import BatchHeader, has_valid_crc
+from siltstone.protocol.records.build import ABORT, build_marker
+from siltstone.storage.appending import kernels as append_kernels
+from siltstone.storage.appending.values import Origin
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.invariants import check_log
 from tests.support.logs import LogFolder, bytes_of, offsets_in, validated
@@ -204,7 +204,7 @@ def test_write_back_starts_after_enough_bytes(
     ranges: list[tuple[int, int]] = []
     monkeypatch.setattr(append_kernels.MODULE, "WRITE_BACK_BYTES", 2 * BATCH_BYTES)
     monkeypatch.setattr(
-        "storage.directory.background.start_write_back",
+        "siltstone.storage.directory.background.start_write_back",
         lambda _, position, size: ranges.append((position, size)),
     )
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.errors import OffsetOutOfRange
-from protocol.records.batch import CONTROL, TRANSACTIONAL
-from storage.log.reader import PartitionReader
-from storage.topic_partition import TopicPartition
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.errors import OffsetOutOfRange
+from siltstone.protocol.records.batch import CONTROL, TRANSACTIONAL
+from siltstone.storage.log.reader import PartitionReader
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import make_batch
 from tests.support.segments import append, make_segment
 

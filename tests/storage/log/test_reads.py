@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.errors import OffsetOutOfRange
-from protocol.records.choosing import load_uncompiled
-from storage.log.read_kernels import LogReader
-from storage.segment.segment import LogSegment
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.errors import OffsetOutOfRange
+from siltstone.protocol.records.choosing import load_uncompiled
+from siltstone.storage.log.read_kernels import LogReader
+from siltstone.storage.segment.segment import LogSegment
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.logs import LogFolder, bytes_of, offsets_in, validated
 
@@ -127,7 +127,7 @@ def test_a_reader_lives_as_long_as_its_read(
 def test_hints_never_change_an_answer(tmp_path: Path) -> None:
     """Random reads beside appends answer the same with and without hints, compiled or not."""
     rng = random.Random(20)
-    plain = load_uncompiled("storage.log._read_kernels").LogReader()
+    plain = load_uncompiled("siltstone.storage.log._read_kernels").LogReader()
     folder = LogFolder(tmp_path, TopicConfig(segment_bytes=900, index_interval_bytes=200))
     log = folder.log
     for _ in range(400):

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.errors import CorruptMessage
-from storage.log.recovery import UNKNOWN_TOPIC_ID
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.errors import CorruptMessage
+from siltstone.storage.log.recovery import UNKNOWN_TOPIC_ID
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.invariants import check_folder, check_log
 from tests.support.logs import TOPIC_ID, LogFolder, bytes_of, flipped, offsets_in

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import pytest
 
-from config.topic import TopicConfig
-from storage.log.retention import find_doomed
+from siltstone.config.topic import TopicConfig
+from siltstone.storage.log.retention import find_doomed
 
 NOW = 1_000_000
 

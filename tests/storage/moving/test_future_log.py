@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import KafkaStorageError
-from protocol.records.build import ABORT, build_marker
-from storage import files
-from storage.appending.values import Origin
-from storage.directory.log_directory import LogDirectory
-from storage.log.log import Log
-from storage.moving.future_log import FutureLog, MoveCancelled, has_room_for_name
-from storage.topic_partition import TopicPartition
+from siltstone.protocol.errors import KafkaStorageError
+from siltstone.protocol.records.build import ABORT, build_marker
+from siltstone.storage import files
+from siltstone.storage.appending.values import Origin
+from siltstone.storage.directory.log_directory import LogDirectory
+from siltstone.storage.log.log import Log
+from siltstone.storage.moving.future_log import FutureLog, MoveCancelled, has_room_for_name
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP
 from tests.support.invariants import check_log
 from tests.support.logs import ORDERS, LogFolder, bytes_of, offsets_in, validated

@@ -5,23 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import (
+from siltstone.protocol.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
-from protocol.records.build import ABORT, build_marker
-from storage.appending.kernels import ProducerEntry
-from storage.appending.values import Origin
-from storage.producers import snapshot as producer_snapshot
-from storage.producers.entry import AppendedBatch
-from storage.producers.markers import Marker, MarkerKind
-from storage.producers.snapshot import CorruptSnapshot
-from storage.producers.state import ProducerStateManager
-from storage.segment.transaction_index import AbortedTransaction
-from storage.topic_partition import TopicPartition
+from siltstone.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
+from siltstone.protocol.records.build import ABORT, build_marker
+from siltstone.storage.appending.kernels import ProducerEntry
+from siltstone.storage.appending.values import Origin
+from siltstone.storage.producers import snapshot as producer_snapshot
+from siltstone.storage.producers.entry import AppendedBatch
+from siltstone.storage.producers.markers import Marker, MarkerKind
+from siltstone.storage.producers.snapshot import CorruptSnapshot
+from siltstone.storage.producers.state import ProducerStateManager
+from siltstone.storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.topic_partition import TopicPartition
 
 PID = 4000
 HOUR = 3_600_000

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from storage import files
-from storage.segment.damage import offset_index_damage, time_index_damage
-from storage.segment.index import (
+from siltstone.storage import files
+from siltstone.storage.segment.damage import offset_index_damage, time_index_damage
+from siltstone.storage.segment.index import (
     OFFSET_ENTRY,
     TIME_ENTRY,
     ActiveIndexes,
@@ -16,8 +16,8 @@ from storage.segment.index import (
     TimeEntry,
     TimeIndex,
 )
-from storage.segment.index_entries import Entries, FileEntries, MemoryEntries
-from storage.segment.open_file import SegmentFile
+from siltstone.storage.segment.index_entries import Entries, FileEntries, MemoryEntries
+from siltstone.storage.segment.open_file import SegmentFile
 
 BASE = 100
 

@@ -5,19 +5,19 @@ from struct import pack
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.errors import CorruptMessage
-from protocol.records.batch import LOG_APPEND_TIME, BatchHeader
-from protocol.records.choosing import load_uncompiled
-from storage.log import read_kernels
-from storage.segment import batch_walk
-from storage.segment.batch_walk import Cut
-from storage.segment.segment import LogSegment
-from storage.segment.transaction_index import AbortedTransaction
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.errors import CorruptMessage
+from siltstone.protocol.records.batch import LOG_APPEND_TIME, BatchHeader
+from siltstone.protocol.records.choosing import load_uncompiled
+from siltstone.storage.log import read_kernels
+from siltstone.storage.segment import batch_walk
+from siltstone.storage.segment.batch_walk import Cut
+from siltstone.storage.segment.segment import LogSegment
+from siltstone.storage.segment.transaction_index import AbortedTransaction
 from tests.support.batches import make_batch, make_rows
 from tests.support.segments import append, append_next, load_segment, make_segment
 
-BOTH = (read_kernels, load_uncompiled("storage.log._read_kernels"))
+BOTH = (read_kernels, load_uncompiled("siltstone.storage.log._read_kernels"))
 INTERVALS = [0, 4096, 1 << 30]
 """An entry per batch, the default, and no index at all: the answers are the same."""
 

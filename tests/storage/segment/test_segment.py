@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.records.batch import BatchHeader, stamp
-from storage import files
-from storage.segment.index import MAX_RELATIVE_OFFSET
-from storage.segment.open_file import OpenFiles
-from storage.segment.readable import open_segment
-from storage.segment.segment import LogSegment
-from storage.segment.transaction_index import AbortedTransaction
+from siltstone.config.topic import TopicConfig
+from siltstone.protocol.records.batch import BatchHeader, stamp
+from siltstone.storage import files
+from siltstone.storage.segment.index import MAX_RELATIVE_OFFSET
+from siltstone.storage.segment.open_file import OpenFiles
+from siltstone.storage.segment.readable import open_segment
+from siltstone.storage.segment.segment import LogSegment
+from siltstone.storage.segment.transaction_index import AbortedTransaction
 from tests.support import faults
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.clock import FakeClock

@@ -5,8 +5,8 @@ from pathlib import Path
 from random import Random
 from threading import Event
 
-from config.topic import TopicConfig
-from storage.segment.open_file import OpenFiles
+from siltstone.config.topic import TopicConfig
+from siltstone.storage.segment.open_file import OpenFiles
 from tests.support.batches import make_batch
 from tests.support.segments import append_next, load_segment, make_segment
 

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from broker.groups.consumer.assignors import range_assignor, uniform
-from broker.groups.consumer.assignors.spec import Assigned, MemberSpec
+from siltstone.broker.groups.consumer.assignors import range_assignor, uniform
+from siltstone.broker.groups.consumer.assignors.spec import Assigned, MemberSpec
 
 Assignor: TypeAlias = Callable[[Mapping[str, MemberSpec], Mapping[UUID, int]], dict[str, Assigned]]
 """Members by id and partition counts by topic id to the partitions of every member."""

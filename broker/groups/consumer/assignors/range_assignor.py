@@ -9,7 +9,7 @@ member id.
 from collections.abc import Mapping
 from uuid import UUID
 
-from broker.groups.consumer.assignors.spec import Assigned, MemberSpec
+from siltstone.broker.groups.consumer.assignors.spec import Assigned, MemberSpec
 
 
 def assign(

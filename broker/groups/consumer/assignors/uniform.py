@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 from uuid import UUID
 
-from broker.groups.consumer.assignors.spec import Assigned, MemberSpec
+from siltstone.broker.groups.consumer.assignors.spec import Assigned, MemberSpec
 
 
 def assign(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.classic.group import NEW_MEMBER_JOIN_MS
-from broker.groups.classic.state_names import GroupState
-from protocol.errors import ErrorCode, NotCoordinator
-from protocol.messages.consumer_offsets import GroupMetadataValue, OffsetCommitValue
+from siltstone.broker.groups.classic.group import NEW_MEMBER_JOIN_MS
+from siltstone.broker.groups.classic.state_names import GroupState
+from siltstone.protocol.errors import ErrorCode, NotCoordinator
+from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue, OffsetCommitValue
 from tests.support.classic_group import REBALANCE_MS, SESSION_MS, GroupInHand
 
 DELAY_MS = 3000

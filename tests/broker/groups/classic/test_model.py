@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.groups.classic.state_names import GroupState
-from protocol.errors import ErrorCode, NotCoordinator
+from siltstone.broker.groups.classic.state_names import GroupState
+from siltstone.protocol.errors import ErrorCode, NotCoordinator
 from tests.support.classic_group import Asked, GroupInHand
 
 PARKED_MOST_MS = 400_000

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.groups.expiry import expire
+from siltstone.broker.groups.expiry import expire
 from tests.support import group_requests as ask
 from tests.support.running import Caller, Running, running
 from tests.support.waiting import give_turns_until

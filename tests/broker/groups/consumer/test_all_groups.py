@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.messages import JoinRequest, JoinResult, SyncRequest, SyncResult
-from broker.groups.consumer.heartbeat import HeartbeatRequest, HeartbeatResult
-from broker.groups.consumer.host import HostedConsumerGroup
-from protocol.coordinator.consumer_protocol import decode_assignment, encode_assignment
-from protocol.coordinator.group_errors import (
+from siltstone.broker.groups.classic.group import ClassicGroup
+from siltstone.broker.groups.classic.messages import (
+    JoinRequest,
+    JoinResult,
+    SyncRequest,
+    SyncResult,
+)
+from siltstone.broker.groups.consumer.heartbeat import HeartbeatRequest, HeartbeatResult
+from siltstone.broker.groups.consumer.host import HostedConsumerGroup
+from siltstone.protocol.coordinator.consumer_protocol import decode_assignment, encode_assignment
+from siltstone.protocol.coordinator.group_errors import (
     FencedInstanceId,
     GroupIdNotFound,
     IllegalGeneration,
@@ -19,7 +24,7 @@ from protocol.coordinator.group_errors import (
     StaleMemberEpoch,
     UnknownMemberId,
 )
-from protocol.errors import CoordinatorNotAvailable, ErrorCode, UnsupportedVersion
+from siltstone.protocol.errors import CoordinatorNotAvailable, ErrorCode, UnsupportedVersion
 from tests.support.consumer_groups import count, subscription, with_user_data
 from tests.support.rooms import RoomsOnDisk
 from tests.support.waiting import give_turns_until
@@ -29,8 +34,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from broker.groups.coordinator import GroupCoordinator
-    from protocol.errors import KafkaError
+    from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.protocol.errors import KafkaError
 
 AT_ONCE = {"group_consumer_assignment_interval_ms": "0", "group_initial_rebalance_delay_ms": "0"}
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.groups.consumer.assignors import ASSIGNORS
-from broker.groups.consumer.assignors.spec import Assigned, MemberSpec
+from siltstone.broker.groups.consumer.assignors import ASSIGNORS
+from siltstone.broker.groups.consumer.assignors.spec import Assigned, MemberSpec
 
 A, B, C = UUID(int=1), UUID(int=2), UUID(int=3)
 TOPICS = (A, B, C)

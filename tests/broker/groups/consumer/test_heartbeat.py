@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.groups.consumer.deadlines import Deadline
-from broker.groups.consumer.heartbeat import HeartbeatRequest, check_request
-from broker.groups.consumer.member import MemberState
-from protocol.coordinator.consumer_group_records import (
+from siltstone.broker.groups.consumer.deadlines import Deadline
+from siltstone.broker.groups.consumer.heartbeat import HeartbeatRequest, check_request
+from siltstone.broker.groups.consumer.member import MemberState
+from siltstone.protocol.coordinator.consumer_group_records import (
     ConsumerGroupKey,
     LegacyPartitionMetadata,
     RecordType,
 )
-from protocol.coordinator.group_errors import (
+from siltstone.protocol.coordinator.group_errors import (
     FencedInstanceId,
     FencedMemberEpoch,
     GroupMaxSizeReached,
@@ -22,11 +22,11 @@ from protocol.coordinator.group_errors import (
     UnreleasedInstanceId,
     UnsupportedAssignor,
 )
-from protocol.errors import InvalidRegularExpression, InvalidRequest
+from siltstone.protocol.errors import InvalidRegularExpression, InvalidRequest
 from tests.support.consumer_groups import GroupInHand, Topics, count, plain
 
 if TYPE_CHECKING:
-    from protocol.errors import KafkaError
+    from siltstone.protocol.errors import KafkaError
 
 
 def test_the_first_member_gets_everything_at_once() -> None:

@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.groups.consumer.changes import Changes
-from broker.groups.consumer.heartbeat import HeartbeatRequest, heartbeat
-from protocol.coordinator.group_errors import (
+from siltstone.broker.groups.consumer.changes import Changes
+from siltstone.broker.groups.consumer.heartbeat import HeartbeatRequest, heartbeat
+from siltstone.protocol.coordinator.group_errors import (
     FencedInstanceId,
     FencedMemberEpoch,
     UnknownMemberId,
@@ -25,7 +25,7 @@ from tests.support.consumer_groups import GroupInHand, Topics, plain
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from broker.groups.consumer.heartbeat import HeartbeatResult
+    from siltstone.broker.groups.consumer.heartbeat import HeartbeatResult
 
 SUBSCRIPTIONS: list[dict[str, Any]] = [
     {"subscribed_topic_names": ("a",)},

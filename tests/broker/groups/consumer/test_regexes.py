@@ -4,8 +4,8 @@ from time import process_time
 
 import pytest
 
-from broker.groups.consumer.regexes import Regexes
-from protocol.errors import InvalidRegularExpression
+from siltstone.broker.groups.consumer.regexes import Regexes
+from siltstone.protocol.errors import InvalidRegularExpression
 from tests.support.consumer_groups import Topics, at_once
 
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from broker.http.control.channel import ControlChannel, Status
-from broker.http.control.token import TOKEN_FILE, ensure_token, read_token
-from broker.http.server import HttpRequest, HttpResponse, Routes
-from broker.process.io import IoThreads
-from protocol.errors import KafkaStorageError
-from storage.topic_partition import TopicPartition
+from siltstone.broker.http.control.channel import ControlChannel, Status
+from siltstone.broker.http.control.token import TOKEN_FILE, ensure_token, read_token
+from siltstone.broker.http.server import HttpRequest, HttpResponse, Routes
+from siltstone.broker.process.io import IoThreads
+from siltstone.protocol.errors import KafkaStorageError
+from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from storage.log.log import Log
+    from siltstone.storage.log.log import Log
 
 TOKEN = "ab" * 32
 STATUS = Status(

@@ -9,11 +9,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.http.metrics.exposition import BrokerCollector, Scrapes
-from broker.http.metrics.sources import MetricSources
-from broker.http.metrics.table import METRICS
-from broker.http.server import HttpRequest
-from storage.clock import Clock
+from siltstone.broker.http.metrics.exposition import BrokerCollector, Scrapes
+from siltstone.broker.http.metrics.sources import MetricSources
+from siltstone.broker.http.metrics.table import METRICS
+from siltstone.broker.http.server import HttpRequest
+from siltstone.storage.clock import Clock
 from tests.support.metrics import HIDDEN, make_sources
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.net.sending import kernels as sending_kernels
-from broker.net.sending.senders import Senders
-from protocol.parts import FileSlice
-from protocol.records.choosing import load_uncompiled
-from storage.segment.open_file import SegmentFile
+from siltstone.broker.net.sending import kernels as sending_kernels
+from siltstone.broker.net.sending.senders import Senders
+from siltstone.protocol.parts import FileSlice
+from siltstone.protocol.records.choosing import load_uncompiled
+from siltstone.storage.segment.open_file import SegmentFile
 
-PLAIN = load_uncompiled("broker.net.sending._sending_kernels")
+PLAIN = load_uncompiled("siltstone.broker.net.sending._sending_kernels")
 SIZE = 3 << 20
 
 Opener = Callable[[], tuple[socket.socket, socket.socket]]

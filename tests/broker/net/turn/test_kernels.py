@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.net.buffers import SHARED_BYTES
-from broker.net.dispatch_kernels import Gate
-from broker.net.turn import kernels as turn_kernels
-from protocol.errors import ProtocolError
-from protocol.records.choosing import load_uncompiled
+from siltstone.broker.net.buffers import SHARED_BYTES
+from siltstone.broker.net.dispatch_kernels import Gate
+from siltstone.broker.net.turn import kernels as turn_kernels
+from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.records.choosing import load_uncompiled
 from tests.support.connections import frame
 
-PLAIN = load_uncompiled("broker.net.turn._turn_kernels")
+PLAIN = load_uncompiled("siltstone.broker.net.turn._turn_kernels")
 BOTH = pytest.mark.parametrize("kernel", [turn_kernels, PLAIN], ids=["chosen", "plain"])
 LIMIT = 99
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from storage.log.log import Log
+    from siltstone.storage.log.log import Log
 
 CHANGES = frozenset({"rename", "unlink", "mkdir", "create"})
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cleaner.states import State
-from protocol.errors import KafkaStorageError
-from storage import files
-from storage.directory import pins
-from storage.directory.checkpoint import OffsetCheckpoint
+from siltstone.cleaner.states import State
+from siltstone.protocol.errors import KafkaStorageError
+from siltstone.storage import files
+from siltstone.storage.directory import pins
+from siltstone.storage.directory.checkpoint import OffsetCheckpoint
 from tests.support.appending import append
 from tests.support.batches import TIMESTAMP
 from tests.support.faults import install
@@ -25,7 +25,7 @@ from tests.support.waiting import give_turns_until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.log.log import Log
+    from siltstone.storage.log.log import Log
 
 
 def _fill(log: Log, segments: int = 3) -> None:

@@ -4,10 +4,10 @@ from time import thread_time
 
 import pytest
 
-from broker.topics.settings.changes import Operation, apply_changes, check_changes
-from config.describe import ConfigRow, describe_topic
-from config.layers import Layers
-from protocol.errors import InvalidConfig, InvalidRequest
+from siltstone.broker.topics.settings.changes import Operation, apply_changes, check_changes
+from siltstone.config.describe import ConfigRow, describe_topic
+from siltstone.config.layers import Layers
+from siltstone.protocol.errors import InvalidConfig, InvalidRequest
 
 ROWS: dict[str, ConfigRow] = {row.name: row for row in describe_topic(Layers(), {})}
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from config.errors import ConfigError
-from protocol.errors import InvalidConfig, InvalidRequest, KafkaStorageError
-from storage.directory.catalog import CatalogState
+from siltstone.config.errors import ConfigError
+from siltstone.protocol.errors import InvalidConfig, InvalidRequest, KafkaStorageError
+from siltstone.storage.directory.catalog import CatalogState
 from tests.support.rooms import RoomsOnDisk
 
 
