@@ -177,7 +177,7 @@ class Broker:
             node_id=self._settings.server.node_id,
             rack=self._settings.server.broker_rack,
         )
-        self._coordinators.spawn = partial(self._spawn, stop=stop)
+        self._coordinators.start(partial(self._spawn, stop=stop))
         if self._coordinators.have_journals:
             # Most journals are small: whoever comes now need not be told to come again.
             with suppress(TimeoutError):

@@ -38,8 +38,8 @@ _MODULES = (
 class Coordinators:
     """Both coordinators, or neither yet (loop only).
 
-    ``spawn`` runs a coroutine under a name until the broker stops. From the moment they are made
-    they read their journals; until that is done they refuse what they do not know.
+    They read their journals from the moment they are made, or from ``start`` if that is later, as
+    when a scrape asks while logs are opened. Until that is done they refuse what they do not know.
     """
 
     def __init__(  # what either of them works with
@@ -58,7 +58,16 @@ class Coordinators:
         self._producer_ids = producer_ids
         self._features = features
         self._made: tuple[GroupCoordinator, TransactionCoordinator] | None = None
-        self.spawn: Callable[[Coroutine[Any, Any, None], str], None] | None = None
+        self._spawn: Callable[[Coroutine[Any, Any, None], str], None] | None = None
+
+    def start(self, spawn: Callable[[Coroutine[Any, Any, None], str], None]) -> None:
+        """Have journals read from now on, since all topics are known.
+
+        ``spawn`` runs a coroutine under a name until the broker stops.
+        """
+        self._spawn = spawn
+        if self._made is not None:
+            self._begin(*self._made)
 
     @property
     def have_journals(self) -> bool:
@@ -112,12 +121,15 @@ class Coordinators:
             self._clock,
         )
         self._made = groups, transactions
+        self._begin(groups, transactions)
+        return self._made
+
+    def _begin(self, groups: GroupCoordinator, transactions: TransactionCoordinator) -> None:
         groups.begin()
         transactions.journal.begin_loading()
-        if self.spawn is not None:
-            self.spawn(groups.run(), "groups")
-            self.spawn(_coordinate(groups, transactions), "transactions")
-        return self._made
+        if self._spawn is not None:
+            self._spawn(groups.run(), "groups")
+            self._spawn(_coordinate(groups, transactions), "transactions")
 
 
 async def _coordinate(groups: GroupCoordinator, transactions: TransactionCoordinator) -> None:

@@ -13,11 +13,13 @@ from siltstone.broker.commands.asking import Channel, Refusal
 from siltstone.broker.http.control.token import read_address, read_token
 from siltstone.broker.server import Broker
 from siltstone.config.load import load
+from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.storage.clock import Clock
 from siltstone.storage.files import CONTROL_ADDRESS
 from siltstone.storage.manager import LogManager
 from tests.support.http_client import Answer, ask
-from tests.support.running import running
+from tests.support.running import Running, running
+from tests.support.waiting import PATIENCE
 
 PAGES = (
     ("GET", "/v1/explain?topic=orders"),
@@ -111,3 +113,34 @@ async def test_a_command_says_that_the_broker_starts(starting: Starting) -> None
 
     with pytest.raises(Refusal, match="the broker is still starting"):
         await asyncio.to_thread(channel.get, "/v1/explain")
+
+
+async def test_a_scrape_during_the_start_costs_no_offsets(
+    tmp_path: Path, go_on: threading.Event
+) -> None:
+    """The coordinators read their journals, though a scrape made them before there were topics."""
+    go_on.set()
+    async with running(tmp_path) as before:
+        await before.topics.create("orders", 1, {})
+        groups = before.groups
+        await groups.log.ensure_created()
+        committed = [("orders", 0, OffsetCommitValue(7, -1, "", 1))]
+        groups.offsets.append("g", groups.log.partition_for("g"), committed)
+    (tmp_path / CONTROL_ADDRESS).unlink()
+    go_on.clear()
+    starting = Starting(tmp_path)
+    try:
+        scraped = await starting.ask("GET", "/metrics")
+        go_on.set()
+        await starting.task
+        groups = Running(starting.broker).groups
+        await asyncio.wait_for(groups.loaded.wait(), PATIENCE)
+        found = groups.offsets.find("g", "orders", 0)
+    finally:
+        go_on.set()
+        await starting.broker.stop()
+
+    assert scraped.status == 200
+    assert b"kafka_coordinator_group_groupmetadatamanager_numoffsets 0" in scraped.body
+    assert found is not None
+    assert found.offset == 7
