@@ -76,9 +76,10 @@ class ServerConfig(CoordinatorConfig):
         ours=True,
     )
     pins_max_count: int = key(
-        64,
+        1000,
         "How many pins there may be at once: moments at which somebody reads the segment files. "
-        "One more is refused.",
+        "One more is refused. A DataFrame keeps its pin for some 20 seconds after its last task, "
+        "so that a program may plan dozens in a second.",
         check=at_least(0),
         ours=True,
     )
