@@ -124,7 +124,7 @@ class PlainChannel(Transport):
 
     def send(self, parts: Sequence[bytes | memoryview | FileSlice]) -> None:
         """Send or queue ``parts`` in order; the channel owns them afterwards."""
-        self.unsent.extend(part for part in parts if len(part))
+        self.unsent.extend(filter(len, parts))
         if not self._writing and not self._cold and not self._handed:
             self._flush()
 
@@ -265,8 +265,16 @@ class PlainChannel(Transport):
             sent = self._socket.sendmsg(buffers, (), flags)
         except (BlockingIOError, InterruptedError):
             return _WOULD_BLOCK
-        self._drop(sent)
-        return sent if sent == total else _WOULD_BLOCK
+        if sent != total:
+            self._drop(sent)
+            return _WOULD_BLOCK
+        self._pop(len(buffers))
+        return sent
+
+    def _pop(self, count: int) -> None:
+        """Remove so many parts from the head of the queue: all of them has left."""
+        for _ in range(count):
+            self.unsent.popleft()
 
     def _drop(self, sent: int) -> None:
         """Remove ``sent`` bytes from the head of the queue."""
