@@ -140,10 +140,9 @@ def _kind_of(default: object) -> Kind:
 
 
 def settings_of(config: Any) -> dict[str, Setting]:
-    """Return the settings that a dataclass declares by `key()`, by Kafka's name, its own first."""
-    own = (config if isinstance(config, type) else type(config)).__annotations__
+    """Return the settings that a dataclass declares by `key()`, by Kafka's name."""
     settings = {}
-    for declared in sorted(fields(config), key=lambda each: each.name not in own):
+    for declared in fields(config):
         setting: Setting | None = declared.metadata.get("setting")
         if setting is not None:
             name = declared.name.replace("_", ".")

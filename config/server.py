@@ -2,14 +2,28 @@
 
 Those are declared once, beside the topic setting they stand for (`config.topic`); their effective
 values are `ServerConfig.topic_defaults`. Kafka's classes: ServerConfigs, ServerLogConfigs,
-SocketServerConfigs, CleanerConfig.
+SocketServerConfigs, CleanerConfig, GroupCoordinatorConfig, TransactionStateManagerConfig,
+TransactionLogConfig.
 """
 
 import socket
 from dataclasses import dataclass, field
 
-from siltstone.config.coordinators import CoordinatorConfig
-from siltstone.config.keys import NOT_EMPTY, Kind, at_least, between_or, key
+from siltstone.config.consumer_groups import (
+    ASSIGNORS,
+    KNOWN_ASSIGNORS,
+    PROTOCOLS,
+    MigrationPolicy,
+)
+from siltstone.config.keys import (
+    NOT_EMPTY,
+    Kind,
+    at_least,
+    between_or,
+    key,
+    one_of_any_case,
+    some_of,
+)
 from siltstone.config.listeners import (
     Listener,
     advertise,
@@ -21,7 +35,7 @@ from siltstone.config.topic import DAY_MS, FOREVER, TopicConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerConfig(CoordinatorConfig):
+class ServerConfig:
     """The settings of the broker; without arguments, what it starts with when nothing is set."""
 
     node_id: int = key(
@@ -247,12 +261,144 @@ class ServerConfig(CoordinatorConfig):
         check=at_least(0),
         dynamic=True,
     )
+    transaction_max_timeout_ms: int = key(
+        900_000,
+        "The longest transaction.timeout.ms that a producer may ask for; more is refused.",
+        check=at_least(1),
+    )
+    transactional_id_expiration_ms: int = key(
+        604_800_000,
+        "How long a transactional id is remembered after its last transaction. Its producer has to "
+        "begin anew afterwards.",
+        check=at_least(1),
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = key(
+        10_000,
+        "How often transactions are looked for that have lasted longer than their time-out; they "
+        "are aborted and their producers fenced.",
+        check=at_least(1),
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = key(
+        3_600_000, "How often expired transactional ids are looked for.", check=at_least(1)
+    )
+    transaction_partition_verification_enable: bool = key(
+        True,
+        "Whether a batch is refused that belongs to no open transaction of its producer; it would "
+        "hang, and hold up every reader of committed records.",
+        dynamic=True,
+    )
+    transaction_state_log_num_partitions: int = key(
+        50,
+        "How many partitions __transaction_state gets when it is made; not changed later.",
+        check=at_least(1),
+    )
+    transaction_state_log_segment_bytes: int = key(
+        104_857_600, "segment.bytes of __transaction_state when it is made.", check=at_least(1)
+    )
+    group_coordinator_rebalance_protocols: tuple[str, ...] = key(
+        ("classic", "consumer", "streams"),
+        "The protocols that members of groups may speak. Classic always is served; consumer is "
+        "where it is named here; the others are not served.",
+        check=some_of(*PROTOCOLS),
+    )
+    group_consumer_session_timeout_ms: int = key(
+        45_000,
+        "How long a member of a consumer group may be silent before it is fenced.",
+        check=at_least(1),
+    )
+    group_consumer_min_session_timeout_ms: int = key(
+        45_000, "The least that consumer.session.timeout.ms of a group may be.", check=at_least(1)
+    )
+    group_consumer_max_session_timeout_ms: int = key(
+        60_000, "The most that consumer.session.timeout.ms of a group may be.", check=at_least(1)
+    )
+    group_consumer_heartbeat_interval_ms: int = key(
+        5000, "How often the members of a consumer group are told to heartbeat.", check=at_least(1)
+    )
+    group_consumer_min_heartbeat_interval_ms: int = key(
+        5000, "The least that consumer.heartbeat.interval.ms of a group may be.", check=at_least(1)
+    )
+    group_consumer_max_heartbeat_interval_ms: int = key(
+        15_000, "The most that consumer.heartbeat.interval.ms of a group may be.", check=at_least(1)
+    )
+    group_consumer_assignment_interval_ms: int = key(
+        1000,
+        "How long a target assignment is kept at least, so that members that come together are "
+        "assigned together (KIP-1263). 0: not at all.",
+        check=at_least(0),
+    )
+    group_consumer_min_assignment_interval_ms: int = key(
+        0, "The least that consumer.assignment.interval.ms of a group may be.", check=at_least(0)
+    )
+    group_consumer_max_assignment_interval_ms: int = key(
+        15_000,
+        "The most that consumer.assignment.interval.ms of a group may be.",
+        check=at_least(0),
+    )
+    group_consumer_regex_refresh_interval_ms: int = key(
+        600_000,
+        "How often the regular expressions of a consumer group are matched against the topics "
+        "anew, if no topic has come meanwhile.",
+        check=at_least(10_000),
+    )
+    group_consumer_max_size: int = key(
+        (1 << 31) - 1, "The most members of a consumer group.", check=at_least(1)
+    )
+    group_consumer_assignors: tuple[str, ...] = key(
+        ASSIGNORS,
+        "The assignors that members may ask for; the first is taken where none of them does.",
+        check=KNOWN_ASSIGNORS,
+    )
+    group_consumer_migration_policy: str = key(
+        MigrationPolicy.BIDIRECTIONAL.value,
+        "Which way a group with members may go from one protocol to the other while it is in use.",
+        check=one_of_any_case(*(policy.value for policy in MigrationPolicy)),
+    )
+    group_min_session_timeout_ms: int = key(
+        6000, "The shortest session that a member of a classic group may ask for."
+    )
+    group_max_session_timeout_ms: int = key(
+        1_800_000, "The longest session that a member of a classic group may ask for."
+    )
+    group_initial_rebalance_delay_ms: int = key(
+        3000,
+        "How long an empty group waits for more members after the first; each that comes extends "
+        "it, up to the rebalance timeout.",
+    )
+    group_max_size: int = key(
+        (1 << 31) - 1, "The most members of a classic group.", check=at_least(1)
+    )
+    offset_metadata_max_bytes: int = key(
+        4096, "The most characters of metadata that come with a committed offset."
+    )
+    offsets_retention_minutes: int = key(
+        10_080,
+        "How long committed offsets are kept after the group lost its last member, or, in a group "
+        "without members of its own, after the commit.",
+        check=at_least(1),
+    )
+    offsets_retention_check_interval_ms: int = key(
+        600_000, "How often expired offsets are looked for.", kind=Kind.LONG, check=at_least(1)
+    )
+    offsets_topic_num_partitions: int = key(
+        50,
+        "How many partitions __consumer_offsets gets when it is made; not changed later.",
+        check=at_least(1),
+    )
+    offsets_topic_segment_bytes: int = key(
+        104_857_600, "segment.bytes of __consumer_offsets when it is made.", check=at_least(1)
+    )
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
 
     @property
     def message_max_bytes(self) -> int:
         """The largest record batch where a topic does not say otherwise."""
         return self.topic_defaults.max_message_bytes
+
+    @property
+    def migration_policy(self) -> MigrationPolicy:
+        """Which way groups may go."""
+        return MigrationPolicy(self.group_consumer_migration_policy.lower())
 
     @property
     def bound_listeners(self) -> tuple[Listener, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from siltstone.config.coordinators import CoordinatorConfig
+    from siltstone.config.server import ServerConfig
 
 MOST_CHARACTERS = 8191
 """What the int16 length of a record's field surely holds, whatever the characters."""
@@ -13,7 +13,7 @@ MOST_CHARACTERS = 8191
 _FIRST_PAIR = "\U00010000"
 
 
-def is_too_long(metadata: str, limits: CoordinatorConfig) -> bool:
+def is_too_long(metadata: str, limits: ServerConfig) -> bool:
     """Tell whether there are more characters than `offset.metadata.max.bytes`, as Java counts them.
 
     There a character beyond the first 65536 is a pair of them.

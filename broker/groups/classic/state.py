@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from siltstone.broker.groups.classic.messages import JoinRequest
     from siltstone.broker.groups.member_kernels import Timer, Timers
-    from siltstone.config.coordinators import CoordinatorConfig
+    from siltstone.config.server import ServerConfig
     from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
     from siltstone.protocol.records.journal import Row
     from siltstone.storage.clock import Clock
@@ -38,7 +38,7 @@ class ClassicServices:
 
     clock: Clock
     timers: Timers
-    settings: Callable[[], CoordinatorConfig]
+    settings: Callable[[], ServerConfig]
     write: Callable[[int, Sequence[Row]], object]
 
 
