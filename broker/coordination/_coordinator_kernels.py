@@ -87,14 +87,15 @@ class Journal:
             # Kafka's answer in place of MESSAGE_TOO_LARGE, which is no code of a group's API.
             raise UnknownServerError(f"{size} bytes are more than {self.name} takes at once")
         count = len(rows)
+        end = target.end
         try:
             if producer_id < 0:
-                base_offset = target.add(batch, size, count, now_ms)
+                base_offset = end.add(target, batch, size, count, now_ms)
             else:
                 base_offset = self._append_of_producer(target, batch, count, now_ms, producer)
         except (KafkaStorageError, NotLeaderOrFollower) as error:
             raise NotCoordinator(error.message) from error
-        if target.is_flush_due():
+        if end.is_flush_due():
             self.unflushed.add(target)
         return base_offset
 
@@ -114,4 +115,4 @@ class Journal:
             NO_SEQUENCE,
             NO_TIMESTAMP,
         )
-        return target.append(row_of(ValidatedBatch, fields), _ORIGIN).base_offset
+        return target.end.append(target, row_of(ValidatedBatch, fields), _ORIGIN).base_offset

@@ -1,6 +1,8 @@
 # C types of _fetch_kernels.py; the algorithm stands there alone.
 cimport cython
 from siltstone.protocol.core._format cimport field_of, number_of, row_of
+from siltstone.storage.appending._append_kernels cimport LogEnd
+from siltstone.storage.log._read_kernels cimport LogReader
 
 # The columns of FetchRequest, FetchPartition and PartitionData that are looked at here.
 cdef enum:
@@ -34,7 +36,7 @@ cdef class FetchPlan:
 @cython.locals(named=set)
 cpdef bint are_distinct(object partitions) except *
 
-@cython.locals(count=Py_ssize_t, rows=list, number="long long", told_epoch="long long", timestamp="long long")
+@cython.locals(count=Py_ssize_t, rows=list, number="long long", told_epoch="long long", timestamp="long long", end=LogEnd, offset="long long")
 cpdef list list_ends(object partitions, tuple logs, bint is_committed)
 
 @cython.locals(replica_id="long long", state_id="long long")
@@ -59,9 +61,10 @@ cdef class FetchRead:
     @cython.locals(topics=list, rows=list, is_id=bint)
     cpdef name_topics(self, object session_id, list named)
 
-    @cython.locals(epoch="long long", offset="long long")
+    @cython.locals(epoch="long long", offset="long long", end=LogEnd, reader=LogReader, upto="long long")
     cdef object _read_partition(self, object key, object wanted, long long limit, bint at_least_one)
 
+    @cython.locals(end=LogEnd)
     cdef bint _is_unchanged(self, object key, object wanted, object fetched) except *
 
     cdef object _refuse(self, object key, object wanted, object error)

@@ -138,13 +138,14 @@ def list_ends(
         if log is not None:
             told_epoch = number_of(wanted, 1)
             timestamp = number_of(wanted, 2)
-            if told_epoch in (-1, log.leader_epoch):
+            end = log.end
+            if told_epoch in (-1, end.leader_epoch):
                 if timestamp == LATEST:
-                    end = log.last_stable_offset if is_committed else log.high_watermark
-                    row = (field_of(wanted, 0), 0, -1, end, log.leader_epoch)
+                    offset = end.last_stable_offset if is_committed else end.log_end_offset
+                    row = (field_of(wanted, 0), 0, -1, offset, end.leader_epoch)
                 elif timestamp == EARLIEST:
-                    start = log.log_start_offset
-                    row = (field_of(wanted, 0), 0, -1, start, log.epochs.epoch_of(start))
+                    offset = end.log_start_offset
+                    row = (field_of(wanted, 0), 0, -1, offset, log.epochs.epoch_of(offset))
         rows.append(row)
     return rows
 
@@ -284,13 +285,14 @@ class FetchRead:
             log = self.rooms.topics.find_log(key, index)  # says why it is not there
         if self._is_follower:
             raise NotLeaderOrFollower
+        end = log.end
         epoch = number_of(wanted, LEADER_EPOCH)
-        if epoch >= 0 and epoch != log.leader_epoch:
-            raise FencedLeaderEpoch if epoch < log.leader_epoch else UnknownLeaderEpoch
+        if epoch >= 0 and epoch != end.leader_epoch:
+            raise FencedLeaderEpoch if epoch < end.leader_epoch else UnknownLeaderEpoch
         offset = number_of(wanted, FETCH_OFFSET)
-        high_watermark = log.high_watermark
-        stable_offset = log.last_stable_offset
-        start_offset = log.log_start_offset
+        high_watermark = end.log_end_offset
+        stable_offset = end.last_stable_offset
+        start_offset = end.log_start_offset
         diverging = NO_DIVERGENCE
         aborted: list[tuple[int, int]] | None = None
         records: bytes | FileSlice = _NO_RECORDS
@@ -298,7 +300,8 @@ class FetchRead:
             diverging = _find_divergence(log, wanted)
         if diverging is NO_DIVERGENCE:
             upto = stable_offset if self._is_committed else high_watermark
-            read = log.read(offset, limit, upto, at_least_one=at_least_one)
+            reader = log.reader
+            read = reader.read(log, offset, limit, upto, at_least_one)
             if read is not None:
                 if limit < 0:
                     raise UnknownServerError(
@@ -346,11 +349,13 @@ class FetchRead:
         self, key: "TopicKey", wanted: "FetchPartition", fetched: PartitionData
     ) -> bool:
         log = self._get_log(key, field_of(wanted, PARTITION))
+        if log is None:
+            return False
+        end = log.end
         return (
-            log is not None
-            and log.log_end_offset == number_of(fetched, HIGH_WATERMARK)
-            and log.log_start_offset == number_of(fetched, START_OFFSET)
-            and log.last_stable_offset == number_of(fetched, STABLE_OFFSET)
+            end.log_end_offset == number_of(fetched, HIGH_WATERMARK)
+            and end.log_start_offset == number_of(fetched, START_OFFSET)
+            and end.last_stable_offset == number_of(fetched, STABLE_OFFSET)
             and is_read_up(wanted, fetched, READ_COMMITTED if self._is_committed else 0)
         )
 
@@ -367,7 +372,7 @@ def _find_divergence(log: "Log", wanted: "FetchPartition") -> EpochEndOffset:
         OffsetOutOfRange: We do not know that epoch, or the offset is below the log's start.
     """
     epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
-    if epoch < 0 or end_offset < 0 or wanted.fetch_offset < log.log_start_offset:
+    if epoch < 0 or end_offset < 0 or wanted.fetch_offset < log.end.log_start_offset:
         raise OffsetOutOfRange
     if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
         return EpochEndOffset(epoch, end_offset)

@@ -167,8 +167,8 @@ class FetchSession:
         log = get_log(partition.key, partition.wanted.partition)
         if (
             log is None
-            or log.high_watermark != fetched.high_watermark
-            or log.last_stable_offset != fetched.last_stable_offset
+            or log.end.log_end_offset != fetched.high_watermark
+            or log.end.last_stable_offset != fetched.last_stable_offset
         ):
             self.group.changed.add(partition)
 
@@ -195,7 +195,7 @@ class FetchSession:
         if log is None or self.is_closed:
             return
         partition.stand_on(log)
-        if log.log_start_offset != partition.log_start_offset:
+        if log.end.log_start_offset != partition.log_start_offset:
             changed.add(partition)  # a cleaner thread has moved it before we stood there
 
     def is_at(self, epoch: int) -> bool:
@@ -382,7 +382,7 @@ class FetchSessions:
     def _plan_changed(self, session: FetchSession) -> FetchPlan:
         moved = self._moved_starts
         while moved:
-            moved.pop().tell_watchers()
+            moved.pop().end.tell_watchers()
         read = session.changed()
         asked = [(each.key, each.wanted) for each in read]
         return FetchPlan(asked, session, session.epoch, read)

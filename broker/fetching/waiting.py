@@ -118,7 +118,8 @@ class Parked:
             self.release()
             return
         available = 0
-        upto = log.last_stable_offset if self._is_committed else log.high_watermark
+        end = log.end
+        upto = end.last_stable_offset if self._is_committed else end.log_end_offset
         if wanted.fetch_offset < upto:
             try:
                 available = min(

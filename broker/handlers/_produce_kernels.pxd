@@ -2,7 +2,7 @@
 cimport cython
 from siltstone.broker.net._dispatch_kernels cimport RequestContext
 from siltstone.protocol.core._format cimport field_of
-from siltstone.storage.appending._append_kernels cimport GrowingLog
+from siltstone.storage.appending._append_kernels cimport LogEnd
 
 # The number of protocol/topic_key.py
 cdef enum:
@@ -18,5 +18,5 @@ cpdef bint may_be_plain(long long acks, int version) except *
 @cython.locals(partitions=list, total=Py_ssize_t, count=Py_ssize_t)
 cpdef Py_ssize_t count_once(list topics, Py_ssize_t key) except? -2
 
-@cython.locals(number=Py_ssize_t, partitions=list, rows=list, place=Py_ssize_t, count=Py_ssize_t, log=GrowingLog, base_offset="long long")
+@cython.locals(number=Py_ssize_t, partitions=list, rows=list, place=Py_ssize_t, count=Py_ssize_t, end=LogEnd, base_offset="long long")
 cpdef bint append_all(dict logs, list topics, long long now_ms, list produced, list unflushed) except *

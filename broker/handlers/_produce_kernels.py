@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         ProduceResponse,
         TopicProduceData,
     )
-    from siltstone.storage.appending import kernels as append_kernels
+    from siltstone.storage.log.log import Log
 
     Produced = ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None
 
@@ -100,7 +100,7 @@ def count_once(topics: "Sequence[TopicProduceData]", key: int) -> int:
 
 
 def append_all(
-    logs: "Mapping[tuple[str, int], append_kernels.GrowingLog]",
+    logs: "Mapping[tuple[str, int], Log]",
     topics: "Sequence[TopicProduceData]",
     now_ms: int,
     produced: "list[tuple[str, bytes, list[Any]]]",
@@ -134,11 +134,12 @@ def append_all(
             log = logs.get((name, index))
             if log is None or records is None or name in INTERNAL_TOPICS:
                 return False
-            base_offset = log.take(records, now_ms)
+            end = log.end
+            base_offset = end.take(log, records, now_ms)
             if base_offset < 0:
                 return False
-            rows.append((index, 0, base_offset, -1, log.log_start_offset, (), None, _NO_LEADER))
-            if log.is_flush_due() and log not in unflushed:
+            rows.append((index, 0, base_offset, -1, end.log_start_offset, (), None, _NO_LEADER))
+            if end.is_flush_due() and log not in unflushed:
                 unflushed.append(log)
             place += 1
         number += 1

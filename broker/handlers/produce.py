@@ -196,7 +196,7 @@ class _Produce:
         if len(whole) > most and must_open(whole, log.config):
             return None
         try:
-            batch = log.rules.take(whole, self.now_ms)
+            batch = log.end.rules.take(whole, self.now_ms)
             if batch is None:
                 batch = validate(whole, log.config, self.now_ms)
         except KafkaError as error:
@@ -219,7 +219,8 @@ class _Produce:
         try:
             if transaction is not None:
                 transaction.check_first(log, batch)
-            base_offset, _, append_time_ms, start_offset, _, is_flush_due = log.append(batch)
+            result = log.end.append(log, batch)
+            base_offset, _, append_time_ms, start_offset, _, is_flush_due = result
         except KafkaError as error:
             return self.refuse(index, error, log)
         if is_flush_due and log not in self.unflushed:

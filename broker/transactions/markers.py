@@ -110,7 +110,8 @@ class MarkerWriter:
             producer_id=outcome.producer_id,
             producer_epoch=outcome.producer_epoch,
         )
-        result = target.append(
+        result = target.end.append(
+            target,
             ValidatedBatch(
                 memoryview(batch),
                 len(batch),

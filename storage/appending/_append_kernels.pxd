@@ -77,37 +77,40 @@ cdef class SegmentEnd:
     @cython.locals(position="long long", written="long long")
     cpdef long long append(self, object segment, object buffer, long long size, long long last_offset, long long max_timestamp) except *
 
-cdef class GrowingLog:
-    cdef public object _clock, _services, config, directory, producers
+@cython.final
+cdef class LogEnd:
+    cdef public object clock, directory, producers
     cdef public Lock lock
     cdef public dict watchers
-    cdef public tuple _view
+    cdef public tuple view
     cdef public PlainRules rules
-    cdef public long long _unwritten, batches_in, bytes_in, leader_epoch, log_end_offset, log_start_offset, records_in, recovery_point, size
-    cdef public bint _closed
+    cdef public long long batches_in, bytes_in, leader_epoch, log_end_offset, log_start_offset, records_in, recovery_point, size, unwritten
+    cdef public bint is_closed
 
     @cython.locals(size="long long", max_timestamp="long long", producer_id="long long", sequence="long long", last_offset_delta="long long", producer=ProducerEntry, base_offset="long long")
-    cdef object _append(self, object batch, object origin)
+    cdef object _append(self, object log, object batch, object origin)
 
     @cython.locals(lock=Lock, base_offset="long long")
-    cpdef long long add(self, object buffer, long long size, long long count, long long timestamp) except? -2
+    cpdef long long add(self, object log, object buffer, long long size, long long count, long long timestamp) except? -2
 
     @cython.locals(lock=Lock, base_offset="long long")
-    cpdef long long take(self, object records, long long now_ms) except? -2
+    cpdef long long take(self, object log, object records, long long now_ms) except? -2
 
     @cython.locals(count="long long", last_offset_delta="long long", _attributes="long long", max_timestamp="long long", producer_id="long long", epoch="long long", sequence="long long", size="long long", producer=ProducerEntry, base_offset="long long")
-    cdef long long _take(self, object records, long long now_ms) except? -2
+    cdef long long _take(self, object log, object records, long long now_ms) except? -2
 
     cpdef bint is_flush_due(self) except *
 
     @cython.locals(segments=tuple, end=SegmentEnd, last_offset="long long")
-    cdef object _find_room(self, long long size, long long last_offset_delta, long long max_timestamp)
+    cdef object _find_room(self, object log, long long size, long long last_offset_delta, long long max_timestamp)
 
     @cython.locals(base_offset="long long", last_offset="long long", end=SegmentEnd)
-    cdef long long _write(self, object segment, object buffer, long long size, long long last_offset_delta, long long count, long long max_timestamp) except? -2
+    cdef long long _write(self, object log, object segment, object buffer, long long size, long long last_offset_delta, long long count, long long max_timestamp) except? -2
 
     @cython.locals(producer=ProducerEntry)
     cdef ProducerEntry _find_producer(self, long long producer_id, long long epoch, long long sequence)
+
+    cpdef tell_watchers(self)
 
 @cython.locals(target=Target, is_whole=bint)
 cdef int _stamp(object buffer, long long size, long long base_offset, long long leader_epoch) except -1

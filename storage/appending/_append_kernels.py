@@ -1,7 +1,7 @@
 """Where a partition grows: compiled by Cython, or plain Python as it stands.
 
 A batch that breaks no rule is stamped, written and counted without leaving compiled code but for
-the write itself. What is rare is asked of the classes that build on these.
+the write itself. What is rare is asked of the log or the segment whose end it is.
 The types of C stand in ``_append_kernels.pxd``; import `storage.appending.kernels`, which chooses.
 """
 
@@ -55,11 +55,10 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from siltstone.config.topic import TopicConfig
-    from siltstone.protocol.errors import KafkaError
     from siltstone.storage.clock import Clock
     from siltstone.storage.directory.log_directory import LogDirectory
+    from siltstone.storage.log.log import Log
     from siltstone.storage.log.recovery import LoadedPartition
-    from siltstone.storage.log.services import LogServices
     from siltstone.storage.log.view import LogView
     from siltstone.storage.log.watcher import Watcher
     from siltstone.storage.producers.state import ProducerStateManager
@@ -362,24 +361,21 @@ class SegmentEnd:
         return position
 
 
-class GrowingLog:
-    """The offsets, counters and segments of a partition, and the append that moves them.
+class LogEnd:
+    """Where a partition grows: its offsets, its counters and the append that moves them.
 
     The event loop is the only one that appends; ``lock`` is for the few others that touch the same
-    memory. ``_view`` is what readers see: they take it once, without the lock, and an append shows
-    in it after its bytes are written.
+    memory. ``view`` is what readers see: they take it once, without the lock, and an append shows
+    in it after its bytes are written. The `Log` whose end it is comes along for what is rare: a
+    refusal, a new segment, a producer that is not known yet.
     """
 
     __slots__ = (
-        "_clock",
-        "_closed",
-        "_services",
-        "_unwritten",
-        "_view",
         "batches_in",
         "bytes_in",
-        "config",
+        "clock",
         "directory",
+        "is_closed",
         "leader_epoch",
         "lock",
         "log_end_offset",
@@ -389,32 +385,42 @@ class GrowingLog:
         "recovery_point",
         "rules",
         "size",
+        "unwritten",
+        "view",
         "watchers",
     )
 
-    def __init__(self, loaded: "LoadedPartition", services: "LogServices") -> None:
-        self._services = services
-        self._clock = services.clock
+    def __init__(self, loaded: "LoadedPartition", clock: "Clock") -> None:
+        self.clock = clock
         self.lock = Lock()
         self.directory: LogDirectory = loaded.folder.directory
-        self.config: TopicConfig = loaded.folder.config  # loop only; a new value replaces it
-        self.rules = PlainRules(self.config)  # likewise
+        self.rules = PlainRules(loaded.folder.config)  # loop only; a new value replaces it
         self.producers: ProducerStateManager = loaded.producers  # guarded by: lock
         self.leader_epoch = loaded.epochs.latest  # constant: see storage.log.recovery.FIRST_EPOCH
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point  # guarded by: lock; read by anyone
         segments = loaded.segments
-        self._view: LogView = (loaded.log_end_offset, segments, segments[len(segments) - 1].size)
+        self.view: LogView = (loaded.log_end_offset, segments, segments[len(segments) - 1].size)
         self.size = sum([segment.size for segment in segments])  # guarded by: lock
-        self._unwritten = 0  # bytes since write-back was last started
+        self.unwritten = 0  # bytes since write-back was last started
         self.bytes_in = 0
         self.records_in = 0
         self.batches_in = 0
-        self._closed = False
+        self.is_closed = False
         self.watchers: dict[Watcher, None] = {}  # loop only; see there
 
-    def append(self, batch: ValidatedBatch, origin: Origin = Origin.CLIENT) -> AppendResult:
+    @property
+    def last_stable_offset(self) -> int:
+        """Return the first offset of the earliest open transaction, else the log end offset."""
+        first = self.producers.first_unstable_offset
+        if first is None:
+            return self.log_end_offset
+        return max(first, self.log_start_offset)
+
+    def append(
+        self, log: "Log", batch: ValidatedBatch, origin: Origin = Origin.CLIENT
+    ) -> AppendResult:
         """Stamp a validated batch with its offsets and write it, as far as the page cache.
 
         The order is Kafka's: roll, producer check, write, end offset, producer state. If the
@@ -428,14 +434,14 @@ class GrowingLog:
         lock = self.lock
         lock.take()
         try:
-            result = self._append(batch, origin)
+            result = self._append(log, batch, origin)
         finally:
             lock.drop()
         if self.watchers:
             self.tell_watchers()
         return result
 
-    def _append(self, batch: ValidatedBatch, origin: Origin) -> AppendResult:
+    def _append(self, log: "Log", batch: ValidatedBatch, origin: Origin) -> AppendResult:
         """Append; the caller holds the lock."""
         producer_id = number_of(batch, PRODUCER_ID)
         sequence = number_of(batch, BASE_SEQUENCE)
@@ -445,12 +451,13 @@ class GrowingLog:
             producer = self._find_producer(producer_id, number_of(batch, PRODUCER_EPOCH), sequence)
         size = number_of(batch, SIZE)
         max_timestamp = number_of(batch, MAX_TIMESTAMP)
-        segment = self._find_room(size, last_offset_delta, max_timestamp)
+        segment = self._find_room(log, size, last_offset_delta, max_timestamp)
         if producer_id >= 0 and producer is None:
-            repeated = self._check_producer(batch, origin)
+            repeated = log.check_producer(batch, origin)
             if repeated is not None:
                 return repeated
         base_offset = self._write(
+            log,
             segment,
             field_of(batch, BUFFER),
             size,
@@ -461,7 +468,7 @@ class GrowingLog:
         if producer is not None:
             producer.note(sequence, last_offset_delta, base_offset, max_timestamp)
         elif producer_id >= 0:
-            self._note_producer(batch, base_offset, segment)
+            log.note_producer(batch, base_offset, segment)
         return row_of(
             AppendResult,
             (
@@ -474,7 +481,7 @@ class GrowingLog:
             ),
         )
 
-    def add(self, buffer: "Buffer", size: int, count: int, timestamp: int) -> int:
+    def add(self, log: "Log", buffer: "Buffer", size: int, count: int, timestamp: int) -> int:
         """Append a batch of ``count`` records that has no producer; return its base offset.
 
         Raises:
@@ -483,15 +490,15 @@ class GrowingLog:
         lock = self.lock
         lock.take()
         try:
-            segment = self._find_room(size, count - 1, timestamp)
-            base_offset = self._write(segment, buffer, size, count - 1, count, timestamp)
+            segment = self._find_room(log, size, count - 1, timestamp)
+            base_offset = self._write(log, segment, buffer, size, count - 1, count, timestamp)
         finally:
             lock.drop()
         if self.watchers:
             self.tell_watchers()
         return base_offset
 
-    def take(self, records: memoryview, now_ms: int) -> int:
+    def take(self, log: "Log", records: memoryview, now_ms: int) -> int:
         """Append a client's batch that breaks no rule and is its producer's next, as nearly all.
 
         Returns:
@@ -503,14 +510,14 @@ class GrowingLog:
         lock = self.lock
         lock.take()
         try:
-            base_offset = self._take(records, now_ms)
+            base_offset = self._take(log, records, now_ms)
         finally:
             lock.drop()
         if base_offset >= 0 and self.watchers:
             self.tell_watchers()
         return base_offset
 
-    def _take(self, records: memoryview, now_ms: int) -> int:
+    def _take(self, log: "Log", records: memoryview, now_ms: int) -> int:
         """Take; the caller holds the lock."""
         count, last_offset_delta, _attributes, max_timestamp, producer_id, epoch, sequence = (
             self.rules.judge(records, now_ms, 0)
@@ -523,8 +530,10 @@ class GrowingLog:
             if producer is None:
                 return -1
         size = len(records)
-        segment = self._find_room(size, last_offset_delta, max_timestamp)
-        base_offset = self._write(segment, records, size, last_offset_delta, count, max_timestamp)
+        segment = self._find_room(log, size, last_offset_delta, max_timestamp)
+        base_offset = self._write(
+            log, segment, records, size, last_offset_delta, count, max_timestamp
+        )
         if producer is not None:
             producer.note(sequence, last_offset_delta, base_offset, max_timestamp)
         return base_offset
@@ -533,23 +542,26 @@ class GrowingLog:
         """Tell whether `flush.messages` asks for an fsync before the last append is answered."""
         return self.log_end_offset - self.recovery_point >= self.rules.flush_messages
 
-    def _find_room(self, size: int, last_offset_delta: int, max_timestamp: int) -> "LogSegment":
+    def _find_room(
+        self, log: "Log", size: int, last_offset_delta: int, max_timestamp: int
+    ) -> "LogSegment":
         """Return the segment that a batch goes into; the caller holds the lock."""
-        if self._closed or self.directory.refusal is not None:
-            raise self._refusal()
-        segments = self._view[1]
+        if self.is_closed or self.directory.refusal is not None:
+            raise log.refusal()
+        segments = self.view[1]
         segment = segments[len(segments) - 1]
         end = segment.end
         last_offset = self.log_end_offset + last_offset_delta
-        if end.should_roll(segment, size, max_timestamp, last_offset, self._clock):
+        if end.should_roll(segment, size, max_timestamp, last_offset, self.clock):
             try:
-                return self._roll()
+                return log.begin_segment()
             except OSError as error:
                 raise self.directory.fail(error) from error
         return segment
 
     def _write(
         self,
+        log: "Log",
         segment: "LogSegment",
         buffer: "Buffer",
         size: int,
@@ -566,15 +578,15 @@ class GrowingLog:
             end.append(segment, buffer, size, last_offset, max_timestamp)
         except OSError as error:
             raise self.directory.fail(error) from error
-        self._view = (last_offset + 1, self._view[1], end.size)
+        self.view = (last_offset + 1, self.view[1], end.size)
         self.log_end_offset = last_offset + 1
         self.size += size
         self.bytes_in += size
         self.records_in += count
         self.batches_in += 1
-        self._unwritten += size
-        if self._unwritten >= WRITE_BACK_BYTES:
-            self._start_write_back(segment)
+        self.unwritten += size
+        if self.unwritten >= WRITE_BACK_BYTES:
+            log.start_write_back(segment)
         return base_offset
 
     def _find_producer(self, producer_id: int, epoch: int, sequence: int) -> ProducerEntry | None:
@@ -585,30 +597,9 @@ class GrowingLog:
         return producer
 
     def tell_watchers(self) -> None:
-        """Tell everybody who watches that the log has changed."""
-        raise NotImplementedError
-
-    def _refusal(self) -> "KafkaError":
-        """Return why nothing can be appended."""
-        raise NotImplementedError
-
-    def _roll(self) -> "LogSegment":
-        """Start a new active segment; the caller holds the lock."""
-        raise NotImplementedError
-
-    def _check_producer(self, batch: ValidatedBatch, origin: Origin) -> AppendResult | None:
-        """Return the answer to a batch that was sent again; refuse one that may not be written."""
-        raise NotImplementedError
-
-    def _note_producer(
-        self, batch: ValidatedBatch, base_offset: int, segment: "LogSegment"
-    ) -> None:
-        """Take a written batch into the producer state."""
-        raise NotImplementedError
-
-    def _start_write_back(self, segment: "LogSegment") -> None:
-        """Have the kernel begin to write what it holds of a segment."""
-        raise NotImplementedError
+        """Tell everybody who watches that the log has changed. For the event loop."""
+        for each in tuple(self.watchers):
+            each.log_changed()
 
 
 def _stamp(buffer: "Buffer", size: int, base_offset: int, leader_epoch: int) -> None:

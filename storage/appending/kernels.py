@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from siltstone.storage.appending._append_kernels import (
         COMPILED,
         UNKNOWN,
-        GrowingLog,
         Lock,
+        LogEnd,
         PlainRules,
         ProducerEntry,
         SegmentEnd,
@@ -19,8 +19,8 @@ else:
     MODULE = choose("siltstone.storage.appending._append_kernels")
     COMPILED = MODULE.COMPILED
     UNKNOWN = MODULE.UNKNOWN
-    GrowingLog = MODULE.GrowingLog
     Lock = MODULE.Lock
+    LogEnd = MODULE.LogEnd
     PlainRules = MODULE.PlainRules
     ProducerEntry = MODULE.ProducerEntry
     SegmentEnd = MODULE.SegmentEnd
@@ -29,8 +29,8 @@ __all__ = [
     "COMPILED",
     "MODULE",
     "UNKNOWN",
-    "GrowingLog",
     "Lock",
+    "LogEnd",
     "PlainRules",
     "ProducerEntry",
     "SegmentEnd",

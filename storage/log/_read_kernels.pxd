@@ -2,24 +2,28 @@
 cimport cython
 from siltstone.protocol.core._format cimport inside, read_int32, read_int64, row_of
 from siltstone.protocol.core._records cimport find_batch, find_end
-from siltstone.storage.appending._append_kernels cimport GrowingLog
+from siltstone.storage.appending._append_kernels cimport LogEnd
 
 ctypedef const unsigned char* Octets
 
 @cython.final
 cdef class LogReader:
-    cdef public list _hints
+    cdef LogEnd _end
+    cdef list _hints
 
-    @cython.locals(end_offset="long long", segments=tuple, end_position="long long", hint=tuple, position="long long", limit="long long", next_offset="long long")
-    cpdef read(self, tuple view, long long offset, long long max_bytes, long long upto, bint at_least_one)
+    @cython.locals(end=LogEnd, view=tuple, end_offset="long long")
+    cpdef read(self, object log, long long offset, long long max_bytes, long long upto, bint at_least_one)
 
-    @cython.locals(segments=tuple)
-    cpdef available_bytes(self, tuple view, long long offset, long long upto)
+    @cython.locals(end=LogEnd)
+    cpdef available_bytes(self, object log, long long offset, long long upto)
 
-    cdef object _search(self, tuple view, long long offset)
+    @cython.locals(end_offset="long long", segments=tuple, end_position="long long", hints=list, hint=tuple, position="long long", limit="long long", next_offset="long long")
+    cdef object _read(self, tuple view, long long offset, long long max_bytes, long long upto, bint at_least_one)
 
-cdef class ReadLog(GrowingLog):
-    cdef public LogReader _reader
+@cython.locals(segments=tuple)
+cdef object _count_bytes(list hints, tuple view, long long offset, long long upto)
+
+cdef object _search(list hints, tuple view, long long offset)
 
 @cython.locals(chunk=bytes, found=Py_ssize_t, at=Py_ssize_t, size="long long")
 cpdef long long find_position(int fd, long long position, long long end, long long offset) except? -1

@@ -11,7 +11,7 @@ import `storage.log.read_kernels`, which chooses.
 from os import pread
 from typing import TYPE_CHECKING
 
-from siltstone.protocol.errors import CorruptMessage, KafkaError, OffsetOutOfRange
+from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.parts import FileSlice
 from siltstone.storage.log.view import LogRead, find_index
 
@@ -23,14 +23,15 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
 if not cython.compiled:
     from siltstone.protocol.core import find_batch, find_end
     from siltstone.protocol.records._portable import inside, read_int32, read_int64, row_of
-    from siltstone.storage.appending.kernels import GrowingLog
 
 if TYPE_CHECKING:
-    from siltstone.storage.log.recovery import LoadedPartition
-    from siltstone.storage.log.services import LogServices
+    from siltstone.storage.appending.kernels import LogEnd
+    from siltstone.storage.log.log import Log
     from siltstone.storage.log.view import LogView, Place
     from siltstone.storage.segment.readable import ReadableSegment
     from siltstone.storage.segment.segment import LogSegment
+
+    Hint = tuple[int, LogSegment | None, int]
 
 COMPILED: bool = cython.compiled
 
@@ -45,40 +46,89 @@ _LOG_OVERHEAD = 12
 _MAGIC = 2
 
 _HINTS = 17  # a prime: batches of a power of two records do not share a slot
-_NO_HINT: "tuple[int, LogSegment | None, int]" = (-1, None, 0)
+_NO_HINT: "Hint" = (-1, None, 0)
 
 
 class LogReader:
     """Reads of one log, and where the last few of them ended.
 
     A hint (offset, segment, position) says that the first batch whose last offset is >= offset
-    begins at position, or will once it is written. Hints hold on to segments: a log that drops
-    segments takes a new reader. Any thread may read; the worst that a lost hint costs is a
-    search.
+    begins at position, or will once it is written. Any thread may read; the worst that a lost hint
+    costs is a search. The `Log` whose reader it is comes along to say what went wrong.
     """
 
-    __slots__ = ("_hints",)
+    __slots__ = ("_end", "_hints")
 
-    def __init__(self) -> None:
+    def __init__(self, end: "LogEnd") -> None:
+        self._end = end
+        self._hints = [_NO_HINT] * _HINTS
+
+    def forget(self) -> None:
+        """Let go of the segments that hints name, as the log drops some of them.
+
+        A read that is on its way goes on with the hints that it has.
+        """
         self._hints = [_NO_HINT] * _HINTS
 
     def read(
-        self, view: "LogView", offset: int, max_bytes: int, upto: int, at_least_one: bool
+        self, log: "Log", offset: int, max_bytes: int, upto: int, at_least_one: bool
     ) -> LogRead | None:
-        """Return what `storage.log.log.Log.read` promises; ``offset`` is within the log.
+        """Return whole batches from the one that holds ``offset`` or follows it; None: nothing yet.
+
+        ``upto`` is exclusive: the high watermark, or the last stable offset for read_committed.
+        The first batch may exceed ``max_bytes`` if ``at_least_one``. The range may begin with
+        records below ``offset``; it ends with its segment at the latest.
 
         Raises:
-            OSError: The segment can not be read.
+            NotLeaderOrFollower: The log is closed.
+            OffsetOutOfRange: ``offset`` is below the log start offset or above the log end offset.
+            KafkaStorageError: The files there can not be read.
+            CorruptMessage: They hold no batch there.
         """
+        end = self._end
+        if end.is_closed:
+            raise log.absence()
+        view = end.view
+        end_offset = view[0]
+        if not end.log_start_offset <= offset <= end_offset:
+            raise log.out_of_range(offset, end_offset)
+        try:
+            return self._read(view, offset, max_bytes, upto, at_least_one)
+        except OSError as error:
+            raise log.unreadable(error) from error
+        except CorruptMessage as error:
+            raise log.damaged(error) from error
+
+    def available_bytes(self, log: "Log", offset: int, upto: int) -> int:
+        """Return the bytes from ``offset``'s batch to ``upto``, exclusive, over all segments.
+
+        Raises:
+            KafkaError: As `read` does, but for an offset that the log does not have.
+        """
+        end = self._end
+        if end.is_closed:
+            raise log.absence()
+        try:
+            return _count_bytes(self._hints, end.view, offset, upto)
+        except OSError as error:
+            raise log.unreadable(error) from error
+        except CorruptMessage as error:
+            raise log.damaged(error) from error
+
+    def _read(
+        self, view: "LogView", offset: int, max_bytes: int, upto: int, at_least_one: bool
+    ) -> LogRead | None:
+        """Read; ``offset`` is within the log."""
         end_offset, segments, end_position = view
         active = segments[len(segments) - 1]
+        hints = self._hints  # held here: another thread may put new ones there meanwhile
         if offset >= upto or offset >= end_offset:
             if offset == end_offset:
-                self._hints[offset % _HINTS] = (offset, active, end_position)
+                hints[offset % _HINTS] = (offset, active, end_position)
             return None
-        _, segment, position = hint = self._hints[offset % _HINTS]
+        _, segment, position = hint = hints[offset % _HINTS]
         if hint[0] != offset or segment is not active or position >= end_position:
-            place = self._search(view, offset)
+            place = _search(hints, view, offset)
             if place is None:
                 return None
             segment, position = place
@@ -93,102 +143,34 @@ class LogReader:
             limit, next_offset = segment.cut(position, max_bytes, limit, at_least_one=at_least_one)
         if limit <= position:
             return None
-        self._hints[next_offset % _HINTS] = (next_offset, segment, limit)
+        hints[next_offset % _HINTS] = (next_offset, segment, limit)
         part = FileSlice(segment.file(), position, limit - position)
         read: LogRead = row_of(LogRead, (part, next_offset, segment))
         return read
 
-    def available_bytes(self, view: "LogView", offset: int, upto: int) -> int:
-        """Return the bytes from ``offset``'s batch to ``upto``, exclusive, over all segments.
 
-        Raises:
-            OSError: A segment can not be read.
-        """
-        if offset >= upto or offset >= view[0]:
-            return 0
-        start = self._search(view, offset)
-        if start is None:
-            return 0
-        end: Place | None = None
-        if upto < view[0]:
-            end = self._search(view, upto)
-        segments = view[1]
-        return _size_between(view, start, end or (segments[len(segments) - 1], view[2]))
-
-    def _search(self, view: "LogView", offset: int) -> "Place | None":
-        """Return where the first batch whose last offset is >= ``offset`` begins."""
-        hinted_offset, segment, position = self._hints[offset % _HINTS]
-        if hinted_offset != offset or segment is None:
-            return _find_place(view, offset)
-        if position < _end_of(view, segment):
-            return segment, position
-        return _next_place(view, segment)  # it has rolled since
+def _count_bytes(hints: "list[Hint]", view: "LogView", offset: int, upto: int) -> int:
+    """Return what `LogReader.available_bytes` promises."""
+    if offset >= upto or offset >= view[0]:
+        return 0
+    start = _search(hints, view, offset)
+    if start is None:
+        return 0
+    end: Place | None = None
+    if upto < view[0]:
+        end = _search(hints, view, upto)
+    segments = view[1]
+    return _size_between(view, start, end or (segments[len(segments) - 1], view[2]))
 
 
-class ReadLog(GrowingLog):
-    """The offsets of a log as its readers see them, and its reads."""
-
-    __slots__ = ("_reader",)
-
-    def __init__(self, loaded: "LoadedPartition", services: "LogServices") -> None:
-        super().__init__(loaded, services)
-        self._reader = LogReader()  # a new one when segments go
-
-    @property
-    def high_watermark(self) -> int:
-        """Return the offset below which everybody may read; the log end offset on one replica."""
-        return self.log_end_offset
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Return the first offset of the earliest open transaction, else the high watermark."""
-        first = self.producers.first_unstable_offset
-        if first is None:
-            return self.log_end_offset
-        return max(first, self.log_start_offset)
-
-    def read(
-        self, offset: int, max_bytes: int, upto: int, *, at_least_one: bool = True
-    ) -> LogRead | None:
-        """Return whole batches from the one that holds ``offset`` or follows it; None: nothing yet.
-
-        ``upto`` is exclusive: the high watermark, or the last stable offset for read_committed.
-        The first batch may exceed ``max_bytes`` if ``at_least_one``. The range may begin with
-        records below ``offset``; it ends with its segment at the latest.
-
-        Raises:
-            OffsetOutOfRange: ``offset`` is below the log start offset or above the log end offset.
-            KafkaStorageError: The files there can not be read.
-            CorruptMessage: They hold no batch there.
-        """
-        if self._closed:
-            raise self._absence()
-        view = self._view
-        if not self.log_start_offset <= offset <= view[0]:
-            raise self._out_of_range(offset, view[0])
-        reader = self._reader  # held here: another thread may put a new one there meanwhile
-        try:
-            return reader.read(view, offset, max_bytes, upto, at_least_one)
-        except OSError as error:
-            raise self._unreadable(error) from error
-        except CorruptMessage as error:
-            raise self._damaged(error) from error
-
-    def _absence(self) -> KafkaError:
-        """Say that the log is not here any more."""
-        raise NotImplementedError
-
-    def _out_of_range(self, offset: int, end_offset: int) -> OffsetOutOfRange:
-        """Say that a log does not have an offset."""
-        raise NotImplementedError
-
-    def _unreadable(self, error: OSError) -> KafkaError:
-        """Return the refusal of a read that the disk has failed."""
-        raise NotImplementedError
-
-    def _damaged(self, error: CorruptMessage) -> CorruptMessage:
-        """Return the refusal of a read of what is no batch."""
-        raise NotImplementedError
+def _search(hints: "list[Hint]", view: "LogView", offset: int) -> "Place | None":
+    """Return where the first batch whose last offset is >= ``offset`` begins."""
+    hinted_offset, segment, position = hints[offset % _HINTS]
+    if hinted_offset != offset or segment is None:
+        return _find_place(view, offset)
+    if position < _end_of(view, segment):
+        return segment, position
+    return _next_place(view, segment)  # it has rolled since
 
 
 def find_position(fd: int, position: int, end: int, offset: int) -> int:

@@ -1,29 +1,42 @@
 """One partition: segments that grow at one end and are read anywhere (Kafka: ``UnifiedLog``).
 
 Appends run on the event loop and end in the page cache; whatever waits for the disk is handed to
-the background thread or called from an io thread. What retention deletes is decided in
-`storage.log.retention`, opening after a crash is `storage.log.recovery`, lookups by time are
-`storage.log.timestamp_lookup`. Longer than 300 lines because one lock covers all of it.
+the background thread or called from an io thread. The append itself is `LogEnd`, a read
+`LogReader`. What retention deletes is decided in `storage.log.retention`, opening after a crash is
+`storage.log.recovery`, lookups by time are `storage.log.timestamp_lookup`, the order of a swap on
+the disk is `storage.segment.swap`. What is left is long because one lock covers all of it.
 """
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from siltstone.protocol.errors import OffsetOutOfRange, PolicyViolation
+from siltstone.protocol.errors import (
+    CorruptMessage,
+    KafkaError,
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    PolicyViolation,
+)
 from siltstone.protocol.records.batch import CONTROL
-from siltstone.storage.appending.kernels import PlainRules
+from siltstone.storage.appending.kernels import LogEnd, PlainRules
 from siltstone.storage.appending.values import AppendResult, Origin
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
+from siltstone.storage.log import timestamp_lookup
 from siltstone.storage.log.dropped_segments import DroppedSegments
-from siltstone.storage.log.movable import MovableLog
+from siltstone.storage.log.frozen import FrozenLog
+from siltstone.storage.log.name_gate import NameGate
 from siltstone.storage.log.read_kernels import LogReader
 from siltstone.storage.log.retention import Doomed, find_doomed
-from siltstone.storage.log.view import find_index
+from siltstone.storage.log.timestamp_lookup import TimestampedOffset
+from siltstone.storage.log.view import base_offset_of, find_index
 from siltstone.storage.producers.markers import read_marker
 from siltstone.storage.segment.segment import LogSegment
+from siltstone.storage.segment.swap import SegmentSwap
 
 if TYPE_CHECKING:
     import uuid
@@ -31,8 +44,12 @@ if TYPE_CHECKING:
 
     from siltstone.config.topic import TopicConfig
     from siltstone.storage.appending.values import ValidatedBatch
+    from siltstone.storage.directory.log_directory import LogDirectory
     from siltstone.storage.log.recovery import LoadedPartition
     from siltstone.storage.log.services import LogServices
+    from siltstone.storage.log.view import LogRead, LogView
+    from siltstone.storage.moving.future_log import FutureLog
+    from siltstone.storage.segment.readable import ReadableSegment
 
 _logger = logging.getLogger(__name__)
 
@@ -40,27 +57,170 @@ HIGH_WATERMARK = -1
 """The offset by which DeleteRecords means all there is."""
 
 
-class Log(MovableLog):
+class Log:
     """A partition's segments, offsets, producers and leader epochs.
+
+    Its parts: ``end`` has the segments and offsets, and appends; ``reader`` reads; ``producers``
+    tell a batch that is sent again; ``epochs`` say which leader wrote what.
 
     The event loop is the only one that appends, rolls, retains and changes settings; ``lock`` is
     for the few others that touch the same memory, and nobody holds it while waiting for the disk.
     A crash loses at most what was not fsynced: recovery begins at the recovery point, which moves
-    only after an fsync, and cuts a torn end. Recovery point <= log end offset.
+    only after an fsync, and cuts a torn end.
+
+    Invariants: log start offset <= last stable offset <= high watermark = log end offset (one
+    replica); recovery point <= log end offset; segment bases strictly increase; the first base <=
+    log start offset.
+
+    A reader of any thread takes ``view`` once. What it holds stays valid, whatever is appended or
+    deleted meanwhile; an append shows after its bytes are written.
     """
 
     __slots__ = (
         "__weakref__",
+        "_abandoned",
+        "_flush_lock",
+        "_services",
+        "_swap",
         "bytes_out",
+        "config",
+        "end",
+        "epochs",
         "last_flush_ms",
+        "leader_epoch",
+        "lock",
+        "names",
+        "path",
+        "producers",
+        "reader",
+        "topic_id",
+        "topic_partition",
+        "watchers",
     )
 
     def __init__(self, loaded: "LoadedPartition", services: "LogServices") -> None:
-        super().__init__(loaded, services)
+        self._services = services
+        self.topic_partition = loaded.folder.topic_partition
+        self.topic_id = loaded.topic_id
+        self.config: TopicConfig = loaded.folder.config  # loop only; a new value replaces it
+        self.end = end = LogEnd(loaded, services.clock)
+        self.reader = LogReader(end)
+        self.epochs = loaded.epochs
+        self.lock = end.lock
+        self.producers = end.producers  # guarded by: lock
+        self.leader_epoch = end.leader_epoch
+        self.watchers = end.watchers  # loop only; see there
+        self.path = loaded.folder.path  # changes when the folder is renamed for deletion
+        self.names = NameGate()
+        # Held by who writes into the folder; the event loop never takes it.
+        self._flush_lock = threading.Lock()
+        self._abandoned = False  # the folder goes; background work stops
+        self._swap: SegmentSwap | None = None  # owned by who cleans
         self.last_flush_ms = services.clock.now_ms()
         self.bytes_out = 0  # whoever sends a read adds to it
 
-    def _check_producer(self, batch: "ValidatedBatch", origin: Origin) -> AppendResult | None:
+    @property
+    def directory(self) -> "LogDirectory":
+        """Return the log directory that the folder is in."""
+        return self.end.directory
+
+    @property
+    def view(self) -> "LogView":
+        """Return what readers see: end offset, segments, and the end's position in the last one."""
+        return self.end.view
+
+    @property
+    def segments(self) -> tuple[LogSegment, ...]:
+        """Return the segments from the oldest to the active one."""
+        return self.end.view[1]
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of all segments."""
+        return self.end.size
+
+    @property
+    def log_start_offset(self) -> int:
+        """Return the first offset that can be read."""
+        return self.end.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """Return the offset of the next record."""
+        return self.end.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Return the offset below which everybody may read; the log end offset on one replica."""
+        return self.end.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Return the first offset of the earliest open transaction, else the high watermark."""
+        return self.end.last_stable_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Return the offset below which all is on the disk."""
+        return self.end.recovery_point
+
+    @property
+    def is_closed(self) -> bool:
+        """Tell whether everything is refused from now on."""
+        return self.end.is_closed
+
+    def append(self, batch: "ValidatedBatch", origin: Origin = Origin.CLIENT) -> AppendResult:
+        """Append a validated batch, as `LogEnd.append` does."""
+        return self.end.append(self, batch, origin)
+
+    def read(
+        self, offset: int, max_bytes: int, upto: int, *, at_least_one: bool = True
+    ) -> "LogRead | None":
+        """Return whole batches from an offset on, as `LogReader.read` does."""
+        return self.reader.read(self, offset, max_bytes, upto, at_least_one)
+
+    def available_bytes(self, offset: int, upto: int) -> int:
+        """Return the bytes that a read of ``offset`` could come to, over all segments."""
+        return self.reader.available_bytes(self, offset, upto)
+
+    def aborted_transactions(self, offset: int, next_offset: int) -> list[tuple[int, int]]:
+        """Return producer id and first offset of each aborted transaction in a range.
+
+        ``offset`` is inclusive; ``next_offset`` is exclusive, that of the `LogRead`. A
+        transaction too many is harmless to a consumer, one that is missing is not (storage.md
+        §5.4).
+        """
+        segments = self.segments
+        aborted: list[tuple[int, int]] = []
+        with self._reading():
+            for segment in segments[find_index(segments, offset) :]:
+                found, complete = segment.aborted_transactions(offset, next_offset)
+                aborted += [(each.producer_id, each.first_offset) for each in found]
+                if complete:
+                    break
+        return aborted
+
+    def find_offset_by_timestamp(self, timestamp: int, upto: int) -> TimestampedOffset | None:
+        """Return the first record below ``upto`` from this time on. Blocks: io thread."""
+        with self._reading():
+            found = timestamp_lookup.find_at_or_after(self.view, timestamp, self.log_start_offset)
+        return found if found is not None and found.offset < upto else None
+
+    def find_max_timestamp(self, upto: int) -> TimestampedOffset | None:
+        """Return the first record of the greatest timestamp, if below ``upto``. Blocks."""
+        with self._reading():
+            found = timestamp_lookup.find_max(self.view)
+        return found if found is not None and found.offset < upto else None
+
+    def epoch_of(self, offset: int) -> int:
+        """Return the leader epoch in which an offset was written; -1 if unknown."""
+        return self.epochs.epoch_of(offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """Return the last epoch up to ``epoch`` and the offset after it; (-1, -1): undefined."""
+        return self.epochs.end_offset_for(epoch, self.end.log_end_offset)
+
+    def check_producer(self, batch: "ValidatedBatch", origin: Origin) -> AppendResult | None:
         """Return the answer to a batch that was sent again; refuse one that may not be written."""
         if batch.attributes & CONTROL:
             marker = read_marker(batch.buffer)
@@ -79,9 +239,7 @@ class Log(MovableLog):
             flush_due=False,
         )
 
-    def _note_producer(
-        self, batch: "ValidatedBatch", base_offset: int, segment: LogSegment
-    ) -> None:
+    def note_producer(self, batch: "ValidatedBatch", base_offset: int, segment: LogSegment) -> None:
         """Take a written batch into the producer state, an aborted transaction into its index."""
         if not batch.attributes & CONTROL:
             self.producers.update(batch, base_offset)
@@ -98,11 +256,6 @@ class Log(MovableLog):
             # The marker is in the log already: only recovery can make the index complete.
             raise self.directory.fail(error, for_good=True) from error
 
-    def tell_watchers(self) -> None:
-        """Tell everybody who watches that the log has changed. For the event loop."""
-        for each in tuple(self.watchers):
-            each.log_changed()
-
     def dismiss_watchers(self) -> None:
         """Tell everybody who watches that the log is gone, or cut. For the event loop."""
         for each in tuple(self.watchers):
@@ -112,25 +265,26 @@ class Log(MovableLog):
     def roll(self) -> None:
         """Start a new segment at the log end offset, unless the active one is empty."""
         with self.lock:
-            if self._view[1][-1].size:
-                self._roll()
+            if self.segments[-1].size:
+                self.begin_segment()
 
-    def _roll(self) -> LogSegment:
+    def begin_segment(self) -> LogSegment:
         """Start a new active segment; the caller holds the lock.
 
         The old one's last index entries, its fsync and the producer snapshot are the background's
         work; only after them does the recovery point move, so a crash in between finds all of it
         again.
         """
-        end_offset, segments, _ = self._view
+        end_offset, segments, _ = self.view
         active = segments[-1]
         segment = LogSegment.create(
             self.path, end_offset, self.config, now_ms=self._services.clock.now_ms()
         )
         active.seal()
         snapshot = self.producers.capture(end_offset)
-        self._view = (end_offset, (*segments, segment), 0)
-        self._unwritten = 0
+        end = self.end
+        end.view = (end_offset, (*segments, segment), 0)
+        end.unwritten = 0
 
         def finish() -> None:
             if self._abandoned:
@@ -143,10 +297,12 @@ class Log(MovableLog):
         self._services.background.submit("flush of a rolled segment", finish)
         return segment
 
-    def _start_write_back(self, segment: LogSegment) -> None:
-        position = max(0, segment.size - self._unwritten)
-        self._services.background.write_back(segment.file(), position, self._unwritten)
-        self._unwritten = 0
+    def start_write_back(self, segment: LogSegment) -> None:
+        """Have the kernel begin to write what it holds of a segment."""
+        end = self.end
+        position = max(0, segment.size - end.unwritten)
+        self._services.background.write_back(segment.file(), position, end.unwritten)
+        end.unwritten = 0
 
     def delete_records(self, offset: int) -> int:
         """Raise the log start offset and return it; `HIGH_WATERMARK` means all there is.
@@ -164,8 +320,8 @@ class Log(MovableLog):
                 "delete"
             )
         with self.lock:
-            if self._closed or self.directory.failure is not None:
-                raise self._refusal()
+            if self.is_closed or self.directory.failure is not None:
+                raise self.refusal()
             end_offset = self.log_end_offset
             start_offset = end_offset if offset == HIGH_WATERMARK else offset
             if not 0 <= start_offset <= end_offset:
@@ -188,7 +344,7 @@ class Log(MovableLog):
         Raises:
             KafkaStorageError: The segments can not be read.
         """
-        if self._closed or self.directory.failure is not None or not self._find_doomed(now_ms):
+        if self.is_closed or self.directory.failure is not None or not self._find_doomed(now_ms):
             return 0
         with self.lock:
             doomed = self._find_doomed(now_ms)
@@ -223,7 +379,7 @@ class Log(MovableLog):
         if self.directory.refusal is not None:
             return False
         try:
-            self._roll()
+            self.begin_segment()
         except OSError as error:
             self.directory.fail(error)
             return False
@@ -231,13 +387,14 @@ class Log(MovableLog):
 
     def _drop(self, count: int) -> tuple[LogSegment, ...]:
         """Take the oldest segments out of the view; the caller holds the lock."""
-        end_offset, segments, end_position = self._view
+        end_offset, segments, end_position = self.view
         gone, kept = segments[:count], segments[count:]
         if kept[0].base_offset > self.log_start_offset:
             self._start_at(kept[0].base_offset)
-        self._view = (end_offset, kept, end_position)
-        self._reader = LogReader()
-        self.size -= sum(segment.size for segment in gone)
+        end = self.end
+        end.view = (end_offset, kept, end_position)
+        self.reader.forget()
+        end.size -= sum(segment.size for segment in gone)
         snapshots = [self.producers.forget_snapshot(each.base_offset) for each in gone]
         dropped = DroppedSegments(
             gone,
@@ -256,10 +413,10 @@ class Log(MovableLog):
 
         A cleaner thread may be who does it, so the event loop tells who watches, when it looks.
         """
-        self.log_start_offset = offset
+        self.end.log_start_offset = offset
         if self.watchers:
             self._services.moved_starts.add(self)
-        self.recovery_point = max(self.recovery_point, offset)
+        self.end.recovery_point = max(self.recovery_point, offset)
 
         def trim() -> None:
             if self._abandoned:
@@ -281,7 +438,7 @@ class Log(MovableLog):
             if self.directory.failure is not None:
                 # Whoever waited for a flush that failed would see the next one succeed.
                 raise self.directory.refuse()
-            end_offset, segments, _ = self._view
+            end_offset, segments, _ = self.view
             target = end_offset if upto is None else min(upto, end_offset)
             self.last_flush_ms = self._services.clock.now_ms()
             if self._abandoned or target <= self.recovery_point:
@@ -297,7 +454,158 @@ class Log(MovableLog):
             finally:
                 self._services.flush_stats.add(self._services.clock.monotonic() - began)
             with self.lock:
-                self.recovery_point = max(self.recovery_point, target)
+                self.end.recovery_point = max(self.recovery_point, target)
+
+    def replace_segments(self, new: Sequence[LogSegment], old: Iterable["ReadableSegment"]) -> None:
+        """Have cleaned segments take the place of old ones (storage.md §8.11). Blocks.
+
+        ``new`` are ``.cleaned``, complete and flushed, and belong to the log from now on. One
+        thread at a time, and nothing else may take segments away meanwhile: the cleaner's states
+        see to that. Readers go by the old segments up to one moment and by the new ones after it.
+        What the disk refused is not held against the directory; see `finish_swap`.
+
+        Raises:
+            OSError: The disk failed. If it was before that moment the log is as it was, otherwise
+            it serves the new segments and only their names are not final.
+            NotLeaderOrFollower: The log is closed.
+        """
+        self.finish_swap()
+        chosen = set(old)
+        swap = SegmentSwap(self.path, new, [each for each in self.segments if each in chosen])
+        self._swap = swap
+        try:
+            with self._flush_lock:  # a flush of the old ones would write to files of the new ones
+                swap.begin()
+                self._publish(swap)
+        except (OSError, KafkaError):
+            with suppress(OSError):
+                self.finish_swap()
+            raise
+        self.finish_swap()
+
+    @property
+    def has_unfinished_swap(self) -> bool:
+        """Tell whether the disk failed in the middle of `replace_segments`."""
+        return self._swap is not None
+
+    def finish_swap(self) -> None:
+        """Go on with a swap in which the disk failed: to its end, or back. Blocks.
+
+        Until then no segment may be cleaned. A start does the same.
+
+        Raises:
+            OSError: The disk still fails.
+        """
+        swap = self._swap
+        if swap is None:
+            return
+        with self._flush_lock, self.names.changing():
+            if swap.is_published:
+                swap.end()
+            else:
+                swap.undo()
+        self._swap = None
+        if swap.is_published:
+            gone = DroppedSegments(
+                swap.old,
+                swap.snapshots,
+                self.directory,
+                self._services,
+                self.names,
+                lambda: self._abandoned,
+            )
+            self._services.deletions.schedule(self.config.file_delete_delay_ms, gone.unlink)
+
+    def _publish(self, swap: SegmentSwap) -> None:
+        """Show readers the new segments, in one assignment.
+
+        Old ones that are gone already, by retention, are not missed (KAFKA-7278).
+        """
+        bases = {segment.base_offset for segment in swap.new}
+        chosen = set(swap.old)
+        with self.lock:
+            if self.is_closed:
+                raise self.refusal()
+            end_offset, segments, end_position = self.view
+            kept = [segment for segment in segments if segment not in chosen]
+            merged = sorted([*kept, *swap.new], key=base_offset_of)
+            for segment in swap.new:
+                segment.reconfigure(self.config)
+            end = self.end
+            end.view = (end_offset, tuple(merged), end_position)
+            self.reader.forget()
+            end.size += sum(segment.size for segment in merged)
+            end.size -= sum(segment.size for segment in segments)
+            for segment in swap.old:
+                if segment.base_offset not in bases:
+                    snapshot = self.producers.forget_snapshot(segment.base_offset)
+                    if snapshot is not None:
+                        swap.snapshots.append(snapshot)
+            swap.is_published = True
+
+    def freeze(self, first_dirty_offset: int = 0) -> FrozenLog:
+        """Return the log as it is, and keep the names of its files until `names` is released.
+
+        For the event loop: memory only. The cleaner's first dirty offset is noted with the rest.
+
+        Raises:
+            NotLeaderOrFollower: The log is closed.
+        """
+        with self.lock:
+            if self.is_closed:
+                raise self.absence()
+            self.names.hold()
+            end_offset, segments, end_position = self.view
+            return FrozenLog(
+                topic_partition=self.topic_partition,
+                topic_id=self.topic_id,
+                path=self.path,
+                directory=self.directory.path,
+                segments=segments,
+                sizes=(*(segment.size for segment in segments[:-1]), end_position),
+                log_start_offset=self.log_start_offset,
+                log_end_offset=end_offset,
+                last_stable_offset=self.last_stable_offset,
+                first_dirty_offset=first_dirty_offset,
+                is_compacted=self.config.is_compacted,
+                delete_retention_ms=self.config.delete_retention_ms,
+                names=self.names,
+            )
+
+    def hold_flushes(self) -> None:
+        """Let no thread write into the folder until `release_flushes`. Blocks."""
+        self._flush_lock.acquire()
+
+    def release_flushes(self) -> None:
+        """Take `hold_flushes` back; any thread may."""
+        self._flush_lock.release()
+
+    def move(self, future: "FutureLog", most_bytes: int) -> bool:
+        """Have the copy take over, for files and appends, unless the log has gone on too far.
+
+        For the event loop, with flushes held: what the copy lacks, ``most_bytes`` at the most, is
+        copied here, and the rename of its folder is what a crash comes before or after.
+
+        Raises:
+            OSError: The disk did not take it; the log is as it was.
+        """
+        with self.lock:
+            view = self.view
+            if future.missing_bytes(view) > most_bytes:
+                return False
+            twins = future.hand_over(view)
+            future.put_in_place()
+            for segment in view[1]:
+                segment.relocate(future.final_path)  # who opens a file of it now finds the same
+            end = self.end
+            end.view = (view[0], twins, view[2])
+            self.reader.forget()
+            end.directory = future.directory
+            self.path = future.final_path
+            self.epochs.relocate(self.path)
+            self.producers.relocate(self.path)
+            end.recovery_point = future.recovery_point
+        return True
 
     def assign_topic_id(self, topic_id: "uuid.UUID") -> None:
         """Write the topic's id into ``partition.metadata``. Blocks."""
@@ -309,8 +617,8 @@ class Log(MovableLog):
         """Obey other settings from the next append on."""
         with self.lock:
             self.config = config
-            self.rules = PlainRules(config)
-            for segment in self._view[1]:
+            self.end.rules = PlainRules(config)
+            for segment in self.segments:
                 segment.reconfigure(config)
 
     def remove_expired_producers(self, now_ms: int) -> int:
@@ -325,10 +633,10 @@ class Log(MovableLog):
             KafkaStorageError: The directory failed; the stop was not clean for it.
         """
         with self.lock:
-            if self._closed:
+            if self.is_closed:
                 return
-            self._closed = True
-            end_offset, segments, _ = self._view
+            self.end.is_closed = True
+            end_offset, segments, _ = self.view
             snapshot = None
             if end_offset > self.log_start_offset:
                 snapshot = self.producers.capture(end_offset)
@@ -346,9 +654,9 @@ class Log(MovableLog):
     def abandon(self, path: "Path") -> None:
         """Refuse everything from now on: the folder is about to be renamed for deletion. Blocks."""
         with self._flush_lock, self.lock:
-            self._closed = self._abandoned = True
+            self.end.is_closed = self._abandoned = True
             self.path = path
-            for segment in self._view[1]:
+            for segment in self.segments:
                 segment.relocate(path)
             self.epochs.relocate(path)
             self.producers.relocate(path)
@@ -357,6 +665,44 @@ class Log(MovableLog):
         """Write the leader epochs into their file. Blocks."""
         with self._flush_lock, self._writing():
             self.epochs.flush()
+
+    def absence(self) -> NotLeaderOrFollower:
+        """Return the refusal of a log that is closed."""
+        return NotLeaderOrFollower(
+            f"{self.topic_partition} is not here: deleted, or the broker stops"
+        )
+
+    def out_of_range(self, offset: int, end_offset: int) -> OffsetOutOfRange:
+        """Return the refusal of a read of an offset that the log does not have."""
+        return OffsetOutOfRange(
+            f"offset {offset} of {self.topic_partition} is outside "
+            f"{self.log_start_offset}..{end_offset}"
+        )
+
+    def unreadable(self, error: OSError) -> KafkaStorageError:
+        """Return the refusal of this read; whoever reads elsewhere, or writes, goes on."""
+        sentence = f"files of {self.topic_partition} can not be read: {error}; check the disk"
+        self.directory.report_once(sentence)
+        return KafkaStorageError(sentence)
+
+    def damaged(self, error: CorruptMessage) -> CorruptMessage:
+        """Return the refusal of a read of what is no batch."""
+        sentence = f"{self.topic_partition} is damaged: {error.message}"
+        self.directory.report_once(sentence)
+        return CorruptMessage(sentence)
+
+    def refusal(self) -> KafkaError:
+        """Return why nothing can be appended."""
+        return self.absence() if self.is_closed else self.directory.refuse()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self.unreadable(error) from error
+        except CorruptMessage as error:
+            raise self.damaged(error) from error
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
         COMPILED,
         LOOKUP_CHUNK,
         LogReader,
-        ReadLog,
         count_up_to,
         find_cut,
         find_position,
@@ -20,7 +19,6 @@ else:
     COMPILED = _reads.COMPILED
     LOOKUP_CHUNK = _reads.LOOKUP_CHUNK
     LogReader = _reads.LogReader
-    ReadLog = _reads.ReadLog
     count_up_to = _reads.count_up_to
     find_cut = _reads.find_cut
     find_position = _reads.find_position
@@ -30,7 +28,6 @@ __all__ = [
     "COMPILED",
     "LOOKUP_CHUNK",
     "LogReader",
-    "ReadLog",
     "count_up_to",
     "find_cut",
     "find_position",

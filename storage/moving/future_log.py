@@ -22,7 +22,7 @@ from siltstone.storage.topic_partition import (
 )
 
 if TYPE_CHECKING:
-    from siltstone.storage.log.movable import MovableLog
+    from siltstone.storage.log.log import Log
     from siltstone.storage.log.view import LogView
     from siltstone.storage.segment.segment import LogSegment
 
@@ -50,7 +50,7 @@ class FutureLog:
 
     def __init__(
         self,
-        log: "MovableLog",
+        log: "Log",
         directory: LogDirectory,
         path: Path,
         book: Callable[[int, Callable[[], None]], object] = lambda _, still_wanted: still_wanted(),

@@ -470,13 +470,13 @@ async def test_a_request_that_waited_reads_what_has_changed(
     broker: Running, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of what was read to its end before, only the partition that has grown is read again."""
-    logs, read, reads = broker.topics.logs, Log.read, []
+    logs, reader, reads = broker.topics.logs, vars(Log)["reader"], []
 
-    def note(log: Log, *arguments: Any, **limits: Any) -> Any:
+    def note(log: Log) -> Any:
         reads.append(log)
-        return read(log, *arguments, **limits)
+        return reader.__get__(log)
 
-    monkeypatch.setattr(Log, "read", note)
+    monkeypatch.setattr(Log, "reader", property(note))
     wanted = {("t", 0): 0, ("t", 1): 0, ("c", 0): 0}
     waiting = asyncio.create_task(caller.ask(fetch(wanted, wait_ms=60_000)))
     await give_turns_until(lambda: broker.waiting.count)

@@ -24,7 +24,6 @@ from siltstone.protocol.records.build import ABORT, COMMIT, BatchFields, build_m
 from siltstone.protocol.records.choosing import load_uncompiled
 from siltstone.storage.appending.values import Origin
 from siltstone.storage.log.log import Log
-from siltstone.storage.log.read_kernels import LogReader
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.fetch_twin import fetch_plainly
 from tests.support.kio_messages import encode
@@ -116,8 +115,8 @@ def close_short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
 def close_short_ways_of_logs(home: RoomsOnDisk) -> None:
     """Have the logs check batches rule by rule, and search for what is read."""
     for log in home.rooms.topics.logs.values():
-        log.rules.most_bytes = 0
-        log._reader = LogReader()
+        log.end.rules.most_bytes = 0
+        log.reader.forget()
 
 
 def files_below(root: Path) -> dict[Path, bytes]:

@@ -67,12 +67,12 @@ class History:
         )
         now_ms = self.folder.clock.now_ms()
         try:
-            base_offset = log.take(memoryview(batch), now_ms)
+            base_offset = log.end.take(log, memoryview(batch), now_ms)
             if base_offset >= 0:
                 if producer >= 0:
                     self.sequences[producer] = (sequence + rows) & 0x7FFFFFFF
-                return f"taken {base_offset} {log.is_flush_due()}"
-            plain = log.rules.take(memoryview(batch), now_ms)
+                return f"taken {base_offset} {log.end.is_flush_due()}"
+            plain = log.end.rules.take(memoryview(batch), now_ms)
             taken = plain or validate(memoryview(batch), log.config, now_ms)
             result = log.append(taken)
         except KafkaError as error:
@@ -108,7 +108,7 @@ class History:
         said = [
             log.config.message_timestamp_type,
             f"{log.last_stable_offset} {log.log_end_offset} {log.size}",
-            f"{log.bytes_in} {log.records_in} {log.batches_in}",
+            f"{log.end.bytes_in} {log.end.records_in} {log.end.batches_in}",
             *(
                 f"{producer} {entry.epoch} {entry.next_sequence} {entry.last_timestamp} "
                 f"{entry.transaction_first_offset} {entry.batches}"

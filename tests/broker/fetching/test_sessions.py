@@ -30,6 +30,7 @@ class WatchedLog:
     """A log as far as sessions are concerned: who stands on it, and where it starts."""
 
     def __init__(self) -> None:
+        self.end = self
         self.watchers: dict[Watcher, None] = {}
         self.log_start_offset = 0
 

@@ -28,7 +28,7 @@ def test_append_gives_offsets_in_order(tmp_path: Path) -> None:
     assert (second.base_offset, second.last_offset) == (3, 4)
     assert not first.duplicate
     assert folder.log.log_end_offset == folder.log.high_watermark == 5
-    assert folder.log.records_in == 5
+    assert folder.log.end.records_in == 5
     assert [header.base_offset for header in check_log(folder.log)] == [0, 3]
 
 

@@ -105,15 +105,15 @@ def test_a_follower_of_the_end_never_searches(
     assert seen == list(range(20, 36, 2))
 
 
-def test_a_reader_lives_as_long_as_its_read(
+def test_hints_live_as_long_as_their_read(
     folder: LogFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another thread drops segments while a read is on its way, and with them the reader."""
+    """Another thread drops segments while a read is on its way, and with them the hints."""
     log = folder.log
     find = LogSegment.find
 
     def find_and_drop(segment: LogSegment, offset: int) -> int:
-        log._reader = LogReader()  # as `Log._drop` does
+        log.reader.forget()  # as `Log._drop` does
         return find(segment, offset)
 
     monkeypatch.setattr(LogSegment, "find", find_and_drop)
@@ -127,17 +127,17 @@ def test_a_reader_lives_as_long_as_its_read(
 def test_hints_never_change_an_answer(tmp_path: Path) -> None:
     """Random reads beside appends answer the same with and without hints, compiled or not."""
     rng = random.Random(20)
-    plain = load_uncompiled("siltstone.storage.log._read_kernels").LogReader()
     folder = LogFolder(tmp_path, TopicConfig(segment_bytes=900, index_interval_bytes=200))
     log = folder.log
+    plain = load_uncompiled("siltstone.storage.log._read_kernels").LogReader(log.end)
     for _ in range(400):
         if rng.random() < 0.3:
             folder.append(rng.randint(1, 5), size=rng.randint(0, 90))
         offset, upto = rng.randint(0, log.log_end_offset), log.log_end_offset
         max_bytes = rng.choice([1, 100, 500, 5000])
         hinted = log.read(offset, max_bytes, upto)
-        for reader in (LogReader(), plain):
-            other = reader.read(log._view, offset, max_bytes, upto, at_least_one=True)
+        for reader in (LogReader(log.end), plain):
+            other = reader.read(log, offset, max_bytes, upto, True)
             if hinted is None or other is None:
                 assert hinted is other
                 continue
