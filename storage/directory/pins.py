@@ -160,7 +160,7 @@ def _link_segments(log: FrozenLog, folder: Path) -> Iterator[PinnedSegment]:
         names = frozenset(os.listdir(source))  # noqa: PTH208  # it takes no descriptor
         for segment, size in zip(log.segments, log.sizes, strict=True):
             indexes = segment.sample_indexes(size, log.log_end_offset)
-            kinds = segment.link(source, target, names, indexes)
+            kinds = segment.files.link(source, target, names, indexes)
             name = files.segment_file_name(segment.base_offset)
             device, inode = files.find_identity(name, target)
             yield PinnedSegment(

@@ -53,7 +53,7 @@ class DroppedSegments:
         try:
             with self._names.changing():
                 for segment in self._segments:
-                    segment.change_suffix(files.DELETED)
+                    segment.files.change_suffix(files.DELETED)
                 for path in self._snapshots:
                     files.mark_deleted(path)
         except OSError as error:
@@ -73,7 +73,7 @@ class DroppedSegments:
         try:
             with self._names.changing():
                 for segment in self._segments:
-                    segment.unlink()
+                    segment.files.unlink()
                 for path in self._snapshots:
                     files.unlink(path)
                     files.unlink(files.deleted_name(path))

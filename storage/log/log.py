@@ -450,7 +450,7 @@ class Log:
                     for segment in segments[first:]:
                         if segment.base_offset < target:
                             segment.flush()
-                    segments[-1].check_present()
+                    segments[-1].files.check_present()
             finally:
                 self._services.flush_stats.add(self._services.clock.monotonic() - began)
             with self.lock:
@@ -595,8 +595,8 @@ class Log:
                 return False
             twins = future.hand_over(view)
             future.put_in_place()
-            for segment in view[1]:
-                segment.relocate(future.final_path)  # who opens a file of it now finds the same
+            for segment in view[1]:  # who opens a file of one now finds the same bytes
+                segment.files.relocate(future.final_path)
             end = self.end
             end.view = (view[0], twins, view[2])
             self.reader.forget()
@@ -657,7 +657,7 @@ class Log:
             self.end.is_closed = self._abandoned = True
             self.path = path
             for segment in self.segments:
-                segment.relocate(path)
+                segment.files.relocate(path)
             self.epochs.relocate(path)
             self.producers.relocate(path)
 

@@ -279,7 +279,7 @@ class _Loading:
                 segment.size,
                 reason,
             )
-            segment.unlink()
+            segment.files.unlink()
         del self.segments[index:]
 
     def _start_over(self, offset: int) -> None:

@@ -78,7 +78,7 @@ class SegmentCopy:
         """End the copy of a closed segment. Blocks."""
         self.sync()
         with reading_source():
-            modified_ns = self._source.modified_ns
+            modified_ns = self._source.files.modified_ns
         files.set_modified(self._path(files.LOG), modified_ns)
         self._file = None
         self.is_finished = True
@@ -107,7 +107,7 @@ class SegmentCopy:
     def forget_source(self) -> None:
         """Keep the files of the source open no longer than somebody reads them."""
         for kind in files.SEGMENT_KINDS:
-            self._source.forget(kind)
+            self._source.files.forget(kind)
 
     def _copy_indexes(self, *, durable: bool) -> None:
         for kind in (files.INDEX, files.TIME_INDEX):
@@ -119,10 +119,10 @@ class SegmentCopy:
 
     def _copy_aborted(self, *, durable: bool) -> None:
         kind = files.TRANSACTION_INDEX
-        size = self._source.find_size(kind)
+        size = self._source.files.find_size(kind)
         if size is not None and (durable or files.find_size(str(self._path(kind))) != size):
             with reading_source():
-                data = self._source.path(kind).read_bytes()
+                data = self._source.files.path(kind).read_bytes()
             self._write(kind, data, durable=durable)
 
     def _write(self, kind: str, data: bytes, *, durable: bool) -> None:
@@ -147,7 +147,7 @@ class SegmentCopy:
             return False
         source = self._source
         with reading_source():
-            modified_ns = source.modified_ns
+            modified_ns = source.files.modified_ns
         return (found.st_size, found.st_mtime_ns) == (source.size, modified_ns)
 
     def _path(self, kind: str) -> Path:

@@ -14,7 +14,7 @@ from siltstone.storage.segment.readable import ReadableSegment
 def find_damage(segment: ReadableSegment) -> str | None:
     """Return what is wrong with an index at first sight, None if nothing is."""
     for kind, entry_size in ((files.INDEX, OFFSET_ENTRY.size), (files.TIME_INDEX, TIME_ENTRY.size)):
-        length = segment.find_size(kind)
+        length = segment.files.find_size(kind)
         if length is None:
             return f"{kind} is missing"
         if length % entry_size:
@@ -82,6 +82,8 @@ def _find_time_damage(segment: ReadableSegment) -> str | None:
 
 
 def _find_transaction_damage(segment: ReadableSegment) -> str | None:
-    if segment.find_size(files.TRANSACTION_INDEX) is None:
+    if segment.files.find_size(files.TRANSACTION_INDEX) is None:
         return None
-    return transaction_index.find_damage(segment.path(files.TRANSACTION_INDEX), segment.base_offset)
+    return transaction_index.find_damage(
+        segment.files.path(files.TRANSACTION_INDEX), segment.base_offset
+    )

@@ -16,7 +16,7 @@ _ATTEMPTS = 3
 
 
 class SegmentFiles:
-    """What the files of a segment have in common: folder, base offset and suffix.
+    """The files of one segment, which have folder, base offset and suffix in common.
 
     Files may be renamed while others read. A reader that misses a file under the old name finds it
     under the new one, and a file that is open stays readable whatever its name.
@@ -156,6 +156,10 @@ class SegmentFiles:
 
     def _path_text(self, kind: str, suffix: str) -> str:
         return f"{self.directory}/{files.segment_file_name(self.base_offset, kind, suffix)}"
+
+    def keep(self, kind: str, file: SegmentFile) -> None:
+        """Count an open file among those kept to read."""
+        self._open_files.put((self, kind), file)
 
     def forget(self, kind: str) -> None:
         """Keep a file open no longer than somebody reads it."""

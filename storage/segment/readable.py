@@ -45,13 +45,13 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-class ReadableSegment(SegmentFiles):
+class ReadableSegment:
     """Batches from ``base_offset`` on, back to back, with sparse indexes to find them.
 
     What is below ``size`` does not change, so a reader needs no lock; every method reads no
     further. At rest nothing is open or in memory: files are opened through `OpenFiles`, and lookups
     read the few index entries they compare. A segment that is written has its ``.log`` open and its
-    indexes in memory.
+    indexes in memory: `storage.segment.segment.LogSegment`, which is one of these for all who read.
     """
 
     __slots__ = (
@@ -59,7 +59,9 @@ class ReadableSegment(SegmentFiles):
         "_distrusted",
         "_file",
         "_has_aborted",
+        "base_offset",
         "end",
+        "files",
     )
 
     def __init__(
@@ -72,7 +74,8 @@ class ReadableSegment(SegmentFiles):
         suffix: str = "",
         open_files: OpenFiles = OPEN_FILES,
     ) -> None:
-        super().__init__(directory, base_offset, suffix, open_files)
+        self.base_offset = base_offset
+        self.files = SegmentFiles(directory, base_offset, suffix, open_files)
         self.end = SegmentEnd(base_offset, size, created_ms)
         self._file: SegmentFile | None = None  # the .log, while it is written
         self._active: ActiveIndexes | None = None  # likewise
@@ -81,6 +84,11 @@ class ReadableSegment(SegmentFiles):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.log_path}, size={self.size})"
+
+    @property
+    def log_path(self) -> Path:
+        """Return where the ``.log`` is."""
+        return self.files.log_path
 
     @property
     def size(self) -> int:
@@ -105,7 +113,7 @@ class ReadableSegment(SegmentFiles):
     def largest_timestamp(self) -> int:
         """Return the time that retention goes by: the modification time if no record has one."""
         timestamp = self.max_timestamp
-        return timestamp if timestamp >= 0 else self.modified_ms
+        return timestamp if timestamp >= 0 else self.files.modified_ms
 
     @property
     def first_batch_timestamp(self) -> int:
@@ -119,7 +127,7 @@ class ReadableSegment(SegmentFiles):
     def file(self) -> SegmentFile:
         """Return the ``.log``, open; it stays so as long as the caller keeps the object."""
         file = self._file
-        return file if file is not None else self.open_to_read(files.LOG)
+        return file if file is not None else self.files.open_to_read(files.LOG)
 
     def slice(self, position: int, end: int) -> FileSlice:
         """Return a range of the ``.log`` that outlives the segment's deletion."""
@@ -231,7 +239,7 @@ class ReadableSegment(SegmentFiles):
     def aborted_transactions(self, fetch_offset: int, upper_offset: int) -> AbortedLookup:
         """Return the aborted transactions between two offsets whose markers are in this segment."""
         if self._has_aborted is None:
-            self._has_aborted = self.find_size(files.TRANSACTION_INDEX) is not None
+            self._has_aborted = self.files.find_size(files.TRANSACTION_INDEX) is not None
         if not self._has_aborted:
             return AbortedLookup([], is_complete=False)
         return transaction_index.find_aborted(
@@ -240,7 +248,7 @@ class ReadableSegment(SegmentFiles):
 
     def all_aborted_transactions(self) -> list[AbortedTransaction]:
         """Return the whole transaction index."""
-        return transaction_index.read(self.path(files.TRANSACTION_INDEX))
+        return transaction_index.read(self.files.path(files.TRANSACTION_INDEX))
 
     def offset_index(self) -> OffsetIndex:
         """Return the offset index, wherever its entries are."""
@@ -344,7 +352,7 @@ class ReadableSegment(SegmentFiles):
 
     def _entries(self, kind: str, size: int) -> Entries:
         try:
-            return FileEntries(size, self.open_to_read(kind))
+            return FileEntries(size, self.files.open_to_read(kind))
         except FileNotFoundError:
             return MemoryEntries(size)  # everything is found from the segment's start
 

@@ -90,9 +90,9 @@ class LogSegment(ReadableSegment):
         segment = cls(
             directory, base_offset, config, now_ms=now_ms, suffix=suffix, open_files=open_files
         )
-        segment.unlink()
+        segment.files.unlink()
         for kind in (files.LOG, files.INDEX, files.TIME_INDEX):
-            fd = files.create_file(segment.path(kind))
+            fd = files.create_file(segment.files.path(kind))
             try:
                 if kind == files.LOG and config.preallocate:
                     files.preallocate(fd, config.segment_bytes)
@@ -123,7 +123,7 @@ class LogSegment(ReadableSegment):
         segment = cls(
             directory, base_offset, config, now_ms=now_ms, suffix=suffix, open_files=open_files
         )
-        size = segment.find_size(files.LOG)
+        size = segment.files.find_size(files.LOG)
         if size is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(segment.log_path))
         segment.end.size = size
@@ -169,7 +169,7 @@ class LogSegment(ReadableSegment):
         if active is not None:
             return bytes((active.offsets if kind == files.INDEX else active.times).data)
         try:
-            return self.path(kind).read_bytes()
+            return self.files.path(kind).read_bytes()
         except FileNotFoundError:
             return None
 
@@ -249,7 +249,7 @@ class LogSegment(ReadableSegment):
 
     def append_aborted(self, transaction: AbortedTransaction) -> None:
         """Add an entry to the transaction index; its marker is in this segment already."""
-        transaction_index.append(self.path(files.TRANSACTION_INDEX), [transaction])
+        transaction_index.append(self.files.path(files.TRANSACTION_INDEX), [transaction])
         if not self._has_aborted:
             self._names_unsynced = True
         self._has_aborted = True
@@ -279,10 +279,10 @@ class LogSegment(ReadableSegment):
             self._write_indexes()
             self._fsync_indexes()
             if self._names_unsynced:
-                files.fsync_directory(self.directory)
+                files.fsync_directory(self.files.directory)
                 self._names_unsynced = False
             if sealed and self._file is file:
-                self._open_files.put((self, files.LOG), file)
+                self.files.keep(files.LOG, file)
         if sealed:
             self._rest()
 
@@ -301,7 +301,7 @@ class LogSegment(ReadableSegment):
         self._sealed = True
         self._active = None
         self._rest()
-        self.unlink()
+        self.files.unlink()
 
     def truncate_to(self, offset: int) -> int:
         """Cut the first batch that reaches ``offset``, and all after it; return the bytes cut.
@@ -320,7 +320,7 @@ class LogSegment(ReadableSegment):
         aborted = self.all_aborted_transactions()
         kept = [entry for entry in aborted if entry.last_offset < offset]
         if len(kept) != len(aborted):
-            transaction_index.rewrite(self.path(files.TRANSACTION_INDEX), kept)
+            transaction_index.rewrite(self.files.path(files.TRANSACTION_INDEX), kept)
             self._has_aborted = None
         self.end.since_index = 0
         self._restore_maximum()
@@ -368,7 +368,7 @@ class LogSegment(ReadableSegment):
             self._cut_log(scan.end)
         if producers is not None:
             producers.map_end_offset = scan.next_offset
-            transaction_index.rewrite(self.path(files.TRANSACTION_INDEX), aborted)
+            transaction_index.rewrite(self.files.path(files.TRANSACTION_INDEX), aborted)
             self._has_aborted = bool(aborted)
             if aborted:
                 self._unsynced |= {files.TRANSACTION_INDEX}
@@ -380,7 +380,7 @@ class LogSegment(ReadableSegment):
     def _adopt(self, scan: Scan, file: SegmentFile) -> None:
         """Become active with what a scan has found; the index files are emptied."""
         for kind in (files.INDEX, files.TIME_INDEX):
-            os.close(files.create_file(self.path(kind)))
+            os.close(files.create_file(self.files.path(kind)))
         self._names_unsynced = True
         self._distrusted = False
         self._active = scan.indexes
@@ -397,9 +397,9 @@ class LogSegment(ReadableSegment):
     def _read_index(self, kind: str, entry_size: int) -> bytes:
         """Return the whole entries of an index file, creating one that is missing."""
         try:
-            data = self.path(kind).read_bytes()
+            data = self.files.path(kind).read_bytes()
         except FileNotFoundError:
-            os.close(files.create_file(self.path(kind)))
+            os.close(files.create_file(self.files.path(kind)))
             self._names_unsynced = True
             return b""
         return data[: len(data) - len(data) % entry_size]
@@ -419,7 +419,7 @@ class LogSegment(ReadableSegment):
             data = entries.unwritten()
             if not data and not cut:
                 continue
-            fd = files.open_file(self.path(kind), write=True)
+            fd = files.open_file(self.files.path(kind), write=True)
             try:
                 files.write_all(fd, data, entries.written)
                 entries.written += len(data)
@@ -432,7 +432,7 @@ class LogSegment(ReadableSegment):
     def _fsync_indexes(self) -> None:
         for kind in sorted(self._unsynced):
             with suppress(FileNotFoundError):  # there need not be any aborted transactions
-                fd = files.open_file(self.path(kind))
+                fd = files.open_file(self.files.path(kind))
                 try:
                     files.fsync(fd)
                 finally:
@@ -461,7 +461,7 @@ class LogSegment(ReadableSegment):
         _logger.error(
             "offset index is damaged and goes: lookups in the segment walk its log until the "
             "next start builds it anew file=%s reason=%r",
-            self.path(files.INDEX),
+            self.files.path(files.INDEX),
             reason,
         )
         if self._active is None:
@@ -469,9 +469,9 @@ class LogSegment(ReadableSegment):
 
     def _delete_index(self) -> None:
         """Take a damaged offset index away: a missing one is what the next start builds anew."""
-        self.forget(files.INDEX)
+        self.files.forget(files.INDEX)
         with suppress(OSError):
-            files.unlink(self.path(files.INDEX))
+            files.unlink(self.files.path(files.INDEX))
 
     def _rest(self) -> None:
         """Let descriptor and memory go."""

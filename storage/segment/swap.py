@@ -34,23 +34,23 @@ class SegmentSwap:
     def begin(self) -> None:
         """Make the new segments what a start would take. Blocks."""
         for segment in reversed(self.new):
-            segment.change_suffix(files.SWAP)
+            segment.files.change_suffix(files.SWAP)
         files.fsync_directory(self.path)
 
     def undo(self) -> None:
         """Take `begin` back in its own order, and delete the new segments. Blocks."""
         for segment in self.new:
-            segment.restore_suffix(files.CLEANED)
+            segment.files.restore_suffix(files.CLEANED)
         for segment in self.new:
-            segment.unlink()
+            segment.files.unlink()
 
     def end(self) -> None:
         """Give all files their final names. Blocks."""
         for segment in self.old:
-            segment.change_suffix(files.DELETED)
+            segment.files.change_suffix(files.DELETED)
         files.fsync_directory(self.path)
         for segment in self.new:
-            segment.change_suffix("")
+            segment.files.change_suffix("")
         files.fsync_directory(self.path)
         for snapshot in self.snapshots:
             with suppress(FileNotFoundError):

@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> LogFolder:
 
 def damage(segment: LogSegment, kind: str, at: int, layout: str, value: int) -> None:
     """Overwrite a number in a file of a segment."""
-    path = segment.path(kind)
+    path = segment.files.path(kind)
     data = bytearray(path.read_bytes())
     struct.pack_into(layout, data, at, value)
     path.write_bytes(data)
@@ -67,7 +67,7 @@ def test_damaged_offset_index(
 
     assert first_offsets(folder.log) == list(range(COUNT))
     assert len(caplog.messages) <= 1
-    assert all(segment.path(files.INDEX).name in line for line in caplog.messages)
+    assert all(segment.files.path(files.INDEX).name in line for line in caplog.messages)
     folder.close()
     log = folder.reopen(is_clean=True)
     assert first_offsets(log) == list(range(COUNT))
@@ -78,7 +78,7 @@ def test_damaged_offset_index(
 def test_damaged_time_index_deletes_nothing(folder: LogFolder) -> None:
     """Retention by time goes by the batches when the index does not agree with them."""
     segment = folder.log.segments[0]
-    size = segment.path(files.TIME_INDEX).stat().st_size
+    size = segment.files.path(files.TIME_INDEX).stat().st_size
     damage(segment, files.TIME_INDEX, size - 12, ">q", 5)
     folder.log.reconfigure(TopicConfig(segment_bytes=2_000, retention_ms=3_600_000))
 
@@ -111,7 +111,7 @@ def test_damaged_header_in_a_closed_segment(
             folder.log.read(1, 1, COUNT)
 
     assert offsets_in(bytes_of(folder.log, 2)) == list(range(2, COUNT))
-    assert segment.path(files.INDEX).exists()
+    assert segment.files.path(files.INDEX).exists()
     assert len(caplog.messages) == 1
     assert str(segment.log_path) in caplog.messages[0]
     assert f"position {second.position}" in caplog.messages[0]

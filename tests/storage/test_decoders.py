@@ -183,7 +183,9 @@ def segment_files(folder: Path) -> dict[str, bytes]:
     segment = make_segment(place, TopicConfig(index_interval_bytes=100))
     append_next(segment, [make_batch(3, timestamp=1000 + number) for number in range(30)])
     segment.close()
-    return {kind: segment.path(kind).read_bytes() for kind in (".log", ".index", ".timeindex")}
+    return {
+        kind: segment.files.path(kind).read_bytes() for kind in (".log", ".index", ".timeindex")
+    }
 
 
 def _checked(log: bytes) -> list[bytes]:

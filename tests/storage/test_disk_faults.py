@@ -200,7 +200,7 @@ class TestIndexes:
         folder.log.flush()
 
         assert folder.log.recovery_point == 5
-        assert folder.log.segments[-1].path(files.INDEX).stat().st_size == 4 * 8
+        assert folder.log.segments[-1].files.path(files.INDEX).stat().st_size == 4 * 8
         folder.close()
         assert folder.reopen(is_clean=True).segments[-1].find_damage() is None
 
@@ -250,7 +250,7 @@ class TestReads:
         folder.settle()
         for segment in folder.log.segments[:-1]:
             for kind in files.SEGMENT_KINDS:
-                segment.forget(kind)
+                segment.files.forget(kind)
         disk.fail("open", errno.EMFILE)
         with pytest.raises(KafkaStorageError, match="Too many open files"):
             folder.log.read(0, 10, 6)

@@ -126,7 +126,7 @@ class Directories(RoomsOnDisk):
         (folder / files.MOVED).touch()
         for segment in segments:
             for kind in files.SEGMENT_KINDS[:3]:
-                shutil.copy2(segment.path(kind), folder)
+                shutil.copy2(segment.files.path(kind), folder)
 
 
 def folders(directory: LogDirectory) -> list[str]:

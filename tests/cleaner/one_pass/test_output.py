@@ -59,8 +59,8 @@ def test_indexes_are_those_of_appends(tmp_path: Path, interval: int, at_once: in
 
     (segment,) = output.hand_over()
     for kind in (files.LOG, files.INDEX, files.TIME_INDEX):
-        assert segment.path(kind).read_bytes() == one.path(kind).read_bytes()
-        assert segment.path(kind).stat().st_mtime_ns == 5_000_000_000
+        assert segment.files.path(kind).read_bytes() == one.files.path(kind).read_bytes()
+        assert segment.files.path(kind).stat().st_mtime_ns == 5_000_000_000
     assert (segment.max_timestamp, segment.first_batch_timestamp, segment.size) == (
         one.max_timestamp,
         one.first_batch_timestamp,

@@ -66,13 +66,13 @@ class Folder:
         for segment in new:
             self._written.append(segment.read(0, segment.size))
             check_indexes(segment)
-            assert segment.modified_ns == old[-1].modified_ns
+            assert segment.files.modified_ns == old[-1].files.modified_ns
         at = self._segments.index(old[0])
         self._segments[at : at + len(old)] = new
         for each in old:
-            each.unlink()
+            each.files.unlink()
         for segment in new:
-            segment.change_suffix("")
+            segment.files.change_suffix("")
 
 
 def _go_on() -> None:

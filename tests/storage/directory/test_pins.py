@@ -80,7 +80,7 @@ def test_a_pin_has_the_indexes_of_memory(home: CleanerHome) -> None:
     offsets = [append(log, [(b"a", b"1"), (b"b", b"2")]) for _ in range(50)]
     frozen = log.freeze()
     append(log, [(b"later", b"3")])
-    live = log.segments[0].path(files.INDEX)
+    live = log.segments[0].files.path(files.INDEX)
     assert live.stat().st_size == 0
 
     (pinned,) = pins.link("p", [frozen])
@@ -108,7 +108,7 @@ def test_a_pin_links_indexes_that_are_written(home: CleanerHome) -> None:
     (pinned,) = pin(log)
 
     for kind in (files.INDEX, files.TIME_INDEX):
-        live = log.segments[0].path(kind)
+        live = log.segments[0].files.path(kind)
         assert (pinned.folder / live.name).samefile(live)
 
 

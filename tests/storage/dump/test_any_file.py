@@ -168,7 +168,7 @@ def test_strange_or_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_files_on_their_way_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Suffixes do not matter: deleted segments can be looked at."""
-    LogSegment.load(folder, 0, TopicConfig(), now_ms=0).change_suffix(files.DELETED)
+    LogSegment.load(folder, 0, TopicConfig(), now_ms=0).files.change_suffix(files.DELETED)
 
     code, out = run(capsys, folder)
 

@@ -238,7 +238,7 @@ def test_slice_outlives_the_segment(tmp_path: Path) -> None:
 def test_reader_follows_renamed_files(tmp_path: Path) -> None:
     """A segment that is being renamed is found under the old or the new name."""
     segment = build(tmp_path, (0, "at rest"), gappy())
-    segment.change_suffix(".deleted")
+    segment.files.change_suffix(".deleted")
 
     assert segment.locate(100) is not None
 

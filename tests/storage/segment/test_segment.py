@@ -131,7 +131,7 @@ class TestIndexRule:
 
         assert (tmp_path / TIME_INDEX).read_bytes() == b""
         assert written.max_timestamp == -1
-        assert written.largest_timestamp == written.modified_ms > NOW_MS
+        assert written.largest_timestamp == written.files.modified_ms > NOW_MS
 
     def test_reopened_segment_goes_on(self, tmp_path: Path) -> None:
         """Entries follow those in the files; the distance begins anew, as in Kafka."""
@@ -324,7 +324,7 @@ class TestFlushing:
 
         written.seal()
         written.flush()
-        kept.forget((written, files.LOG))
+        kept.forget((written.files, files.LOG))
 
         assert open_files(tmp_path) == [LOG]
         assert os.fstat(slice_.file.fileno()).st_size == len(slice_)
@@ -412,7 +412,7 @@ class TestNames:
 
         monkeypatch.setattr(files, "rename", rename)
 
-        written.change_suffix(files.DELETED)
+        written.files.change_suffix(files.DELETED)
 
         assert renamed == [
             ".log.deleted",

@@ -7,8 +7,9 @@ from threading import Event
 
 from siltstone.config.topic import TopicConfig
 from siltstone.storage.segment.open_file import OpenFiles
+from siltstone.storage.segment.segment import LogSegment
 from tests.support.batches import make_batch
-from tests.support.segments import append_next, load_segment, make_segment
+from tests.support.segments import NOW_MS, append_next, load_segment, make_segment
 
 BATCHES = 3000
 PER_BATCH = 3
@@ -63,10 +64,11 @@ def test_open_files_are_bounded_and_shared(tmp_path: Path) -> None:
     kept = OpenFiles(4)
     segments = []
     for base in range(10):
-        segment = make_segment(tmp_path, base_offset=base * 10)
+        segment = LogSegment.create(
+            tmp_path, base * 10, TopicConfig(), now_ms=NOW_MS, open_files=kept
+        )
         append_next(segment, [make_batch(2)], first=base * 10)
         segment.close()
-        segment._open_files = kept
         segments.append(segment)
 
     def read(seed: int) -> None:
