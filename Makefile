@@ -17,6 +17,7 @@
 #   make model        random lives of a compacted topic: make model SEQUENCES=5000 SEED=7
 #   make differential Apache Kafka's cleaner beside ours: make differential FOLDERS=100 SEED=7
 #   make compat       public suites of Kafka clients: make compat SUITE=franz-go
+#   make figures      the tree in figures: its lines, its cycles; make figures ARGS=--names
 #   make docs         write the generated documents and the sample server.yaml
 #   make messages     write the tables of messages from Kafka's jars
 #   make image-check  build the container image without an engine and run it
@@ -49,7 +50,7 @@ ifeq ($(CI),true)
 export KERNELS ?= require
 endif
 
-.PHONY: help run setup test test-all test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernels-sanitized model differential compat docs messages image-check jars spark-jre stream-kills lock clean
+.PHONY: help run setup test test-all test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernels-sanitized model differential compat docs figures messages image-check jars spark-jre stream-kills lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -146,6 +147,9 @@ docs: setup
 	@$(BIN)/python -m tools.configuration
 	@$(BIN)/python -m tools.compatibility
 	@$(BIN)/python -m tools.metrics_page docs/metrics.md
+
+figures: setup
+	@$(BIN)/python -m tools.figures $(ARGS)
 
 messages: setup jars
 	@$(BIN)/python -m tools.messages $(foreach jar,clients group-coordinator transaction-coordinator,\
