@@ -51,7 +51,7 @@ cdef extern from "Python.h":
 
 COMPILED = True
 
-# The order is that of `protocol.messages.KINDS`.
+# The order is that of `protocol.core.fields.KINDS`.
 cdef enum Kind:
     BOOL, INT8, INT16, UINT16, INT32, UINT32, INT64, FLOAT64, UUID, STRING, BYTES, RECORDS, STRUCT
 

@@ -19,12 +19,12 @@ from siltstone.protocol.java_text import AS_JAVA
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from siltstone.protocol.messages import Field
+    from siltstone.protocol.core.fields import Field
     from siltstone.protocol.parts import Buffer, Parts
 
 COMPILED: Final = False
 
-# The numbers of `protocol.messages.KINDS`.
+# The numbers of `protocol.core.fields.KINDS`.
 _FIXED: Final = tuple(map(Struct, (">?", ">b", ">h", ">H", ">i", ">I", ">q", ">d", "16s")))
 _BOOL, _UUID, _STRING, _BYTES, _RECORDS, _STRUCT = 0, 8, 9, 10, 11, 12
 _HEAD: Final = Struct(">hhi")

@@ -18,9 +18,10 @@ to be written. An element of an array of structures may also be the bytes that `
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args, get_origin
 
 from siltstone.protocol.core import Table, read, write, write_response
+from siltstone.protocol.core.fields import KINDS, Field
 from siltstone.protocol.parts import FileSlice
 
 if TYPE_CHECKING:
@@ -39,30 +40,7 @@ are 20,000. As many are read in some milliseconds, and they and their answers ta
 More of them is an attack: it is refused before anything is made of it.
 """
 
-KINDS: Final = (
-    "bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "uuid", "string",
-    "bytes", "records", "struct",
-)  # fmt: skip
-"""The types, in the order by which the core numbers them."""
-
 _API_VERSIONS: Final = 18
-
-
-class Field(NamedTuple):
-    """One field of one version, as `protocol.core.Table` takes it.
-
-    ``kind`` counts in `KINDS`; ``tag`` is -1 for a field that is not tagged; ``child`` is the table
-    of a structure, or its description as long as no table was made of it.
-    """
-
-    kind: int
-    is_array: bool
-    is_nullable: bool
-    is_present: bool
-    is_error: bool
-    tag: int
-    default: Any
-    child: Any
 
 
 class Message:

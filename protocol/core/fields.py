@@ -1,0 +1,26 @@
+"""What the core is told of a field of a structure."""
+
+from typing import Any, Final, NamedTuple
+
+KINDS: Final = (
+    "bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "uuid", "string",
+    "bytes", "records", "struct",
+)  # fmt: skip
+"""The types, in the order by which the core numbers them."""
+
+
+class Field(NamedTuple):
+    """One field of one version, as `protocol.core.Table` takes it.
+
+    ``kind`` counts in `KINDS`; ``tag`` is -1 for a field that is not tagged; ``child`` is the table
+    of a structure, or its description as long as no table was made of it.
+    """
+
+    kind: int
+    is_array: bool
+    is_nullable: bool
+    is_present: bool
+    is_error: bool
+    tag: int
+    default: Any
+    child: Any
