@@ -27,7 +27,8 @@ from siltstone.broker.http.control.token import brings_token, ensure_token, note
 from siltstone.broker.http.health import LoopWatch
 from siltstone.broker.http.probe import Probe
 from siltstone.broker.http.readiness import Readiness
-from siltstone.broker.http.server import Admission, HttpServer
+from siltstone.broker.http.server import HttpServer
+from siltstone.broker.http.values import Admission
 from siltstone.broker.net.buffers import Buffers
 from siltstone.broker.net.dispatch import Dispatcher
 from siltstone.broker.net.listener import Listener
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from typing import Any
 
-    from siltstone.broker.http.server import Route
+    from siltstone.broker.http.values import Route
     from siltstone.config.layers import Layers
     from siltstone.storage.clock import Clock
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import h11
 
-from siltstone.broker.http.server import HttpRequest, HttpResponse, text
+from siltstone.broker.http.values import HttpRequest, HttpResponse, text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Container
 
-    from siltstone.broker.http.server import Admission, HttpLimits, Patience
+    from siltstone.broker.http.values import Admission, HttpLimits, Patience
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import itertools
 import os
 from typing import TYPE_CHECKING
 
-from siltstone.broker.http.server import text
+from siltstone.broker.http.values import text
 from siltstone.broker.net.dispatch_kernels import Histogram
 from siltstone.storage import files
 from siltstone.storage.directory.log_directory import remedy_for
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from siltstone.broker.http.server import HttpRequest, HttpResponse
+    from siltstone.broker.http.values import HttpRequest, HttpResponse
     from siltstone.broker.process.io import IoThreads
     from siltstone.storage.clock import Clock
     from siltstone.storage.directory.loading import SetAside

@@ -22,7 +22,7 @@ from siltstone.broker.http.metrics.sources import (
     SessionCounts,
 )
 from siltstone.broker.http.readiness import LOADING
-from siltstone.broker.http.server import Route, text
+from siltstone.broker.http.values import Route, text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from siltstone.broker.context import Rooms
     from siltstone.broker.http.health import LoopWatch
     from siltstone.broker.http.readiness import Readiness
-    from siltstone.broker.http.server import HttpRequest, HttpResponse
+    from siltstone.broker.http.values import HttpRequest, HttpResponse
     from siltstone.broker.net.listener import Listener
     from siltstone.broker.net.request_stats import RequestStats
     from siltstone.broker.topics.cleaning import Cleaning

@@ -10,12 +10,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from siltstone.broker.http.server import text
+from siltstone.broker.http.values import text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from siltstone.broker.http.server import HttpRequest, HttpResponse
+    from siltstone.broker.http.values import HttpRequest, HttpResponse
     from siltstone.storage.clock import Clock
 
 logger = logging.getLogger(__name__)

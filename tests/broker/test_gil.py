@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 
 from siltstone.broker.http.metrics.exposition import Scrapes
-from siltstone.broker.http.server import HttpRequest
+from siltstone.broker.http.values import HttpRequest
 from siltstone.broker.net.sending.senders import Senders
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol import core

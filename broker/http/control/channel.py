@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from siltstone.broker.http.control.token import brings_token
-from siltstone.broker.http.server import Route, json_answer, text
+from siltstone.broker.http.values import Route, json_answer, text
 from siltstone.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from siltstone.broker.http.server import HttpRequest, HttpResponse
+    from siltstone.broker.http.values import HttpRequest, HttpResponse
     from siltstone.broker.process.io import IoThreads
     from siltstone.storage.log.log import Log
 

@@ -10,7 +10,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from siltstone.broker.http.server import JSON, HttpResponse, Route, json_answer, text
+from siltstone.broker.http.values import JSON, HttpResponse, Route, json_answer, text
 from siltstone.cleaner import selection
 from siltstone.cleaner.errors import CleaningAborted, CorruptSegment
 from siltstone.cleaner.history.events import figures_of
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from siltstone.broker.http.control.explaining import Explainer
-    from siltstone.broker.http.server import HttpRequest
+    from siltstone.broker.http.values import HttpRequest
     from siltstone.broker.process.io import IoThreads
     from siltstone.broker.topics.cleaning import Cleaning
     from siltstone.broker.topics.topic import Topic

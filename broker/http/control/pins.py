@@ -11,14 +11,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.http.server import JSON, HttpResponse, Route, json_answer, text
+from siltstone.broker.http.values import JSON, HttpResponse, Route, json_answer, text
 from siltstone.broker.topics.pins import PinRefused
 from siltstone.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from siltstone.broker.http.server import HttpRequest
+    from siltstone.broker.http.values import HttpRequest
     from siltstone.broker.process.io import IoThreads
     from siltstone.broker.topics.pins import Pin, PinRoom
     from siltstone.broker.topics.registry import TopicRegistry

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from siltstone.broker.http.metrics.metric import PAUSE, Summary
 from siltstone.broker.http.metrics.table import METRICS
-from siltstone.broker.http.server import HttpResponse
+from siltstone.broker.http.values import HttpResponse
 from siltstone.broker.net.dispatch_kernels import BOUNDS_SECONDS, Histogram
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from siltstone.broker.http.metrics.metric import Metric, Value
     from siltstone.broker.http.metrics.sources import MetricSources
-    from siltstone.broker.http.server import HttpRequest
+    from siltstone.broker.http.values import HttpRequest
     from siltstone.storage.clock import Clock
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

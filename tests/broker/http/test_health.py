@@ -13,7 +13,8 @@ from siltstone.broker.commands.http_client import ask
 from siltstone.broker.http import health
 from siltstone.broker.http.health import DISK_CACHE_SECONDS, DiskCheck, Health, LoopWatch
 from siltstone.broker.http.readiness import PROBE_CACHE_SECONDS, ProbeFailed, Readiness
-from siltstone.broker.http.server import HttpRequest, HttpResponse, HttpServer, Route
+from siltstone.broker.http.server import HttpServer
+from siltstone.broker.http.values import HttpRequest, HttpResponse, Route
 from siltstone.broker.process.io import IoThreads
 from tests.support.clock import FakeClock
 

@@ -11,14 +11,13 @@ import pytest
 
 from siltstone.broker.http.connection import is_ours
 from siltstone.broker.http.control.token import read_address
-from siltstone.broker.http.server import (
+from siltstone.broker.http.server import HttpServer, split_address
+from siltstone.broker.http.values import (
     Admission,
     HttpLimits,
     HttpRequest,
     HttpResponse,
-    HttpServer,
     Route,
-    split_address,
     text,
 )
 from tests.support.http_client import ask, exchange, parse

@@ -14,7 +14,8 @@ from siltstone.broker.http.control.cleaner import CleanerPages
 from siltstone.broker.http.control.explaining import Explainer
 from siltstone.broker.http.metrics.cleaner import CLEANER_METRICS
 from siltstone.broker.http.metrics.metric import PAUSE
-from siltstone.broker.http.server import HttpRequest, HttpResponse, Routes
+from siltstone.broker.http.server import Routes
+from siltstone.broker.http.values import HttpRequest, HttpResponse
 from siltstone.broker.topics.cleaning import Cleaning
 from siltstone.cleaner.states import State
 from siltstone.storage.topic_partition import TopicPartition

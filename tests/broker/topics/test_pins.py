@@ -13,7 +13,8 @@ import pytest
 from siltstone.broker.commands.http_client import ControlAnswer, ask
 from siltstone.broker.http.control.pins import PinPages
 from siltstone.broker.http.control.token import read_token
-from siltstone.broker.http.server import HttpRequest, Routes
+from siltstone.broker.http.server import Routes
+from siltstone.broker.http.values import HttpRequest
 from siltstone.broker.topics.pins import PinRoom
 from siltstone.storage import files
 from tests.support.broker import SiltstoneProcess
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from siltstone.broker.http.server import HttpResponse
+    from siltstone.broker.http.values import HttpResponse
 
 
 class Home(RoomsOnDisk):

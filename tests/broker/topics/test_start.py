@@ -8,7 +8,7 @@ import pytest
 from kio.schema.metadata.v13.request import MetadataRequest
 
 from siltstone.broker.http.health import Health, LoopWatch
-from siltstone.broker.http.server import HttpRequest
+from siltstone.broker.http.values import HttpRequest
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.protocol.names import uuid_text
 from siltstone.storage.directory.catalog import FILE_NAME

@@ -9,7 +9,8 @@ import pytest
 
 from siltstone.broker.http.control.channel import ControlChannel, Status
 from siltstone.broker.http.control.token import TOKEN_FILE, ensure_token, read_token
-from siltstone.broker.http.server import HttpRequest, HttpResponse, Routes
+from siltstone.broker.http.server import Routes
+from siltstone.broker.http.values import HttpRequest, HttpResponse
 from siltstone.broker.process.io import IoThreads
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.storage.topic_partition import TopicPartition

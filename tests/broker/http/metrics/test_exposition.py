@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from siltstone.broker.http.metrics.exposition import BrokerCollector, Scrapes
 from siltstone.broker.http.metrics.sources import MetricSources
 from siltstone.broker.http.metrics.table import METRICS
-from siltstone.broker.http.server import HttpRequest
+from siltstone.broker.http.values import HttpRequest
 from siltstone.storage.clock import Clock
 from tests.support.metrics import HIDDEN, make_sources
 

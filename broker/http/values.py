@@ -1,0 +1,99 @@
+"""What the parts of the HTTP port hand each other: requests, answers, pages, and their limits."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+PLAIN = "text/plain; charset=utf-8"
+JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLimits:
+    """What one client may cost: sizes in bytes, times in seconds.
+
+    A client has ``head_seconds`` to begin its first request, and as long for the head of each;
+    then the body has ``request_seconds``. ``idle_seconds``, between requests, is longer than the
+    usual scrape interval, so that a scraper keeps its connection.
+    """
+
+    head_bytes: int = 16 * 1024
+    body_bytes: int = 1024 * 1024
+    stranger_body_bytes: int = 4 * 1024
+    read_bytes: int = 16 * 1024
+    head_seconds: float = 5.0
+    request_seconds: float = 10.0
+    send_seconds: float = 10.0
+    idle_seconds: float = 120.0
+    connections: int = 64
+    spare: int = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """Whose requests are served: those for a host of ours, and any that brings the token."""
+
+    hosts: frozenset[str] = frozenset()
+    """Names in lower case; addresses and ``localhost`` need not be named. ``*`` is any name."""
+    is_trusted: Callable[[Mapping[bytes, bytes]], bool] = lambda _headers: False
+    """Whether these headers bring the control token."""
+
+
+@dataclass(slots=True)
+class Patience:
+    """Since when a client keeps us waiting: for a whole request, or to take an answer.
+
+    None while it waits for us.
+    """
+
+    since: float | None
+    is_spare: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest:
+    """A whole request; header names are in lower case, ``query`` is what follows ``?``."""
+
+    method: str
+    path: str
+    query: str = ""
+    headers: Mapping[bytes, bytes] = field(default_factory=dict)
+    body: bytes = b""
+    peer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpResponse:
+    """An answer; an iterator as ``body`` is sent piece by piece as it is made."""
+
+    status: int = 200
+    body: bytes | AsyncIterator[bytes] = b""
+    content_type: str = PLAIN
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One page: GET (which also answers HEAD) or POST on an exact path."""
+
+    method: str
+    path: str
+    handle: Callable[[HttpRequest], Awaitable[HttpResponse]]
+    is_urgent: bool = False
+    """Whether it is answered, shortly, while all places are taken."""
+
+
+def text(status: int, sentence: str, *headers: tuple[str, str]) -> HttpResponse:
+    """Return one plain sentence as an answer."""
+    return HttpResponse(status=status, body=f"{sentence}\n".encode(), headers=headers)
+
+
+def json_answer(value: object, status: int = 200) -> HttpResponse:
+    """Return a value as an answer, indented for a person with curl."""
+    body = json.dumps(value, indent=2).encode() + b"\n"
+    return HttpResponse(status=status, body=body, content_type=JSON)
