@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from siltstone.broker.topics.folders import create_partitions
 from siltstone.broker.topics.reservations import Reservations
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from siltstone.broker.process.io import IoThreads
     from siltstone.broker.topics.catalog_writer import CatalogWriter
     from siltstone.broker.topics.cleaning import Cleaning
-    from siltstone.broker.topics.moves.manager import LogDirMoves
     from siltstone.broker.topics.settings.in_force import BrokerSettings
     from siltstone.broker.topics.topic import Form
     from siltstone.config.topic import TopicConfig
@@ -50,6 +49,13 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _SLICE = 256
+
+
+class Moves(Protocol):
+    """The partitions that are on their way to another log directory."""
+
+    async def cancel(self, *topic_partitions: TopicPartition) -> None:
+        """End the moves of partitions that go away."""
 
 
 class TopicRegistry:
@@ -74,7 +80,7 @@ class TopicRegistry:
         self._io = io
         self._manager: LogManager
         self.cleaning: Cleaning | None = None  # set by the server, before `open`
-        self.moves: LogDirMoves | None = None  # likewise
+        self.moves: Moves | None = None  # likewise
         self._names = Reservations()
         self._alike: dict[str, set[str]] = {}  # topics by their name with "_" for "."
         self._tasks: set[asyncio.Task[Any]] = set()
