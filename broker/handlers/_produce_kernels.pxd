@@ -8,7 +8,11 @@ from siltstone.storage.appending._append_kernels cimport LogEnd
 cdef enum:
     FIRST_WITH_TOPIC_ID = 13
 
-cpdef handle(RequestContext context, object request)
+@cython.final
+cdef class PlainProduce:
+    cdef object _go_on
+
+    cpdef handle(self, RequestContext context, object request)
 
 @cython.locals(version=int, count=Py_ssize_t)
 cdef bint _append_plain(RequestContext context, object request, list produced, list unflushed) except *

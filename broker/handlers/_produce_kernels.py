@@ -19,7 +19,7 @@ if not cython.compiled:
     from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from siltstone.broker.net import dispatch_kernels
     from siltstone.protocol.messages.produce import (
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from siltstone.storage.log.log import Log
 
     Produced = ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None
+    GoOn = Callable[
+        [dispatch_kernels.RequestContext, ProduceRequest, list[Any], list[Any], KafkaError | None],
+        Produced,
+    ]
 
 COMPILED: bool = cython.compiled
 
@@ -39,23 +43,30 @@ AT_ONCE = 500
 _NO_LEADER = (-1, -1)
 
 
-def handle(context: "dispatch_kernels.RequestContext", request: "ProduceRequest") -> "Produced":
-    """Append inline and answer; return a coroutine if a batch must be opened or flushed first.
+class PlainProduce:
+    """Serves requests whose batches break no rule; ``go_on`` serves the others."""
 
-    Nearly every batch breaks no rule and is its producer's next: `append_all` appends those. All
-    others are left to `broker.handlers.produce`.
-    """
-    produced: list[Any] = []
-    unflushed: list[Any] = []
-    error = None
-    try:
-        if _append_plain(context, request, produced, unflushed) and not unflushed:
-            return (produced, 0, ()) if request.acks else None  # type: ignore[return-value]
-    except KafkaError as refusal:
-        error = refusal
-    from siltstone.broker.handlers.produce import go_on  # noqa: PLC0415  # it imports this module
+    __slots__ = ("_go_on",)
 
-    return go_on(context, request, produced, unflushed, error)
+    def __init__(self, go_on: "GoOn") -> None:
+        self._go_on = go_on
+
+    def handle(
+        self, context: "dispatch_kernels.RequestContext", request: "ProduceRequest"
+    ) -> "Produced":
+        """Append inline and answer; return a coroutine if a batch must be opened or flushed first.
+
+        Nearly every batch breaks no rule and is its producer's next: `append_all` appends those.
+        """
+        produced: list[Any] = []
+        unflushed: list[Any] = []
+        error = None
+        try:
+            if _append_plain(context, request, produced, unflushed) and not unflushed:
+                return (produced, 0, ()) if request.acks else None  # type: ignore[return-value]
+        except KafkaError as refusal:
+            error = refusal
+        return self._go_on(context, request, produced, unflushed, error)
 
 
 def _append_plain(

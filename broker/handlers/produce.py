@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.handlers.produce_kernels import (
     AT_ONCE,
+    PlainProduce,
     append_all,
     count_once,
-    handle,
     may_be_plain,
 )
 from siltstone.broker.handlers.repeated_partitions import gather, last_of_each
@@ -94,6 +94,9 @@ def go_on(
     flushed before the answer. ``error`` says that the first partition without an answer failed.
     """
     return _Produce(context, request, produced, unflushed).go_on(error)
+
+
+handle = PlainProduce(go_on).handle
 
 
 class _Produce:
