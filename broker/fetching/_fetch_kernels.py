@@ -40,9 +40,10 @@ if not cython.compiled:
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Protocol
 
-    from siltstone.broker.context import RequestContext, Rooms
-    from siltstone.broker.fetching.sessions import FetchSession, SessionPartition
+    from siltstone.broker.topics.registry import TopicRegistry
+    from siltstone.broker.topics.settings.in_force import BrokerSettings
     from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest
     from siltstone.protocol.messages.list_offsets import ListOffsetsPartition
     from siltstone.protocol.parts import FileSlice
@@ -50,6 +51,39 @@ if TYPE_CHECKING:
     from siltstone.storage.log.log import Log
 
     Named = tuple[TopicKey, PartitionData]
+    Session = Any  # a FetchSession of `broker.fetching.sessions`, which stands on this module
+    SessionPartition = Any  # likewise
+
+    class Identity(Protocol):
+        """Who this broker is."""
+
+        @property
+        def node_id(self) -> int:
+            """Its number."""
+
+    class Rooms(Protocol):
+        """What of the broker a read needs."""
+
+        topics: TopicRegistry
+        settings: BrokerSettings
+
+        @property
+        def identity(self) -> Identity:
+            """Who the broker is."""
+
+    class Context(Protocol):
+        """What of a request a read needs."""
+
+        version: int
+
+        @property
+        def rooms(self) -> Rooms:
+            """The broker's rooms."""
+
+        @property
+        def advertised(self) -> tuple[str, int]:
+            """Host and port where the client asks."""
+
 
 COMPILED: bool = cython.compiled
 
@@ -86,7 +120,7 @@ class FetchPlan:
     def __init__(
         self,
         partitions: "list[tuple[TopicKey, FetchPartition]]",
-        session: "FetchSession | None" = None,
+        session: "Session | None" = None,
         epoch: int = 0,
         read: "Sequence[SessionPartition]" = (),
         wants_session: bool = False,
@@ -201,7 +235,7 @@ class FetchRead:
         "rooms",
     )
 
-    def __init__(self, context: "RequestContext", request: "FetchRequest", plan: FetchPlan) -> None:
+    def __init__(self, context: "Context", request: "FetchRequest", plan: FetchPlan) -> None:
         rooms: Rooms = context.rooms
         self.context = context
         self.rooms = rooms

@@ -327,7 +327,7 @@ class FetchSessions:
 
         Nothing may have happened since ``fetched`` was read.
         """
-        session = plan.session
+        session: FetchSession | None = plan.session
         if session is not None:
             return session.session_id, session.select_news(plan.read, fetched, self._get_log)
         if not plan.wants_session or not plan.partitions:
@@ -349,7 +349,7 @@ class FetchSessions:
         Raises:
             InvalidFetchSessionEpoch: Another request of the session has come meanwhile.
         """
-        session = plan.session
+        session: FetchSession | None = plan.session
         read = plan.read
         if session is None:
             if not plan.wants_session or not plan.partitions:

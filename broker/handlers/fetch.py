@@ -23,8 +23,9 @@ from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.context import Rooms
     from siltstone.broker.fetching.kernels import FetchPlan
+    from siltstone.broker.net.dispatch_kernels import RequestContext
     from siltstone.protocol.messages.fetch import FetchRequest
 
 _ISOLATION_LEVELS = frozenset({0, READ_COMMITTED})
@@ -88,6 +89,9 @@ class _Fetch(FetchRead):
     """One request while it is served: read once, or wait and read again."""
 
     __slots__ = ()
+
+    context: RequestContext
+    rooms: Rooms
 
     @property
     def is_of_somebody(self) -> bool:
