@@ -31,17 +31,63 @@ if not cython.compiled:
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Protocol
 
-    from siltstone.broker.context import Rooms
-    from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.broker.groups.group import Group
+    from siltstone.broker.groups.topic_image import TopicImage
+    from siltstone.broker.topics.registry import TopicRegistry
+    from siltstone.broker.topics.settings.in_force import BrokerSettings
     from siltstone.broker.topics.topic import Topic
     from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
     from siltstone.protocol.messages.offset_commit import OffsetCommitRequest
     from siltstone.protocol.records.journal import Producer, Row
+    from siltstone.storage.clock import Clock
 
     Results = list[tuple[str, bytes, list[tuple[int, int]]]]
 
     NewOffset = tuple[str, int, OffsetCommitValue]
+
+    class Rooms(Protocol):
+        """What of the broker a commit needs."""
+
+        topics: TopicRegistry
+        settings: BrokerSettings
+        clock: Clock
+
+    class ConsumerGroups(Protocol):
+        """What of the consumer groups a commit needs."""
+
+        @property
+        def image(self) -> TopicImage:
+            """The topics as they see them."""
+
+    class Groups(Protocol):
+        """What of the coordinator a commit needs."""
+
+        @property
+        def offsets(self) -> "OffsetTable":
+            """What was committed before."""
+
+        @property
+        def consumer(self) -> ConsumerGroups:
+            """The groups of the consumer protocol."""
+
+        def check(self, group_id: str) -> None:
+            """Refuse a group that is not known yet."""
+
+        def check_commit(
+            self,
+            group_id: str,
+            generation: int,
+            member_id: str,
+            instance_id: str | None,
+            version: int,
+        ) -> Group:
+            """Return the group, if the member may commit."""
+
+        def keep(self, group: Group) -> None:
+            """Have a group that `check_commit` has made."""
+
 
 COMPILED: bool = cython.compiled
 
@@ -92,7 +138,7 @@ def answer_rows(
 
 
 def commit(
-    rooms: "Rooms", groups: "GroupCoordinator", version: int, request: "OffsetCommitRequest"
+    rooms: "Rooms", groups: "Groups", version: int, request: "OffsetCommitRequest"
 ) -> "tuple[Results, bool]":
     """Commit what can be; return a code for each partition, and whether one is not there."""
     registry = rooms.topics
@@ -154,7 +200,7 @@ def commit(
 
 
 def _write(
-    groups: "GroupCoordinator",
+    groups: "Groups",
     version: int,
     request: "OffsetCommitRequest",
     offsets: "list[NewOffset]",

@@ -33,12 +33,10 @@ if not cython.compiled:
     from siltstone.protocol.records._portable import field_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container, Mapping
 
     from siltstone.broker.coordination.journal import CoordinatorLog
-    from siltstone.broker.groups.classic.members import Member
     from siltstone.broker.groups.group import Group
-    from siltstone.broker.groups.offsets import Offsets
     from siltstone.protocol.messages.heartbeat import HeartbeatRequest
     from siltstone.storage.clock import Clock
 
@@ -184,10 +182,10 @@ class MemberTable:
     __slots__ = ("by_id", "static")
 
     def __init__(self) -> None:
-        self.by_id: dict[str, Member] = {}
+        self.by_id: Mapping[str, LivingMember] = {}
         self.static: dict[str, str] = {}  # instance id -> member id
 
-    def get(self, member_id: str, instance_id: str | None) -> "Member":
+    def get(self, member_id: str, instance_id: str | None) -> LivingMember:
         """Return the member that a request names.
 
         Raises:
@@ -287,7 +285,7 @@ class GroupTable:
 
     __slots__ = ("groups", "log", "offsets")
 
-    def __init__(self, log: "CoordinatorLog", offsets: "Offsets") -> None:
+    def __init__(self, log: "CoordinatorLog", offsets: "Container[str]") -> None:
         self.groups: dict[str, Group] = {}
         self.log = log
         self.offsets = offsets

@@ -62,7 +62,7 @@ class GroupCoordinator(GroupTable):
         super().__init__(self.log, self.offsets)
         self.timers = Timers(clock)
         self.consumer = ConsumerGroups(self)
-        self.replay = Replay(self)
+        self.replay = Replay(self, self.consumer)
         self.classic = ClassicServices(
             clock=clock,
             timers=self.timers,

@@ -11,33 +11,33 @@ from siltstone.protocol.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from siltstone.broker.groups.coordinator import GroupCoordinator
     from siltstone.broker.groups.group import Group
+    from siltstone.broker.groups.owner import Owner
 
 log = logging.getLogger(__name__)
 
 _MINUTE_MS = 60_000
 
 
-def expire(coordinator: GroupCoordinator) -> Iterator[None]:
+def expire(owner: Owner) -> Iterator[None]:
     """Delete what has expired, a group at a time; a generator, so that others get their turn."""
-    before = coordinator.offsets.expired_count
+    before = owner.offsets.expired_count
     groups = 0
-    for group_id in {*coordinator.groups, *coordinator.offsets}:
+    for group_id in {*owner.groups, *owner.offsets}:
         try:
-            coordinator.check(group_id)
-            group = coordinator.find(group_id)
+            owner.check(group_id)
+            group = owner.find(group_id)
             if group is not None:
-                groups += expire_group(coordinator, group)
+                groups += expire_group(owner, group)
         except KafkaError as error:
             log.warning("offsets not expired group=%s reason=%s", group_id, error)
         yield
-    count = coordinator.offsets.expired_count - before
+    count = owner.offsets.expired_count - before
     if count or groups:
         log.info("offsets expired offsets=%d groups=%d", count, groups)
 
 
-def expire_group(coordinator: GroupCoordinator, group: Group) -> bool:
+def expire_group(owner: Owner, group: Group) -> bool:
     """Delete the expired offsets of one group; then the group, if nothing is left of it.
 
     Returns:
@@ -46,21 +46,19 @@ def expire_group(coordinator: GroupCoordinator, group: Group) -> bool:
     Raises:
         KafkaError: The journal did not take it; what was not deleted is tried next time.
     """
-    offsets = coordinator.offsets
-    now_ms = coordinator.clock.now_ms()
-    expired = list(_find_expired(coordinator, group, now_ms))
-    offsets.expired_count += coordinator.delete_offsets(group, expired)
+    offsets = owner.offsets
+    now_ms = owner.clock.now_ms()
+    expired = list(_find_expired(owner, group, now_ms))
+    offsets.expired_count += owner.delete_offsets(group, expired)
     if not group.is_empty or group.group_id in offsets:
         return False
-    coordinator.delete(group)
+    owner.delete(group)
     return True
 
 
-def _find_expired(
-    coordinator: GroupCoordinator, group: Group, now_ms: int
-) -> Iterator[tuple[str, int]]:
-    retention_ms = coordinator.settings.server.offsets_retention_minutes * _MINUTE_MS
-    offsets = coordinator.offsets
+def _find_expired(owner: Owner, group: Group, now_ms: int) -> Iterator[tuple[str, int]]:
+    retention_ms = owner.settings.server.offsets_retention_minutes * _MINUTE_MS
+    offsets = owner.offsets
     for topic, partitions in offsets.topics(group.group_id).items():
         for partition, stored in partitions.items():
             committed = read_offset(stored)

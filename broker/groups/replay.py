@@ -16,7 +16,8 @@ from siltstone.protocol.records.journal import Entry, EntryKind
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
+    from siltstone.broker.groups.owner import Owner
 
 
 class Replay:
@@ -26,15 +27,15 @@ class Replay:
     ``others``. A record that can not be read, or that a newer Kafka has written, is skipped.
     """
 
-    def __init__(self, coordinator: GroupCoordinator) -> None:
-        self.others = coordinator.consumer
-        self._coordinator = coordinator
+    def __init__(self, owner: Owner, others: ConsumerGroups) -> None:
+        self._owner = owner
+        self._others = others
         # partition -> group id -> last value and its offset
         self._groups: dict[int, dict[str, tuple[int, bytes]]] = {}
 
     def apply(self, partition: int, entries: list[Entry]) -> None:
         """Take some entries of a partition."""
-        offsets = self._coordinator.offsets
+        offsets = self._owner.offsets
         groups = self._groups.setdefault(partition, {})
         key: Any
         for entry in entries:
@@ -47,7 +48,7 @@ class Replay:
                 try:
                     self._apply_other(partition, groups, Entry._make(entry))
                 except ProtocolError as error:
-                    self._coordinator.log.skip(partition, entry[0], error)
+                    self._owner.log.skip(partition, entry[0], error)
 
     def _apply_other(
         self, partition: int, groups: dict[str, tuple[int, bytes]], entry: Entry
@@ -56,7 +57,7 @@ class Replay:
             case OffsetCommitKey() as key:  # with a value of a form that the kernel does not know
                 if entry.value is not None:
                     read_offset(entry.value)
-                self._coordinator.offsets.replay(
+                self._owner.offsets.replay(
                     partition, key, entry.value, entry.kind, entry.producer_id
                 )
             case GroupMetadataKey(group_id):
@@ -65,19 +66,19 @@ class Replay:
                 else:
                     groups[group_id] = entry.offset, entry.value
             case _:
-                self.others.replay(partition, entry)
+                self._others.replay(partition, entry)
 
     def finish(self, partition: int) -> Iterator[None]:
         """Make the groups of a partition that was read to its end, one at each step."""
-        coordinator = self._coordinator
+        owner = self._owner
         for group_id, (offset, value) in self._groups.pop(partition, {}).items():
             try:
                 metadata = read_group(value)
             except ProtocolError as error:
-                coordinator.log.skip(partition, offset, error)
+                owner.log.skip(partition, offset, error)
                 continue
-            group = coordinator.add_classic(group_id)
+            group = owner.add_classic(group_id)
             group.restore(metadata)
             group.resume()
             yield
-        self.others.finish(partition)
+        self._others.finish(partition)

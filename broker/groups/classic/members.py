@@ -82,6 +82,8 @@ class Members(MemberTable):
     protocols and of its parked join goes through here.
     """
 
+    by_id: dict[str, Member]
+
     def __init__(self) -> None:
         super().__init__()
         self.leader: str | None = None

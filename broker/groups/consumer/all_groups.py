@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from siltstone.broker.groups.consumer.heartbeat import HeartbeatRequest
     from siltstone.broker.groups.consumer.member import Member
-    from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.broker.groups.owner import Owner
     from siltstone.protocol.records.journal import Entry, Row
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class ConsumerGroups:
     While the journal is read they are only machines; whoever asks is told to wait.
     """
 
-    def __init__(self, coordinator: GroupCoordinator) -> None:
+    def __init__(self, coordinator: Owner) -> None:
         self.coordinator = coordinator
         self.policies = GroupPolicies(coordinator.settings)
         self.image = RegistryImage(coordinator.topics)

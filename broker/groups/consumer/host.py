@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from uuid import uuid4
 
 from siltstone.broker.groups.classic.messages import JoinResult
@@ -26,32 +26,61 @@ from siltstone.protocol.errors import ErrorCode, KafkaError
 from siltstone.protocol.names import uuid_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Sequence
 
+    from siltstone.broker.groups.classic.group import ClassicGroup
     from siltstone.broker.groups.classic.messages import (
         JoinReply,
         JoinRequest,
         SyncReply,
         SyncRequest,
     )
-    from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
     from siltstone.broker.groups.consumer.checks import PartitionCheck
+    from siltstone.broker.groups.consumer.deadlines import Deadline
     from siltstone.broker.groups.consumer.group import ConsumerGroup
     from siltstone.broker.groups.consumer.member import Member
+    from siltstone.broker.groups.consumer.policy import World
+    from siltstone.broker.groups.owner import Owner
     from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
     from siltstone.protocol.records.journal import Row
+
+
+T = TypeVar("T")
+
+
+class Host(Protocol):
+    """Who runs a group's transitions; `broker.groups.consumer.all_groups` says how."""
+
+    coordinator: Owner
+
+    def world(self, group: HostedConsumerGroup) -> World:
+        """Return what there is around a group right now."""
+
+    def run_and_match(self, group: HostedConsumerGroup, transition: Callable[[Changes], T]) -> T:
+        """Run what a member says, and write it."""
+
+    def remove(self, group: HostedConsumerGroup, members: Collection[Member]) -> None:
+        """Let members go for good."""
+
+    def missed(self, group: HostedConsumerGroup, member_id: str, deadline: Deadline) -> None:
+        """Remove a member whose time is up."""
+
+    def become_classic(
+        self, group: HostedConsumerGroup, leaving: Collection[Member], written: list[Row]
+    ) -> ClassicGroup:
+        """Write that the group is a classic one of those who stay."""
 
 
 class HostedConsumerGroup:
     """A `Group` of the consumer protocol (loop only). ``machine`` is what its records say.
 
     `join`, `sync`, `heartbeat` and `leave` are for members of the classic protocol; those of the
-    consumer protocol are `ConsumerGroups`' to serve.
+    consumer protocol are the host's to serve.
     """
 
     type: Final = "consumer"
 
-    def __init__(self, machine: ConsumerGroup, groups: ConsumerGroups) -> None:
+    def __init__(self, machine: ConsumerGroup, groups: Host) -> None:
         self.machine = machine
         self.group_id = machine.group_id
         self.partition = machine.partition

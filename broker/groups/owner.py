@@ -1,0 +1,56 @@
+"""What the coordinator is to those that work on its groups: expiry, replay, consumer groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+
+    from siltstone.broker.coordination.journal import CoordinatorLog
+    from siltstone.broker.groups.classic.group import ClassicGroup
+    from siltstone.broker.groups.classic.state import ClassicServices
+    from siltstone.broker.groups.group import Group
+    from siltstone.broker.groups.member_kernels import Timers
+    from siltstone.broker.groups.offsets import Offsets
+    from siltstone.broker.topics.registry import TopicRegistry
+    from siltstone.broker.topics.settings.in_force import BrokerSettings
+    from siltstone.protocol.records.journal import Row
+    from siltstone.storage.clock import Clock
+
+
+class Owner(Protocol):
+    """The owner of all groups; `broker.groups.coordinator` says what each of these does."""
+
+    classic: ClassicServices
+    clock: Clock
+    groups: dict[str, Group]
+    log: CoordinatorLog
+    offsets: Offsets
+    settings: BrokerSettings
+    timers: Timers
+    topics: TopicRegistry
+
+    def check(self, group_id: str) -> None:
+        """Refuse to speak of a group whose state is not known."""
+
+    def find(self, group_id: str) -> Group | None:
+        """Return a group that is there."""
+
+    def add_classic(self, group_id: str) -> ClassicGroup:
+        """Have a new classic group."""
+
+    def find_or_create_classic(self, group_id: str, member_id: str) -> Group:
+        """Return the group that a member wants to join."""
+
+    def write(self, group: Group, rows: Sequence[Row]) -> None:
+        """Write records of a group into the journal."""
+
+    def delete(self, group: Group) -> None:
+        """Delete a group that is empty."""
+
+    def delete_offsets(self, group: Group, named: Sequence[tuple[str, int]]) -> int:
+        """Delete offsets of a group, and return how many there were."""
+
+    def start_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Do something a moment later."""
