@@ -1,15 +1,13 @@
-"""What a handler may use: the broker's rooms, and who is asking.
+"""What a handler may use: the broker's rooms.
 
-Every room is owned by the event loop (style: state on the loop has no locks). Handlers get a
-``RequestContext`` and the newest request entity, and return the newest response entity.
+Every room is owned by the event loop: state on the loop has no locks. Handlers get them in a
+``RequestContext``, beside the request, and return the response.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from siltstone.broker.net.dispatch_kernels import RequestContext
 
 if TYPE_CHECKING:
     from siltstone.broker.coordination.coordinators import Coordinators
@@ -66,6 +64,3 @@ class Rooms:
     def transactions(self) -> TransactionCoordinator:
         """Return the coordinator of transactions, made by the first who asks."""
         return self.coordinators.transactions
-
-
-__all__ = ["Identity", "RequestContext", "Rooms"]

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Sequence
     from typing import Any, TypeAlias
 
-    from siltstone.broker.context import RequestContext, Rooms
+    from siltstone.broker.context import Rooms
+    from siltstone.broker.net.dispatch_kernels import RequestContext
     from siltstone.protocol.messages.consumer_group_heartbeat import (
         ConsumerGroupHeartbeatRequest,
         TopicPartitions,

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from siltstone.broker.context import RequestContext
     from siltstone.broker.coordination.journal import CoordinatorLog
+    from siltstone.broker.net.dispatch_kernels import RequestContext
     from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 _GROUP, _TRANSACTION = 0, 1

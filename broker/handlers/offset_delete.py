@@ -21,8 +21,9 @@ from siltstone.protocol.messages.offset_delete import (
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
 
-    from siltstone.broker.context import RequestContext, Rooms
+    from siltstone.broker.context import Rooms
     from siltstone.broker.groups.group import Group
+    from siltstone.broker.net.dispatch_kernels import RequestContext
     from siltstone.protocol.messages.offset_delete import OffsetDeleteRequest
 
 _SLICES = Slices("topics", nested="partitions")

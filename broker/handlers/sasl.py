@@ -13,7 +13,7 @@ from siltstone.protocol.messages.sasl_authenticate import SaslAuthenticateRespon
 from siltstone.protocol.messages.sasl_handshake import SaslHandshakeResponse
 
 if TYPE_CHECKING:
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.net.dispatch_kernels import RequestContext
     from siltstone.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
     from siltstone.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
@@ -36,4 +36,4 @@ def authenticate(
 
 def _note(context: RequestContext) -> None:
     if context.connection is not None:
-        context.connection.listener.note_login(context.connection)
+        context.connection.note_login()

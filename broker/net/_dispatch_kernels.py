@@ -20,13 +20,56 @@ if not cython.compiled:
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
+    from typing import Protocol
 
     from siltstone.broker.api import Api
     from siltstone.broker.context import Rooms
     from siltstone.broker.net.answers import Answer, Waiting
-    from siltstone.broker.net.connection import Connection
-    from siltstone.broker.net.request_stats import ApiStats, RequestStats
     from siltstone.protocol.core import Table
+    from siltstone.protocol.errors import KafkaError
+
+    class Connection(Protocol):
+        """Where a request came in."""
+
+        @property
+        def caller(self) -> "Caller":
+            """Who asks."""
+
+        @property
+        def peer(self) -> str:
+            """Its address, as log lines print it."""
+
+        @property
+        def client_id(self) -> str | None:
+            """What it calls itself."""
+
+        def note_login(self) -> None:
+            """Say that it wanted to log in."""
+
+    class ApiStats(Protocol):
+        """The figures of one API."""
+
+        def observe(self, seconds: float) -> None:
+            """Count a request and its time."""
+
+        def failed(self, error_code: int) -> None:
+            """Count an error code."""
+
+        def all_failed(self, error_codes: list[int]) -> None:
+            """Count error codes."""
+
+    class RequestStats(Protocol):
+        """The figures of all APIs; ``refused`` counts frames that could not be read."""
+
+        refused: int
+
+        @property
+        def by_key(self) -> Mapping[int, ApiStats]:
+            """Those of each API."""
+
+        def refused_batch(self, error: KafkaError) -> None:
+            """Count a batch that was not appended."""
+
 
 COMPILED: bool = cython.compiled
 

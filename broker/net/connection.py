@@ -9,7 +9,7 @@ either, so a connection holds at most one receive buffer and one turn of answers
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from siltstone.broker.net.buffers import LARGE, LargeBuffer
 from siltstone.broker.net.channel import PlainChannel
@@ -22,12 +22,37 @@ from siltstone.protocol.framing import SIZE_PREFIX
 if TYPE_CHECKING:
     import asyncio
     import socket
+    from collections.abc import Coroutine
+    from typing import Any
 
     from siltstone.broker.context import Rooms
     from siltstone.broker.net.answers import Answer, Waiting
-    from siltstone.broker.net.listener import Listener
+    from siltstone.broker.net.buffers import Buffers
+    from siltstone.broker.net.dispatch_kernels import Gate
 
 log = logging.getLogger(__name__)
+
+
+class Listener(Protocol):
+    """Where a connection came in: its limits, its memory, and the parent of its tasks."""
+
+    name: str
+    rooms: Rooms
+    buffers: Buffers
+    max_frame_bytes: int
+
+    @property
+    def dispatcher(self) -> Gate:
+        """Return what serves frames."""
+
+    def start_task(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run what a request waits for."""
+
+    def note_login(self, connection: Connection) -> None:
+        """Say that a client wanted to log in."""
+
+    def forget(self, connection: Connection) -> None:
+        """Drop a closed connection."""
 
 
 class Connection(Turn):
@@ -88,6 +113,10 @@ class Connection(Turn):
     def is_its_turn(self) -> bool:
         """Return whether the client has to send or to read, and not we to serve or make room."""
         return self._task is None and (self._reading or bool(self._channel.unsent))
+
+    def note_login(self) -> None:
+        """Say that the client wanted to log in, which nobody can."""
+        self.listener.note_login(self)
 
     def resume(self) -> None:
         """Go on: there may be room for the frame that waits for it."""

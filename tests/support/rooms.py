@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone.broker.api import APIS, BY_KEY
-from siltstone.broker.context import Identity, RequestContext, Rooms
+from siltstone.broker.context import Identity, Rooms
 from siltstone.broker.coordination.coordinators import Coordinators
 from siltstone.broker.fetching.sessions import FetchSessions
 from siltstone.broker.fetching.waiting import Waiting
+from siltstone.broker.net.dispatch_kernels import RequestContext
 from siltstone.broker.net.request_stats import RequestStats
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.topics.catalog_writer import CatalogWriter
