@@ -38,8 +38,15 @@ cpdef emit_batches(object buffer, object state, object plans, object fates, obje
 @cython.locals(region=Region, numbers=Numbers, first=Target, second=Target, data=Octets, size=Py_ssize_t, index_=Int64s, offsets_=Output, times_=Output)
 cpdef index_batches(object buffer, object index, object offsets, object times)
 
-@cython.locals(at=Py_ssize_t, plan="long long", position=Py_ssize_t, size="long long", mode="long long", fate="long long", count="long long", kept="long long", tombstones="long long", index="long long", is_stamped=bint, needed="long long", start=Py_ssize_t, horizon="long long")
+@cython.locals(at=Py_ssize_t, plan="long long", position=Py_ssize_t, size="long long", mode="long long", fate="long long", count="long long", kept="long long", tombstones="long long", is_stamped=bint, needed="long long", start=Py_ssize_t, horizon="long long")
 cdef void _emit(Octets data, Int64s state, Int64s plans, Octets fates, Output output, Py_ssize_t room) noexcept nogil
+
+@cython.locals(kept="long long", tombstones="long long", index="long long")
+cdef (long long, long long) _count_kept(long long mode, Octets fates, long long fate, long long count) noexcept nogil
+
+cdef long long _horizon_of(Octets batch, Py_ssize_t position) noexcept nogil
+
+cdef void _write_head(Output output, Py_ssize_t at, Py_ssize_t end, long long attributes, long long base, long long count) noexcept nogil
 
 cdef Py_ssize_t _empty(Octets data, Py_ssize_t position, Output output, Py_ssize_t at) noexcept nogil
 

@@ -105,14 +105,7 @@ def _emit(
         mode = plans[plan + 2] & MODE
         fate = plans[plan + 3]
         count = read_int32(data, position + 57)
-        kept = 0
-        tombstones = 0
-        if mode == SOME:
-            for index in range(fate, fate + count):
-                kept += fates[index] <= KEEP_TOMBSTONE
-                tombstones += fates[index] == KEEP_TOMBSTONE
-        elif mode != DROP:
-            kept = count
+        kept, tombstones = _count_kept(mode, fates, fate, count)
         is_stamped = mode == STAMP or (
             tombstones > 0 and not read_int16(data, position + 21) & 0x40
         )
@@ -148,24 +141,52 @@ def _emit(
             state[BATCHES_WRITTEN] += 1
             state[RECORDS_WRITTEN] += kept
             horizon = INT64_MAX
-            if state[OUTCOME] == UNCHANGED and read_int16(data, position + 21) & 0x40:
-                horizon = read_int64(data, position + 27)
-            elif state[OUTCOME] == REBUILT and read_int16(output, start + 21) & 0x40:
-                horizon = read_int64(output, start + 27)
+            if state[OUTCOME] == UNCHANGED:
+                horizon = _horizon_of(data, position)
+            elif state[OUTCOME] == REBUILT:
+                horizon = _horizon_of(output, start)
             state[NEXT_HORIZON] = min(state[NEXT_HORIZON], horizon)
         state[PLAN] += 1
     state[OUTPUT] = at
 
 
+def _count_kept(mode: int, fates: memoryview, fate: int, count: int) -> tuple[int, int]:
+    """Return how many records of a batch stay, and how many of these are tombstones."""
+    if mode == DROP:
+        return 0, 0
+    if mode != SOME:
+        return count, 0
+    kept = 0
+    tombstones = 0
+    for index in range(fate, fate + count):
+        kept += fates[index] <= KEEP_TOMBSTONE
+        tombstones += fates[index] == KEEP_TOMBSTONE
+    return kept, tombstones
+
+
+def _horizon_of(batch: memoryview, position: int) -> int:
+    """Return the delete horizon of a batch, INT64_MAX if it has none."""
+    if read_int16(batch, position + 21) & 0x40:
+        return read_int64(batch, position + 27)
+    return INT64_MAX
+
+
 def _empty(data: memoryview, position: int, output: memoryview, at: int) -> int:
     """Write the header of a batch of which nothing else stays; return where it ends."""
     copy(output, at, data, position, position + 61)
-    write_int32(output, at + 8, 49)
-    write_int16(output, at + 21, read_int16(data, position + 21) & 0x38)
-    write_int64(output, at + 27, -1)
-    write_int32(output, at + 57, 0)
+    _write_head(output, at, at + 61, read_int16(data, position + 21) & 0x38, -1, 0)
     write_int32(output, at + 17, checksum(output, at + 21, at + 61))
     return at + 61
+
+
+def _write_head(
+    output: memoryview, at: int, end: int, attributes: int, base: int, count: int
+) -> None:
+    """Write what is new in the copied header of a batch: length, attributes, base time, count."""
+    write_int32(output, at + 8, end - at - 12)
+    write_int16(output, at + 21, attributes)
+    write_int64(output, at + 27, base)
+    write_int32(output, at + 57, count)
 
 
 def _rebuild(
@@ -219,15 +240,10 @@ def _rebuild(
             start = tail
         copy(output, here, data, start, there)
         here += there - start
-    if attributes & 8:
-        largest = append_time
-    write_int32(output, at + 8, here - at - 12)
+    write_int64(output, at + 35, append_time if attributes & 8 else largest)
     if is_stamped:
         attributes |= 0x40
-    write_int16(output, at + 21, attributes)
-    write_int64(output, at + 27, new_base)
-    write_int64(output, at + 35, largest)
-    write_int32(output, at + 57, kept)
+    _write_head(output, at, here, attributes, new_base, kept)
     if not state[OPENED]:
         write_int32(output, at + 17, checksum(output, at + 21, here))
     return here

@@ -29,7 +29,7 @@ ctypedef unsigned char* Output
 ctypedef unsigned long long Bits
 ctypedef long long* Int64s
 
-@cython.locals(region=Region, numbers=Numbers, table=Numbers, open_=Numbers, index=Numbers, window=Numbers, data=Octets, size=Py_ssize_t, state_=Int64s, slots_=Int64s, slot_count="long long", transactions_=Int64s, room="long long", aborted_=Int64s, rows_=Int64s)
+@cython.locals(region=Region, numbers=Numbers, table=Numbers, open_=Numbers, index=Numbers, window=Numbers, slot_count="long long", room="long long")
 cpdef map_keys(object buffer, object state, object slots, object transactions, object aborted, object rows)
 
 @cython.locals(source=Numbers, target=Numbers, old_=Int64s, new_=Int64s, count="long long")
@@ -41,7 +41,7 @@ cpdef count_records(object buffer)
 @cython.locals(region=Region, numbers=Numbers, total=Numbers, data=Octets, ends_=Int64s, count="long long", sums_=Int64s)
 cpdef add_keys(object keys, object ends, object sums)
 
-@cython.locals(region=Region, numbers=Numbers, table=Numbers, open_=Numbers, index=Numbers, last=Numbers, planned=Numbers, target=Target, window=Numbers, data=Octets, size=Py_ssize_t, state_=Int64s, slots_=Int64s, slot_count="long long", transactions_=Int64s, room="long long", aborted_=Int64s, last_=Int64s, last_count="long long", plans_=Int64s, most="long long", fates_=Output, rows_=Int64s)
+@cython.locals(region=Region, numbers=Numbers, table=Numbers, open_=Numbers, index=Numbers, last=Numbers, planned=Numbers, target=Target, window=Numbers, slot_count="long long", room="long long", producer_count="long long", most="long long")
 cpdef plan_batches(object buffer, object state, object slots, object transactions, object aborted, object producers, object plans, object fates, object rows)
 
 @cython.locals(position=Py_ssize_t, pending="long long", covered="long long", status="long long", batch_size="long long", attributes="long long", base_offset="long long", last_offset="long long", count="long long", skipped="long long", at=Py_ssize_t, end=Py_ssize_t, _index_in_batch="long long", offset_delta="long long", key_start=Py_ssize_t, key_size="long long", _value_size="long long", offset="long long", row=Py_ssize_t)

@@ -56,17 +56,13 @@ def map_keys(
     acquire_numbers(transactions, open_)
     acquire_numbers(aborted, index)
     acquire_numbers(rows, window)
-    data = region.buf
-    size = region.len
-    state_ = numbers.buf
-    slots_ = table.buf
     slot_count = table.len // (8 * SLOT_NUMBERS)
-    transactions_ = open_.buf
     room = open_.len // (8 * TRANSACTION_NUMBERS)
-    aborted_ = index.buf
-    rows_ = window.buf
     with cython.nogil:
-        _map(data, size, state_, slots_, slot_count, transactions_, room, aborted_, rows_)
+        _map(
+            region.buf, region.len, numbers.buf, table.buf, slot_count, open_.buf, room, index.buf,
+            window.buf,
+        )  # fmt: skip
     release_numbers(window)
     release_numbers(index)
     release_numbers(open_)
@@ -161,24 +157,14 @@ def plan_batches(
     acquire_numbers(plans, planned)
     acquire_target(fates, target)
     acquire_numbers(rows, window)
-    data = region.buf
-    size = region.len
-    state_ = numbers.buf
-    slots_ = table.buf
     slot_count = table.len // (8 * SLOT_NUMBERS)
-    transactions_ = open_.buf
     room = open_.len // (8 * TRANSACTION_NUMBERS)
-    aborted_ = index.buf
-    last_ = last.buf
-    last_count = last.len // (8 * PRODUCER_NUMBERS)
-    plans_ = planned.buf
+    producer_count = last.len // (8 * PRODUCER_NUMBERS)
     most = planned.len // (8 * PLAN_NUMBERS)
-    fates_ = target.buf
-    rows_ = window.buf
     with cython.nogil:
         _plan(
-            data, size, state_, slots_, slot_count, transactions_, room, aborted_, last_,
-            last_count, plans_, most, fates_, rows_,
+            region.buf, region.len, numbers.buf, table.buf, slot_count, open_.buf, room, index.buf,
+            last.buf, producer_count, planned.buf, most, target.buf, window.buf,
         )  # fmt: skip
     release_numbers(window)
     release_target(target)
