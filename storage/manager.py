@@ -31,7 +31,7 @@ from siltstone.storage.directory.placement import Placement
 from siltstone.storage.log.flush_stats import FlushStats
 from siltstone.storage.log.log import Log
 from siltstone.storage.log.recovery import LoadedPartition, PartitionFolder, create_partition
-from siltstone.storage.log.services import LogServices
+from siltstone.storage.log.services import LogServices, Watched
 from siltstone.storage.moving.future_logs import FutureLogs
 from siltstone.storage.topic_partition import FolderState, TopicPartition, folder_name
 
@@ -74,7 +74,7 @@ class LogManager:
         self._directories_checked = True  # false while the background has it to do
 
     @property
-    def moved_starts(self) -> set[Log]:
+    def moved_starts(self) -> set[Watched]:
         """Return the logs whose start offset has moved while somebody watched them."""
         return self._services.moved_starts
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
     from siltstone.storage.log.log import Log
+    from siltstone.storage.log.services import Watched
 
 TopicKey: TypeAlias = str | bytes
 """A topic as the request names it: by name below version 13, by its 16 id bytes from there on."""
@@ -227,7 +228,7 @@ class FetchSessions:
         slot_count: Callable[[], int],
         monotonic: Callable[[], float],
         get_log: Callable[[TopicKey, int], Log | None],
-        moved_starts: set[Log],
+        moved_starts: set[Watched],
     ) -> None:
         self._slot_count = slot_count
         self._monotonic = monotonic

@@ -6,7 +6,7 @@ The types of C stand in ``_append_kernels.pxd``; import `storage.appending.kerne
 """
 
 from os import pwrite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from siltstone.protocol.records.compression import MAX_RATIO
 from siltstone.storage.appending.values import AppendResult, Origin, ValidatedBatch
@@ -52,17 +52,113 @@ if not cython.compiled:
     )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Protocol
+
     from typing_extensions import Buffer
 
     from siltstone.config.topic import TopicConfig
+    from siltstone.protocol.errors import KafkaError
     from siltstone.storage.clock import Clock
     from siltstone.storage.directory.log_directory import LogDirectory
-    from siltstone.storage.log.log import Log
-    from siltstone.storage.log.recovery import LoadedPartition
-    from siltstone.storage.log.view import LogView
+    from siltstone.storage.log.epochs import LeaderEpochs
     from siltstone.storage.log.watcher import Watcher
-    from siltstone.storage.producers.state import ProducerStateManager
-    from siltstone.storage.segment.segment import LogSegment
+
+    class Segment(Protocol):
+        """The segment that grows: its end, and what is rare."""
+
+        @property
+        def end(self) -> "SegmentEnd":
+            """Where it grows."""
+
+        @property
+        def size(self) -> int:
+            """How many bytes it has."""
+
+        @property
+        def first_batch_timestamp(self) -> int:
+            """The largest timestamp of its first batch, -1 if there is none."""
+
+        def activate(self) -> None:
+            """Open it to write."""
+
+        def write_rest(self, buffer: Buffer, written: int) -> None:
+            """Write what the kernel left over."""
+
+        def add_index_entries(self, last_offset: int, position: int) -> None:
+            """Note where a batch begins."""
+
+    class Log(Protocol):
+        """The log that grows: what is rare."""
+
+        def refusal(self) -> KafkaError:
+            """Return why nothing can be appended."""
+
+        def begin_segment(self) -> Segment:
+            """Start a new active segment."""
+
+        def start_write_back(self, segment: Any) -> None:
+            """Have the kernel begin to write what it holds of a segment."""
+
+        def check_producer(self, batch: ValidatedBatch, origin: Origin) -> AppendResult | None:
+            """Return the answer to a batch that was sent again; refuse one that may not be."""
+
+        def note_producer(self, batch: ValidatedBatch, base_offset: int, segment: Any) -> None:
+            """Take a written batch into the producer state."""
+
+    class Producers(Protocol):
+        """The producers of a log."""
+
+        @property
+        def producers(self) -> Mapping[int, "ProducerEntry"]:
+            """Those that are known, by id."""
+
+        @property
+        def first_unstable_offset(self) -> int | None:
+            """The first offset of the earliest open transaction."""
+
+    class Folder(Protocol):
+        """Where a log is."""
+
+        @property
+        def directory(self) -> LogDirectory:
+            """The log directory."""
+
+        @property
+        def config(self) -> TopicConfig:
+            """The settings of the topic."""
+
+    class LoadedPartition(Protocol):
+        """What a start found of a log; `storage.log.recovery` has all of it."""
+
+        @property
+        def folder(self) -> Folder:
+            """Where it is."""
+
+        @property
+        def segments(self) -> tuple[Segment, ...]:
+            """Its segments, from the oldest to the active one."""
+
+        @property
+        def epochs(self) -> LeaderEpochs:
+            """Which leader wrote what."""
+
+        @property
+        def producers(self) -> Producers:
+            """Who produced."""
+
+        @property
+        def log_start_offset(self) -> int:
+            """The first offset that can be read."""
+
+        @property
+        def log_end_offset(self) -> int:
+            """The offset of the next record."""
+
+        @property
+        def recovery_point(self) -> int:
+            """The offset below which all is on the disk."""
+
 
 COMPILED: bool = cython.compiled
 
@@ -300,7 +396,7 @@ class SegmentEnd:
 
     def should_roll(
         self,
-        segment: "LogSegment",
+        segment: "Segment",
         size: int,
         max_timestamp: int,
         last_offset: int,
@@ -326,7 +422,7 @@ class SegmentEnd:
 
     def append(
         self,
-        segment: "LogSegment",
+        segment: "Segment",
         buffer: "Buffer",
         size: int,
         last_offset: int,
@@ -395,13 +491,18 @@ class LogEnd:
         self.lock = Lock()
         self.directory: LogDirectory = loaded.folder.directory
         self.rules = PlainRules(loaded.folder.config)  # loop only; a new value replaces it
-        self.producers: ProducerStateManager = loaded.producers  # guarded by: lock
+        self.producers: Producers = loaded.producers  # guarded by: lock
         self.leader_epoch = loaded.epochs.latest  # constant: see storage.log.recovery.FIRST_EPOCH
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point  # guarded by: lock; read by anyone
         segments = loaded.segments
-        self.view: LogView = (loaded.log_end_offset, segments, segments[len(segments) - 1].size)
+        # See `storage.log.view`.
+        self.view: tuple[int, tuple[Any, ...], int] = (
+            loaded.log_end_offset,
+            segments,
+            segments[len(segments) - 1].size,
+        )
         self.size = sum([segment.size for segment in segments])  # guarded by: lock
         self.unwritten = 0  # bytes since write-back was last started
         self.bytes_in = 0
@@ -544,7 +645,7 @@ class LogEnd:
 
     def _find_room(
         self, log: "Log", size: int, last_offset_delta: int, max_timestamp: int
-    ) -> "LogSegment":
+    ) -> "Segment":
         """Return the segment that a batch goes into; the caller holds the lock."""
         if self.is_closed or self.directory.refusal is not None:
             raise log.refusal()
@@ -562,7 +663,7 @@ class LogEnd:
     def _write(
         self,
         log: "Log",
-        segment: "LogSegment",
+        segment: "Segment",
         buffer: "Buffer",
         size: int,
         last_offset_delta: int,

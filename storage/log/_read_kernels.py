@@ -25,13 +25,29 @@ if not cython.compiled:
     from siltstone.protocol.records._portable import inside, read_int32, read_int64, row_of
 
 if TYPE_CHECKING:
-    from siltstone.storage.appending.kernels import LogEnd
-    from siltstone.storage.log.log import Log
-    from siltstone.storage.log.view import LogView, Place
-    from siltstone.storage.segment.readable import ReadableSegment
-    from siltstone.storage.segment.segment import LogSegment
+    from typing import Protocol
 
-    Hint = tuple[int, LogSegment | None, int]
+    from siltstone.protocol.errors import KafkaError
+    from siltstone.storage.appending.kernels import LogEnd
+    from siltstone.storage.log.view import LogView, Place, Segment
+
+    Hint = tuple[int, Segment | None, int]
+
+    class Log(Protocol):
+        """The log that is read, for what it says when a read fails."""
+
+        def absence(self) -> KafkaError:
+            """Return the refusal of a log that is closed."""
+
+        def out_of_range(self, offset: int, end_offset: int) -> KafkaError:
+            """Return the refusal of an offset that the log does not have."""
+
+        def unreadable(self, error: OSError) -> KafkaError:
+            """Return the refusal of a read that the disk failed."""
+
+        def damaged(self, error: CorruptMessage) -> KafkaError:
+            """Return the refusal of a read of what is no batch."""
+
 
 COMPILED: bool = cython.compiled
 
@@ -116,7 +132,7 @@ class LogReader:
             raise log.damaged(error) from error
 
     def _read(
-        self, view: "LogView", offset: int, max_bytes: int, upto: int, at_least_one: bool
+        self, view: "LogView[Segment]", offset: int, max_bytes: int, upto: int, at_least_one: bool
     ) -> LogRead | None:
         """Read; ``offset`` is within the log."""
         end_offset, segments, end_position = view
@@ -149,7 +165,7 @@ class LogReader:
         return read
 
 
-def _count_bytes(hints: "list[Hint]", view: "LogView", offset: int, upto: int) -> int:
+def _count_bytes(hints: "list[Hint]", view: "LogView[Segment]", offset: int, upto: int) -> int:
     """Return what `LogReader.available_bytes` promises."""
     if offset >= upto or offset >= view[0]:
         return 0
@@ -163,7 +179,7 @@ def _count_bytes(hints: "list[Hint]", view: "LogView", offset: int, upto: int) -
     return _size_between(view, start, end or (segments[len(segments) - 1], view[2]))
 
 
-def _search(hints: "list[Hint]", view: "LogView", offset: int) -> "Place | None":
+def _search(hints: "list[Hint]", view: "LogView[Segment]", offset: int) -> "Place | None":
     """Return where the first batch whose last offset is >= ``offset`` begins."""
     hinted_offset, segment, position = hints[offset % _HINTS]
     if hinted_offset != offset or segment is None:
@@ -195,7 +211,7 @@ def find_position(fd: int, position: int, end: int, offset: int) -> int:
 
 
 def find_cut(
-    segment: "ReadableSegment", position: int, max_bytes: int, limit: int, at_least_one: bool
+    segment: "Segment", position: int, max_bytes: int, limit: int, at_least_one: bool
 ) -> tuple[int, int]:
     """Return the end and the next offset of what `ReadableSegment.cut` promises.
 
@@ -262,19 +278,19 @@ def position_before(data: bytearray, key: int, at: int) -> int:
     return read_int32(octets, count * 8 - 4) if count else 0  # type: ignore[arg-type]
 
 
-def _cut_at(segment: "LogSegment", limit: int, upto: int) -> tuple[int, int]:
+def _cut_at(segment: "Segment", limit: int, upto: int) -> tuple[int, int]:
     """Return the end position and the next offset of what lies below ``upto`` in a segment."""
     position = segment.find(upto)
     return (limit if position < 0 or position >= limit else position), upto
 
 
-def _end_of(view: "LogView", segment: "LogSegment") -> int:
+def _end_of(view: "LogView[Segment]", segment: "Segment") -> int:
     """Return the position at which the bytes of a segment end for readers of this view."""
     segments = view[1]
     return view[2] if segment is segments[len(segments) - 1] else segment.size
 
 
-def _find_place(view: "LogView", offset: int) -> "Place | None":
+def _find_place(view: "LogView[Segment]", offset: int) -> "Place | None":
     """Return where the first batch with a last offset >= ``offset`` begins; None: nowhere.
 
     An offset in a gap that compaction left is answered by the next batch that is there, in this
@@ -291,7 +307,7 @@ def _find_place(view: "LogView", offset: int) -> "Place | None":
     return None
 
 
-def _next_place(view: "LogView", segment: "LogSegment") -> "Place | None":
+def _next_place(view: "LogView[Segment]", segment: "Segment") -> "Place | None":
     """Return the start of the next segment after ``segment`` that has bytes; None: nowhere."""
     segments = view[1]
     for later in segments[find_index(segments, segment.base_offset) + 1 :]:
@@ -300,7 +316,7 @@ def _next_place(view: "LogView", segment: "LogSegment") -> "Place | None":
     return None
 
 
-def _size_between(view: "LogView", start: "Place", end: "Place") -> int:
+def _size_between(view: "LogView[Segment]", start: "Place", end: "Place") -> int:
     """Return the bytes from one place to another, in whole segments in between."""
     segments = view[1]
     first = find_index(segments, start[0].base_offset)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from siltstone.protocol.errors import (
     CorruptMessage,
@@ -48,13 +48,37 @@ if TYPE_CHECKING:
     from siltstone.storage.log.recovery import LoadedPartition
     from siltstone.storage.log.services import LogServices
     from siltstone.storage.log.view import LogRead, LogView
-    from siltstone.storage.moving.future_log import FutureLog
     from siltstone.storage.segment.readable import ReadableSegment
 
 _logger = logging.getLogger(__name__)
 
 HIGH_WATERMARK = -1
 """The offset by which DeleteRecords means all there is."""
+
+
+class FutureLog(Protocol):
+    """A copy in another log directory; `storage.moving.future_log` says what each of these does."""
+
+    @property
+    def directory(self) -> "LogDirectory":
+        """Return where it is."""
+
+    @property
+    def final_path(self) -> "Path":
+        """Return what its folder is called when it is the log."""
+
+    @property
+    def recovery_point(self) -> int:
+        """Return the offset below which all of it is on the disk."""
+
+    def missing_bytes(self, view: "LogView[LogSegment]") -> int:
+        """Return the bytes that are not copied yet."""
+
+    def hand_over(self, view: "LogView[LogSegment]") -> tuple[LogSegment, ...]:
+        """Return the segments for readers and appends."""
+
+    def put_in_place(self) -> None:
+        """Give the folder its final name."""
 
 
 class Log:
@@ -107,7 +131,7 @@ class Log:
         self.reader = LogReader(end)
         self.epochs = loaded.epochs
         self.lock = end.lock
-        self.producers = end.producers  # guarded by: lock
+        self.producers = loaded.producers  # guarded by: lock
         self.leader_epoch = end.leader_epoch
         self.watchers = end.watchers  # loop only; see there
         self.path = loaded.folder.path  # changes when the folder is renamed for deletion
@@ -125,7 +149,7 @@ class Log:
         return self.end.directory
 
     @property
-    def view(self) -> "LogView":
+    def view(self) -> "LogView[LogSegment]":
         """Return what readers see: end offset, segments, and the end's position in the last one."""
         return self.end.view
 
@@ -580,7 +604,7 @@ class Log:
         """Take `hold_flushes` back; any thread may."""
         self._flush_lock.release()
 
-    def move(self, future: "FutureLog", most_bytes: int) -> bool:
+    def move(self, future: FutureLog, most_bytes: int) -> bool:
         """Have the copy take over, for files and appends, unless the log has gone on too far.
 
         For the event loop, with flushes held: what the copy lacks, ``most_bytes`` at the most, is

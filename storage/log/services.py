@@ -1,15 +1,19 @@
 """What all logs of a broker share."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from siltstone.storage.clock import Clock
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.deletion import DelayedDeletions
 from siltstone.storage.log.flush_stats import FlushStats
 
-if TYPE_CHECKING:
-    from siltstone.storage.log.log import Log
+
+class Watched(Protocol):
+    """A log that somebody watches."""
+
+    def tell_watchers(self) -> None:
+        """Tell everybody who watches that the log has changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,4 +28,4 @@ class LogServices:
     background: Background
     deletions: DelayedDeletions
     flush_stats: FlushStats = field(default_factory=FlushStats)
-    moved_starts: "set[Log]" = field(default_factory=set)
+    moved_starts: set[Watched] = field(default_factory=set)

@@ -21,7 +21,7 @@ class TimestampedOffset(NamedTuple):
 
 
 def find_at_or_after(
-    view: LogView, timestamp: int, log_start_offset: int
+    view: LogView[LogSegment], timestamp: int, log_start_offset: int
 ) -> TimestampedOffset | None:
     """Return the first record at or after ``timestamp``, in ms; None if all are older.
 
@@ -36,7 +36,7 @@ def find_at_or_after(
     return None
 
 
-def find_max(view: LogView) -> TimestampedOffset | None:
+def find_max(view: LogView[LogSegment]) -> TimestampedOffset | None:
     """Return the first record that has the greatest timestamp; None if no record has one.
 
     The index knows the last offset of that record's batch (KAFKA-16310), so the batch is opened.

@@ -6,22 +6,51 @@ change.
 """
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from siltstone.protocol.parts import FileSlice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siltstone.storage.segment.segment import LogSegment
+    from siltstone.storage.segment.open_file import SegmentFile
 
-LogView: TypeAlias = "tuple[int, tuple[LogSegment, ...], int]"
+
+class Segment(Protocol):
+    """What a reader asks of a segment; `storage.segment.readable` says what each of these does."""
+
+    @property
+    def base_offset(self) -> int:
+        """Return the offset that it is named by."""
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes there are to read."""
+
+    def file(self) -> "SegmentFile":
+        """Return the ``.log``, open."""
+
+    def find(self, offset: int) -> int:
+        """Return where the batch begins that has an offset or follows it, -1 if there is none."""
+
+    def start_before_position(self, position: int) -> int:
+        """Return the start of a batch at or before a position."""
+
+    def cut(
+        self, position: int, max_bytes: int, limit: int, *, at_least_one: bool
+    ) -> tuple[int, int]:
+        """Return where whole batches end, and the next offset."""
+
+
+S = TypeVar("S", bound=Segment)
+
+LogView: TypeAlias = tuple[int, tuple[S, ...], int]
 """Log end offset, segments from the oldest to the active one, and the end's position in that.
 
 A bare tuple: one is made for each append.
 """
 
-Place: TypeAlias = "tuple[LogSegment, int]"
+Place: TypeAlias = tuple[Segment, int]
 """A segment and the position in it where a batch begins (or its end)."""
 
 
@@ -33,14 +62,14 @@ class LogRead(NamedTuple):
 
     slice: FileSlice
     next_offset: int
-    segment: "LogSegment"
+    segment: Any  # the LogSegment that the file is of
 
 
-def base_offset_of(segment: "LogSegment") -> int:
+def base_offset_of(segment: Segment) -> int:
     """Return the base offset, as a key for bisection."""
     return segment.base_offset
 
 
-def find_index(segments: "Sequence[LogSegment]", offset: int) -> int:
+def find_index(segments: "Sequence[Segment]", offset: int) -> int:
     """Return the index of the segment with the greatest base offset <= ``offset``, else 0."""
     return max(0, bisect_right(segments, offset, key=base_offset_of) - 1)

@@ -151,7 +151,7 @@ class FutureLog:
         files.fsync_directory(self.path)
         self.recovery_point = view[0]
 
-    def hand_over(self, view: "LogView") -> "tuple[LogSegment, ...]":
+    def hand_over(self, view: "LogView[LogSegment]") -> "tuple[LogSegment, ...]":
         """Return the segments for readers and appends, with what was missing until now.
 
         Raises:
@@ -176,7 +176,7 @@ class FutureLog:
         for copy in self._copies.values():
             copy.forget_source()
 
-    def _copy_up_to(self, view: "LogView", book: Callable[[int], object]) -> None:
+    def _copy_up_to(self, view: "LogView[LogSegment]", book: Callable[[int], object]) -> None:
         end_offset, segments, end_position = view
         for number, segment in enumerate(segments, 1):
             is_active = number == len(segments)
@@ -199,7 +199,7 @@ class FutureLog:
             self.size += copy.position
         return copy
 
-    def missing_bytes(self, view: "LogView") -> int:
+    def missing_bytes(self, view: "LogView[LogSegment]") -> int:
         """Return the bytes that are not copied yet."""
         _, segments, end_position = view
         copied = sum(copy.position for copy in map(self._copies.get, segments) if copy is not None)
