@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tools.figures import Tree, find_cycles, graph_of_imports
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = (
     "broker",
@@ -101,6 +103,12 @@ def test_arrows_point_down(package: str) -> None:
     ours = [each for each in imports(package) if each.module.partition(".")[0] in PACKAGES]
 
     assert [each for each in ours if not within(each.module, MAY_IMPORT[package])] == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_nothing_is_imported_in_a_circle(package: str) -> None:
+    """No module needs itself, by way of others, not even for a type: each can be read before it."""
+    assert find_cycles(graph_of_imports(Tree(ROOT, [package]))) == []
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -50,12 +50,15 @@ class Figure(NamedTuple):
 
 
 class Tree:
-    """The files of a checkout that git tracks, and what Python makes of them."""
+    """The files of a checkout that git tracks, and what Python makes of them.
 
-    def __init__(self, root: Path) -> None:
+    ``packages`` are those that count as the product.
+    """
+
+    def __init__(self, root: Path, packages: Sequence[str] = PRODUCT) -> None:
+        self.packages = packages
         self._root = root
         self.files = [PurePosixPath(path) for path in _list_files(root)]
-        self._lines: dict[PurePosixPath, int] = {}
 
     def below(self, *packages: str) -> list[PurePosixPath]:
         """Return the files of some folders at the root."""
@@ -72,7 +75,7 @@ class Tree:
     @cached_property
     def product(self) -> dict[PurePosixPath, ast.Module]:
         """Return every Python file of the product, parsed."""
-        return self._parse(PRODUCT)
+        return self._parse(self.packages)
 
     @cached_property
     def tests(self) -> dict[PurePosixPath, ast.Module]:
@@ -99,8 +102,8 @@ def module_of(path: PurePosixPath) -> str:
 
 def count_lines(tree: Tree) -> Iterator[Figure]:
     """Yield the lines of the product, and of each package; all kinds of files."""
-    yield Figure("product lines", tree.lines(tree.below(*PRODUCT)))
-    for package in PRODUCT:
+    yield Figure("product lines", tree.lines(tree.below(*tree.packages)))
+    for package in tree.packages:
         yield Figure(f"product lines of {package}", tree.lines(tree.below(package)))
 
 
@@ -110,7 +113,7 @@ def list_compiled(tree: Tree) -> list[PurePosixPath]:
     These are sources in Cython and C, Python with a ``.pxd`` beside it, plain twins, modules that
     choose between the two, and lists of numbers that Python and C share.
     """
-    files = set(tree.below(*PRODUCT))
+    files = set(tree.below(*tree.packages))
     return [
         path
         for path in sorted(files)
@@ -152,7 +155,7 @@ def count_entries(tree: Tree) -> Iterator[Figure]:
 def graph_of_imports(tree: Tree) -> dict[str, set[str]]:
     """Return which modules each module imports, those for type checking as well."""
     names = {module_of(path) for path in tree.product}
-    cython = [path for path in tree.below(*PRODUCT) if path.suffix in {".pyx", ".pxd"}]
+    cython = [path for path in tree.below(*tree.packages) if path.suffix in {".pyx", ".pxd"}]
     names |= {module_of(path) for path in cython}
     graph: dict[str, set[str]] = {name: set() for name in names}
     for path, module in tree.product.items():
