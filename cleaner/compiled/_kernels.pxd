@@ -2,7 +2,11 @@
 cimport cython
 from siltstone.cleaner.compiled._native_map cimport *
 from siltstone.protocol.core._format cimport (
+    CODEC_MASK,
+    CONTROL,
+    DELETE_HORIZON,
     INT64_MAX,
+    TRANSACTIONAL,
     Numbers,
     Region,
     Target,
@@ -80,8 +84,23 @@ cdef bint _note_control(Octets data, Py_ssize_t position, Py_ssize_t size, Int64
 @cython.locals(producer_id="long long", low="long long", high="long long", middle="long long", at="long long", is_control="long long")
 cdef bint _is_last_of_producer(Octets data, Py_ssize_t position, long long last_offset, Int64s producers, long long count) noexcept nogil
 
-@cython.locals(position=Py_ssize_t, plan="long long", fate="long long", pending="long long", latest="long long", now="long long", status="long long", batch_size="long long", attributes="long long", base_offset="long long", last_offset="long long", count="long long", end=Py_ssize_t, is_discardable=bint, has_horizon="long long", is_expired=bint, mode="long long", at=Py_ssize_t, first_fate="long long", _index_in_batch="long long", start=Py_ssize_t, offset_delta="long long", key_start=Py_ssize_t, key_size="long long", value_size="long long", offset="long long", row=Py_ssize_t)
+cdef bint _has_expired(long long attributes, long long base_timestamp, long long now) noexcept nogil
+
+cdef long long _mode_of_control(long long attributes, long long count, bint is_discardable, bint is_expired) noexcept nogil
+
+cdef long long _mode_of_data(long long attributes, long long count, bint is_discardable, long long base_offset, long long latest) noexcept nogil
+
+cdef long long _fate_of_record(long long offset, long long latest, long long key_size, long long value_size, bint is_expired) noexcept nogil
+
+cdef bint _is_superseded(long long offset, long long last_offset_of_key) noexcept nogil
+
+cdef bint _keeps_header(Octets data, Py_ssize_t position, long long last_offset, long long first_uncleanable, Int64s producers, long long producer_count) noexcept nogil
+
+@cython.locals(position=Py_ssize_t, plan="long long", fate="long long", pending="long long", status="long long", batch_size="long long", attributes="long long", is_closed=bint, base_offset="long long", last_offset="long long", count="long long", is_discardable=bint, is_expired=bint, mode="long long", first_fate="long long", end=Py_ssize_t)
 cdef void _plan(Octets data, Py_ssize_t size, Int64s state, Int64s slots, long long slot_count, Int64s transactions, long long room, Int64s aborted, Int64s producers, long long producer_count, Int64s plans, long long most, Output fates, Int64s rows) noexcept nogil
+
+@cython.locals(latest="long long", base_offset="long long", last_delta="long long", count="long long", at=Py_ssize_t, _index_in_batch="long long", start=Py_ssize_t, offset_delta="long long", key_start=Py_ssize_t, key_size="long long", value_size="long long", offset="long long", decided="long long", row=Py_ssize_t)
+cdef (long long, long long) _judge_records(Octets data, Py_ssize_t position, Py_ssize_t end, bint is_expired, Int64s state, Int64s slots, long long slot_count, Int64s rows, long long pending, Output fates, long long fate) noexcept nogil
 
 @cython.locals(index="long long", row=Py_ssize_t, fate="long long")
 cdef void _judge(Octets data, Int64s state, Int64s slots, long long slot_count, Int64s rows, long long count, Output fates) noexcept nogil

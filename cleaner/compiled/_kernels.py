@@ -1,8 +1,8 @@
 """The cleaner's loops over batches and records: compiled by Cython, or plain Python as they stand.
 
 Each is one call without the GIL over a chunk of a segment. `map_keys` puts keys into the offset
-map; `plan_batches` decides what becomes of each record and batch (storage.md §8.7-8.9;
-`retention.py` is the same to read), and `_emit_kernels.py` writes what stays. What comes here came
+map; `plan_batches` decides what becomes of each record and batch, by the rules that stand below
+under names of their own, and `_emit_kernels.py` writes what stays. What comes here came
 from the disk: a batch is believed when its checksum holds, and no number in it before it was
 compared with the end of what is there. Keys are hashed some records ahead of the look-up, so that
 the map's slots are on their way from memory meanwhile. The numbers stand in `slots.py`, the types
@@ -21,6 +21,7 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
 if not cython.compiled:
     from siltstone.cleaner.compiled._portable import *
     from siltstone.cleaner.compiled.slots import *
+    from siltstone.protocol.core.constants import CODEC_MASK, CONTROL, DELETE_HORIZON, TRANSACTIONAL
     from siltstone.protocol.records._portable import *
 
 if TYPE_CHECKING:
@@ -463,6 +464,79 @@ def _is_last_of_producer(
     return is_control != 0 and read_int16(data, position + 51) == producers[at + 2]
 
 
+# The rules of what stays, for `_plan` and `_judge_records`, which go through batches and records.
+# Kafka: `Cleaner.checkBatchRetention`, `Cleaner.shouldRetainRecord`, `MemoryRecords.filterTo`.
+# Whether the transaction of a batch lets it go, `_note_data` and `_note_control` have said before.
+
+
+def _has_expired(attributes: int, base_timestamp: int, now: int) -> int:
+    """Whether a batch has a delete horizon that is reached (KIP-534).
+
+    The horizon stands where the timestamp of the first record does otherwise.
+    """
+    return attributes & DELETE_HORIZON != 0 and base_timestamp <= now
+
+
+def _mode_of_control(attributes: int, count: int, is_discardable: int, is_expired: int) -> int:
+    """Decide on a control batch: a marker of which no data is left goes with its horizon."""
+    if count == 0 or (is_discardable and is_expired):
+        return DROP
+    if is_discardable and not attributes & DELETE_HORIZON:
+        return STAMP
+    return WHOLE
+
+
+def _mode_of_data(
+    attributes: int, count: int, is_discardable: int, base_offset: int, latest: int
+) -> int:
+    """Decide on a batch of data, as far as its header goes: what was aborted goes at once.
+
+    Of one that the map does not cover all stays; but for the horizon that tombstones get, its
+    records need not be read.
+    """
+    if is_discardable or count == 0:
+        return DROP
+    if attributes & DELETE_HORIZON and base_offset > latest:
+        return WHOLE
+    return SOME
+
+
+def _fate_of_record(
+    offset: int, latest: int, key_size: int, value_size: int, is_expired: int
+) -> int:
+    """Decide on a record, if no later one has its key; the first rule that applies wins."""
+    if offset > latest:  # the map does not cover it
+        return KEEP if value_size >= 0 else KEEP_TOMBSTONE
+    if key_size < 0:
+        return NULL_KEY
+    if value_size >= 0:
+        return KEEP
+    return EXPIRED if is_expired else KEEP_TOMBSTONE
+
+
+def _is_superseded(offset: int, last_offset_of_key: int) -> int:
+    """Whether a later record has the same key, which goes before what `_fate_of_record` says."""
+    return last_offset_of_key > offset
+
+
+def _keeps_header(
+    data: memoryview,
+    position: int,
+    last_offset: int,
+    first_uncleanable: int,
+    producers: memoryview,
+    producer_count: int,
+) -> int:
+    """Whether the header of a batch stays when none of its records does.
+
+    From the last batch of an active producer recovery learns its sequence (KAFKA-5490), from the
+    last batch of the round the log end offset (KAFKA-17076).
+    """
+    return last_offset + 1 == first_uncleanable or _is_last_of_producer(
+        data, position, last_offset, producers, producer_count
+    )
+
+
 def _plan(
     data: memoryview,
     size: int,
@@ -483,8 +557,6 @@ def _plan(
     plan = 0
     fate = 0
     pending = 0
-    latest = state[LATEST]
-    now = state[NOW]
     status = DONE
     while True:
         batch_size = _check_batch(data, position, size, state)
@@ -498,89 +570,52 @@ def _plan(
             status = WANTS_PRODUCERS
             break
         attributes = read_int16(data, position + 21)
-        if attributes & 0x20 and attributes & 7 and not state[OPENED]:
+        is_closed = attributes & CODEC_MASK and not state[OPENED]
+        if is_closed and attributes & CONTROL:
             status = OPEN
             break
         base_offset = read_int64(data, position)
         last_offset = base_offset + read_int32(data, position + 23)
         count = read_int32(data, position + 57)
-        end = position + batch_size
         is_discardable = 0
-        if attributes & 0x30:
+        if attributes & (CONTROL | TRANSACTIONAL):
             _begin_aborted(state, aborted, transactions, room, base_offset, last_offset)
-            if attributes & 0x20:
+            if attributes & CONTROL:
                 is_discardable = _note_control(
                     data, position, batch_size, state, aborted, transactions, room
                 )
             else:
                 is_discardable = _note_data(data, position, state, transactions, room)
-        has_horizon = attributes & 0x40
-        is_expired = has_horizon != 0 and read_int64(data, position + 27) <= now
-        mode = SOME
-        if attributes & 0x20:
-            mode = WHOLE
-            if count == 0 or (is_discardable and is_expired):
-                mode = DROP
+        is_expired = _has_expired(attributes, read_int64(data, position + 27), state[NOW])
+        if attributes & CONTROL:
+            mode = _mode_of_control(attributes, count, is_discardable, is_expired)
+            if mode == DROP:
                 _note_dropped(state, BY_MARKER, count, batch_size - 61)
                 state[HORIZONS_REACHED] += count
-            elif is_discardable and not has_horizon:
-                mode = STAMP
-        elif is_discardable:
-            mode = DROP
-            _note_dropped(state, BY_ABORTED, count, batch_size - 61)
-        elif count == 0:
-            mode = DROP
-        elif has_horizon and base_offset > latest:
-            mode = WHOLE
-        elif attributes & 7 and not state[OPENED]:
-            status = OPEN
-            break
-        at = position + 61
+        else:
+            mode = _mode_of_data(attributes, count, is_discardable, base_offset, state[LATEST])
+            if is_discardable:
+                _note_dropped(state, BY_ABORTED, count, batch_size - 61)
+            elif mode == SOME and is_closed:
+                status = OPEN
+                break
         first_fate = fate
+        end = position + batch_size
         if mode == SOME:
-            for _index_in_batch in range(count):
-                start = at
-                at, offset_delta, key_start, key_size, value_size = _read_record(data, at, end)
-                if at < 0 or offset_delta < 0 or offset_delta > last_offset - base_offset:
-                    status = BAD_RECORD
-                    break
-                offset = base_offset + offset_delta
-                if offset > latest:
-                    fates[fate] = KEEP if value_size >= 0 else KEEP_TOMBSTONE
-                elif key_size < 0:
-                    fates[fate] = NULL_KEY
-                    _note_dropped(state, BY_NULL_KEY, 1, at - start)
-                else:
-                    row = pending * ROW_NUMBERS
-                    digest_key(data, key_start, key_size, state, SEED, rows, row)
-                    rows[row + 2] = offset
-                    rows[row + 3] = fate
-                    rows[row + 4] = at - start
-                    rows[row + 5] = key_start
-                    rows[row + 6] = key_size
-                    rows[row + 7] = KEEP
-                    if value_size < 0:
-                        rows[row + 7] = EXPIRED if is_expired else KEEP_TOMBSTONE
-                    prefetch(slots, home_of(rows[row], slot_count) * SLOT_NUMBERS)
-                    pending += 1
-                    if pending == WINDOW:
-                        pending = 0
-                        _judge(data, state, slots, slot_count, rows, WINDOW, fates)
-                fate += 1
+            status, pending = _judge_records(
+                data, position, end, is_expired, state, slots, slot_count, rows, pending, fates,
+                fate,
+            )  # fmt: skip
             if status != DONE:
                 break
-            if at != end:
-                status = BAD_RECORD
-                break
-        elif mode == STAMP and _find_records_end(data, at, end, count) != end:
+            fate += count
+        elif mode == STAMP and _find_records_end(data, position + 61, end, count) != end:
             status = BAD_RECORD
             break
         if mode >= STAMP and batch_size + GROWTH * count > 2147483647:
             status = TOO_LARGE
             break
-        if last_offset + 1 == state[UPPER] or _is_last_of_producer(
-            data, position, last_offset, producers, producer_count
-        ):
+        if _keeps_header(data, position, last_offset, state[UPPER], producers, producer_count):
             mode |= RETAIN_EMPTY
         plans[plan * PLAN_NUMBERS] = position
         plans[plan * PLAN_NUMBERS + 1] = batch_size
@@ -596,6 +631,61 @@ def _plan(
     state[PLAN] = 0
     state[POSITION] = position
     state[STATUS] = status
+
+
+def _judge_records(
+    data: memoryview,
+    position: int,
+    end: int,
+    is_expired: int,
+    state: memoryview,
+    slots: memoryview,
+    slot_count: int,
+    rows: memoryview,
+    pending: int,
+    fates: memoryview,
+    fate: int,
+) -> tuple[int, int]:
+    """Decide on the records of a batch, whose fates begin at ``fate``.
+
+    Those that have a key and are covered by the map wait in ``rows`` until a window is full.
+
+    Returns:
+        DONE, or BAD_RECORD; and how many of ``rows`` wait.
+    """
+    latest = state[LATEST]
+    base_offset = read_int64(data, position)
+    last_delta = read_int32(data, position + 23)
+    count = read_int32(data, position + 57)
+    at = position + 61
+    for _index_in_batch in range(count):
+        start = at
+        at, offset_delta, key_start, key_size, value_size = _read_record(data, at, end)
+        if at < 0 or offset_delta < 0 or offset_delta > last_delta:
+            return BAD_RECORD, pending
+        offset = base_offset + offset_delta
+        decided = _fate_of_record(offset, latest, key_size, value_size, is_expired)
+        if offset > latest:
+            fates[fate] = decided
+        elif decided == NULL_KEY:
+            fates[fate] = decided
+            _note_dropped(state, BY_NULL_KEY, 1, at - start)
+        else:
+            row = pending * ROW_NUMBERS
+            digest_key(data, key_start, key_size, state, SEED, rows, row)
+            rows[row + 2] = offset
+            rows[row + 3] = fate
+            rows[row + 4] = at - start
+            rows[row + 5] = key_start
+            rows[row + 6] = key_size
+            rows[row + 7] = decided
+            prefetch(slots, home_of(rows[row], slot_count) * SLOT_NUMBERS)
+            pending += 1
+            if pending == WINDOW:
+                pending = 0
+                _judge(data, state, slots, slot_count, rows, WINDOW, fates)
+        fate += 1
+    return DONE if at == end else BAD_RECORD, pending
 
 
 def _add(keys: memoryview, ends: memoryview, count: int, sums: memoryview) -> None:
@@ -615,11 +705,11 @@ def _judge(
     count: int,
     fates: memoryview,
 ) -> None:
-    """Decide a window of records that have a key and are covered by the map (storage.md §8.7)."""
+    """Decide on a window of records that have a key and are covered by the map."""
     for index in range(count):
         row = index * ROW_NUMBERS
         fate = rows[row + 7]
-        if _find_slot(slots, slot_count, rows[row], rows[row + 1]) > rows[row + 2]:
+        if _is_superseded(rows[row + 2], _find_slot(slots, slot_count, rows[row], rows[row + 1])):
             fate = SUPERSEDED
             _note_dropped(state, BY_SUPERSEDED, 1, rows[row + 4])
         elif fate == EXPIRED:
