@@ -2,14 +2,13 @@
 
 import errno
 import logging
-import os
 import threading
 from pathlib import Path
 from typing import Final
 
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.storage import files
-from siltstone.storage.directory.lock import DirectoryLock, DirectoryLocked
+from siltstone.storage.directory.lock import DirectoryLock
 from siltstone.storage.files import FsyncFailed
 
 ROOM_BYTES: Final = 1 << 20
@@ -40,7 +39,7 @@ def remedy_for(error: OSError) -> str | None:
 
 
 class LogDirectory:
-    """One entry of ``log.dirs``, from locking to unlocking it.
+    """One entry of ``log.dirs``, from when it is locked until it is unlocked.
 
     Whoever meets an OSError while writing calls `fail`, from any thread. What can pass by itself (a
     full disk, a read-only mount, no descriptors left) refuses writes until `check` finds that they
@@ -68,16 +67,26 @@ class LogDirectory:
         "was_clean",
     )
 
-    def __init__(self, path: Path, directory_id: str = "", *, was_clean: bool = False) -> None:
-        self.path = path  # constant after init
-        self.directory_id = directory_id  # constant once the directories are open
-        self.was_clean = was_clean  # likewise: whether the last stop left its mark
-        self.must_rewrite = False  # likewise: whether an fsync failed during the last run
+    def __init__(
+        self,
+        path: Path,
+        directory_id: str = "",
+        *,
+        was_clean: bool = False,
+        must_rewrite: bool = False,
+        lock: DirectoryLock | None = None,
+        identity: tuple[int, int] | None = None,
+    ) -> None:
+        """Stand for a folder, which ``lock`` keeps for us and whose device and inode are given."""
+        self.path = path
+        self.directory_id = directory_id
+        self.was_clean = was_clean  # whether the last stop left its mark
+        self.must_rewrite = must_rewrite  # whether an fsync failed during the last run
         self.refusal: str | None = None  # why writes are refused, for now or for good; any thread
         self.failure: str | None = None  # why they are refused until the next start; written once
         self._remedy = ""  # what helps against the last refusal; any thread
-        self._lock = DirectoryLock(path)
-        self._identity: tuple[int, int] | None = None  # device and inode
+        self._lock = lock
+        self._identity = identity
         self._state = threading.Lock()  # held for a few instructions
         self._announced = False  # guarded by: _state; that the log has told of a refusal
         self._calm_checks = 0  # likewise
@@ -161,44 +170,10 @@ class LogDirectory:
         if is_calm:
             _logger.info("log directory takes writes again directory=%s", self.path)
 
-    def acquire(self) -> None:
-        """Create the directory if only itself is missing, and lock it. Blocks.
-
-        A whole path is not created: it is a typing error, or a disk that is not mounted.
-
-        Raises:
-            LogDirError: It is missing, not writable or in use.
-        """
-        try:
-            if not self.path.exists():
-                self.path.mkdir()
-            if self.path.is_dir() and not os.access(self.path, os.W_OK | os.X_OK):
-                raise LogDirError(
-                    f"log directory {self.path} can not be written by this user; give it the right "
-                    "to or choose another log.dirs"
-                )
-            self._lock.acquire()
-            self._identity = files.find_identity(self.path)
-        except FileNotFoundError as error:
-            raise LogDirError(
-                f"log directory {self.path} does not exist and neither does the folder it would be "
-                "in; create that or choose another log.dirs"
-            ) from error
-        except NotADirectoryError as error:
-            raise LogDirError(
-                f"log directory {self.path} is not a folder; choose another log.dirs"
-            ) from error
-        except DirectoryLocked as error:
-            raise LogDirError(str(error)) from error
-        except OSError as error:
-            raise LogDirError(
-                f"log directory {self.path} can not be used ({error.strerror or error}); check the "
-                "disk or choose another log.dirs"
-            ) from error
-
     def release(self) -> None:
         """Let another broker have the directory. Idempotent."""
-        self._lock.release()
+        if self._lock is not None:
+            self._lock.release()
 
     def _check_identity(self) -> None:
         """Tell a directory that was moved, deleted or unmounted from ours.

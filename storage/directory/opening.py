@@ -4,11 +4,13 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from siltstone.protocol.names import random_id, uuid_text
 from siltstone.storage import files
 from siltstone.storage.directory import clean_shutdown
 from siltstone.storage.directory.checkpoint import MalformedCheckpoint
+from siltstone.storage.directory.lock import DirectoryLock, DirectoryLocked
 from siltstone.storage.directory.log_directory import LogDirectory, LogDirError
 from siltstone.storage.directory.meta_properties import MetaProperties
 from siltstone.storage.topic_partition import FolderState, TopicPartition, parse_folder
@@ -25,16 +27,17 @@ def open_directories(
     Raises:
         LogDirError: With a line for every fault; then nothing is locked.
     """
-    directories = tuple(LogDirectory(path) for path in paths)
+    found: list[_Locked] = []
     try:
-        _report(_faults(directories))
-        known = _read_identities(directories)
+        _report(_lock_all(paths, found))
+        known = _read_identities(paths)
         cluster_id = _agree(known, node_id)
-        for directory in directories:
-            _identify(directory, known.get(directory.path), cluster_id, node_id, now_ms)
+        directories = tuple(
+            _identify(each, known.get(each.path), cluster_id, node_id, now_ms) for each in found
+        )
     except LogDirError:
-        for directory in directories:
-            directory.release()
+        for each in found:
+            each.lock.release()
         raise
     return directories, cluster_id
 
@@ -99,14 +102,64 @@ def forget_failed_fsyncs(directories: Iterable[LogDirectory]) -> None:
                 ) from error
 
 
-def _faults(directories: Iterable[LogDirectory]) -> list[str]:
+class _Locked(NamedTuple):
+    """A directory that is locked; ``identity`` is its device and inode."""
+
+    path: Path
+    lock: DirectoryLock
+    identity: tuple[int, int]
+
+
+def _lock_all(paths: Iterable[Path], found: list[_Locked]) -> list[str]:
+    """Lock the directories that can be used into ``found``; return what is wrong with others."""
     faults = []
-    for directory in directories:
+    for path in paths:
         try:
-            directory.acquire()
+            found.append(_lock(path))
         except LogDirError as error:
             faults.append(str(error))
     return faults
+
+
+def _lock(path: Path) -> _Locked:
+    """Create a directory if only itself is missing, and lock it.
+
+    A whole path is not created: it is a typing error, or a disk that is not mounted.
+
+    Raises:
+        LogDirError: It is missing, not writable or in use.
+    """
+    try:
+        if not path.exists():
+            path.mkdir()
+        if path.is_dir() and not os.access(path, os.W_OK | os.X_OK):
+            raise LogDirError(
+                f"log directory {path} can not be written by this user; give it the right to or "
+                "choose another log.dirs"
+            )
+        lock = DirectoryLock(path)
+        lock.acquire()
+        try:
+            return _Locked(path, lock, files.find_identity(path))
+        except OSError:
+            lock.release()
+            raise
+    except FileNotFoundError as error:
+        raise LogDirError(
+            f"log directory {path} does not exist and neither does the folder it would be in; "
+            "create that or choose another log.dirs"
+        ) from error
+    except NotADirectoryError as error:
+        raise LogDirError(
+            f"log directory {path} is not a folder; choose another log.dirs"
+        ) from error
+    except DirectoryLocked as error:
+        raise LogDirError(str(error)) from error
+    except OSError as error:
+        raise LogDirError(
+            f"log directory {path} can not be used ({error.strerror or error}); check the disk or "
+            "choose another log.dirs"
+        ) from error
 
 
 def _report(faults: list[str]) -> None:
@@ -114,17 +167,17 @@ def _report(faults: list[str]) -> None:
         raise LogDirError("\n".join(faults))
 
 
-def _read_identities(directories: Iterable[LogDirectory]) -> dict[Path, MetaProperties]:
+def _read_identities(paths: Iterable[Path]) -> dict[Path, MetaProperties]:
     found: dict[Path, MetaProperties] = {}
     faults = []
-    for directory in directories:
+    for path in paths:
         try:
-            properties = MetaProperties.read(directory.path)
+            properties = MetaProperties.read(path)
         except (MalformedCheckpoint, OSError) as error:
             faults.append(f"{error}; restore the file or choose another log.dirs")
         else:
             if properties is not None:
-                found[directory.path] = properties
+                found[path] = properties
     _report(faults)
     return found
 
@@ -150,24 +203,30 @@ def _agree(known: dict[Path, MetaProperties], node_id: int) -> str:
 
 
 def _identify(
-    directory: LogDirectory,
+    found: _Locked,
     properties: MetaProperties | None,
     cluster_id: str,
     node_id: int,
     now_ms: int,
-) -> None:
-    """Give the directory its ids, writing them if they are new, and take its mark."""
+) -> LogDirectory:
+    """Return the directory with its ids, written if they are new; its mark is taken."""
     try:
         if properties is None or not properties.directory_id:
             properties = MetaProperties(
                 cluster_id=cluster_id, node_id=node_id, directory_id=uuid_text(random_id())
             )
-            properties.write(directory.path, now_ms)
-        directory.must_rewrite = (directory.path / files.FSYNC_FAILED).exists()
-        is_marked = clean_shutdown.take(directory.path)
-        directory.was_clean = is_marked and not directory.must_rewrite
+            properties.write(found.path, now_ms)
+        must_rewrite = (found.path / files.FSYNC_FAILED).exists()
+        is_marked = clean_shutdown.take(found.path)
     except OSError as error:
         raise LogDirError(
-            f"log directory {directory.path} can not be written ({error}); check the disk"
+            f"log directory {found.path} can not be written ({error}); check the disk"
         ) from error
-    directory.directory_id = properties.directory_id
+    return LogDirectory(
+        found.path,
+        properties.directory_id,
+        was_clean=is_marked and not must_rewrite,
+        must_rewrite=must_rewrite,
+        lock=found.lock,
+        identity=found.identity,
+    )

@@ -14,6 +14,7 @@ from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import KafkaError, KafkaStorageError
 from siltstone.storage import files
 from siltstone.storage.directory.log_directory import CALM_CHECKS
+from siltstone.storage.directory.opening import open_directories
 from tests.support.faults import Disk
 from tests.support.logs import LogFolder, bytes_of, offsets_in
 
@@ -321,8 +322,8 @@ class TestGone:
         """A check notices; writes stop for good and the open segment is still read."""
         root = tmp_path / "data"
         root.mkdir()
-        folder = LogFolder(root)
-        folder.directory.acquire()
+        (directory,), _ = open_directories([root], 1, 0)
+        folder = LogFolder(root, directory=directory)
         folder.append()
         folder.directory.check()
         assert folder.directory.refusal is None

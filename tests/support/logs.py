@@ -48,10 +48,16 @@ class LogFolder:
     opening a folder again without `close` is the crash.
     """
 
-    def __init__(self, root: Path, config: TopicConfig | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        config: TopicConfig | None = None,
+        *,
+        directory: LogDirectory | None = None,
+    ) -> None:
         self.clock = FakeClock()
         self.config = config or TopicConfig()
-        self.directory = LogDirectory(root)
+        self.directory = directory or LogDirectory(root)
         self.path = root / str(ORDERS)
         self.services = self._new_services()
         self.recovery_point = 0
@@ -126,8 +132,8 @@ class LogFolder:
     def reopen(self, *, is_clean: bool = False) -> Log:
         """Open the folder again: after a crash, or after `close` if ``is_clean``."""
         self.services = self._new_services()
-        self.directory = LogDirectory(self.directory.path)
-        self.directory.must_rewrite = (self.directory.path / files.FSYNC_FAILED).exists()
+        path = self.directory.path
+        self.directory = LogDirectory(path, must_rewrite=(path / files.FSYNC_FAILED).exists())
         loaded = load_partition(self._folder(is_clean=is_clean), self.clock.now_ms())
         self.log = Log(loaded, self.services)
         return self.log
