@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import IO
 
 from siltstone.cleaner.errors import CleaningAborted
@@ -49,8 +50,7 @@ class Helper:
         self._clock = _PassClock()
         self._throttle = Throttle(self._clock)
         self._told = 0  # bytes that the parent knows of
-        self._settings: CleanerSettings | None = None
-        self._cleaner: Cleaner
+        self._made: tuple[CleanerSettings, Cleaner] | None = None  # for the last order
 
     def run(self) -> None:
         """Work off orders until the parent ends."""
@@ -62,28 +62,30 @@ class Helper:
         self._clock.now = order.now_ms
         cleaner = self._ready(order.settings)
         try:
+            still_wanted = partial(self._still_wanted, cleaner)
             if order.is_dry_run:
-                return Answer(cleaner.dry_run(order.log(), self._still_wanted))
-            return Answer(cleaner.clean(order.log(), self._replace, self._still_wanted))
+                return Answer(cleaner.dry_run(order.log(), still_wanted))
+            return Answer(cleaner.clean(order.log(), self._replace, still_wanted))
         except Exception as error:  # noqa: BLE001  # the parent decides what becomes of it
             return Failed.of(error)
 
     def _ready(self, settings: CleanerSettings) -> Cleaner:
-        if settings != self._settings:
-            self._settings = settings
-            self._cleaner = Cleaner(
-                clock=self._clock,
-                throttle=self._throttle,
-                dedupe_buffer_bytes=settings.dedupe_buffer_bytes,
-                load_factor=settings.load_factor,
-                io_buffer_bytes=settings.io_buffer_bytes,
-            )
-        return self._cleaner
+        if self._made is not None and self._made[0] == settings:
+            return self._made[1]
+        cleaner = Cleaner(
+            clock=self._clock,
+            throttle=self._throttle,
+            dedupe_buffer_bytes=settings.dedupe_buffer_bytes,
+            load_factor=settings.load_factor,
+            io_buffer_bytes=settings.io_buffer_bytes,
+        )
+        self._made = settings, cleaner
+        return cleaner
 
-    def _still_wanted(self) -> None:
+    def _still_wanted(self, cleaner: Cleaner) -> None:
         """Tell the parent how far we are, so that it throttles us, and hear whether to go on."""
         total = self._throttle.total_bytes
-        send(self._answers, Reading(total - self._told, self._cleaner.progress))
+        send(self._answers, Reading(total - self._told, cleaner.progress))
         self._told = total
         if not isinstance(receive(self._orders), Done):
             raise CleaningAborted("the broker does not want it any more")
