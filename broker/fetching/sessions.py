@@ -383,7 +383,7 @@ class FetchSessions:
     def _plan_changed(self, session: FetchSession) -> FetchPlan:
         moved = self._moved_starts
         while moved:
-            moved.pop().end.tell_watchers()
+            moved.pop().tell_watchers()
         read = session.changed()
         asked = [(each.key, each.wanted) for each in read]
         return FetchPlan(asked, session, session.epoch, read)

@@ -284,7 +284,7 @@ class Log:
         """Tell everybody who watches that the log is gone, or cut. For the event loop."""
         for each in tuple(self.watchers):
             each.log_gone()
-        self._services.moved_starts.discard(self)
+        self._services.moved_starts.discard(self.end)
 
     def roll(self) -> None:
         """Start a new segment at the log end offset, unless the active one is empty."""
@@ -439,7 +439,7 @@ class Log:
         """
         self.end.log_start_offset = offset
         if self.watchers:
-            self._services.moved_starts.add(self)
+            self._services.moved_starts.add(self.end)
         self.end.recovery_point = max(self.recovery_point, offset)
 
         def trim() -> None:

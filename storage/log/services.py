@@ -10,7 +10,7 @@ from siltstone.storage.log.flush_stats import FlushStats
 
 
 class Watched(Protocol):
-    """A log that somebody watches."""
+    """The end of a log that somebody watches."""
 
     def tell_watchers(self) -> None:
         """Tell everybody who watches that the log has changed."""
@@ -20,8 +20,8 @@ class Watched(Protocol):
 class LogServices:
     """The clock, the thread for file work, the deletions that wait for their time, the figures.
 
-    ``moved_starts`` are logs whose start offset has moved while somebody watched them. Any thread
-    adds to it; the event loop takes out, and tells who watches.
+    ``moved_starts`` are the ends of logs whose start has moved while somebody watched them. Any
+    thread adds to it; the event loop takes out, and tells who watches.
     """
 
     clock: Clock
