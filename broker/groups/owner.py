@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
     from siltstone.broker.coordination.journal import CoordinatorLog
+    from siltstone.broker.groups._member_kernels import Timers
     from siltstone.broker.groups.classic.group import ClassicGroup
     from siltstone.broker.groups.classic.state import ClassicServices
     from siltstone.broker.groups.group import Group
-    from siltstone.broker.groups.member_kernels import Timers
     from siltstone.broker.groups.offsets import Offsets
     from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.broker.topics.settings.in_force import BrokerSettings

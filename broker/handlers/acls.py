@@ -15,7 +15,7 @@ from siltstone.protocol.messages.delete_acls import DeleteAclsFilterResult, Dele
 from siltstone.protocol.messages.describe_acls import DescribeAclsResponse
 
 if TYPE_CHECKING:
-    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.create_acls import CreateAclsRequest
     from siltstone.protocol.messages.delete_acls import DeleteAclsRequest
     from siltstone.protocol.messages.describe_acls import DescribeAclsRequest

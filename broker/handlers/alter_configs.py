@@ -37,7 +37,7 @@ from siltstone.protocol.names import check_topic_name
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.config.describe import ConfigRow
     from siltstone.protocol.messages.alter_configs import AlterConfigsRequest
     from siltstone.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest

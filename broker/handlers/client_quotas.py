@@ -21,7 +21,7 @@ from siltstone.protocol.messages.describe_client_quotas import DescribeClientQuo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
     from siltstone.protocol.messages.describe_client_quotas import (
         ComponentData,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from siltstone.broker.groups.consumer.group import ConsumerGroup
     from siltstone.broker.groups.consumer.member import Member
     from siltstone.broker.groups.topic_image import TopicImage
-    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from siltstone.broker.context import Rooms
-    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.consumer_group_heartbeat import (
         ConsumerGroupHeartbeatRequest,
         TopicPartitions,

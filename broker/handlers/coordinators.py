@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from siltstone.broker.coordination.journal import CoordinatorLog
-    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 _GROUP, _TRANSACTION = 0, 1

@@ -37,7 +37,7 @@ from siltstone.protocol.messages.create_topics import (
 from siltstone.protocol.names import CLUSTER_METADATA_TOPIC, check_topic_name, random_id
 
 if TYPE_CHECKING:
-    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 _WIDTH = 16

@@ -45,7 +45,7 @@ from siltstone.protocol.names import check_topic_name
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Mapping
 
-    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.config.layers import Layers
     from siltstone.protocol.messages.describe_configs import (
         DescribeConfigsRequest,

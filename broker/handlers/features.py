@@ -21,7 +21,7 @@ from siltstone.protocol.messages.update_features import (
 )
 
 if TYPE_CHECKING:
-    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 _FIRST_WITH_UPGRADE_TYPE = 1

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from siltstone.broker.context import Rooms
     from siltstone.broker.fetching.kernels import FetchPlan
-    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.fetch import FetchRequest
 
 _ISOLATION_LEVELS = frozenset({0, READ_COMMITTED})

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from siltstone.broker.groups.classic.members import Member
-    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.delete_groups import DeleteGroupsRequest
     from siltstone.protocol.messages.describe_groups import DescribeGroupsRequest
     from siltstone.protocol.messages.list_groups import ListGroupsRequest

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from siltstone.broker.groups.coordinator import GroupCoordinator
-    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.join_group import JoinGroupRequest
     from siltstone.protocol.messages.sync_group import SyncGroupRequest
 

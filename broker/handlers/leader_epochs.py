@@ -16,7 +16,7 @@ from siltstone.protocol.messages.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
-    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.topics.topic import Topic
     from siltstone.protocol.messages.offset_for_leader_epoch import (
         OffsetForLeaderEpochRequest,

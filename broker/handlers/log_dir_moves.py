@@ -18,7 +18,7 @@ from siltstone.protocol.messages.alter_replica_log_dirs import (
 from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 
 log = logging.getLogger(__name__)

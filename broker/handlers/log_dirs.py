@@ -20,7 +20,7 @@ from siltstone.protocol.messages.describe_log_dirs import (
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
-    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.describe_log_dirs import (
         DescribableLogDirTopic,
         DescribeLogDirsRequest,

@@ -43,7 +43,7 @@ from siltstone.protocol.names import check_topic_name, is_internal
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Sequence
 
-    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.topics.topic import Form, Topic
     from siltstone.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
     from siltstone.storage.log.log import Log

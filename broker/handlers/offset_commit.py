@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
 
     from siltstone.broker.groups.coordinator import GroupCoordinator
-    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.offset_commit import OffsetCommitRequest
 
     Results = list[tuple[str, bytes, list[tuple[int, int]]]]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from siltstone.broker.context import Rooms
     from siltstone.broker.groups.group import Group
-    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.offset_delete import OffsetDeleteRequest
 
 _SLICES = Slices("topics", nested="partitions")

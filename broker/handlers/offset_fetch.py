@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Sequence
 
     from siltstone.broker.context import Rooms
-    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.offset_fetch import OffsetFetchRequest
 
 _OF_ONE = Slices("topics", nested="partition_indexes")

@@ -48,7 +48,7 @@ from siltstone.storage.appending.validation import check_records, must_open, val
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.transactions.producing import TransactionalProduce
     from siltstone.protocol.messages.produce import ProduceRequest, TopicProduceData
     from siltstone.protocol.topic_key import TopicKey

@@ -18,7 +18,7 @@ from siltstone.protocol.messages.delete_records import (
 from siltstone.protocol.names import is_internal
 
 if TYPE_CHECKING:
-    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.delete_records import (
         DeleteRecordsPartition,
         DeleteRecordsRequest,

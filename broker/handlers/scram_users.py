@@ -20,7 +20,7 @@ from siltstone.protocol.messages.describe_user_scram_credentials import (
 )
 
 if TYPE_CHECKING:
-    from siltstone.broker.net.dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.alter_user_scram_credentials import (
         AlterUserScramCredentialsRequest,
     )

@@ -24,9 +24,8 @@ from siltstone.protocol.headers import API_VERSIONS, FIRST_FLEXIBLE
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
-    from siltstone.broker.net._dispatch_kernels import Connection
+    from siltstone.broker.net._dispatch_kernels import Connection, RequestContext
     from siltstone.broker.net.answers import Answer
-    from siltstone.broker.net.dispatch_kernels import RequestContext
     from siltstone.broker.net.request_stats import RequestStats
     from siltstone.protocol.core import Table
 

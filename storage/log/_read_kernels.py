@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from siltstone.protocol.errors import KafkaError
-    from siltstone.storage.appending.kernels import LogEnd
+    from siltstone.storage.appending._append_kernels import LogEnd
     from siltstone.storage.log.view import LogView, Place, Segment
 
     Hint = tuple[int, Segment | None, int]
