@@ -129,7 +129,7 @@ def list_compiled(tree: Tree) -> list[PurePosixPath]:
 def _chooses(module: ast.Module) -> bool:
     """Tell whether a module takes the compiled form of another one if there is one."""
     return any(
-        isinstance(node, ast.ImportFrom) and (node.module or "").endswith("records.choosing")
+        isinstance(node, ast.ImportFrom) and (node.module or "").endswith(".choosing")
         for node in module.body
     )
 
