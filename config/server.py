@@ -391,11 +391,6 @@ class ServerConfig:
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
 
     @property
-    def message_max_bytes(self) -> int:
-        """The largest record batch where a topic does not say otherwise."""
-        return self.topic_defaults.max_message_bytes
-
-    @property
     def migration_policy(self) -> MigrationPolicy:
         """Which way groups may go."""
         return MigrationPolicy(self.group_consumer_migration_policy.lower())

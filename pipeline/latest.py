@@ -6,7 +6,7 @@ in order, or names the columns that order rows.
 """
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -99,14 +99,6 @@ class LatestRows:
             return table
         chosen = last[f"{_ROW}_max"]
         return table.take(chosen.take(pc.sort_indices(chosen)))
-
-
-def latest_of(batches: Iterable[pa.RecordBatch]) -> pa.Table | None:
-    """Return the last row of each key of one partition, or of a part of it in order."""
-    rows = LatestRows()
-    for batch in batches:
-        rows.add(batch)
-    return rows.finish()
 
 
 def shares(table: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:

@@ -176,6 +176,10 @@ class KafkaError(Exception):
 
     code: ClassVar[ErrorCode]
 
+    def __init_subclass__(cls, *, code: ErrorCode | None = None) -> None:
+        if code is not None:
+            cls.code = code
+
     def __init__(
         self,
         message: str | None = None,
@@ -190,361 +194,223 @@ class KafkaError(Exception):
         super().__init__(self.message)
 
 
-class UnknownServerError(KafkaError):
+class UnknownServerError(KafkaError, code=ErrorCode.unknown_server_error):
     """The broker met a fault of its own; its log has the details."""
 
-    code = ErrorCode.unknown_server_error
 
-
-class OffsetOutOfRange(KafkaError):
+class OffsetOutOfRange(KafkaError, code=ErrorCode.offset_out_of_range):
     """The offset is below the log start offset or above the log end offset."""
 
-    code = ErrorCode.offset_out_of_range
 
-
-class CorruptMessage(KafkaError):
+class CorruptMessage(KafkaError, code=ErrorCode.corrupt_message):
     """The batch is damaged: its checksum or its length does not match its bytes."""
 
-    code = ErrorCode.corrupt_message
 
-
-class UnknownTopicOrPartition(KafkaError):
+class UnknownTopicOrPartition(KafkaError, code=ErrorCode.unknown_topic_or_partition):
     """There is no such topic or partition here."""
 
-    code = ErrorCode.unknown_topic_or_partition
 
-
-class LeaderNotAvailable(KafkaError):
-    """The topic is being created; ask again in a moment."""
-
-    code = ErrorCode.leader_not_available
-
-
-class NotLeaderOrFollower(KafkaError):
+class NotLeaderOrFollower(KafkaError, code=ErrorCode.not_leader_or_follower):
     """The partition cannot be served by this broker now."""
 
-    code = ErrorCode.not_leader_or_follower
 
-
-class ReplicaNotAvailable(KafkaError):
+class ReplicaNotAvailable(KafkaError, code=ErrorCode.replica_not_available):
     """The partition has no replica on this broker."""
 
-    code = ErrorCode.replica_not_available
 
-
-class RecordTooLarge(KafkaError):
+class RecordTooLarge(KafkaError, code=ErrorCode.message_too_large):
     """The batch is larger than max.message.bytes of the topic."""
 
-    code = ErrorCode.message_too_large
 
-
-class CoordinatorLoadInProgress(KafkaError):
+class CoordinatorLoadInProgress(KafkaError, code=ErrorCode.coordinator_load_in_progress):
     """The coordinator is still reading its topic; ask again in a moment."""
 
-    code = ErrorCode.coordinator_load_in_progress
 
-
-class CoordinatorNotAvailable(KafkaError):
+class CoordinatorNotAvailable(KafkaError, code=ErrorCode.coordinator_not_available):
     """The coordinator cannot write its topic now; ask again."""
 
-    code = ErrorCode.coordinator_not_available
 
-
-class NotCoordinator(KafkaError):
+class NotCoordinator(KafkaError, code=ErrorCode.not_coordinator):
     """This broker does not coordinate that group or transaction."""
 
-    code = ErrorCode.not_coordinator
 
-
-class InvalidTopic(KafkaError):
+class InvalidTopic(KafkaError, code=ErrorCode.invalid_topic_exception):
     """The topic name is illegal, collides with another one, or is reserved."""
 
-    code = ErrorCode.invalid_topic_exception
 
-
-class RecordListTooLarge(KafkaError):
+class RecordListTooLarge(KafkaError, code=ErrorCode.record_list_too_large):
     """The batch is larger than segment.bytes of the topic."""
 
-    code = ErrorCode.record_list_too_large
 
-
-class NotEnoughReplicas(KafkaError):
+class NotEnoughReplicas(KafkaError, code=ErrorCode.not_enough_replicas):
     """The transaction could not be verified now; send the batch again."""
 
-    code = ErrorCode.not_enough_replicas
 
-
-class InvalidRequiredAcks(KafkaError):
+class InvalidRequiredAcks(KafkaError, code=ErrorCode.invalid_required_acks):
     """The value of acks must be -1, 0 or 1."""
 
-    code = ErrorCode.invalid_required_acks
 
-
-class TopicAuthorizationFailed(KafkaError):
+class TopicAuthorizationFailed(KafkaError, code=ErrorCode.topic_authorization_failed):
     """The principal may not do this to the topic."""
 
-    code = ErrorCode.topic_authorization_failed
 
-
-class GroupAuthorizationFailed(KafkaError):
-    """The principal may not do this to the group."""
-
-    code = ErrorCode.group_authorization_failed
-
-
-class ClusterAuthorizationFailed(KafkaError):
-    """The principal may not do this to the cluster."""
-
-    code = ErrorCode.cluster_authorization_failed
-
-
-class InvalidTimestamp(KafkaError):
+class InvalidTimestamp(KafkaError, code=ErrorCode.invalid_timestamp):
     """The timestamp of a record is outside what the topic allows."""
 
-    code = ErrorCode.invalid_timestamp
 
-
-class IllegalSaslState(KafkaError):
+class IllegalSaslState(KafkaError, code=ErrorCode.illegal_sasl_state):
     """Nobody logs in to this broker; set security.protocol=PLAINTEXT in the client."""
 
-    code = ErrorCode.illegal_sasl_state
 
-
-class UnsupportedVersion(KafkaError):
+class UnsupportedVersion(KafkaError, code=ErrorCode.unsupported_version):
     """The broker does not serve this version of the request."""
 
-    code = ErrorCode.unsupported_version
 
-
-class TopicAlreadyExists(KafkaError):
+class TopicAlreadyExists(KafkaError, code=ErrorCode.topic_already_exists):
     """A topic with this name exists already."""
 
-    code = ErrorCode.topic_already_exists
 
-
-class InvalidPartitions(KafkaError):
+class InvalidPartitions(KafkaError, code=ErrorCode.invalid_partitions):
     """The number of partitions is not possible."""
 
-    code = ErrorCode.invalid_partitions
 
-
-class InvalidReplicationFactor(KafkaError):
+class InvalidReplicationFactor(KafkaError, code=ErrorCode.invalid_replication_factor):
     """The replication factor is not possible: this cluster is one broker."""
 
-    code = ErrorCode.invalid_replication_factor
 
-
-class InvalidReplicaAssignment(KafkaError):
+class InvalidReplicaAssignment(KafkaError, code=ErrorCode.invalid_replica_assignment):
     """The replica assignment is not possible: this cluster is one broker."""
 
-    code = ErrorCode.invalid_replica_assignment
 
-
-class InvalidConfig(KafkaError):
+class InvalidConfig(KafkaError, code=ErrorCode.invalid_config):
     """A setting is unknown or its value is not allowed."""
 
-    code = ErrorCode.invalid_config
 
-
-class InvalidRequest(KafkaError):
+class InvalidRequest(KafkaError, code=ErrorCode.invalid_request):
     """The request contradicts itself or asks for something that does not exist."""
 
-    code = ErrorCode.invalid_request
 
-
-class PolicyViolation(KafkaError):
+class PolicyViolation(KafkaError, code=ErrorCode.policy_violation):
     """The settings of the topic forbid this."""
 
-    code = ErrorCode.policy_violation
 
-
-class OutOfOrderSequence(KafkaError):
+class OutOfOrderSequence(KafkaError, code=ErrorCode.out_of_order_sequence_number):
     """The first sequence of the batch does not follow the last one of its producer."""
 
-    code = ErrorCode.out_of_order_sequence_number
 
-
-class InvalidProducerEpoch(KafkaError):
+class InvalidProducerEpoch(KafkaError, code=ErrorCode.invalid_producer_epoch):
     """A newer epoch of this producer has written to the partition."""
 
-    code = ErrorCode.invalid_producer_epoch
 
-
-class InvalidTxnState(KafkaError):
+class InvalidTxnState(KafkaError, code=ErrorCode.invalid_txn_state):
     """The transaction is in a state that does not allow this."""
 
-    code = ErrorCode.invalid_txn_state
 
-
-class InvalidProducerIdMapping(KafkaError):
+class InvalidProducerIdMapping(KafkaError, code=ErrorCode.invalid_producer_id_mapping):
     """The producer id does not belong to this transactional id."""
 
-    code = ErrorCode.invalid_producer_id_mapping
 
-
-class InvalidTransactionTimeout(KafkaError):
+class InvalidTransactionTimeout(KafkaError, code=ErrorCode.invalid_transaction_timeout):
     """The time-out must be positive and at most transaction.max.timeout.ms."""
 
-    code = ErrorCode.invalid_transaction_timeout
 
-
-class ConcurrentTransactions(KafkaError):
+class ConcurrentTransactions(KafkaError, code=ErrorCode.concurrent_transactions):
     """The transaction before is still being completed; ask again."""
 
-    code = ErrorCode.concurrent_transactions
 
-
-class TransactionCoordinatorFenced(KafkaError):
+class TransactionCoordinatorFenced(KafkaError, code=ErrorCode.transaction_coordinator_fenced):
     """The transaction marker comes from a coordinator that has been replaced."""
 
-    code = ErrorCode.transaction_coordinator_fenced
 
-
-class TransactionalIdAuthorizationFailed(KafkaError):
+class TransactionalIdAuthorizationFailed(
+    KafkaError, code=ErrorCode.transactional_id_authorization_failed
+):
     """The principal may not use this transactional id."""
 
-    code = ErrorCode.transactional_id_authorization_failed
 
-
-class OperationNotAttempted(KafkaError):
+class OperationNotAttempted(KafkaError, code=ErrorCode.operation_not_attempted):
     """Nothing was done, since another part of the request failed."""
 
-    code = ErrorCode.operation_not_attempted
 
-
-class KafkaStorageError(KafkaError):
+class KafkaStorageError(KafkaError, code=ErrorCode.kafka_storage_error):
     """A log directory failed; the partitions in it are offline."""
 
-    code = ErrorCode.kafka_storage_error
 
-
-class LogDirNotFound(KafkaError):
+class LogDirNotFound(KafkaError, code=ErrorCode.log_dir_not_found):
     """There is no such log directory."""
 
-    code = ErrorCode.log_dir_not_found
 
-
-class FetchSessionIdNotFound(KafkaError):
+class FetchSessionIdNotFound(KafkaError, code=ErrorCode.fetch_session_id_not_found):
     """There is no such fetch session; it was evicted or the broker was restarted."""
 
-    code = ErrorCode.fetch_session_id_not_found
 
-
-class InvalidFetchSessionEpoch(KafkaError):
+class InvalidFetchSessionEpoch(KafkaError, code=ErrorCode.invalid_fetch_session_epoch):
     """The epoch is not the next one of this fetch session."""
 
-    code = ErrorCode.invalid_fetch_session_epoch
 
-
-class TopicDeletionDisabled(KafkaError):
+class TopicDeletionDisabled(KafkaError, code=ErrorCode.topic_deletion_disabled):
     """Topics cannot be deleted: delete.topic.enable is false."""
 
-    code = ErrorCode.topic_deletion_disabled
 
-
-class FencedLeaderEpoch(KafkaError):
+class FencedLeaderEpoch(KafkaError, code=ErrorCode.fenced_leader_epoch):
     """The leader epoch of the client is older than that of the partition."""
 
-    code = ErrorCode.fenced_leader_epoch
 
-
-class UnknownLeaderEpoch(KafkaError):
+class UnknownLeaderEpoch(KafkaError, code=ErrorCode.unknown_leader_epoch):
     """The leader epoch of the client is newer than that of the partition."""
 
-    code = ErrorCode.unknown_leader_epoch
 
-
-class UnsupportedCompressionType(KafkaError):
+class UnsupportedCompressionType(KafkaError, code=ErrorCode.unsupported_compression_type):
     """The version of the request is too old for this compression type."""
 
-    code = ErrorCode.unsupported_compression_type
 
-
-class ElectionNotNeeded(KafkaError):
+class ElectionNotNeeded(KafkaError, code=ErrorCode.election_not_needed):
     """The partition has the leader that was asked for."""
 
-    code = ErrorCode.election_not_needed
 
-
-class NoReassignmentInProgress(KafkaError):
+class NoReassignmentInProgress(KafkaError, code=ErrorCode.no_reassignment_in_progress):
     """The partition is not being reassigned."""
 
-    code = ErrorCode.no_reassignment_in_progress
 
-
-class InvalidRecord(KafkaError):
+class InvalidRecord(KafkaError, code=ErrorCode.invalid_record):
     """A record or the header of its batch is not valid."""
 
-    code = ErrorCode.invalid_record
 
-
-class ProducerFenced(KafkaError):
+class ProducerFenced(KafkaError, code=ErrorCode.producer_fenced):
     """A newer producer uses the same transactional id."""
 
-    code = ErrorCode.producer_fenced
 
-
-class InvalidUpdateVersion(KafkaError):
+class InvalidUpdateVersion(KafkaError, code=ErrorCode.invalid_update_version):
     """The feature does not exist or cannot have that level."""
 
-    code = ErrorCode.invalid_update_version
 
-
-class FeatureUpdateFailed(KafkaError):
+class FeatureUpdateFailed(KafkaError, code=ErrorCode.feature_update_failed):
     """The level of the feature could not be changed."""
 
-    code = ErrorCode.feature_update_failed
 
-
-class UnknownTopicId(KafkaError):
+class UnknownTopicId(KafkaError, code=ErrorCode.unknown_topic_id):
     """There is no topic with this id here."""
 
-    code = ErrorCode.unknown_topic_id
 
-
-class InconsistentTopicId(KafkaError):
-    """The topic was created anew: its id is another one than that of the request."""
-
-    code = ErrorCode.inconsistent_topic_id
-
-
-class InconsistentClusterId(KafkaError):
-    """The cluster id of the request is not that of this cluster."""
-
-    code = ErrorCode.inconsistent_cluster_id
-
-
-class TransactionalIdNotFound(KafkaError):
+class TransactionalIdNotFound(KafkaError, code=ErrorCode.transactional_id_not_found):
     """There is no such transactional id here."""
 
-    code = ErrorCode.transactional_id_not_found
 
-
-class FetchSessionTopicIdError(KafkaError):
+class FetchSessionTopicIdError(KafkaError, code=ErrorCode.fetch_session_topic_id_error):
     """The fetch session was opened with topic names and continued with ids, or the other way."""
 
-    code = ErrorCode.fetch_session_topic_id_error
 
-
-class MismatchedEndpointType(KafkaError):
+class MismatchedEndpointType(KafkaError, code=ErrorCode.mismatched_endpoint_type):
     """The request is for another kind of endpoint than this broker listener."""
 
-    code = ErrorCode.mismatched_endpoint_type
 
-
-class UnsupportedEndpointType(KafkaError):
+class UnsupportedEndpointType(KafkaError, code=ErrorCode.unsupported_endpoint_type):
     """There is no such kind of endpoint."""
 
-    code = ErrorCode.unsupported_endpoint_type
 
-
-class TransactionAbortable(KafkaError):
+class TransactionAbortable(KafkaError, code=ErrorCode.transaction_abortable):
     """The transaction cannot go on; abort it and try again."""
 
-    code = ErrorCode.transaction_abortable
 
-
-class InvalidRegularExpression(KafkaError):
+class InvalidRegularExpression(KafkaError, code=ErrorCode.invalid_regular_expression):
     """The regular expression is not valid."""
-
-    code = ErrorCode.invalid_regular_expression

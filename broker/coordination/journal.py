@@ -96,10 +96,6 @@ class CoordinatorLog(Journal):
         """Return the partition that holds what is known of a group or transactional id."""
         return partition_for(name, self.count)
 
-    def is_loading(self, partition: int) -> bool:
-        """Tell whether the partition is not read yet."""
-        return partition in self._loading
-
     def check(self, partition: int) -> None:
         """Refuse to serve from a partition whose state is not known.
 

@@ -41,18 +41,6 @@ _MODULES = (
 )
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """Return host and port of ``host:port``; an IPv6 host stands in brackets.
-
-    Raises:
-        ValueError: the text has no port, or it is none.
-    """
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"{address!r} is not host:port; write 127.0.0.1:9464 or [::1]:9464")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
 class Routes:
     """The pages by path, and the plain sentences for whatever is none of them.
 

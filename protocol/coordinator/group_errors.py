@@ -4,109 +4,69 @@
 from siltstone.protocol.errors import ErrorCode, KafkaError
 
 
-class OffsetMetadataTooLarge(KafkaError):
+class OffsetMetadataTooLarge(KafkaError, code=ErrorCode.offset_metadata_too_large):
     """The metadata of a committed offset is longer than offset.metadata.max.bytes."""
 
-    code = ErrorCode.offset_metadata_too_large
 
-
-class IllegalGeneration(KafkaError):
+class IllegalGeneration(KafkaError, code=ErrorCode.illegal_generation):
     """The generation is not that of the group."""
 
-    code = ErrorCode.illegal_generation
 
-
-class InconsistentGroupProtocol(KafkaError):
+class InconsistentGroupProtocol(KafkaError, code=ErrorCode.inconsistent_group_protocol):
     """The member has no protocol type, or no protocol, in common with the group."""
 
-    code = ErrorCode.inconsistent_group_protocol
 
-
-class InvalidGroupId(KafkaError):
+class InvalidGroupId(KafkaError, code=ErrorCode.invalid_group_id):
     """The group id must not be empty."""
 
-    code = ErrorCode.invalid_group_id
 
-
-class UnknownMemberId(KafkaError):
+class UnknownMemberId(KafkaError, code=ErrorCode.unknown_member_id):
     """The group has no such member."""
 
-    code = ErrorCode.unknown_member_id
 
-
-class InvalidSessionTimeout(KafkaError):
+class InvalidSessionTimeout(KafkaError, code=ErrorCode.invalid_session_timeout):
     """The session timeout is outside of what the broker allows."""
 
-    code = ErrorCode.invalid_session_timeout
 
-
-class RebalanceInProgress(KafkaError):
+class RebalanceInProgress(KafkaError, code=ErrorCode.rebalance_in_progress):
     """The group is rebalancing; join again."""
 
-    code = ErrorCode.rebalance_in_progress
 
-
-class NonEmptyGroup(KafkaError):
+class NonEmptyGroup(KafkaError, code=ErrorCode.non_empty_group):
     """The group has members."""
 
-    code = ErrorCode.non_empty_group
 
-
-class GroupIdNotFound(KafkaError):
+class GroupIdNotFound(KafkaError, code=ErrorCode.group_id_not_found):
     """There is no such group."""
 
-    code = ErrorCode.group_id_not_found
 
-
-class MemberIdRequired(KafkaError):
-    """The member has to join again with the id that it was given."""
-
-    code = ErrorCode.member_id_required
-
-
-class GroupMaxSizeReached(KafkaError):
+class GroupMaxSizeReached(KafkaError, code=ErrorCode.group_max_size_reached):
     """The group has as many members as it may have."""
 
-    code = ErrorCode.group_max_size_reached
 
-
-class FencedInstanceId(KafkaError):
+class FencedInstanceId(KafkaError, code=ErrorCode.fenced_instance_id):
     """Another member has joined with this instance id since."""
 
-    code = ErrorCode.fenced_instance_id
 
-
-class GroupSubscribedToTopic(KafkaError):
+class GroupSubscribedToTopic(KafkaError, code=ErrorCode.group_subscribed_to_topic):
     """A member of the group subscribes to the topic."""
 
-    code = ErrorCode.group_subscribed_to_topic
 
-
-class UnstableOffsetCommit(KafkaError):
+class UnstableOffsetCommit(KafkaError, code=ErrorCode.unstable_offset_commit):
     """A transaction that is still open has an offset of this partition."""
 
-    code = ErrorCode.unstable_offset_commit
 
-
-class FencedMemberEpoch(KafkaError):
+class FencedMemberEpoch(KafkaError, code=ErrorCode.fenced_member_epoch):
     """The epoch of the member is not the one it has in the group; it has to join again."""
 
-    code = ErrorCode.fenced_member_epoch
 
-
-class UnreleasedInstanceId(KafkaError):
+class UnreleasedInstanceId(KafkaError, code=ErrorCode.unreleased_instance_id):
     """The instance id is held by a member that is still there."""
 
-    code = ErrorCode.unreleased_instance_id
 
-
-class UnsupportedAssignor(KafkaError):
+class UnsupportedAssignor(KafkaError, code=ErrorCode.unsupported_assignor):
     """The broker has no such assignor."""
 
-    code = ErrorCode.unsupported_assignor
 
-
-class StaleMemberEpoch(KafkaError):
+class StaleMemberEpoch(KafkaError, code=ErrorCode.stale_member_epoch):
     """The epoch of the member is not current; ask again after the next heartbeat."""
-
-    code = ErrorCode.stale_member_epoch

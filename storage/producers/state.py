@@ -270,12 +270,6 @@ class ProducerStateManager:
             if offset not in segment_bases and not (above_all and offset == newest):
                 self._delete_snapshot(offset)
 
-    def delete_snapshots_before(self, offset: int) -> None:
-        """Delete the snapshots below ``offset``."""
-        for snapshot in self.snapshots:
-            if snapshot < offset:
-                self._delete_snapshot(snapshot)
-
     def forget_snapshot(self, offset: int) -> Path | None:
         """Return the file of a snapshot, which is the caller's to delete; None if there is none."""
         if offset not in self._snapshots:

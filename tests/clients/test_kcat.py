@@ -18,7 +18,6 @@ from tests.support.missing import require
 pytestmark = pytest.mark.client
 
 Broker = SiltstoneProcess | KafkaBroker
-FORMAT = "%o|%T|%k|%s|%h\n"
 
 
 def kcat(broker: Broker, *arguments: str, stdin: str = "") -> str:

@@ -66,7 +66,7 @@ def test_other_synonyms_with_units() -> None:
     assert hours.segment_ms == 3_600_000
     assert hours.segment_jitter_ms == 3_600_000
     assert static(log_flush_scheduler_interval_ms="50").topic().flush_ms == 50
-    assert static(message_max_bytes="9").server().message_max_bytes == 9
+    assert static(message_max_bytes="9").topic().max_message_bytes == 9
 
 
 def test_a_topic_that_sets_nothing_shares_the_defaults() -> None:

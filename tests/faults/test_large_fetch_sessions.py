@@ -29,7 +29,6 @@ PARTITIONS = 10_000
 TURN_SECONDS = 0.02
 TRIES = 3
 VERSION = 12
-LONG_MS = 60_000
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(300)]
 

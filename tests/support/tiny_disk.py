@@ -1,7 +1,6 @@
 """A broker process on a real file system of a few MiB, in a mount namespace of its own."""
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -40,11 +39,6 @@ class TinyDisk:
     def path(self) -> Path:
         """Return where the test finds its files."""
         return Path(f"/proc/{self._keeper.pid}/root{self.mountpoint}")
-
-    @property
-    def free_bytes(self) -> int:
-        """Return what is left."""
-        return shutil.disk_usage(self.path).free
 
     def fill(self, but: int = 0) -> None:
         """Take all that is left, ``but`` so many bytes, with a file that `make_room` deletes."""

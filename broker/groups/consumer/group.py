@@ -102,11 +102,6 @@ class ConsumerGroup:
         """Whether nobody is in it."""
         return not self.members
 
-    @property
-    def classic_count(self) -> int:
-        """How many members speak the classic protocol."""
-        return sum(member.classic is not None for member in self.members.values())
-
     def get(self, member_id: str) -> Member:
         """Return a member.
 

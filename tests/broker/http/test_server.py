@@ -11,7 +11,7 @@ import pytest
 
 from siltstone.broker.http.connection import is_ours
 from siltstone.broker.http.control.token import read_address
-from siltstone.broker.http.server import HttpServer, split_address
+from siltstone.broker.http.server import HttpServer
 from siltstone.broker.http.values import (
     Admission,
     HttpLimits,
@@ -497,19 +497,3 @@ async def test_a_spare_place_is_for_one_urgent_page() -> None:
     assert [each.status for each in await asyncio.gather(*kept)] == [200, 200]
     silent.close()
     await server.close()
-
-
-@pytest.mark.parametrize(
-    ("address", "expected"),
-    [("127.0.0.1:0", ("127.0.0.1", 0)), ("[::1]:9464", ("::1", 9464)), (":80", ("", 80))],
-)
-def test_address_is_split(address: str, expected: tuple[str, int]) -> None:
-    """An IPv6 host stands in brackets; no host is every address."""
-    assert split_address(address) == expected
-
-
-@pytest.mark.parametrize("address", ["localhost", "host:port", "host:70000", "host:-1", "h:²"])
-def test_address_without_a_port_is_refused(address: str) -> None:
-    """The sentence shows how an address is written."""
-    with pytest.raises(ValueError, match=r"write 127\.0\.0\.1:9464"):
-        split_address(address)
