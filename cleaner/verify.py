@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from siltstone.cleaner.compiled import kernels
+from siltstone.cleaner.compiled import _kernels as kernels
 from siltstone.cleaner.explaining.explanation import moment
 from siltstone.cleaner.history.receipts import Receipt, find_receipt
 from siltstone.cleaner.one_pass import key_digest

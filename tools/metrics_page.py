@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from siltstone.broker.http.metrics.table import METRICS
-from siltstone.broker.net.dispatch_kernels import BOUNDS_SECONDS
+from siltstone.broker.net._dispatch_kernels import BOUNDS_SECONDS
 
 _HEAD = """\
 # Metrics

@@ -1,7 +1,6 @@
 """A coordinator's write into its journal: compiled by Cython, or plain Python as it stands.
 
-The types of C stand in ``_coordinator_kernels.pxd``; import `broker.coordination.kernels`, which
-chooses.
+The types of C stand in ``_coordinator_kernels.pxd``.
 """
 
 from typing import TYPE_CHECKING

@@ -14,7 +14,7 @@ import os
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from siltstone.broker.coordination.kernels import Journal
+from siltstone.broker.coordination._coordinator_kernels import Journal
 from siltstone.broker.topics.internal import preset_for
 from siltstone.protocol.coordinator.java_hash import partition_for
 from siltstone.protocol.errors import (

@@ -1,6 +1,6 @@
 """What consumers ask of each partition, compiled by Cython, or plain Python as it stands.
 
-The types of C stand in ``_fetch_kernels.pxd``; import `broker.fetching.kernels`, which chooses.
+The types of C stand in ``_fetch_kernels.pxd``.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from siltstone.broker.fetching.kernels import (
+from siltstone.broker.fetching._fetch_kernels import (
     NO_DIVERGENCE,
     FetchPlan,
     is_read_up,

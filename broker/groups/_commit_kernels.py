@@ -1,7 +1,6 @@
 """Committed offsets, and how a request's are written: in one call and one batch of the journal.
 
-Compiled by Cython, or plain Python as it stands. The types of C stand in ``_commit_kernels.pxd``;
-import `broker.groups.commit_kernels`, which chooses.
+Compiled by Cython, or plain Python as it stands. The types of C stand in ``_commit_kernels.pxd``.
 """
 
 from typing import TYPE_CHECKING, Any

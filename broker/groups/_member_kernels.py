@@ -1,7 +1,6 @@
 """What heartbeats and commits move in a group: timers, members, who may commit.
 
-Compiled by Cython, or plain Python as it stands. The types of C stand in ``_member_kernels.pxd``;
-import `broker.groups.member_kernels`, which chooses.
+Compiled by Cython, or plain Python as it stands. The types of C stand in ``_member_kernels.pxd``.
 
 Timers of all groups are on one heap, moved without being touched there: a heartbeat moves its
 member's deadline, thousands of times a second, and nearly none of them is ever reached. So a later

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from siltstone.broker.groups.commit_kernels import OffsetTable, offset_rows
+from siltstone.broker.groups._commit_kernels import OffsetTable, offset_rows
 from siltstone.protocol.coordinator.group_records import offset_key, read_offset
 from siltstone.protocol.records.journal import NO_PRODUCER, EntryKind
 

@@ -1,7 +1,6 @@
 """What nearly every Produce request is, compiled by Cython, or plain Python as it stands.
 
-The types of C stand in ``_produce_kernels.pxd``; import `broker.handlers.produce_kernels`, which
-chooses.
+The types of C stand in ``_produce_kernels.pxd``.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ if not cython.compiled:
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from siltstone.broker.net import dispatch_kernels
+    from siltstone.broker.net import _dispatch_kernels as dispatch_kernels
     from siltstone.protocol.messages.produce import (
         ProduceRequest,
         ProduceResponse,

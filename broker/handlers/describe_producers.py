@@ -16,7 +16,7 @@ from siltstone.protocol.names import check_topic_name
 if TYPE_CHECKING:
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.describe_producers import DescribeProducersRequest
-    from siltstone.storage.appending.kernels import ProducerEntry
+    from siltstone.storage.appending._append_kernels import ProducerEntry
 
 
 def describe(

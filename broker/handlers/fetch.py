@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.fetching.kernels import READ_COMMITTED, FetchRead, refused
+from siltstone.broker.fetching._fetch_kernels import READ_COMMITTED, FetchRead, refused
 from siltstone.broker.fetching.sessions import NAMED
 from siltstone.broker.fetching.waiting import Watch, WatchGroup
 from siltstone.broker.process.loop_share import LoopShare
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from siltstone.broker.context import Rooms
-    from siltstone.broker.fetching.kernels import FetchPlan
+    from siltstone.broker.fetching._fetch_kernels import FetchPlan
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.fetch import FetchRequest
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.broker.fetching.kernels import EARLIEST, LATEST, are_distinct, list_ends
+from siltstone.broker.fetching._fetch_kernels import EARLIEST, LATEST, are_distinct, list_ends
 from siltstone.broker.net.slices import ELEMENTS
 from siltstone.broker.process.loop_share import finish_in_shares
 from siltstone.broker.topics.leader_epoch import UNKNOWN, judge_leader_epoch

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.handlers.produce_kernels import (
+from siltstone.broker.handlers._produce_kernels import (
     AT_ONCE,
     PlainProduce,
     append_all,
@@ -21,7 +21,7 @@ from siltstone.broker.handlers.produce_kernels import (
     may_be_plain,
 )
 from siltstone.broker.handlers.repeated_partitions import gather, last_of_each
-from siltstone.broker.net.dispatch_kernels import AT_ONCE as READ_AT_ONCE
+from siltstone.broker.net._dispatch_kernels import AT_ONCE as READ_AT_ONCE
 from siltstone.broker.process.loop_share import LoopShare, finish, finish_in_shares
 from siltstone.protocol.errors import (
     CorruptMessage,

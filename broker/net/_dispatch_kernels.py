@@ -1,7 +1,6 @@
 """What every request passes, compiled by Cython, or plain Python as it stands.
 
-The types of C stand in ``_dispatch_kernels.pxd``; import `broker.net.dispatch_kernels`, which
-chooses.
+The types of C stand in ``_dispatch_kernels.pxd``.
 """
 
 from typing import TYPE_CHECKING, Any

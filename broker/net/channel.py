@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from siltstone.broker.net.sending.slots import TAIL_BYTES
-from siltstone.broker.net.turn.kernels import Transport
+from siltstone.broker.net.turn._turn_kernels import Transport
 from siltstone.protocol.parts import FileSlice
 
 if TYPE_CHECKING:

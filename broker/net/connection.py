@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from siltstone.broker.net._dispatch_kernels import Caller
 from siltstone.broker.net.buffers import LARGE, LargeBuffer
 from siltstone.broker.net.channel import PlainChannel
-from siltstone.broker.net.dispatch_kernels import Caller
-from siltstone.broker.net.turn.kernels import Turn
+from siltstone.broker.net.turn._turn_kernels import Turn
 from siltstone.protocol.core import next_frame
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.framing import SIZE_PREFIX
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from siltstone.broker.context import Rooms
+    from siltstone.broker.net._dispatch_kernels import Gate
     from siltstone.broker.net.answers import Answer, Waiting
     from siltstone.broker.net.buffers import Buffers
-    from siltstone.broker.net.dispatch_kernels import Gate
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.api import APIS, BY_KEY
+from siltstone.broker.net._dispatch_kernels import AT_ONCE, Gate, Route
 from siltstone.broker.net.buffers import SHARED_BYTES
-from siltstone.broker.net.dispatch_kernels import AT_ONCE, Gate, Route
 from siltstone.broker.net.slices import handle_in_slices
 from siltstone.broker.process.loop_share import finish_in_shares, free, parts_of
 from siltstone.protocol.core import read_in_steps, write_response, write_response_in_steps

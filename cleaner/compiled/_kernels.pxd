@@ -1,19 +1,43 @@
 # C types of _kernels.py; the algorithm stands there alone.
 cimport cython
-from siltstone.cleaner.compiled._native_map cimport *
 from siltstone.protocol.core._format cimport (
+    ATTRIBUTES_POSITION,
+    BAD_COUNT,
+    BAD_RECORD,
+    BASE_TIMESTAMP_POSITION,
     CODEC_MASK,
     CONTROL,
+    COUNT_POSITION,
+    CRC_POSITION,
     DELETE_HORIZON,
+    HEADER_SIZE,
+    INT32_MAX,
     INT64_MAX,
-    TRANSACTIONAL,
+    LAST_OFFSET_DELTA_POSITION,
+    LENGTH_POSITION,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    MAX_TIMESTAMP_POSITION,
+    MIN_LENGTH,
+    MIN_RECORD_BYTES,
     Numbers,
+    OFFSET_BACKWARDS,
+    PRODUCER_EPOCH_POSITION,
+    PRODUCER_ID_POSITION,
     Region,
+    SHORT_LENGTH,
+    TOO_LARGE,
+    TRANSACTIONAL,
     Target,
+    WRONG_CRC,
+    WRONG_MAGIC,
     acquire,
     acquire_numbers,
     acquire_target,
     checksum,
+    copy,
     no_numbers,
     no_region,
     no_target,
@@ -22,11 +46,28 @@ from siltstone.protocol.core._format cimport (
     read_int32,
     read_int64,
     read_uint32,
+    read_varint,
+    read_varlong,
     release,
     release_numbers,
     release_target,
+    write_int16,
+    write_int32,
+    write_int64,
+    write_zigzag,
+    zigzag_size,
 )
-from siltstone.protocol.core._format cimport read_varint, read_varlong
+
+include "slots.pxi"  # cleaner/compiled/slots.py, as the build writes it
+
+cdef extern from "_native_map.h" nogil:  # _portable.py has the same names for uncompiled runs
+    void digest_key(const unsigned char* data, Py_ssize_t start, Py_ssize_t size, const long long* numbers, Py_ssize_t seed, long long* digests, Py_ssize_t at)
+    void add_digest(const unsigned char* data, Py_ssize_t start, Py_ssize_t size, long long* numbers, Py_ssize_t at)
+    long long home_of(long long digest, long long count)
+    long long spread(long long number)
+    void prefetch(const long long* numbers, long long at)
+    long long wrapping_add(long long a, long long b)
+    long long wrapping_subtract(long long a, long long b)
 
 ctypedef const unsigned char* Octets
 ctypedef unsigned char* Output
@@ -115,3 +156,27 @@ cdef (Py_ssize_t, long long, Py_ssize_t, long long, long long) _read_record(Octe
 
 @cython.locals(start=Py_ssize_t, end=Py_ssize_t, index="long long")
 cdef void _add(Octets keys, Int64s ends, long long count, Int64s sums) noexcept nogil
+
+@cython.locals(region=Region, numbers=Numbers, planned=Numbers, found=Region, target=Target, data=Octets, state_=Int64s, plans_=Int64s, fates_=Octets, output_=Output, room=Py_ssize_t)
+cpdef emit_batches(object buffer, object state, object plans, object fates, object output)
+
+@cython.locals(region=Region, numbers=Numbers, first=Target, second=Target, data=Octets, size=Py_ssize_t, index_=Int64s, offsets_=Output, times_=Output)
+cpdef index_batches(object buffer, object index, object offsets, object times)
+
+@cython.locals(at=Py_ssize_t, plan="long long", position=Py_ssize_t, size="long long", mode="long long", fate="long long", count="long long", kept="long long", tombstones="long long", is_stamped=bint, needed="long long", start=Py_ssize_t, horizon="long long")
+cdef void _emit(Octets data, Int64s state, Int64s plans, Octets fates, Output output, Py_ssize_t room) noexcept nogil
+
+@cython.locals(kept="long long", tombstones="long long", index="long long")
+cdef (long long, long long) _count_kept(long long mode, Octets fates, long long fate, long long count) noexcept nogil
+
+cdef long long _horizon_of(Octets batch, Py_ssize_t position) noexcept nogil
+
+cdef void _write_head(Output output, Py_ssize_t at, Py_ssize_t end, long long attributes, long long base, long long count) noexcept nogil
+
+cdef Py_ssize_t _empty(Octets data, Py_ssize_t position, Output output, Py_ssize_t at) noexcept nogil
+
+@cython.locals(attributes="long long", base="long long", append_time="long long", count="long long", end=Py_ssize_t, new_base="long long", is_based="long long", largest="long long", here=Py_ssize_t, there=Py_ssize_t, index="long long", start=Py_ssize_t, length="long long", body=Py_ssize_t, delta="long long", tail=Py_ssize_t, timestamp="long long", new_delta="long long")
+cdef Py_ssize_t _rebuild(Octets data, Py_ssize_t position, Py_ssize_t size, long long mode, long long fate, Octets fates, bint is_stamped, long long kept, Int64s state, Output output, Py_ssize_t at) noexcept nogil
+
+@cython.locals(position=Py_ssize_t, offset_at=Py_ssize_t, time_at=Py_ssize_t, base="long long", batch_size="long long", last_offset="long long", timestamp="long long")
+cdef void _index(Octets data, Py_ssize_t size, Int64s index, Output offsets, Output times) noexcept nogil

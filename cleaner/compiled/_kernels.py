@@ -2,11 +2,13 @@
 
 Each is one call without the GIL over a chunk of a segment. `map_keys` puts keys into the offset
 map; `plan_batches` decides what becomes of each record and batch, by the rules that stand below
-under names of their own, and `_emit_kernels.py` writes what stays. What comes here came
+under names of their own, and `emit_batches` writes what stays. What comes here came
 from the disk: a batch is believed when its checksum holds, and no number in it before it was
 compared with the end of what is there. Keys are hashed some records ahead of the look-up, so that
-the map's slots are on their way from memory meanwhile. The numbers stand in `slots.py`, the types
-of C in `_kernels.pxd`. Longer than 500 lines because what one compiled unit has is inlined.
+the map's slots are on their way from memory meanwhile. The numbers stand in `slots.py` and in
+`protocol.core.constants`, the types of C in `_kernels.pxd`. Uncompiled they compute with the GIL
+held: run a pass in a process of its own then, never in a thread. All is in one file because what
+one compiled unit has is inlined.
 """
 # ruff: noqa: F403, F405  # the numbers of slots.py and the names of C's side, as `cimport` has them
 # ruff: noqa: C901, PLR0911, PLR0912, PLR0913, PLR0915, PLR0917  # kernels: plain numbers in
@@ -21,7 +23,35 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
 if not cython.compiled:
     from siltstone.cleaner.compiled._portable import *
     from siltstone.cleaner.compiled.slots import *
-    from siltstone.protocol.core.constants import CODEC_MASK, CONTROL, DELETE_HORIZON, TRANSACTIONAL
+    from siltstone.protocol.core.constants import (
+        ATTRIBUTES_POSITION,
+        BAD_COUNT,
+        BAD_RECORD,
+        BASE_TIMESTAMP_POSITION,
+        CODEC_MASK,
+        CONTROL,
+        COUNT_POSITION,
+        CRC_POSITION,
+        DELETE_HORIZON,
+        HEADER_SIZE,
+        LAST_OFFSET_DELTA_POSITION,
+        LENGTH_POSITION,
+        LOG_APPEND_TIME,
+        LOG_OVERHEAD,
+        MAGIC,
+        MAGIC_POSITION,
+        MAX_TIMESTAMP_POSITION,
+        MIN_LENGTH,
+        MIN_RECORD_BYTES,
+        OFFSET_BACKWARDS,
+        PRODUCER_EPOCH_POSITION,
+        PRODUCER_ID_POSITION,
+        SHORT_LENGTH,
+        TOO_LARGE,
+        TRANSACTIONAL,
+        WRONG_CRC,
+        WRONG_MAGIC,
+    )
     from siltstone.protocol.records._portable import *
 
 if TYPE_CHECKING:
@@ -95,12 +125,12 @@ def count_records(buffer: "Buffer") -> int:
     size = region.len
     position = 0
     total = 0
-    while position + 61 <= size:
-        length = read_int32(data, position + 8)
-        if length < 49:
+    while position + HEADER_SIZE <= size:
+        length = read_int32(data, position + LENGTH_POSITION)
+        if length < MIN_LENGTH:
             break
-        total += max(read_int32(data, position + 57), 0)
-        position += length + 12
+        total += max(read_int32(data, position + COUNT_POSITION), 0)
+        position += length + LOG_OVERHEAD
     release(region)
     return total
 
@@ -178,6 +208,67 @@ def plan_batches(
     release(region)
 
 
+def emit_batches(
+    buffer: "Buffer", state: "Buffer", plans: "Buffer", fates: "Buffer", output: "Buffer"
+) -> None:
+    """Carry out the plans from PLAN on, writing what stays behind the OUTPUT bytes of ``output``.
+
+    Of a batch that was opened (OPENED) OUTCOME says what became of it; unchanged, nothing is
+    written; rebuilt, what is written is not compressed and has no checksum yet.
+    """
+    region = no_region()
+    numbers = no_numbers()
+    planned = no_numbers()
+    found = no_region()
+    target = no_target()
+    acquire(buffer, region)
+    acquire_numbers(state, numbers)
+    acquire_numbers(plans, planned)
+    acquire(fates, found)
+    acquire_target(output, target)
+    data = region.buf
+    state_ = numbers.buf
+    plans_ = planned.buf
+    fates_ = found.buf
+    output_ = target.buf
+    room = target.len
+    with cython.nogil:
+        _emit(data, state_, plans_, fates_, output_, room)
+    release_target(target)
+    release(found)
+    release_numbers(planned)
+    release_numbers(numbers)
+    release(region)
+
+
+def index_batches(buffer: "Buffer", index: "Buffer", offsets: "Buffer", times: "Buffer") -> None:
+    """Write the index entries of batches that are about to be appended (storage.md §3.2).
+
+    POSITION is where in the buffer the walk begins, and afterwards how far it came: to the end, or
+    to a batch that does not fit into the segment. ``offsets`` and ``times`` have room for an entry
+    of each batch that there may be.
+    """
+    region = no_region()
+    numbers = no_numbers()
+    first = no_target()
+    second = no_target()
+    acquire(buffer, region)
+    acquire_numbers(index, numbers)
+    acquire_target(offsets, first)
+    acquire_target(times, second)
+    data = region.buf
+    size = region.len
+    index_ = numbers.buf
+    offsets_ = first.buf
+    times_ = second.buf
+    with cython.nogil:
+        _index(data, size, index_, offsets_, times_)
+    release_target(second)
+    release_target(first)
+    release_numbers(numbers)
+    release(region)
+
+
 def _map(
     data: memoryview,
     size: int,
@@ -201,27 +292,27 @@ def _map(
         if _lacks_room(state, room):
             status = WANTS_PRODUCERS
             break
-        attributes = read_int16(data, position + 21)
-        if attributes & 0x20 and attributes & 7 and not state[OPENED]:
+        attributes = read_int16(data, position + ATTRIBUTES_POSITION)
+        if attributes & CONTROL and attributes & CODEC_MASK and not state[OPENED]:
             status = OPEN
             break
         base_offset = read_int64(data, position)
-        last_offset = base_offset + read_int32(data, position + 23)
-        count = read_int32(data, position + 57)
-        skipped = attributes & 0x20
-        if attributes & 0x30:
+        last_offset = base_offset + read_int32(data, position + LAST_OFFSET_DELTA_POSITION)
+        count = read_int32(data, position + COUNT_POSITION)
+        skipped = attributes & CONTROL
+        if attributes & (TRANSACTIONAL | CONTROL):
             _begin_aborted(state, aborted, transactions, room, base_offset, last_offset)
-            if attributes & 0x20:
+            if attributes & CONTROL:
                 skipped |= _note_control(
                     data, position, batch_size, state, aborted, transactions, room
                 )
             elif _note_data(data, position, state, transactions, room):
                 skipped = 1
         if not skipped and last_offset >= state[FIRST_DIRTY] and count > 0:
-            if attributes & 7 and not state[OPENED]:
+            if attributes & CODEC_MASK and not state[OPENED]:
                 status = OPEN
                 break
-            at = position + 61
+            at = position + HEADER_SIZE
             end = position + batch_size
             for _index_in_batch in range(count):
                 at, offset_delta, key_start, key_size, _value_size = _read_record(data, at, end)
@@ -318,33 +409,35 @@ def _move(old: memoryview, start: int, end: int, new: memoryview, count: int) ->
 
 def _check_batch(data: memoryview, position: int, size: int, state: memoryview) -> int:
     """Return the size of a sound batch, 0 if it is not wholly there, or what is wrong with it."""
-    if position + 61 > size:
-        state[NEEDED] = 61
+    if position + HEADER_SIZE > size:
+        state[NEEDED] = HEADER_SIZE
         return 0
-    length = read_int32(data, position + 8)
-    if length < 49:
+    length = read_int32(data, position + LENGTH_POSITION)
+    if length < MIN_LENGTH:
         return SHORT_LENGTH
-    if data[position + 16] != 2:
+    if data[position + MAGIC_POSITION] != MAGIC:
         return WRONG_MAGIC
-    if length > 2147483635:
+    if length > INT32_MAX - LOG_OVERHEAD:
         return TOO_LARGE
-    if length + 12 > size - position:
-        state[NEEDED] = length + 12
+    if length + LOG_OVERHEAD > size - position:
+        state[NEEDED] = length + LOG_OVERHEAD
         return 0
-    end = position + length + 12
-    if not state[OPENED] and checksum(data, position + 21, end) != read_uint32(data, position + 17):
+    end = position + length + LOG_OVERHEAD
+    if not state[OPENED] and checksum(data, position + ATTRIBUTES_POSITION, end) != read_uint32(
+        data, position + CRC_POSITION
+    ):
         return WRONG_CRC
-    delta = read_int32(data, position + 23)
+    delta = read_int32(data, position + LAST_OFFSET_DELTA_POSITION)
     base_offset = read_int64(data, position)
     if delta < 0 or base_offset <= state[LAST_OFFSET] or base_offset >= INT64_MAX - delta:
         return OFFSET_BACKWARDS
-    count = read_int32(data, position + 57)
+    count = read_int32(data, position + COUNT_POSITION)
     if count < 0 or count > delta + 1:
         return BAD_COUNT
-    plain = state[OPENED] or not read_int16(data, position + 21) & 7
-    if plain and count * LEAST_RECORD > length - 49:
+    plain = state[OPENED] or not read_int16(data, position + ATTRIBUTES_POSITION) & CODEC_MASK
+    if plain and count * MIN_RECORD_BYTES > length - MIN_LENGTH:
         return BAD_COUNT
-    return length + 12
+    return length + LOG_OVERHEAD
 
 
 def _lacks_room(state: memoryview, room: int) -> int:
@@ -395,7 +488,7 @@ def _note_data(
     data: memoryview, position: int, state: memoryview, transactions: memoryview, room: int
 ) -> int:
     """Return 1 if a batch of a transaction belongs to an aborted one. May be asked twice."""
-    producer_id = read_int64(data, position + 43)
+    producer_id = read_int64(data, position + PRODUCER_ID_POSITION)
     if producer_id < 0:
         return 0
     at = _find_producer(state, transactions, room, producer_id)
@@ -416,15 +509,15 @@ def _note_control(
     room: int,
 ) -> int:
     """Return 1 if a control batch may go: it is empty, or nothing is left of its transaction."""
-    if read_int32(data, position + 57) == 0:
+    if read_int32(data, position + COUNT_POSITION) == 0:
         return 1
     stop, _offset, key_start, key_size, _value_size = _read_record(
-        data, position + 61, position + size
+        data, position + HEADER_SIZE, position + size
     )
     if stop < 0 or key_size < 4:
         return 0
     kind = read_int16(data, key_start + 2)
-    producer_id = read_int64(data, position + 43)
+    producer_id = read_int64(data, position + PRODUCER_ID_POSITION)
     if (kind != 0 and kind != 1) or producer_id < 0:  # noqa: PLR1714  # a set would be an object
         return 0
     at = _find_producer(state, transactions, room, producer_id)
@@ -446,7 +539,7 @@ def _is_last_of_producer(
     data: memoryview, position: int, last_offset: int, producers: memoryview, count: int
 ) -> int:
     """Whether a batch is the last one of a producer that is still active (KAFKA-5490)."""
-    producer_id = read_int64(data, position + 43)
+    producer_id = read_int64(data, position + PRODUCER_ID_POSITION)
     low = 0
     high = count
     while low < high:
@@ -460,8 +553,11 @@ def _is_last_of_producer(
         return 0
     if producers[at + 1] >= 0:
         return producers[at + 1] == last_offset
-    is_control = read_int16(data, position + 21) & 0x20
-    return is_control != 0 and read_int16(data, position + 51) == producers[at + 2]
+    is_control = read_int16(data, position + ATTRIBUTES_POSITION) & CONTROL
+    return (
+        is_control != 0
+        and read_int16(data, position + PRODUCER_EPOCH_POSITION) == producers[at + 2]
+    )
 
 
 # The rules of what stays, for `_plan` and `_judge_records`, which go through batches and records.
@@ -569,14 +665,14 @@ def _plan(
         if _lacks_room(state, room):
             status = WANTS_PRODUCERS
             break
-        attributes = read_int16(data, position + 21)
+        attributes = read_int16(data, position + ATTRIBUTES_POSITION)
         is_closed = attributes & CODEC_MASK and not state[OPENED]
         if is_closed and attributes & CONTROL:
             status = OPEN
             break
         base_offset = read_int64(data, position)
-        last_offset = base_offset + read_int32(data, position + 23)
-        count = read_int32(data, position + 57)
+        last_offset = base_offset + read_int32(data, position + LAST_OFFSET_DELTA_POSITION)
+        count = read_int32(data, position + COUNT_POSITION)
         is_discardable = 0
         if attributes & (CONTROL | TRANSACTIONAL):
             _begin_aborted(state, aborted, transactions, room, base_offset, last_offset)
@@ -586,16 +682,18 @@ def _plan(
                 )
             else:
                 is_discardable = _note_data(data, position, state, transactions, room)
-        is_expired = _has_expired(attributes, read_int64(data, position + 27), state[NOW])
+        is_expired = _has_expired(
+            attributes, read_int64(data, position + BASE_TIMESTAMP_POSITION), state[NOW]
+        )
         if attributes & CONTROL:
             mode = _mode_of_control(attributes, count, is_discardable, is_expired)
             if mode == DROP:
-                _note_dropped(state, BY_MARKER, count, batch_size - 61)
+                _note_dropped(state, BY_MARKER, count, batch_size - HEADER_SIZE)
                 state[HORIZONS_REACHED] += count
         else:
             mode = _mode_of_data(attributes, count, is_discardable, base_offset, state[LATEST])
             if is_discardable:
-                _note_dropped(state, BY_ABORTED, count, batch_size - 61)
+                _note_dropped(state, BY_ABORTED, count, batch_size - HEADER_SIZE)
             elif mode == SOME and is_closed:
                 status = OPEN
                 break
@@ -609,10 +707,10 @@ def _plan(
             if status != DONE:
                 break
             fate += count
-        elif mode == STAMP and _find_records_end(data, position + 61, end, count) != end:
+        elif mode == STAMP and _find_records_end(data, position + HEADER_SIZE, end, count) != end:
             status = BAD_RECORD
             break
-        if mode >= STAMP and batch_size + GROWTH * count > 2147483647:
+        if mode >= STAMP and batch_size + GROWTH * count > INT32_MAX:
             status = TOO_LARGE
             break
         if _keeps_header(data, position, last_offset, state[UPPER], producers, producer_count):
@@ -655,9 +753,9 @@ def _judge_records(
     """
     latest = state[LATEST]
     base_offset = read_int64(data, position)
-    last_delta = read_int32(data, position + 23)
-    count = read_int32(data, position + 57)
-    at = position + 61
+    last_delta = read_int32(data, position + LAST_OFFSET_DELTA_POSITION)
+    count = read_int32(data, position + COUNT_POSITION)
+    at = position + HEADER_SIZE
     for _index_in_batch in range(count):
         start = at
         at, offset_delta, key_start, key_size, value_size = _read_record(data, at, end)
@@ -753,3 +851,219 @@ def _read_record(data: memoryview, position: int, end: int) -> tuple[int, int, i
     if position < 0 or value_size < -1 or value_size > stop - position:
         return -1, 0, 0, 0, 0
     return stop, offset_delta, key_start, key_size, value_size
+
+
+def _emit(
+    data: memoryview,
+    state: memoryview,
+    plans: memoryview,
+    fates: memoryview,
+    output: memoryview,
+    room: int,
+) -> None:
+    at = state[OUTPUT]
+    state[STATUS] = DONE
+    while state[PLAN] < state[PLANS]:
+        plan = state[PLAN] * PLAN_NUMBERS
+        position = plans[plan]
+        size = plans[plan + 1]
+        mode = plans[plan + 2] & MODE
+        fate = plans[plan + 3]
+        count = read_int32(data, position + COUNT_POSITION)
+        kept, tombstones = _count_kept(mode, fates, fate, count)
+        is_stamped = mode == STAMP or (
+            tombstones > 0 and not read_int16(data, position + ATTRIBUTES_POSITION) & DELETE_HORIZON
+        )
+        needed = size
+        if kept == 0:
+            needed = HEADER_SIZE
+        elif kept != count or is_stamped:
+            needed = size + GROWTH * kept
+        if at + needed > room:
+            state[NEEDED] = needed
+            state[STATUS] = OUTPUT_FULL
+            break
+        start = at
+        if kept > 0 and kept == count and not is_stamped:
+            state[OUTCOME] = UNCHANGED
+            if not state[OPENED]:
+                copy(output, at, data, position, position + size)
+                at += size
+        elif kept > 0:
+            state[OUTCOME] = REBUILT
+            at = _rebuild(
+                data, position, size, mode, fate, fates, is_stamped, kept, state, output, at
+            )
+            state[BATCHES_REBUILT] += 1
+            state[HORIZONS_SET] += is_stamped
+        elif plans[plan + 2] & RETAIN_EMPTY:
+            state[OUTCOME] = EMPTIED
+            at = _empty(data, position, output, at)
+            state[BATCHES_EMPTIED] += count > 0
+        else:
+            state[OUTCOME] = NOTHING
+        if state[OUTCOME] != NOTHING:
+            state[BATCHES_WRITTEN] += 1
+            state[RECORDS_WRITTEN] += kept
+            horizon = INT64_MAX
+            if state[OUTCOME] == UNCHANGED:
+                horizon = _horizon_of(data, position)
+            elif state[OUTCOME] == REBUILT:
+                horizon = _horizon_of(output, start)
+            state[NEXT_HORIZON] = min(state[NEXT_HORIZON], horizon)
+        state[PLAN] += 1
+    state[OUTPUT] = at
+
+
+def _count_kept(mode: int, fates: memoryview, fate: int, count: int) -> tuple[int, int]:
+    """Return how many records of a batch stay, and how many of these are tombstones."""
+    if mode == DROP:
+        return 0, 0
+    if mode != SOME:
+        return count, 0
+    kept = 0
+    tombstones = 0
+    for index in range(fate, fate + count):
+        kept += fates[index] <= KEEP_TOMBSTONE
+        tombstones += fates[index] == KEEP_TOMBSTONE
+    return kept, tombstones
+
+
+def _horizon_of(batch: memoryview, position: int) -> int:
+    """Return the delete horizon of a batch, INT64_MAX if it has none."""
+    if read_int16(batch, position + ATTRIBUTES_POSITION) & DELETE_HORIZON:
+        return read_int64(batch, position + BASE_TIMESTAMP_POSITION)
+    return INT64_MAX
+
+
+def _empty(data: memoryview, position: int, output: memoryview, at: int) -> int:
+    """Write the header of a batch of which nothing else stays; return where it ends."""
+    copy(output, at, data, position, position + HEADER_SIZE)
+    _write_head(
+        output,
+        at,
+        at + HEADER_SIZE,
+        read_int16(data, position + ATTRIBUTES_POSITION)
+        & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL),
+        -1,
+        0,
+    )
+    write_int32(
+        output, at + CRC_POSITION, checksum(output, at + ATTRIBUTES_POSITION, at + HEADER_SIZE)
+    )
+    return at + HEADER_SIZE
+
+
+def _write_head(
+    output: memoryview, at: int, end: int, attributes: int, base: int, count: int
+) -> None:
+    """Write what is new in the copied header of a batch: length, attributes, base time, count."""
+    write_int32(output, at + LENGTH_POSITION, end - at - LOG_OVERHEAD)
+    write_int16(output, at + ATTRIBUTES_POSITION, attributes)
+    write_int64(output, at + BASE_TIMESTAMP_POSITION, base)
+    write_int32(output, at + COUNT_POSITION, count)
+
+
+def _rebuild(
+    data: memoryview,
+    position: int,
+    size: int,
+    mode: int,
+    fate: int,
+    fates: memoryview,
+    is_stamped: int,
+    kept: int,
+    state: memoryview,
+    output: memoryview,
+    at: int,
+) -> int:
+    """Write a batch of the records that stay; return where it ends (``buildRetainedRecordsInto``).
+
+    Times are told from another base, so that a reader sees the same ones.
+    """
+    attributes = read_int16(data, position + ATTRIBUTES_POSITION)
+    base = read_int64(data, position + BASE_TIMESTAMP_POSITION)
+    append_time = read_int64(data, position + MAX_TIMESTAMP_POSITION)
+    count = read_int32(data, position + COUNT_POSITION)
+    end = position + size
+    new_base = base
+    is_based = attributes & DELETE_HORIZON
+    if is_stamped:
+        new_base = wrapping_add(state[NOW], state[RETENTION])
+        is_based = 1
+    largest = -1
+    copy(output, at, data, position, position + HEADER_SIZE)
+    here = at + HEADER_SIZE
+    there = position + HEADER_SIZE
+    for index in range(count):
+        start = there
+        length, body = read_varint(data, start, end)
+        there = body + length
+        if mode == SOME and fates[fate + index] > KEEP_TOMBSTONE:
+            continue
+        delta, tail = read_varlong(data, body + 1, there)
+        timestamp = append_time if attributes & LOG_APPEND_TIME else wrapping_add(base, delta)
+        if not is_based:
+            new_base = timestamp
+            is_based = 1
+        largest = max(largest, timestamp)
+        new_delta = wrapping_subtract(timestamp, new_base)
+        if new_delta != delta:
+            here = write_zigzag(output, here, 1 + zigzag_size(new_delta) + there - tail)
+            output[here] = data[body]
+            here = write_zigzag(output, here + 1, new_delta)
+            start = tail
+        copy(output, here, data, start, there)
+        here += there - start
+    write_int64(
+        output,
+        at + MAX_TIMESTAMP_POSITION,
+        append_time if attributes & LOG_APPEND_TIME else largest,
+    )
+    if is_stamped:
+        attributes |= DELETE_HORIZON
+    _write_head(output, at, here, attributes, new_base, kept)
+    if not state[OPENED]:
+        write_int32(output, at + CRC_POSITION, checksum(output, at + ATTRIBUTES_POSITION, here))
+    return here
+
+
+def _index(
+    data: memoryview, size: int, index: memoryview, offsets: memoryview, times: memoryview
+) -> None:
+    position = index[POSITION]
+    offset_at = 0
+    time_at = 0
+    index[STATUS] = DONE
+    base = index[BASE_OFFSET]
+    while position + HEADER_SIZE <= size:
+        batch_size = read_int32(data, position + LENGTH_POSITION) + LOG_OVERHEAD
+        last_offset = read_int64(data, position) + read_int32(
+            data, position + LAST_OFFSET_DELTA_POSITION
+        )
+        timestamp = read_int64(data, position + MAX_TIMESTAMP_POSITION)
+        if last_offset - base > INT32_MAX or index[SEGMENT_SIZE] + batch_size > INT32_MAX:
+            index[STATUS] = WANTS_SEGMENT
+            break
+        if index[SEGMENT_SIZE] == 0:
+            index[FIRST_TIMESTAMP] = timestamp
+        if timestamp > index[MAX_TIMESTAMP]:
+            index[MAX_TIMESTAMP] = timestamp
+            index[MAX_TIMESTAMP_OFFSET] = last_offset
+        if index[SINCE_INDEX] > index[INTERVAL]:
+            write_int32(offsets, offset_at, last_offset - base)
+            write_int32(offsets, offset_at + 4, index[SEGMENT_SIZE])
+            offset_at += 8
+            if index[MAX_TIMESTAMP] > index[LAST_TIME]:
+                write_int64(times, time_at, index[MAX_TIMESTAMP])
+                write_int32(times, time_at + 8, index[MAX_TIMESTAMP_OFFSET] - base)
+                time_at += 12
+                index[LAST_TIME] = index[MAX_TIMESTAMP]
+            index[SINCE_INDEX] = 0
+        index[SINCE_INDEX] += batch_size
+        index[SEGMENT_SIZE] += batch_size
+        index[END_OFFSET] = last_offset + 1
+        position += batch_size
+    index[POSITION] = position
+    index[OFFSET_BYTES] = offset_at
+    index[TIME_BYTES] = time_at

@@ -1,4 +1,4 @@
-/* Keyed digests, slots and wrapping arithmetic for the cleaner's kernel; see _native_map.pxd.
+/* Keyed digests, slots and wrapping arithmetic for the cleaner's kernels.
  *
  * A key is known to the offset map by its SipHash of 128 bits under a secret drawn per process:
  * whoever chooses keys cannot aim at a slot or find two keys of one digest. One round a block and
@@ -76,12 +76,6 @@ static inline void digest_key(const uint8_t *data, Py_ssize_t start, Py_ssize_t 
                               const long long *numbers, Py_ssize_t seed, long long *digests,
                               Py_ssize_t at) {
     sip_digest(data + start, (size_t)size, numbers + seed, digests + at, 1, 3);
-}
-
-/* The digest with the rounds of the published test vectors. */
-static inline void digest_reference(const uint8_t *data, Py_ssize_t size, const long long *seed,
-                                    long long *digest) {
-    sip_digest(data, (size_t)size, seed, digest, 2, 4);
 }
 
 /* Add the digest of a key that stays to a sum; its secret is public: 0 and 0. */

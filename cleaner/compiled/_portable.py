@@ -1,4 +1,4 @@
-"""What `_kernels.py` stands on when it runs uncompiled: the names of `_native_map.pxd`.
+"""What `_kernels.py` stands on when it runs uncompiled: the names of `_native_map.h`.
 
 The digest differs from that of the compiled form, which is of no consequence: it never leaves the
 map of one pass. The sum of digests does, so it is the same here, and slow.

@@ -11,6 +11,7 @@ from typing import Final
 from siltstone.cleaner.compiled import slots
 from siltstone.cleaner.compiled.slots import State
 from siltstone.cleaner.one_pass.log_to_clean import LastOfProducer
+from siltstone.protocol.core.constants import MIN_RECORD_BYTES
 from siltstone.storage.segment.transaction_index import AbortedTransaction
 
 NO_HORIZON: Final = (1 << 63) - 1
@@ -23,9 +24,8 @@ _PLANS = 8192
 class Transactions:
     """Which transactions are open where a walk over the log is.
 
-    Kafka: ``CleanedTransactionMetadata``. The kernels keep it as the tables here;
-    `cleaner.one_pass.transactions` is the same to read. One walk from the first offset on needs
-    one.
+    Kafka: ``CleanedTransactionMetadata``. The kernels keep it as the tables here. One walk
+    from the first offset on needs one.
     """
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
@@ -97,7 +97,7 @@ class KernelArrays:
 
     def shrink(self) -> None:
         """Go back to the size that usual batches need."""
-        fates = self._chunk_bytes // slots.LEAST_RECORD + 1
+        fates = self._chunk_bytes // MIN_RECORD_BYTES + 1
         output = self._chunk_bytes + self._chunk_bytes // 4
         if len(self.fates) != fates:
             self.fates = bytearray(fates)
@@ -106,8 +106,8 @@ class KernelArrays:
 
     def reserve_fates(self, chunk_bytes: int) -> None:
         """Have a fate for each record that so many bytes may hold."""
-        if len(self.fates) * slots.LEAST_RECORD <= chunk_bytes:
-            self.fates = bytearray(chunk_bytes // slots.LEAST_RECORD + 1)
+        if len(self.fates) * MIN_RECORD_BYTES <= chunk_bytes:
+            self.fates = bytearray(chunk_bytes // MIN_RECORD_BYTES + 1)
 
     def begin(
         self, producers: Iterable[LastOfProducer], *, secret: tuple[int, int], now_ms: int

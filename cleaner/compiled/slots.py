@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 State: TypeAlias = "array[int]"
 
-# Why a kernel came back: at POSITION, which counts from the start of the buffer.
+# Why a kernel came back: at POSITION, which counts from the start of the buffer. What is below DONE
+# is a fault of the batch there, by its number in `protocol.core.constants`.
 DONE: Final = 0
 """No whole batch is left; the next one needs NEEDED bytes."""
 OPEN: Final = 1
@@ -26,24 +27,6 @@ OUTPUT_FULL: Final = 5
 """The output has no room for the next batch, which may take NEEDED bytes."""
 WANTS_SEGMENT: Final = 6
 """The batch does not fit into the segment: its offset or its position has more than 31 bits."""
-SHORT_LENGTH: Final = -1
-WRONG_MAGIC: Final = -2
-WRONG_CRC: Final = -3
-OFFSET_BACKWARDS: Final = -4
-BAD_COUNT: Final = -5
-BAD_RECORD: Final = -6
-TOO_LARGE: Final = -7
-
-FAULTS: Final = {
-    SHORT_LENGTH: "its length is too small",
-    WRONG_MAGIC: "its magic byte is not 2",
-    WRONG_CRC: "its checksum is wrong",
-    OFFSET_BACKWARDS: "its offsets do not follow those before it",
-    BAD_COUNT: "it can not have as many records as it says",
-    BAD_RECORD: "a record in it does not parse",
-    TOO_LARGE: "what stays of it may be more than one batch can hold",
-}
-
 # What becomes of a record.
 KEEP: Final = 0
 KEEP_TOMBSTONE: Final = 1
@@ -155,7 +138,5 @@ TRANSACTION_NUMBERS: Final = 4
 PRODUCER_NUMBERS: Final = 3
 """Producer id, last data offset or -1, epoch; ascending."""
 
-LEAST_RECORD: Final = 7
-"""The bytes of the smallest record."""
 GROWTH: Final = 11
 """The bytes by which another base timestamp can make a record larger."""

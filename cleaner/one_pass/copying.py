@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 
-from siltstone.cleaner.compiled import kernels, opening, slots
+from siltstone.cleaner.compiled import _kernels as kernels
+from siltstone.cleaner.compiled import opening, slots
 from siltstone.cleaner.compiled.arrays import KernelArrays, Transactions
 from siltstone.cleaner.one_pass.offset_map import OffsetMap
 from siltstone.cleaner.one_pass.output import Output
 from siltstone.cleaner.one_pass.segment_walk import SegmentWalk, corrupt, open_batch
 from siltstone.cleaner.one_pass.stats import FileFacts
 from siltstone.protocol.core import crc32c
+from siltstone.protocol.core.constants import FAULTS
 from siltstone.storage import files
 from siltstone.storage.segment.readable import ReadableSegment
 
@@ -87,7 +89,7 @@ class Copying:
             elif status == slots.WANTS_PRODUCERS:
                 self._transactions.grow(state)
             elif status < 0:
-                raise corrupt(segment, position + at, state, slots.FAULTS[status])
+                raise corrupt(segment, position + at, state, FAULTS[status])
         self._crc = crc32c(chunk[:at], self._crc)
         return at
 
@@ -99,7 +101,7 @@ class Copying:
         state[slots.OPENED] = 1
         self._plan(opened)
         if state[slots.STATUS] < 0:
-            raise corrupt(segment, position, state, slots.FAULTS[state[slots.STATUS]])
+            raise corrupt(segment, position, state, FAULTS[state[slots.STATUS]])
         waiting = state[slots.OUTPUT]
         size = self._emit_opened(opened)
         state[slots.OUTPUT] = waiting

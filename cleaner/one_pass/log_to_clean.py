@@ -11,7 +11,7 @@ from siltstone.storage.segment.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from siltstone.storage.appending.kernels import ProducerEntry
+    from siltstone.storage.appending._append_kernels import ProducerEntry
     from siltstone.storage.log.log import Log
 
 NO_OFFSET = -1

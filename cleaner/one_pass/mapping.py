@@ -1,10 +1,12 @@
 """The first reading: the dirty section's keys into the offset map (Kafka: ``buildOffsetMap``)."""
 
-from siltstone.cleaner.compiled import kernels, opening, slots
+from siltstone.cleaner.compiled import _kernels as kernels
+from siltstone.cleaner.compiled import opening, slots
 from siltstone.cleaner.compiled.arrays import KernelArrays, Transactions
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
 from siltstone.cleaner.one_pass.offset_map import OffsetMap
 from siltstone.cleaner.one_pass.segment_walk import SegmentWalk, corrupt, open_batch
+from siltstone.protocol.core.constants import FAULTS
 from siltstone.storage.segment.readable import ReadableSegment
 
 
@@ -65,7 +67,7 @@ class Mapping:
             if status == slots.WANTS_PRODUCERS:
                 self._transactions.grow(state)
             elif status < 0:
-                raise corrupt(segment, position + at, state, slots.FAULTS[status])
+                raise corrupt(segment, position + at, state, FAULTS[status])
 
     def _map_opened(self, segment: ReadableSegment, batch: memoryview, position: int) -> int:
         """Map a compressed batch and return how that ended."""
@@ -76,7 +78,7 @@ class Mapping:
         state[slots.OPENED] = 0
         status = state[slots.STATUS]
         if status < 0:
-            raise corrupt(segment, position, state, slots.FAULTS[status])
+            raise corrupt(segment, position, state, FAULTS[status])
         return status
 
     def _map_keys(self, batches: memoryview) -> None:

@@ -10,7 +10,7 @@ import os
 import struct
 from typing import Final, Self
 
-from siltstone.cleaner.compiled import kernels
+from siltstone.cleaner.compiled import _kernels as kernels
 from siltstone.cleaner.compiled.slots import SLOT_NUMBERS
 
 SLOT_BYTES: Final = 8 * SLOT_NUMBERS

@@ -10,7 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol, Self
 
-from siltstone.cleaner.compiled import kernels, slots
+from siltstone.cleaner.compiled import _kernels as kernels
+from siltstone.cleaner.compiled import slots
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
 from siltstone.cleaner.one_pass.stats import FileFacts
 from siltstone.protocol.core import crc32c

@@ -4,7 +4,7 @@ Without compiled kernels a pass computes in Python. In a thread it would keep th
 the interpreter, so it then runs in `cleaner.threads.helper`, at a lower priority.
 """
 
-from siltstone.cleaner.compiled import kernels
+from siltstone.cleaner.compiled import _kernels as kernels
 from siltstone.cleaner.one_pass.cleaner import Cleaner
 from siltstone.cleaner.settings import CleanerSettings
 from siltstone.cleaner.threads.cleaner_thread import Worker

@@ -7,7 +7,7 @@ numbers from `constants`.
 
 from typing import TYPE_CHECKING
 
-from siltstone.protocol.records.choosing import choose
+from siltstone.protocol.core.choosing import choose
 
 if TYPE_CHECKING:
     from siltstone.protocol.core.plain_messages import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
 else:
     _messages = choose(
-        "siltstone.protocol.core._messages", plain="siltstone.protocol.core.plain_messages"
+        "siltstone.protocol.core._messages", "siltstone.protocol.core.plain_messages"
     )
     Table = _messages.Table
     read = _messages.read
@@ -48,9 +48,7 @@ else:
     write_pairs = _messages.write_pairs
     write_response = _messages.write_response
     write_response_in_steps = _messages.write_response_in_steps
-    _records = choose(
-        "siltstone.protocol.core._records", plain="siltstone.protocol.core.plain_records"
-    )
+    _records = choose("siltstone.protocol.core._records", "siltstone.protocol.core.plain_records")
     COMPILED = _messages.COMPILED and _records.COMPILED
     SegmentScan = _records.SegmentScan
     check_batch = _records.check_batch

@@ -2,15 +2,13 @@
 
 from typing import TYPE_CHECKING
 
+from siltstone.protocol.core.choosing import choose
 from siltstone.protocol.core.plain_columns import BatchRow, Filled, Selection
-from siltstone.protocol.records.choosing import choose
 
 if TYPE_CHECKING:
     from siltstone.protocol.core.plain_columns import COMPILED, Rows, Survey, fill_columns
 else:
-    _columns = choose(
-        "siltstone.protocol.core._columns", plain="siltstone.protocol.core.plain_columns"
-    )
+    _columns = choose("siltstone.protocol.core._columns", "siltstone.protocol.core.plain_columns")
     COMPILED = _columns.COMPILED
     Rows = _columns.Rows
     Survey = _columns.Survey

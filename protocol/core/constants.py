@@ -67,6 +67,7 @@ OFFSET_OVERFLOW: Final = -13
 OFFSET_BACKWARDS: Final = -14
 BAD_COUNT: Final = -15
 BAD_RECORD: Final = -16
+TOO_LARGE: Final = -17
 
 FAULTS: Final = {
     WRONG_CRC: "its checksum is wrong",
@@ -85,6 +86,7 @@ FAULTS: Final = {
     OFFSET_BACKWARDS: "its offsets do not follow those before it",
     BAD_COUNT: "it can not have as many records as it says",
     BAD_RECORD: "a record in it does not parse",
+    TOO_LARGE: "what stays of it may be more than one batch can hold",
 }
 
 # A batch is well-formed, and rules must decide: these bits are set in its verdict.

@@ -2,7 +2,7 @@
 
 A batch that breaks no rule is stamped, written and counted without leaving compiled code but for
 the write itself. What is rare is asked of the log or the segment whose end it is.
-The types of C stand in ``_append_kernels.pxd``; import `storage.appending.kernels`, which chooses.
+The types of C stand in ``_append_kernels.pxd``.
 """
 
 from os import pwrite

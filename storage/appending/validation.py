@@ -118,7 +118,7 @@ def must_open(records: memoryview, config: "TopicConfig") -> bool:
 def validate(records: memoryview, config: "TopicConfig", now_ms: int) -> ValidatedBatch:
     """Check a client's batch, exactly one, rule by rule; return it ready to be appended.
 
-    `storage.appending.kernels.PlainRules` is the short way for batches that break none.
+    `storage.appending._append_kernels.PlainRules` is the short way for batches that break none.
 
     Raises:
         InvalidRecord: a header field, a record or a key is not as it must be.

@@ -4,8 +4,7 @@ A consumer's next fetch begins where its last one ended, so the reader remembers
 and a follower of the log's end never searches (performance.md §8). Everybody else goes by the
 offset index and a short walk over batch headers, a few KiB at a time and never past an end. A batch
 that does not end there is a torn tail and is not seen; nothing here checks a CRC.
-Compiled by Cython, or plain Python as it stands. The types of C stand in ``_read_kernels.pxd``;
-import `storage.log.read_kernels`, which chooses.
+Compiled by Cython, or plain Python as it stands. The types of C stand in ``_read_kernels.pxd``.
 """
 
 from os import pread

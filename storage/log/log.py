@@ -23,14 +23,14 @@ from siltstone.protocol.errors import (
     PolicyViolation,
 )
 from siltstone.protocol.records.batch import CONTROL
-from siltstone.storage.appending.kernels import LogEnd, PlainRules
+from siltstone.storage.appending._append_kernels import LogEnd, PlainRules
 from siltstone.storage.appending.values import AppendResult, Origin
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.log import timestamp_lookup
+from siltstone.storage.log._read_kernels import LogReader
 from siltstone.storage.log.dropped_segments import DroppedSegments
 from siltstone.storage.log.frozen import FrozenLog
 from siltstone.storage.log.name_gate import NameGate
-from siltstone.storage.log.read_kernels import LogReader
 from siltstone.storage.log.retention import Doomed, find_doomed
 from siltstone.storage.log.timestamp_lookup import TimestampedOffset
 from siltstone.storage.log.view import base_offset_of, find_index

@@ -9,7 +9,7 @@ from siltstone.protocol.errors import (
     TransactionCoordinatorFenced,
 )
 from siltstone.protocol.records.batch import TRANSACTIONAL
-from siltstone.storage.appending.kernels import ProducerEntry
+from siltstone.storage.appending._append_kernels import ProducerEntry
 from siltstone.storage.appending.values import Origin
 from siltstone.storage.producers.entry import SEQUENCES, AppendedBatch
 from siltstone.storage.producers.markers import Marker

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from siltstone.protocol.core import crc32c
 from siltstone.storage import files
-from siltstone.storage.appending.kernels import ProducerEntry
+from siltstone.storage.appending._append_kernels import ProducerEntry
 from siltstone.storage.producers.entry import SEQUENCES, AppendedBatch
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from siltstone.protocol.records.batch import TRANSACTIONAL, BatchHeader
 from siltstone.storage import files
-from siltstone.storage.appending.kernels import ProducerEntry
+from siltstone.storage.appending._append_kernels import ProducerEntry
 from siltstone.storage.appending.values import Origin
 from siltstone.storage.producers import snapshot as producer_snapshot
 from siltstone.storage.producers.checks import ProducerBatch, check_data, check_marker

@@ -8,7 +8,7 @@ import os
 import struct
 from typing import Final, Protocol
 
-from siltstone.storage.log.read_kernels import count_up_to
+from siltstone.storage.log._read_kernels import count_up_to
 from siltstone.storage.segment.open_file import SegmentFile
 
 BLOCK: Final = 4096

@@ -18,8 +18,8 @@ from siltstone.protocol.records.batch import (
 )
 from siltstone.protocol.records.record import iterate_records
 from siltstone.storage import files
-from siltstone.storage.appending.kernels import UNKNOWN, SegmentEnd
-from siltstone.storage.log.read_kernels import find_cut, find_position, position_before
+from siltstone.storage.appending._append_kernels import UNKNOWN, SegmentEnd
+from siltstone.storage.log._read_kernels import find_cut, find_position, position_before
 from siltstone.storage.segment import batch_walk, transaction_index
 from siltstone.storage.segment.batch_walk import Cut, Located
 from siltstone.storage.segment.file_set import SegmentFiles

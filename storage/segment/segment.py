@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.records.batch import NO_TIMESTAMP, BatchHeader
 from siltstone.storage import files
-from siltstone.storage.appending.kernels import UNKNOWN
+from siltstone.storage.appending._append_kernels import UNKNOWN
 from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.producers.state import ProducerStateManager
 from siltstone.storage.segment import damage as segment_damage
@@ -34,7 +34,7 @@ _logger = logging.getLogger(__name__)
 
 
 class LogSegment(ReadableSegment):
-    """A segment that can be appended to, by `storage.appending.kernels.SegmentEnd`.
+    """A segment that can be appended to, by `storage.appending._append_kernels.SegmentEnd`.
 
     It is *active* from its first append until it is sealed and flushed, or closed: one open file,
     and indexes in memory, which a crash may lose (`storage.segment.index.ActiveIndexes` says why).

@@ -14,14 +14,13 @@ from siltstone.broker.fetching import sessions as fetch_sessions
 from siltstone.broker.groups.classic import group as classic_group
 from siltstone.broker.handlers import offset_commit
 from siltstone.broker.net import dispatch
-from siltstone.broker.net.dispatch_kernels import Gate
+from siltstone.broker.net._dispatch_kernels import Gate
 from siltstone.broker.process.io import IoThreads
 from siltstone.protocol import core, messages
 from siltstone.protocol.core import plain_messages
 from siltstone.protocol.messages import Message
 from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, COMMIT, BatchFields, build_marker
-from siltstone.protocol.records.choosing import load_uncompiled
 from siltstone.storage.appending.values import Origin
 from siltstone.storage.log.log import Log
 from tests.support.batches import TIMESTAMP, make_batch
@@ -33,6 +32,7 @@ from tests.support.produce_requests import request_entity
 from tests.support.random_requests import RandomRequests
 from tests.support.rooms import RoomsOnDisk
 from tests.support.talks import Stand, Talk, hold, repeat
+from tests.support.uncompiled import load_uncompiled
 
 REQUESTS = 500
 COMPARED = (

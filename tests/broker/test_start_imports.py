@@ -27,7 +27,7 @@ LATER = (
     "siltstone.broker.http.pages",
     "siltstone.cleaner.one_pass.cleaner",
     "siltstone.cleaner.threads.cleaner_thread",
-    "siltstone.cleaner.compiled.kernels",
+    "siltstone.cleaner.compiled._kernels",
     "siltstone.cleaner.one_pass.stats",
     "h11",
     "hmac",

@@ -9,20 +9,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from siltstone.cleaner.compiled import kernels
-from siltstone.protocol.records.choosing import load_uncompiled
+from siltstone.cleaner.compiled import _kernels as kernels
 from tests.support import faults
+from tests.support.uncompiled import load_uncompiled
 
-_READING = load_uncompiled(kernels.READING)
-_WRITING = load_uncompiled(kernels.WRITING)
+_UNCOMPILED = load_uncompiled("siltstone.cleaner.compiled._kernels")
 PLAIN = SimpleNamespace(
-    add_keys=_READING.add_keys,
-    count_records=_READING.count_records,
-    emit_batches=_WRITING.emit_batches,
-    index_batches=_WRITING.index_batches,
-    map_keys=_READING.map_keys,
-    move_slots=_READING.move_slots,
-    plan_batches=_READING.plan_batches,
+    add_keys=_UNCOMPILED.add_keys,
+    count_records=_UNCOMPILED.count_records,
+    emit_batches=_UNCOMPILED.emit_batches,
+    index_batches=_UNCOMPILED.index_batches,
+    map_keys=_UNCOMPILED.map_keys,
+    move_slots=_UNCOMPILED.move_slots,
+    plan_batches=_UNCOMPILED.plan_batches,
 )
 
 

@@ -19,10 +19,10 @@ export FUZZ_FRAMES=${FUZZ_FRAMES:-1000} FUZZ_SEED=${SEED:-}
 "$PYTHON" - <<'PY'
 from pathlib import Path
 
-from siltstone.cleaner.compiled import _kernels, kernels
+from siltstone.cleaner.compiled import _kernels
 from hatch_build import KERNELS
 
-assert kernels.COMPILED
+assert _kernels.COMPILED
 assert Path(_kernels.__file__).is_relative_to(Path.cwd()), _kernels.__file__
 assert all(list(Path().glob(each.rpartition(".")[0] + ".*.so")) for each in KERNELS)
 PY

@@ -15,7 +15,7 @@ from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import CorruptMessage, InvalidRecord
 from siltstone.protocol.records.build import ABORT, build_marker
 from siltstone.storage import files
-from siltstone.storage.appending.kernels import ProducerEntry
+from siltstone.storage.appending._append_kernels import ProducerEntry
 from siltstone.storage.directory import catalog
 from siltstone.storage.directory.catalog import CatalogState, CatalogTopic
 from siltstone.storage.directory.checkpoint import MalformedCheckpoint, OffsetCheckpoint

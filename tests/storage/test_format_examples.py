@@ -9,7 +9,7 @@ import pytest
 from siltstone.protocol.names import parse_uuid
 from siltstone.protocol.records.build import build_batch, build_marker
 from siltstone.protocol.records.record import Record
-from siltstone.storage.appending.kernels import ProducerEntry
+from siltstone.storage.appending._append_kernels import ProducerEntry
 from siltstone.storage.directory.checkpoint import OffsetCheckpoint
 from siltstone.storage.directory.meta_properties import MetaProperties
 from siltstone.storage.directory.partition_metadata import PartitionMetadata

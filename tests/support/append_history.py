@@ -13,7 +13,7 @@ from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, BatchFields, build_marker
 from siltstone.protocol.records.compression import LZ4, NONE
-from siltstone.storage.appending.kernels import COMPILED
+from siltstone.storage.appending._append_kernels import COMPILED
 from siltstone.storage.appending.validation import validate
 from siltstone.storage.appending.values import Origin
 from tests.support.batches import TIMESTAMP, make_batch

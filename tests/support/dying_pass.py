@@ -16,7 +16,7 @@ from typing import Self
 
 import pytest
 
-from siltstone.cleaner.compiled import kernels
+from siltstone.cleaner.compiled import _kernels as kernels
 from siltstone.config.topic import TopicConfig
 from siltstone.storage.log.log import Log
 from tests.support import faults

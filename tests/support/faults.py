@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import siltstone.storage.manager
-from siltstone.storage.appending import kernels as append_kernels
+from siltstone.storage.appending import _append_kernels as append_kernels
 
 BY_DESCRIPTOR = frozenset(
     {"pwrite", "fsync", "ftruncate", "pread", "preadv", "fstat", "copy_file_range"}
@@ -131,5 +131,5 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 def replace_pwrite(monkeypatch: pytest.MonkeyPatch, pwrite: Callable[..., Any]) -> None:
     """Have appends of any size write by ``pwrite``."""
-    monkeypatch.setattr(append_kernels.MODULE, "SHORT_BYTES", -1)
-    monkeypatch.setattr(append_kernels.MODULE, "pwrite", pwrite)
+    monkeypatch.setattr(append_kernels, "SHORT_BYTES", -1)
+    monkeypatch.setattr(append_kernels, "pwrite", pwrite)

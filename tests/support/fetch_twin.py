@@ -6,7 +6,7 @@ import pytest
 
 from siltstone.broker.fetching import sessions as fetch_sessions
 from siltstone.broker.handlers import fetch
-from siltstone.protocol.records.choosing import load_uncompiled
+from tests.support.uncompiled import load_uncompiled
 
 
 def fetch_plainly(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from siltstone.broker.http.metrics.sources import (
     MetricSources,
     SessionCounts,
 )
-from siltstone.broker.net.dispatch_kernels import Histogram
+from siltstone.broker.net._dispatch_kernels import Histogram
 from siltstone.broker.net.request_stats import RequestStats
 
 if TYPE_CHECKING:

@@ -1,17 +1,17 @@
-"""What a pass over a log must leave, batch by batch, by `cleaner.one_pass.retention`."""
+"""What a pass over a log must leave, batch by batch, by `tests.support.pass_rules`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from siltstone.cleaner.one_pass.grouping import group_segments
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
-from siltstone.cleaner.one_pass.retention import Fate, Rules, Verdict, judge
-from siltstone.cleaner.one_pass.transactions import CleanedTransactionMetadata
 from siltstone.protocol.records.batch import DELETE_HORIZON, BatchHeader
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record, iterate_records
 from siltstone.storage.producers.markers import read_marker
 from siltstone.storage.segment.readable import ReadableSegment
+from tests.support.pass_rules import Fate, Rules, Verdict, judge
+from tests.support.pass_transactions import CleanedTransactionMetadata
 
 CODEC = 7
 

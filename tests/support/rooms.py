@@ -9,7 +9,7 @@ from siltstone.broker.context import Identity, Rooms
 from siltstone.broker.coordination.coordinators import Coordinators
 from siltstone.broker.fetching.sessions import FetchSessions
 from siltstone.broker.fetching.waiting import Waiting
-from siltstone.broker.net.dispatch_kernels import RequestContext
+from siltstone.broker.net._dispatch_kernels import RequestContext
 from siltstone.broker.net.request_stats import RequestStats
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.topics.catalog_writer import CatalogWriter

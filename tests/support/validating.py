@@ -14,12 +14,12 @@ from siltstone.protocol.records.batch import (
     BatchHeader,
     has_valid_crc,
 )
-from siltstone.protocol.records.choosing import load_uncompiled
 from siltstone.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
-from siltstone.storage.appending.kernels import PlainRules
+from siltstone.storage.appending._append_kernels import PlainRules
 from siltstone.storage.appending.validation import validate
 from siltstone.storage.appending.values import ValidatedBatch
 from tests.support.batches import TIMESTAMP
+from tests.support.uncompiled import load_uncompiled
 
 NOW = TIMESTAMP + 60_000
 HOUR = 3_600_000

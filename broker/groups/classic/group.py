@@ -21,11 +21,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from siltstone.broker.groups._member_kernels import Timer
 from siltstone.broker.groups.classic.members import Member, answer_sync
 from siltstone.broker.groups.classic.messages import JoinRequest, JoinResult, SyncResult
 from siltstone.broker.groups.classic.state import ClassicState
 from siltstone.broker.groups.classic.state_names import GroupState
-from siltstone.broker.groups.member_kernels import Timer
 from siltstone.protocol.coordinator.group_errors import (
     GroupMaxSizeReached,
     IllegalGeneration,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from siltstone.broker.groups._member_kernels import LivingMember, MemberTable
 from siltstone.broker.groups.classic.messages import JoinedMember, JoinResult
-from siltstone.broker.groups.member_kernels import LivingMember, MemberTable
 from siltstone.protocol.messages.consumer_offsets import MemberMetadata
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from siltstone.broker.groups._member_kernels import LivingGroup
 from siltstone.broker.groups.classic.members import Members
 from siltstone.broker.groups.classic.state_names import GroupState
-from siltstone.broker.groups.member_kernels import LivingGroup
 from siltstone.protocol.coordinator.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from siltstone.protocol.coordinator.group_errors import (
     GroupIdNotFound,
@@ -24,8 +24,8 @@ from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from siltstone.broker.groups._member_kernels import Timer, Timers
     from siltstone.broker.groups.classic.messages import JoinRequest
-    from siltstone.broker.groups.member_kernels import Timer, Timers
     from siltstone.config.server import ServerConfig
     from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
     from siltstone.protocol.records.journal import Row

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from siltstone.broker.http.metrics.metric import PAUSE, Summary
 from siltstone.broker.http.metrics.table import METRICS
 from siltstone.broker.http.values import HttpResponse
-from siltstone.broker.net.dispatch_kernels import BOUNDS_SECONDS, Histogram
+from siltstone.broker.net._dispatch_kernels import BOUNDS_SECONDS, Histogram
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence

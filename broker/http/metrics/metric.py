@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from siltstone.broker.net.dispatch_kernels import Histogram
+from siltstone.broker.net._dispatch_kernels import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from siltstone.broker.coordination.coordinators import Coordinators
     from siltstone.broker.groups.coordinator import GroupCoordinator
-    from siltstone.broker.net.dispatch_kernels import Histogram
+    from siltstone.broker.net._dispatch_kernels import Histogram
     from siltstone.broker.net.request_stats import RequestStats
     from siltstone.broker.topics.cleaning import Cleaning
     from siltstone.broker.topics.moves.manager import LogDirMoves

@@ -1,7 +1,7 @@
 """What a sender thread does all its life: file ranges to sockets, as far as each one takes them.
 
 Compiled, it never holds the GIL; plain Python does, and is for tests. The columns stand in
-``slots.py``, the types of C in ``_sending_kernels.pxd``; import `broker.net.sending.kernels`.
+``slots.py``, the types of C in ``_sending_kernels.pxd``.
 """
 # ruff: noqa: F403, F405  # the columns and the names of C's side, as `cimport` has them
 

@@ -18,7 +18,7 @@ from struct import Struct
 from threading import Thread
 from typing import TYPE_CHECKING, ClassVar
 
-from siltstone.broker.net.sending import kernels as sending_kernels
+from siltstone.broker.net.sending import _sending_kernels as sending_kernels
 from siltstone.broker.net.sending.slots import (
     ERROR,
     FILE,

@@ -1,7 +1,6 @@
 """One turn of a connection as nearly all are, from its receive to its send, without a way around.
 
-Compiled by Cython, or plain Python as it stands. The types of C stand in ``_turn_kernels.pxd``;
-import `broker.net.turn.kernels`, which chooses.
+Compiled by Cython, or plain Python as it stands. The types of C stand in ``_turn_kernels.pxd``.
 """
 # ruff: noqa: F403, F405  # the names of C's side, as `cimport` has them
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
-    from siltstone.broker.net import dispatch_kernels
+    from siltstone.broker.net import _dispatch_kernels as dispatch_kernels
     from siltstone.broker.net.answers import Answer, Waiting
     from siltstone.broker.net.buffers import LargeBuffer
     from siltstone.protocol.parts import FileSlice

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from siltstone.broker.fetching import kernels as fetch_kernels
+from siltstone.broker.fetching import _fetch_kernels as fetch_kernels
 from siltstone.protocol.messages.list_offsets import ListOffsetsPartition
-from siltstone.protocol.records.choosing import load_uncompiled
+from tests.support.uncompiled import load_uncompiled
 
 PLAIN = load_uncompiled("siltstone.broker.fetching._fetch_kernels")
 BOTH = pytest.mark.parametrize("kernel", [fetch_kernels, PLAIN], ids=["chosen", "plain"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from siltstone.broker.fetching.kernels import FetchPlan, is_read_up
+from siltstone.broker.fetching._fetch_kernels import FetchPlan, is_read_up
 from siltstone.broker.fetching.sessions import FetchSessions, SessionPartition, TopicKey
 from siltstone.broker.fetching.waiting import READ_COMMITTED
 from siltstone.protocol.errors import (

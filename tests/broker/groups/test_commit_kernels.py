@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from siltstone.broker.groups import commit_kernels
+from siltstone.broker.groups import _commit_kernels as commit_kernels
 from siltstone.protocol.coordinator.group_records import read_key, read_offset
 from siltstone.protocol.errors import NotCoordinator
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitKey, OffsetCommitValue
-from siltstone.protocol.records.choosing import load_uncompiled
 from siltstone.protocol.records.journal import NO_PRODUCER
+from tests.support.uncompiled import load_uncompiled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

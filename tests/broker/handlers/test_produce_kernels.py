@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from siltstone.broker.handlers import produce_kernels
+from siltstone.broker.handlers import _produce_kernels as produce_kernels
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from siltstone.protocol.records.batch import TRANSACTIONAL
-from siltstone.protocol.records.choosing import load_uncompiled
 from siltstone.storage.log.log import Log
 from tests.support import faults
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.logs import LogFolder, validated
+from tests.support.uncompiled import load_uncompiled
 
 if TYPE_CHECKING:
     from siltstone.protocol.records.build import BatchFields

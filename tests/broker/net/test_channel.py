@@ -11,7 +11,7 @@ import pytest
 
 from siltstone.broker.net import channel as channel_module
 from siltstone.broker.net.channel import PlainChannel
-from siltstone.broker.net.sending import kernels as sending_kernels
+from siltstone.broker.net.sending import _sending_kernels as sending_kernels
 from siltstone.broker.process.io import IoThreads
 from siltstone.protocol.parts import FileSlice, Parts
 from tests.support.waiting import give_turns_until

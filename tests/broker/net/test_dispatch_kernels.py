@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from siltstone.broker.net import dispatch_kernels
-from siltstone.broker.net.dispatch_kernels import BOUNDS_SECONDS
-from siltstone.protocol.records.choosing import load_uncompiled
+from siltstone.broker.net import _dispatch_kernels as dispatch_kernels
+from siltstone.broker.net._dispatch_kernels import BOUNDS_SECONDS
+from tests.support.uncompiled import load_uncompiled
 
 PLAIN = load_uncompiled("siltstone.broker.net._dispatch_kernels")
 BOTH = pytest.mark.parametrize("kernel", [dispatch_kernels, PLAIN], ids=["chosen", "plain"])

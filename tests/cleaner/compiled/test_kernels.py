@@ -8,8 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from siltstone.cleaner.compiled import kernels, slots
+from siltstone.cleaner.compiled import _kernels as kernels
+from siltstone.cleaner.compiled import slots
 from siltstone.cleaner.one_pass.key_digest import sum_with
+from siltstone.protocol.core import constants
 from siltstone.protocol.records.batch import CONTROL, TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, build_marker, frame_batch
 from siltstone.protocol.records.compression import GZIP, compress
@@ -39,7 +41,7 @@ class Run:
         self.nothing = array("q")
         self.rows = array("q", bytes(8 * slots.WINDOW * slots.ROW_NUMBERS))
         self.plans = array("q", bytes(8 * 200 * slots.PLAN_NUMBERS))
-        self.fates = bytearray(len(data) // slots.LEAST_RECORD + 1)
+        self.fates = bytearray(len(data) // constants.MIN_RECORD_BYTES + 1)
         self.output = bytearray(4 * len(data) + 100)
         self._run(kernel, data)
 
@@ -154,7 +156,7 @@ def test_every_record_of_a_control_batch_is_judged(kernel: Any, rest: bytes) -> 
     """Not the first alone: a batch that gets a horizon is written anew, record by record."""
     batch = frame_batch(MARKER + rest, 3, flags=CONTROL | TRANSACTIONAL, producer_id=7)
 
-    assert Run(kernel, bytes(batch)).planned[slots.STATUS] == slots.BAD_RECORD
+    assert Run(kernel, bytes(batch)).planned[slots.STATUS] == constants.BAD_RECORD
 
 
 @BOTH
@@ -177,7 +179,7 @@ def test_offsets_end_before_their_type_does(kernel: Any, base: int) -> None:
 
     run = Run(kernel, bytes(batch))
 
-    assert run.mapped[slots.STATUS] == run.planned[slots.STATUS] == slots.OFFSET_BACKWARDS
+    assert run.mapped[slots.STATUS] == run.planned[slots.STATUS] == constants.OFFSET_BACKWARDS
 
 
 @BOTH

@@ -2,7 +2,7 @@
 
 import pytest
 
-from siltstone.cleaner.compiled import kernels
+from siltstone.cleaner.compiled import _kernels as kernels
 from siltstone.cleaner.one_pass.key_digest import sip_hash, sum_with, text_of
 from siltstone.cleaner.one_pass.offset_map import FIRST_SLOTS, SLOT_BYTES, OffsetMap
 

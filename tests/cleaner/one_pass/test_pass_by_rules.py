@@ -1,4 +1,4 @@
-"""A pass against the rules in `cleaner.one_pass.retention`: the same bytes, of any log."""
+"""A pass against the rules in `tests.support.pass_rules`: the same bytes, of any log."""
 
 from collections.abc import Sequence
 from dataclasses import replace as with_fields

@@ -237,7 +237,7 @@ def test_kernels_decide_where_passes_run(
     """Uncompiled ones would keep the event loop from the interpreter: they get a process."""
     kinds = []
     for compiled in (True, False):
-        monkeypatch.setattr("siltstone.cleaner.compiled.kernels.COMPILED", compiled)
+        monkeypatch.setattr("siltstone.cleaner.compiled._kernels.COMPILED", compiled)
         worker = make_worker(home.settings, home.clock, home.throttle)
         kinds.append(type(worker).__name__)
         worker.close()

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from siltstone.protocol.records.choosing import load_uncompiled
-from siltstone.storage.appending import kernels as append_kernels
+from siltstone.storage.appending import _append_kernels as append_kernels
 from siltstone.storage.appending import values as append_values
 from siltstone.storage.appending.values import ValidatedBatch
 from tests.support.batches import make_batch
 from tests.support.logs import LogFolder, validated
+from tests.support.uncompiled import load_uncompiled
 
 ROOT = Path(__file__).parents[3]
 PLAIN = load_uncompiled("siltstone.storage.appending._append_kernels")

@@ -9,7 +9,7 @@ from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import NotLeaderOrFollower, OutOfOrderSequence
 from siltstone.protocol.records.batch import BatchHeader, has_valid_crc
 from siltstone.protocol.records.build import ABORT, build_marker
-from siltstone.storage.appending import kernels as append_kernels
+from siltstone.storage.appending import _append_kernels as append_kernels
 from siltstone.storage.appending.values import Origin
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.invariants import check_log
@@ -202,7 +202,7 @@ def test_write_back_starts_after_enough_bytes(
     """The kernel is asked to write what was appended since the last time, and only that."""
     folder = LogFolder(tmp_path)
     ranges: list[tuple[int, int]] = []
-    monkeypatch.setattr(append_kernels.MODULE, "WRITE_BACK_BYTES", 2 * BATCH_BYTES)
+    monkeypatch.setattr(append_kernels, "WRITE_BACK_BYTES", 2 * BATCH_BYTES)
     monkeypatch.setattr(
         "siltstone.storage.directory.background.start_write_back",
         lambda _, position, size: ranges.append((position, size)),

@@ -7,11 +7,11 @@ import pytest
 
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import OffsetOutOfRange
-from siltstone.protocol.records.choosing import load_uncompiled
-from siltstone.storage.log.read_kernels import LogReader
+from siltstone.storage.log._read_kernels import LogReader
 from siltstone.storage.segment.segment import LogSegment
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.logs import LogFolder, bytes_of, offsets_in, validated
+from tests.support.uncompiled import load_uncompiled
 
 BATCH_BYTES = len(make_batch([(b"k", b"v" * 10)] * 2))
 

@@ -13,7 +13,7 @@ from siltstone.protocol.errors import (
 )
 from siltstone.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from siltstone.protocol.records.build import ABORT, build_marker
-from siltstone.storage.appending.kernels import ProducerEntry
+from siltstone.storage.appending._append_kernels import ProducerEntry
 from siltstone.storage.appending.values import Origin
 from siltstone.storage.producers import snapshot as producer_snapshot
 from siltstone.storage.producers.entry import AppendedBatch

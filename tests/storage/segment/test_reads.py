@@ -8,14 +8,14 @@ import pytest
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.records.batch import LOG_APPEND_TIME, BatchHeader
-from siltstone.protocol.records.choosing import load_uncompiled
-from siltstone.storage.log import read_kernels
+from siltstone.storage.log import _read_kernels as read_kernels
 from siltstone.storage.segment import batch_walk
 from siltstone.storage.segment.batch_walk import Cut
 from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.segment.transaction_index import AbortedTransaction
 from tests.support.batches import make_batch, make_rows
 from tests.support.segments import append, append_next, load_segment, make_segment
+from tests.support.uncompiled import load_uncompiled
 
 BOTH = (read_kernels, load_uncompiled("siltstone.storage.log._read_kernels"))
 INTERVALS = [0, 4096, 1 << 30]

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from siltstone.broker.net.sending import kernels as sending_kernels
+from siltstone.broker.net.sending import _sending_kernels as sending_kernels
 from siltstone.broker.net.sending.senders import Senders
 from siltstone.protocol.parts import FileSlice
-from siltstone.protocol.records.choosing import load_uncompiled
 from siltstone.storage.segment.open_file import SegmentFile
+from tests.support.uncompiled import load_uncompiled
 
 PLAIN = load_uncompiled("siltstone.broker.net.sending._sending_kernels")
 SIZE = 3 << 20

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from siltstone.broker.net._dispatch_kernels import Gate
 from siltstone.broker.net.buffers import SHARED_BYTES
-from siltstone.broker.net.dispatch_kernels import Gate
-from siltstone.broker.net.turn import kernels as turn_kernels
+from siltstone.broker.net.turn import _turn_kernels as turn_kernels
 from siltstone.protocol.errors import ProtocolError
-from siltstone.protocol.records.choosing import load_uncompiled
 from tests.support.connections import frame
+from tests.support.uncompiled import load_uncompiled
 
 PLAIN = load_uncompiled("siltstone.broker.net.turn._turn_kernels")
 BOTH = pytest.mark.parametrize("kernel", [turn_kernels, PLAIN], ids=["chosen", "plain"])
