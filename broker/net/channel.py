@@ -16,7 +16,6 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from siltstone.broker.net.sending.slots import TAIL_BYTES
 from siltstone.broker.net.turn._turn_kernels import Transport
 from siltstone.protocol.parts import FileSlice
 
@@ -211,7 +210,7 @@ class PlainChannel(Transport):
         tail = b""
         if count == head.size and len(self.unsent) > 1:
             following = self.unsent[1]
-            if type(following) is bytes and len(following) <= TAIL_BYTES:
+            if type(following) is bytes and len(following) <= senders.tail_bytes:
                 tail = following
         if self._writing:
             self._loop.remove_writer(self.fileno)

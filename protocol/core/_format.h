@@ -1,4 +1,4 @@
-/* Checksums, big-endian loads and buffer access; see _format.pxd.
+/* Checksums, big-endian loads, buffers, and calls of the system; see _format.pxd.
  *
  * CRC-32C, reflected polynomial 0x82F63B78. Where the CPU has SSE4.2 and PCLMULQDQ (asked at
  * import), three independent chains hide the three cycles of the crc32 instruction; their results
@@ -9,8 +9,11 @@
 #define SILTSTONE_FORMAT_H
 
 #include <Python.h>
+#include <errno.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define SILTSTONE_HAS_CRC_INSTRUCTION 1
@@ -270,6 +273,74 @@ static inline uint32_t continue_checksum(uint32_t value, const uint8_t *data, Py
 
 static inline uint32_t checksum_software(const uint8_t *data, Py_ssize_t start, Py_ssize_t end) {
     return ~crc_software(UINT32_C(0xFFFFFFFF), data + start, (size_t)(end - start));
+}
+
+static void free_lock(PyObject *lock) {
+    PyThread_free_lock(PyCapsule_GetPointer(lock, NULL));
+}
+
+static inline PyObject *new_lock(void) {
+    PyThread_type_lock lock = PyThread_allocate_lock();
+    if (lock == NULL) {
+        return PyErr_NoMemory();
+    }
+    PyObject *owner = PyCapsule_New(lock, NULL, free_lock);
+    if (owner == NULL) {
+        PyThread_free_lock(lock);
+    }
+    return owner;
+}
+
+/* Waits without the GIL, since whoever holds the lock may need it to let go. */
+static inline int take_lock(PyObject *owner) {
+    PyThread_type_lock lock = PyCapsule_GetPointer(owner, NULL);
+    if (lock == NULL) {
+        return -1;
+    }
+    if (!PyThread_acquire_lock(lock, NOWAIT_LOCK)) {
+        Py_BEGIN_ALLOW_THREADS
+        PyThread_acquire_lock(lock, WAIT_LOCK);
+        Py_END_ALLOW_THREADS
+    }
+    return 0;
+}
+
+static inline int drop_lock(PyObject *owner) {
+    PyThread_type_lock lock = PyCapsule_GetPointer(owner, NULL);
+    if (lock == NULL) {
+        return -1;
+    }
+    PyThread_release_lock(lock);
+    return 0;
+}
+
+/* What os.pwrite does, with the GIL. */
+static inline Py_ssize_t write_at(int fd, PyObject *buffer, long long position) {
+    Py_buffer view;
+    if (PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE) < 0) {
+        return -1;
+    }
+    ssize_t written;
+    do {
+        written = pwrite(fd, view.buf, (size_t)view.len, (off_t)position);
+    } while (written < 0 && errno == EINTR && PyErr_CheckSignals() == 0);
+    if (written < 0 && !PyErr_Occurred()) {
+        PyErr_SetFromErrno(PyExc_OSError);
+    }
+    PyBuffer_Release(&view);
+    return written;
+}
+
+/* Of a socket that does not block; the negative error number, so that "not now" is no exception. */
+static inline Py_ssize_t receive_octets(int socket, unsigned char *data, Py_ssize_t start,
+                                        Py_ssize_t end) {
+    ssize_t received = recv(socket, data + start, (size_t)(end - start), 0);
+    return received < 0 ? -errno : received;
+}
+
+static inline Py_ssize_t send_octets(int socket, const unsigned char *data, Py_ssize_t size) {
+    ssize_t sent = send(socket, data, (size_t)size, MSG_NOSIGNAL);
+    return sent < 0 ? -errno : sent;
 }
 
 #endif

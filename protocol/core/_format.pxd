@@ -1,5 +1,6 @@
 # Batches and records as they lie in bytes, for compiled code: the header, the numbers of varying
 # size, the one parser of a record. `plain_format` has the same in Python.
+from libc.errno cimport EAGAIN, EINTR
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 
 include "constants.pxi"  # protocol/core/constants.py, as the build writes it
@@ -34,6 +35,9 @@ cdef extern from "_format.h" nogil:
     void write_int32(unsigned char* output, Py_ssize_t at, long long number)
     void write_int16(unsigned char* output, Py_ssize_t at, long long number)
 
+    Py_ssize_t receive_octets(int socket, unsigned char* data, Py_ssize_t start, Py_ssize_t end)
+    Py_ssize_t send_octets(int socket, const unsigned char* data, Py_ssize_t size)
+
 cdef extern from "_format.h":
     int acquire(object buffer, Region region) except -1
     int acquire_numbers "acquire_writable" (object buffer, Numbers numbers) except -1
@@ -49,6 +53,10 @@ cdef extern from "_format.h":
     object field_of(object row, Py_ssize_t column)
     object row_of(object type, tuple fields)
     long long number_of(object row, Py_ssize_t column) except? -1
+    object new_lock()
+    int take_lock(object lock) except -1
+    int drop_lock(object lock) except -1
+    Py_ssize_t write_at(int fd, object buffer, long long position) except -1
 
 
 cdef struct Header:

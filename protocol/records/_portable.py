@@ -4,8 +4,11 @@ Also a stand-in for the two words of the `cython` module that it says, so that n
 depends on Cython.
 """
 
+import os
 import struct
+import threading
 from contextlib import nullcontext
+from errno import EIO
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.protocol.core.crc_packages import choose_package
@@ -195,3 +198,35 @@ def write_zigzag(output: memoryview, position: int, number: int) -> int:
         rest >>= 7
     output[position] = rest
     return position + 1
+
+
+new_lock = threading.Lock
+
+
+def take_lock(lock: threading.Lock) -> None:
+    """Wait until nobody else has it."""
+    lock.acquire()
+
+
+def drop_lock(lock: threading.Lock) -> None:
+    """Let somebody else have it."""
+    lock.release()
+
+
+write_at = os.pwrite
+
+
+def receive_octets(socket: int, data: memoryview, start: int, end: int) -> int:
+    """Receive into ``data[start:end]``; return the bytes received or the negative error number."""
+    try:
+        return os.readv(socket, [data[start:end]])
+    except OSError as error:
+        return -(error.errno or EIO)
+
+
+def send_octets(socket: int, data: memoryview, size: int) -> int:
+    """Send the first bytes of ``data``; return the bytes sent or the negative error number."""
+    try:
+        return os.write(socket, data[:size])  # CPython ignores SIGPIPE
+    except OSError as error:
+        return -(error.errno or EIO)

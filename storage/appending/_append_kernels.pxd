@@ -10,15 +10,18 @@ from siltstone.protocol.core._format cimport (
     TRANSACTIONAL,
     Target,
     acquire_target,
+    drop_lock,
     field_of,
+    new_lock,
     no_target,
     number_of,
     release_target,
     row_of,
+    take_lock,
+    write_at,
     write_int32,
     write_int64,
 )
-from siltstone.storage.appending._native_append cimport drop_lock, new_lock, take_lock, write_at
 
 # The columns of append_values.py
 cdef enum:

@@ -23,21 +23,19 @@ if not cython.compiled:
         INT32_MAX,
         INT64_MAX,
         acquire_target,
+        drop_lock,
         field_of,
+        new_lock,
         no_target,
         number_of,
         release_target,
         row_of,
+        take_lock,
+        write_at,
         write_int32,
         write_int64,
     )
     from siltstone.protocol.records.batch import CODEC_MASK, CONTROL, HEADER_SIZE, TRANSACTIONAL
-    from siltstone.storage.appending._portable_append import (
-        drop_lock,
-        new_lock,
-        take_lock,
-        write_at,
-    )
     from siltstone.storage.appending.values import (
         ATTRIBUTES,
         BASE_SEQUENCE,

@@ -1,8 +1,8 @@
 """The ``sender-N`` threads: they send large file ranges, so that more than one core does.
 
 ``sendfile`` of a megabyte is a tenth of a millisecond or two in the kernel, most of what a fetch
-costs. A sender is one call of a compiled kernel that lasts from start to stop: it waits for
-sockets with room, of which all senders share one epoll set, and never needs the GIL.
+costs. A sender is one compiled call that lasts from start to stop: it waits for sockets with room,
+of which all senders share one epoll set, and never needs the GIL.
 """
 
 from __future__ import annotations
@@ -10,25 +10,18 @@ from __future__ import annotations
 import asyncio
 import errno
 import fcntl
-import mmap
 import os
 import select
-import sys
 from struct import Struct
 from threading import Thread
 from typing import TYPE_CHECKING, ClassVar
 
-from siltstone.broker.net.sending import _sending_kernels as sending_kernels
-from siltstone.broker.net.sending.slots import (
-    ERROR,
-    FILE,
-    LEFT,
-    POSITION,
-    TAIL,
-    TAIL_BYTES,
-    TAIL_SIZE,
-    WIDTH,
-)
+try:
+    from siltstone.broker.net.sending._sending import (  # type: ignore[import-not-found,unused-ignore]
+        Table,
+    )
+except ModuleNotFoundError:  # where nothing is compiled nobody has senders
+    Table = None
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +30,6 @@ if TYPE_CHECKING:
 
 _MOST_SOCKETS = 1 << 16
 _NUMBER = Struct("q")
-_ROW_BYTES = WIDTH * _NUMBER.size
 _ONCE = select.EPOLLOUT | select.EPOLLONESHOT
 _READ_BYTES = 512 * _NUMBER.size
 
@@ -51,8 +43,10 @@ class Senders:
     pipe of reports has room for every socket, so no sender waits for the loop.
     """
 
-    is_available: ClassVar[bool] = sending_kernels.COMPILED
-    """Whether senders leave the GIL alone; else nobody should have any."""
+    is_available: ClassVar[bool] = Table is not None
+    """Whether there can be any."""
+    tail_bytes: ClassVar[int] = 8
+    """What may follow a range; the end of a fetch's answer is three bytes."""
 
     def __init__(self, count: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -62,12 +56,11 @@ class Senders:
         self._epoll.register(self._stop, select.EPOLLIN)
         self._reports, self._report = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._reports, False)
-        self._socket_limit = _widen(self._report) // _NUMBER.size
-        self._table = memoryview(mmap.mmap(-1, self._socket_limit * _ROW_BYTES)).cast("q")
+        self._table = Table(_widen(self._report) // _NUMBER.size)
         self._threads = [
             Thread(
-                target=sending_kernels.serve,
-                args=(self._epoll.fileno(), self._stop, self._report, self._table),
+                target=self._table.serve,
+                args=(self._epoll.fileno(), self._stop, self._report),
                 name=f"sender-{number}",
                 daemon=True,
             )
@@ -79,24 +72,19 @@ class Senders:
 
     def can_take(self, socket: int) -> bool:
         """Return whether ranges for a socket may be handed over."""
-        return socket < self._socket_limit
+        return bool(socket < self._table.sockets)
 
     def send(
         self, socket: int, part: FileSlice, tail: bytes, finished: Callable[[int], None]
     ) -> None:
-        """Have a range sent, and then ``tail``, at most ``TAIL_BYTES``.
+        """Have a range sent, and then ``tail``, at most ``tail_bytes``.
 
         ``finished`` gets 0 when all of it has left, or the error number that ended it.
 
         Raises:
             OSError: The system watches no more sockets; nothing was handed over.
         """
-        row, table = socket * WIDTH, self._table
-        table[row + FILE] = part.file.fileno()
-        table[row + POSITION] = part.position
-        table[row + LEFT] = part.size
-        table[row + TAIL] = int.from_bytes(tail.rjust(TAIL_BYTES), sys.byteorder, signed=True)
-        table[row + TAIL_SIZE] = len(tail)
+        self._table.fill(socket, part.file.fileno(), part.position, part.size, tail)
         try:
             self._epoll.modify(socket, _ONCE)
         except FileNotFoundError:
@@ -125,7 +113,7 @@ class Senders:
             return
         for (socket,) in _NUMBER.iter_unpack(reports):
             _, finished = self._owed.pop(socket)
-            finished(self._table[socket * WIDTH + ERROR])
+            finished(self._table.error_of(socket))
 
 
 def _widen(pipe: int) -> int:

@@ -1,14 +1,17 @@
 # C types of _turn_kernels.py; the algorithm stands there alone.
 cimport cython
 from siltstone.broker.net._dispatch_kernels cimport Gate
-from siltstone.broker.net.turn._native_transport cimport *
 from siltstone.protocol.core._records cimport next_frame
 from siltstone.protocol.core._format cimport (
+    EAGAIN,
+    EINTR,
     Target,
     acquire_target,
     inside,
     no_target,
+    receive_octets,
     release_target,
+    send_octets,
 )
 
 cdef class Transport:

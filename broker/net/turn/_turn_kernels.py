@@ -2,7 +2,6 @@
 
 Compiled by Cython, or plain Python as it stands. The types of C stand in ``_turn_kernels.pxd``.
 """
-# ruff: noqa: F403, F405  # the names of C's side, as `cimport` has them
 
 import os
 from collections import deque
@@ -17,13 +16,16 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
     from siltstone.protocol.records import _portable as cython
 
 if not cython.compiled:
-    from siltstone.broker.net.turn._portable_transport import *
     from siltstone.protocol.core import next_frame
     from siltstone.protocol.records._portable import (
+        EAGAIN,
+        EINTR,
         acquire_target,
         inside,
         no_target,
+        receive_octets,
         release_target,
+        send_octets,
     )
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 from siltstone.broker.net import channel as channel_module
 from siltstone.broker.net.channel import PlainChannel
-from siltstone.broker.net.sending import _sending_kernels as sending_kernels
+from siltstone.broker.net.sending.senders import Senders
 from siltstone.broker.process.io import IoThreads
 from siltstone.protocol.parts import FileSlice, Parts
 from tests.support.waiting import give_turns_until
@@ -151,7 +151,7 @@ async def test_a_file_that_is_too_short_loses_the_connection(
 
 
 @pytest.mark.compiled
-@pytest.mark.skipif(not sending_kernels.COMPILED, reason="kernels: without them the loop sends")
+@pytest.mark.skipif(not Senders.is_available, reason="kernels: without them the loop sends")
 async def test_a_socket_is_not_closed_under_a_sender(content: tuple[FileSlice, bytes]) -> None:
     """Its number would be the next connection's, which would get the rest of the answer."""
     io = IoThreads(1, 1)

@@ -10,27 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from siltstone.broker.net.sending import _sending_kernels as sending_kernels
 from siltstone.broker.net.sending.senders import Senders
 from siltstone.protocol.parts import FileSlice
 from siltstone.storage.segment.open_file import SegmentFile
-from tests.support.uncompiled import load_uncompiled
 
-PLAIN = load_uncompiled("siltstone.broker.net.sending._sending_kernels")
 SIZE = 3 << 20
+
+pytestmark = [
+    pytest.mark.compiled,
+    pytest.mark.skipif(not Senders.is_available, reason="kernels: without them the loop sends"),
+]
 
 Opener = Callable[[], tuple[socket.socket, socket.socket]]
 
 
-@pytest.fixture(params=["chosen", "plain"])
-def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What sends: compiled, if it is, and as plain Python."""
-    if request.param == "plain":
-        monkeypatch.setattr(sending_kernels, "serve", PLAIN.serve)
-
-
 @pytest.fixture
-async def senders(kernel: None) -> AsyncIterator[Senders]:
+async def senders() -> AsyncIterator[Senders]:
     """One thread: whoever held it up would hold up all."""
     threads = Senders(1)
     yield threads
@@ -181,7 +176,7 @@ async def test_a_short_file_is_reported(
     assert await asyncio.wait_for(reported, 30) == errno.EIO
 
 
-@pytest.mark.usefixtures("kernel", "content")
+@pytest.mark.usefixtures("content")
 async def test_closing_cancels_what_has_no_room(open_pair: Opener, tmp_path: Path) -> None:
     """The end of the broker does not wait for clients that read no more."""
     senders = Senders(3)
@@ -191,7 +186,6 @@ async def test_closing_cancels_what_has_no_room(open_pair: Opener, tmp_path: Pat
     assert await asyncio.gather(*reports) == [errno.ECANCELED] * 5
 
 
-@pytest.mark.usefixtures("kernel")
 async def test_sockets_with_great_numbers_are_not_taken() -> None:
     """The table of what is to be sent has rows for descriptors up to a limit."""
     senders = Senders(1)
