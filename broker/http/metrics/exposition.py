@@ -1,10 +1,10 @@
 """Prometheus' text format, written in slices of a millisecond.
 
 A scrape of 5,000 partitions is tens of thousands of lines; the exporter's own writer would hold
-the loop for a quarter of a second. So the families are the exporter's (``BrokerCollector`` works
-with any registry), and the text is written here, sample by sample, with a pause whenever a slice
-is used up; a test compares it with the exporter's own text. prometheus_client takes 50 ms and
-7 MiB to import, so only the first scrape does, in steps.
+the loop for a fifth of a second (docs/decisions/0014-the-text-of-a-scrape.md). So the families are
+the exporter's (``BrokerCollector`` works with any registry), and the text is written here, sample
+by sample, with a pause whenever a slice is used up; a test compares it with the exporter's own
+text. prometheus_client takes 50 ms and 7 MiB to import, so only the first scrape does, in steps.
 """
 
 from __future__ import annotations
