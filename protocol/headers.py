@@ -25,8 +25,3 @@ FIRST_FLEXIBLE: Final = dict.fromkeys(range(45, 93), 0) | {
     key: version for version, keys in _FLEXIBLE_SINCE.items() for key in keys
 }
 """API key to the first version with compact lengths and tagged fields."""
-
-
-def is_flexible(api_key: int, api_version: int) -> bool:
-    """Tell whether this version of the API has compact lengths and tagged fields."""
-    return api_version >= FIRST_FLEXIBLE.get(api_key, 0)

@@ -11,7 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.broker.fetching._fetch_kernels import EARLIEST, LATEST, are_distinct, list_ends
+from siltstone.broker.fetching._fetch_kernels import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    are_distinct,
+    list_ends,
+)
 from siltstone.broker.net.slices import ELEMENTS
 from siltstone.broker.process.loop_share import finish_in_shares
 from siltstone.broker.topics.leader_epoch import UNKNOWN, judge_leader_epoch
@@ -33,7 +39,6 @@ if TYPE_CHECKING:
     )
     from siltstone.storage.log.log import Log
 
-_READ_COMMITTED: Final = 1
 _NONE: Final = -1
 _NEVER: Final = 1 << 15
 
@@ -88,7 +93,7 @@ def handle(
     context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
     """Answer at once unless a timestamp has to be looked for."""
-    finder = _Finder(context, request.isolation_level == _READ_COMMITTED)
+    finder = _Finder(context, request.isolation_level == READ_COMMITTED)
     if any(len(topic.partitions) > ELEMENTS for topic in request.topics):
         return _handle_large(context, finder, request)
     topics = [

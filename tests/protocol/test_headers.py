@@ -19,11 +19,15 @@ from siltstone.protocol.core import plain_messages
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.headers import (
     FIRST_FLEXIBLE,
-    is_flexible,
 )
 from tests.support.kio_messages import UNKNOWN_TAGS
 
 BOTH = (core.read_head, plain_messages.read_head)
+
+
+def is_flexible(api_key: int, api_version: int) -> bool:
+    """Tell whether this version of the API has compact lengths and tagged fields."""
+    return api_version >= FIRST_FLEXIBLE[api_key]
 
 
 def served(flexible: bool) -> list[tuple[int, int, int] | None]:
