@@ -21,10 +21,8 @@ HIDDEN = "siltstone probe 00"
 def fake_log(number: int) -> SimpleNamespace:
     """Stand for a Log: the counters that are read."""
     return SimpleNamespace(
-        bytes_in=number * 100,
+        end=SimpleNamespace(bytes_in=number * 100, records_in=number, batches_in=1),
         bytes_out=number * 10,
-        records_in=number,
-        batches_in=1,
         size=number * 1000,
         log_start_offset=number,
         log_end_offset=2**60 + number,

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from siltstone.broker.fetching import _fetch_kernels as fetch_kernels
+from siltstone.config.topic import TopicConfig
 from siltstone.protocol.messages.list_offsets import ListOffsetsPartition
+from siltstone.storage.appending._append_kernels import LogEnd
+from tests.support.clock import FakeClock
 from tests.support.uncompiled import load_uncompiled
 
 PLAIN = load_uncompiled("siltstone.broker.fetching._fetch_kernels")
@@ -16,13 +19,17 @@ BOTH = pytest.mark.parametrize("kernel", [fetch_kernels, PLAIN], ids=["chosen", 
 
 def make_log(start: int, stable: int, end: int) -> Any:
     """Return a log of leader epoch 3, whose records are all of epoch 2."""
-    return SimpleNamespace(
-        leader_epoch=3,
+    found: Any = SimpleNamespace(
+        folder=SimpleNamespace(directory=None, config=TopicConfig()),
+        segments=(SimpleNamespace(size=0),),
+        epochs=SimpleNamespace(latest=3),
+        producers=SimpleNamespace(first_unstable_offset=stable),
         log_start_offset=start,
-        last_stable_offset=stable,
-        high_watermark=end,
-        epochs=SimpleNamespace(epoch_of=lambda _: 2),
+        log_end_offset=end,
+        recovery_point=start,
     )
+    epochs = SimpleNamespace(epoch_of=lambda _: 2)
+    return SimpleNamespace(end=LogEnd(found, FakeClock()), epochs=epochs)
 
 
 LOGS = (make_log(0, 5, 7), None, make_log(1 << 40, 1 << 41, 1 << 42))
