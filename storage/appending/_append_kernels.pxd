@@ -82,13 +82,15 @@ cdef class SegmentEnd:
 
 @cython.final
 cdef class LogEnd:
-    cdef public object clock, directory, producers
-    cdef public Lock lock
-    cdef public dict watchers
-    cdef public tuple view
-    cdef public PlainRules rules
-    cdef public long long batches_in, bytes_in, leader_epoch, log_end_offset, log_start_offset, records_in, recovery_point, size, unwritten
-    cdef public bint is_closed
+    cdef object _clock
+    cdef readonly object directory, producers
+    cdef readonly Lock lock
+    cdef readonly dict watchers
+    cdef readonly tuple view
+    cdef readonly PlainRules rules
+    cdef readonly long long batches_in, bytes_in, leader_epoch, log_end_offset, log_start_offset, records_in, recovery_point, size
+    cdef long long _unwritten
+    cdef readonly bint is_closed
 
     @cython.locals(size="long long", max_timestamp="long long", producer_id="long long", sequence="long long", last_offset_delta="long long", producer=ProducerEntry, base_offset="long long")
     cdef object _append(self, object log, object batch, object origin)

@@ -95,8 +95,8 @@ if TYPE_CHECKING:
         def begin_segment(self) -> Segment:
             """Start a new active segment."""
 
-        def start_write_back(self, segment: Any) -> None:
-            """Have the kernel begin to write what it holds of a segment."""
+        def start_write_back(self, segment: Any, size: int) -> None:
+            """Have the kernel begin to write the last bytes of a segment."""
 
         def check_producer(self, batch: ValidatedBatch, origin: Origin) -> AppendResult | None:
             """Return the answer to a batch that was sent again; refuse one that may not be."""
@@ -461,13 +461,14 @@ class LogEnd:
     The event loop is the only one that appends; ``lock`` is for the few others that touch the same
     memory. ``view`` is what readers see: they take it once, without the lock, and an append shows
     in it after its bytes are written. The `Log` whose end it is comes along for what is rare: a
-    refusal, a new segment, a producer that is not known yet.
+    refusal, a new segment, a producer that is not known yet. Nobody else changes a field.
     """
 
     __slots__ = (
+        "_clock",
+        "_unwritten",
         "batches_in",
         "bytes_in",
-        "clock",
         "directory",
         "is_closed",
         "leader_epoch",
@@ -479,13 +480,12 @@ class LogEnd:
         "recovery_point",
         "rules",
         "size",
-        "unwritten",
         "view",
         "watchers",
     )
 
     def __init__(self, loaded: "LoadedPartition", clock: "Clock") -> None:
-        self.clock = clock
+        self._clock = clock
         self.lock = Lock()
         self.directory: LogDirectory = loaded.folder.directory
         self.rules = PlainRules(loaded.folder.config)  # loop only; a new value replaces it
@@ -502,7 +502,7 @@ class LogEnd:
             segments[len(segments) - 1].size,
         )
         self.size = sum([segment.size for segment in segments])  # guarded by: lock
-        self.unwritten = 0  # bytes since write-back was last started
+        self._unwritten = 0  # bytes since write-back was last started
         self.bytes_in = 0
         self.records_in = 0
         self.batches_in = 0
@@ -651,7 +651,7 @@ class LogEnd:
         segment = segments[len(segments) - 1]
         end = segment.end
         last_offset = self.log_end_offset + last_offset_delta
-        if end.should_roll(segment, size, max_timestamp, last_offset, self.clock):
+        if end.should_roll(segment, size, max_timestamp, last_offset, self._clock):
             try:
                 return log.begin_segment()
             except OSError as error:
@@ -683,9 +683,10 @@ class LogEnd:
         self.bytes_in += size
         self.records_in += count
         self.batches_in += 1
-        self.unwritten += size
-        if self.unwritten >= WRITE_BACK_BYTES:
-            log.start_write_back(segment)
+        self._unwritten += size
+        if self._unwritten >= WRITE_BACK_BYTES:
+            log.start_write_back(segment, self._unwritten)
+            self._unwritten = 0
         return base_offset
 
     def _find_producer(self, producer_id: int, epoch: int, sequence: int) -> ProducerEntry | None:
@@ -694,6 +695,43 @@ class LogEnd:
         if producer is None or not producer.is_followed_by(epoch, sequence):
             return None
         return producer
+
+    def add_segment(self, segment: "Segment") -> None:
+        """Append to a new, empty segment from now on; the caller holds the lock."""
+        end_offset, segments, _ = self.view
+        self.view = (end_offset, (*segments, segment), 0)
+        self._unwritten = 0
+
+    def show(self, segments: tuple[Any, ...]) -> None:
+        """Have readers see these segments, which end where those before do; likewise."""
+        end_offset, before, end_position = self.view
+        self.view = (end_offset, segments, end_position)
+        self.size += sum([each.size for each in segments]) - sum([each.size for each in before])
+
+    def start_at(self, offset: int) -> None:
+        """Raise the log start offset; likewise."""
+        self.log_start_offset = offset
+        self.recovery_point = max(self.recovery_point, offset)
+
+    def note_flushed(self, offset: int) -> None:
+        """Raise the recovery point: all below is on the disk; likewise."""
+        self.recovery_point = max(self.recovery_point, offset)
+
+    def move(
+        self, directory: "LogDirectory", segments: tuple[Any, ...], recovery_point: int
+    ) -> None:
+        """Go on in another log directory, with copies of the segments; likewise."""
+        self.show(segments)
+        self.directory = directory
+        self.recovery_point = recovery_point
+
+    def obey(self, config: "TopicConfig") -> None:
+        """Take rules that count from the next append on; likewise."""
+        self.rules = PlainRules(config)
+
+    def close(self) -> None:
+        """Refuse everything from now on; likewise."""
+        self.is_closed = True
 
     def tell_watchers(self) -> None:
         """Tell everybody who watches that the log has changed. For the event loop."""

@@ -23,7 +23,7 @@ from siltstone.protocol.errors import (
     PolicyViolation,
 )
 from siltstone.protocol.records.batch import CONTROL
-from siltstone.storage.appending._append_kernels import LogEnd, PlainRules
+from siltstone.storage.appending._append_kernels import LogEnd
 from siltstone.storage.appending.values import AppendResult, Origin
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.log import timestamp_lookup
@@ -300,15 +300,12 @@ class Log:
         again.
         """
         end_offset, segments, _ = self.view
-        active = segments[-1]
         segment = LogSegment.create(
             self.path, end_offset, self.config, now_ms=self._services.clock.now_ms()
         )
-        active.seal()
+        segments[-1].seal()
         snapshot = self.producers.capture(end_offset)
-        end = self.end
-        end.view = (end_offset, (*segments, segment), 0)
-        end.unwritten = 0
+        self.end.add_segment(segment)
 
         def finish() -> None:
             if self._abandoned:
@@ -321,12 +318,10 @@ class Log:
         self._services.background.submit("flush of a rolled segment", finish)
         return segment
 
-    def start_write_back(self, segment: LogSegment) -> None:
-        """Have the kernel begin to write what it holds of a segment."""
-        end = self.end
-        position = max(0, segment.size - end.unwritten)
-        self._services.background.write_back(segment.file(), position, end.unwritten)
-        end.unwritten = 0
+    def start_write_back(self, segment: LogSegment, size: int) -> None:
+        """Have the kernel begin to write the last bytes of a segment."""
+        position = max(0, segment.size - size)
+        self._services.background.write_back(segment.file(), position, size)
 
     def delete_records(self, offset: int) -> int:
         """Raise the log start offset and return it; `HIGH_WATERMARK` means all there is.
@@ -411,14 +406,11 @@ class Log:
 
     def _drop(self, count: int) -> tuple[LogSegment, ...]:
         """Take the oldest segments out of the view; the caller holds the lock."""
-        end_offset, segments, end_position = self.view
-        gone, kept = segments[:count], segments[count:]
+        gone, kept = self.segments[:count], self.segments[count:]
         if kept[0].base_offset > self.log_start_offset:
             self._start_at(kept[0].base_offset)
-        end = self.end
-        end.view = (end_offset, kept, end_position)
+        self.end.show(kept)
         self.reader.forget()
-        end.size -= sum(segment.size for segment in gone)
         snapshots = [self.producers.forget_snapshot(each.base_offset) for each in gone]
         dropped = DroppedSegments(
             gone,
@@ -437,10 +429,9 @@ class Log:
 
         A cleaner thread may be who does it, so the event loop tells who watches, when it looks.
         """
-        self.end.log_start_offset = offset
+        self.end.start_at(offset)
         if self.watchers:
             self._services.moved_starts.add(self.end)
-        self.end.recovery_point = max(self.recovery_point, offset)
 
         def trim() -> None:
             if self._abandoned:
@@ -478,7 +469,7 @@ class Log:
             finally:
                 self._services.flush_stats.add(self._services.clock.monotonic() - began)
             with self.lock:
-                self.end.recovery_point = max(self.recovery_point, target)
+                self.end.note_flushed(target)
 
     def replace_segments(self, new: Sequence[LogSegment], old: Iterable["ReadableSegment"]) -> None:
         """Have cleaned segments take the place of old ones (storage.md §8.11). Blocks.
@@ -550,16 +541,12 @@ class Log:
         with self.lock:
             if self.is_closed:
                 raise self.refusal()
-            end_offset, segments, end_position = self.view
-            kept = [segment for segment in segments if segment not in chosen]
+            kept = [segment for segment in self.segments if segment not in chosen]
             merged = sorted([*kept, *swap.new], key=base_offset_of)
             for segment in swap.new:
                 segment.reconfigure(self.config)
-            end = self.end
-            end.view = (end_offset, tuple(merged), end_position)
+            self.end.show(tuple(merged))
             self.reader.forget()
-            end.size += sum(segment.size for segment in merged)
-            end.size -= sum(segment.size for segment in segments)
             for segment in swap.old:
                 if segment.base_offset not in bases:
                     snapshot = self.producers.forget_snapshot(segment.base_offset)
@@ -621,14 +608,11 @@ class Log:
             future.put_in_place()
             for segment in view[1]:  # who opens a file of one now finds the same bytes
                 segment.files.relocate(future.final_path)
-            end = self.end
-            end.view = (view[0], twins, view[2])
+            self.end.move(future.directory, twins, future.recovery_point)
             self.reader.forget()
-            end.directory = future.directory
             self.path = future.final_path
             self.epochs.relocate(self.path)
             self.producers.relocate(self.path)
-            end.recovery_point = future.recovery_point
         return True
 
     def assign_topic_id(self, topic_id: "uuid.UUID") -> None:
@@ -641,7 +625,7 @@ class Log:
         """Obey other settings from the next append on."""
         with self.lock:
             self.config = config
-            self.end.rules = PlainRules(config)
+            self.end.obey(config)
             for segment in self.segments:
                 segment.reconfigure(config)
 
@@ -659,7 +643,7 @@ class Log:
         with self.lock:
             if self.is_closed:
                 return
-            self.end.is_closed = True
+            self.end.close()
             end_offset, segments, _ = self.view
             snapshot = None
             if end_offset > self.log_start_offset:
@@ -678,7 +662,8 @@ class Log:
     def abandon(self, path: "Path") -> None:
         """Refuse everything from now on: the folder is about to be renamed for deletion. Blocks."""
         with self._flush_lock, self.lock:
-            self.end.is_closed = self._abandoned = True
+            self.end.close()
+            self._abandoned = True
             self.path = path
             for segment in self.segments:
                 segment.files.relocate(path)
