@@ -70,9 +70,11 @@ cdef class Lock:
 
 @cython.final
 cdef class SegmentEnd:
-    cdef public long long base_offset, created_ms, first_timestamp, index_interval_bytes, max_timestamp, offset_of_max_timestamp, roll_after_ms, segment_bytes, since_index, size
-    cdef public int fd
-    cdef public bint is_index_full
+    cdef readonly long long base_offset, created_ms, first_timestamp, index_interval_bytes, max_timestamp, offset_of_max_timestamp, roll_after_ms, segment_bytes, since_index, size
+    cdef readonly int fd
+    cdef readonly bint is_index_full
+
+    cpdef follow(self, SegmentEnd other)
 
     @cython.locals(first="long long", waited="long long")
     cpdef bint should_roll(self, object segment, long long size, long long max_timestamp, long long last_offset, object clock) except *

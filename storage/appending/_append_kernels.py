@@ -356,7 +356,7 @@ class SegmentEnd:
     """Where a segment ends, and the times of what is in it: all that an append changes.
 
     What is below ``size`` is written. Belongs to one owner at a time (``Log.lock``); readers take
-    ``size`` without.
+    ``size`` without. The segment comes along in a call for what is rare, and changes no field.
     """
 
     __slots__ = (
@@ -391,6 +391,46 @@ class SegmentEnd:
         self.segment_bytes = segment_bytes
         self.index_interval_bytes = index_interval_bytes
         self.roll_after_ms = roll_after_ms
+
+    def open(self, fd: int) -> None:
+        """Write by this descriptor of the ``.log`` from now on."""
+        self.fd = fd
+
+    def rest(self) -> None:
+        """Write no more until the ``.log`` is opened again."""
+        self.fd = -1
+        self.is_index_full = False
+
+    def resize(self, size: int) -> None:
+        """Have so many bytes, as the ``.log`` has."""
+        self.size = size
+        if not size:
+            self.first_timestamp = UNKNOWN
+
+    def begin_interval(self, since_index: int = 0) -> None:
+        """Count the bytes up to the next index entry from here on."""
+        self.since_index = since_index
+
+    def note_full(self, is_full: bool) -> None:
+        """Take note of whether the indexes have room for more entries."""
+        self.is_index_full = is_full
+
+    def note_first(self, timestamp: int) -> None:
+        """Take note of the largest timestamp of the first batch."""
+        self.first_timestamp = timestamp
+
+    def note_max(self, timestamp: int, offset: int) -> None:
+        """Take note of the largest timestamp, and of the last offset of the batch that has it."""
+        self.max_timestamp = timestamp
+        self.offset_of_max_timestamp = offset
+
+    def follow(self, other: "SegmentEnd") -> None:
+        """Be where the end of another segment is that has the same bytes."""
+        self.size = other.size
+        self.first_timestamp = other.first_timestamp
+        self.max_timestamp = other.max_timestamp
+        self.offset_of_max_timestamp = other.offset_of_max_timestamp
+        self.since_index = other.since_index
 
     def should_roll(
         self,

@@ -121,7 +121,7 @@ class ReadableSegment:
         if self.size < HEADER_SIZE:
             return NO_TIMESTAMP
         if self.end.first_timestamp == UNKNOWN:
-            self.end.first_timestamp = self.header_at(0).max_timestamp
+            self.end.note_first(self.header_at(0).max_timestamp)
         return self.end.first_timestamp
 
     def file(self) -> SegmentFile:
@@ -341,7 +341,7 @@ class ReadableSegment:
             with suppress(CorruptMessage):  # the index is all there is to go by
                 if not self._is_confirmed(last):
                     last = self._find_max_timestamp()
-        self.end.max_timestamp, self.end.offset_of_max_timestamp = last
+        self.end.note_max(*last)
 
     def _find_max_timestamp(self) -> TimeEntry:
         largest = TimeEntry(NO_TIMESTAMP, self.base_offset)
@@ -364,5 +364,5 @@ def open_segment(directory: Path, base_offset: int, *, suffix: str = "") -> Read
         FileNotFoundError: There is no ``.log``.
     """
     segment = ReadableSegment(directory, base_offset, suffix=suffix)
-    segment.end.size = segment.log_path.stat().st_size
+    segment.end.resize(segment.log_path.stat().st_size)
     return segment

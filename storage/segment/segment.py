@@ -99,7 +99,7 @@ class LogSegment(ReadableSegment):
                     segment._preallocated = True
             finally:
                 os.close(fd)
-        segment.end.max_timestamp = NO_TIMESTAMP
+        segment.end.note_max(NO_TIMESTAMP, base_offset)
         segment._has_aborted = False
         segment._names_unsynced = True
         return segment
@@ -126,7 +126,7 @@ class LogSegment(ReadableSegment):
         size = segment.files.find_size(files.LOG)
         if size is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(segment.log_path))
-        segment.end.size = size
+        segment.end.resize(size)
         return segment
 
     def succeed(self, source: Self, file: SegmentFile | None) -> None:
@@ -144,17 +144,12 @@ class LogSegment(ReadableSegment):
         if file is not None and source.end.fd >= 0:
             self._active = None if source._active is None else source._active.copy()
             self._file = file
-            self.end.fd = file.fileno()
+            self.end.open(file.fileno())
         self._note_full()
 
     def follow(self, source: Self) -> None:
         """Take over what is known of the segment of which this one is a copy."""
-        ours, theirs = self.end, source.end
-        ours.size = theirs.size
-        ours.first_timestamp = theirs.first_timestamp
-        ours.max_timestamp = theirs.max_timestamp
-        ours.offset_of_max_timestamp = theirs.offset_of_max_timestamp
-        ours.since_index = theirs.since_index
+        self.end.follow(source.end)
         self._jitter_ms = source._jitter_ms
         self._has_aborted = source._has_aborted
         self._distrusted = source._distrusted
@@ -193,11 +188,11 @@ class LogSegment(ReadableSegment):
             self._active = ActiveIndexes(self.base_offset, offsets, times)
         if self.end.max_timestamp == UNKNOWN:
             self._load_max_timestamp()
-        self.end.since_index = 0
+        self.end.begin_interval()
         self._sealed = False
         self._note_full()
         self._file = file
-        self.end.fd = file.fileno()
+        self.end.open(file.fileno())
 
     def write_rest(self, buffer: "Buffer", written: int) -> None:
         """Write what the kernel left over; if that fails, leave no half batch behind."""
@@ -214,7 +209,7 @@ class LogSegment(ReadableSegment):
         if active is not None:
             active.add(last_offset, position)
             active.add_time(self.end.max_timestamp, self.end.offset_of_max_timestamp)
-            self.end.since_index = 0
+            self.end.begin_interval()
             self._note_full()
 
     def append_run(  # what a kernel has found out about the run
@@ -242,10 +237,9 @@ class LogSegment(ReadableSegment):
         if active is not None:
             active.extend(offset_entries, time_entries)
         end = self.end
-        end.first_timestamp = first_timestamp
-        end.max_timestamp = max_timestamp
-        end.offset_of_max_timestamp = offset_of_max_timestamp
-        end.size += len(data)
+        end.note_first(first_timestamp)
+        end.note_max(max_timestamp, offset_of_max_timestamp)
+        end.resize(end.size + len(data))
 
     def append_aborted(self, transaction: AbortedTransaction) -> None:
         """Add an entry to the transaction index; its marker is in this segment already."""
@@ -322,7 +316,7 @@ class LogSegment(ReadableSegment):
         if len(kept) != len(aborted):
             transaction_index.rewrite(self.files.path(files.TRANSACTION_INDEX), kept)
             self._has_aborted = None
-        self.end.since_index = 0
+        self.end.begin_interval()
         self._restore_maximum()
         self._write_indexes(cut=True)
         self._note_full()
@@ -387,11 +381,10 @@ class LogSegment(ReadableSegment):
         self._sealed = False
         self._file = file
         end = self.end
-        end.max_timestamp = scan.max_timestamp
-        end.offset_of_max_timestamp = scan.offset_of_max_timestamp
-        end.first_timestamp = scan.first_timestamp
-        end.since_index = scan.since_index
-        end.fd = file.fileno()
+        end.note_first(scan.first_timestamp)
+        end.note_max(scan.max_timestamp, scan.offset_of_max_timestamp)
+        end.begin_interval(scan.since_index)
+        end.open(file.fileno())
         self._note_full()
 
     def _read_index(self, kind: str, entry_size: int) -> bytes:
@@ -406,9 +399,7 @@ class LogSegment(ReadableSegment):
 
     def _note_full(self) -> None:
         active = self._active
-        self.end.is_index_full = active is not None and active.is_full(
-            self.config.segment_index_bytes
-        )
+        self.end.note_full(active is not None and active.is_full(self.config.segment_index_bytes))
 
     def _write_indexes(self, *, cut: bool = False) -> None:
         """Write the entries that the files lack; ``cut`` what they have too much."""
@@ -441,9 +432,7 @@ class LogSegment(ReadableSegment):
 
     def _cut_log(self, size: int) -> None:
         files.truncate(self.end.fd, size)
-        self.end.size = size
-        if not size:
-            self.end.first_timestamp = UNKNOWN
+        self.end.resize(size)
 
     def _restore_maximum(self) -> None:
         """Find the largest timestamp again: the last time entry, and the batches after it."""
@@ -454,8 +443,7 @@ class LogSegment(ReadableSegment):
         end = self.end
         for batch in self.batches(position):
             if batch.header.max_timestamp > end.max_timestamp:
-                end.max_timestamp = batch.header.max_timestamp
-                end.offset_of_max_timestamp = batch.header.last_offset
+                end.note_max(batch.header.max_timestamp, batch.header.last_offset)
 
     def _report_distrust(self, reason: str) -> None:
         _logger.error(
@@ -477,7 +465,6 @@ class LogSegment(ReadableSegment):
         """Let descriptor and memory go."""
         if self._distrusted and self._active is not None:
             self._delete_index()
-        self.end.fd = -1
+        self.end.rest()
         self._file = None
         self._active = None
-        self.end.is_index_full = False

@@ -473,7 +473,8 @@ def test_torn_end_stops_the_pass(tmp_path: Path) -> None:
     size = folder.headers()[0].size
     path = log.segments[0].log_path
     path.write_bytes(path.read_bytes()[:-1])
-    log.segments[0].end.size -= 1
+    end = log.segments[0].end
+    end.resize(end.size - 1)
 
     with pytest.raises(CorruptSegment, match="1 bytes of it are missing"):
         folder.cleaner.clean(log, no_swap, lambda: None)

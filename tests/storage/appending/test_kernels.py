@@ -103,7 +103,7 @@ def test_a_batch_of_another_size_than_it_says_is_not_written(tmp_path: Path) -> 
 def test_a_write_that_fails_says_why(kernel: Any, size: int) -> None:
     """Short writes, which keep the GIL, and long ones raise what the system says."""
     end = kernel.SegmentEnd(0, 0, 0)
-    end.fd = os.open("/dev/full", os.O_WRONLY)
+    end.open(os.open("/dev/full", os.O_WRONLY))
     try:
         with pytest.raises(OSError, match="No space left") as caught:
             end.append(None, bytes(size), size, 0, 1)
