@@ -4,11 +4,11 @@ Also a stand-in for the two words of the `cython` module that it says, so that n
 depends on Cython.
 """
 
+import errno
 import os
 import struct
 import threading
 from contextlib import nullcontext
-from errno import EIO
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.protocol.core.crc_packages import choose_package
@@ -21,6 +21,8 @@ crc32c: Final = choose_package()
 compiled: Final = False
 nogil: Final = nullcontext()
 
+EAGAIN: Final = errno.EAGAIN
+EINTR: Final = errno.EINTR
 INT32_MAX: Final = (1 << 31) - 1
 INT64_MAX: Final = (1 << 63) - 1
 INT64_MIN: Final = -(1 << 63)
@@ -221,7 +223,7 @@ def receive_octets(socket: int, data: memoryview, start: int, end: int) -> int:
     try:
         return os.readv(socket, [data[start:end]])
     except OSError as error:
-        return -(error.errno or EIO)
+        return -(error.errno or errno.EIO)
 
 
 def send_octets(socket: int, data: memoryview, size: int) -> int:
@@ -229,4 +231,4 @@ def send_octets(socket: int, data: memoryview, size: int) -> int:
     try:
         return os.write(socket, data[:size])  # CPython ignores SIGPIPE
     except OSError as error:
-        return -(error.errno or EIO)
+        return -(error.errno or errno.EIO)
