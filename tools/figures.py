@@ -121,16 +121,17 @@ def list_compiled(tree: Tree) -> list[PurePosixPath]:
         or (path.suffix == ".py" and path.with_suffix(".pxd") in files)
         or any(path.match(pattern) for pattern in _PLAIN_TWINS)
         or path.name in _SHARED_NUMBERS
-        or path.stem == "choosing"
         or (path in tree.product and _chooses(tree.product[path]))
     ]
 
 
 def _chooses(module: ast.Module) -> bool:
-    """Tell whether a module takes the compiled form of another one if there is one."""
+    """Tell whether a module takes the plain twin of another one where that is not compiled."""
     return any(
-        isinstance(node, ast.ImportFrom) and (node.module or "").endswith(".choosing")
-        for node in module.body
+        ".plain_" in name
+        for node in ast.walk(module)
+        if isinstance(node, ast.ExceptHandler)
+        for name in imports_of(ast.Module(node.body, []))
     )
 
 

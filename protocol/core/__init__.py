@@ -7,8 +7,6 @@ numbers from `constants`.
 
 from typing import TYPE_CHECKING
 
-from siltstone.protocol.core.choosing import choose
-
 if TYPE_CHECKING:
     from siltstone.protocol.core.plain_messages import (
         Table,
@@ -37,32 +35,34 @@ if TYPE_CHECKING:
         walk_records,
     )
 else:
-    _messages = choose(
-        "siltstone.protocol.core._messages", "siltstone.protocol.core.plain_messages"
-    )
-    Table = _messages.Table
-    read = _messages.read
-    read_head = _messages.read_head
-    read_in_steps = _messages.read_in_steps
-    write = _messages.write
-    write_pairs = _messages.write_pairs
-    write_response = _messages.write_response
-    write_response_in_steps = _messages.write_response_in_steps
-    _records = choose("siltstone.protocol.core._records", "siltstone.protocol.core.plain_records")
-    COMPILED = _messages.COMPILED and _records.COMPILED
-    SegmentScan = _records.SegmentScan
-    check_batch = _records.check_batch
-    crc32c = _records.crc32c
-    crc32c_by_tables = _records.crc32c_by_tables
-    find_batch = _records.find_batch
-    find_end = _records.find_end
-    list_bad_records = _records.list_bad_records
-    next_frame = _records.next_frame
-    pack_rows = _records.pack_rows
-    read_journal = _records.read_journal
-    rewrite_records = _records.rewrite_records
-    take_plain = _records.take_plain
-    walk_records = _records.walk_records
+    try:
+        import siltstone.protocol.core._messages as messages
+        import siltstone.protocol.core._records as records
+    except ModuleNotFoundError:  # they are not compiled, or are not wanted (`siltstone`)
+        import siltstone.protocol.core.plain_messages as messages
+        import siltstone.protocol.core.plain_records as records
+    Table = messages.Table
+    read = messages.read
+    read_head = messages.read_head
+    read_in_steps = messages.read_in_steps
+    write = messages.write
+    write_pairs = messages.write_pairs
+    write_response = messages.write_response
+    write_response_in_steps = messages.write_response_in_steps
+    COMPILED = messages.COMPILED and records.COMPILED
+    SegmentScan = records.SegmentScan
+    check_batch = records.check_batch
+    crc32c = records.crc32c
+    crc32c_by_tables = records.crc32c_by_tables
+    find_batch = records.find_batch
+    find_end = records.find_end
+    list_bad_records = records.list_bad_records
+    next_frame = records.next_frame
+    pack_rows = records.pack_rows
+    read_journal = records.read_journal
+    rewrite_records = records.rewrite_records
+    take_plain = records.take_plain
+    walk_records = records.walk_records
 
 __all__ = [
     "COMPILED",

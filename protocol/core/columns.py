@@ -2,16 +2,18 @@
 
 from typing import TYPE_CHECKING
 
-from siltstone.protocol.core.choosing import choose
 from siltstone.protocol.core.plain_columns import BatchRow, Filled, Selection
 
 if TYPE_CHECKING:
     from siltstone.protocol.core.plain_columns import COMPILED, Rows, Survey, fill_columns
 else:
-    _columns = choose("siltstone.protocol.core._columns", "siltstone.protocol.core.plain_columns")
-    COMPILED = _columns.COMPILED
-    Rows = _columns.Rows
-    Survey = _columns.Survey
-    fill_columns = _columns.fill_columns
+    try:
+        import siltstone.protocol.core._columns as columns
+    except ModuleNotFoundError:  # it is not compiled, or is not wanted (`siltstone`)
+        import siltstone.protocol.core.plain_columns as columns
+    COMPILED = columns.COMPILED
+    Rows = columns.Rows
+    Survey = columns.Survey
+    fill_columns = columns.fill_columns
 
 __all__ = ["COMPILED", "BatchRow", "Filled", "Rows", "Selection", "Survey", "fill_columns"]

@@ -22,9 +22,9 @@ FILES = {
     "storage/_kernel.pxd": "from siltstone.storage.below cimport x\n",
     "storage/below.pyx": "",
     "storage/kernel.py": (
-        "from siltstone.protocol.records.choosing import choose\n"
-        "if TYPE_CHECKING:\n"
-        "    from siltstone.storage._kernel import Base\n"
+        "try:\n"
+        "    from siltstone.storage.below import x\n"
+        "except ModuleNotFoundError: from siltstone.storage.plain_below import x\n"
     ),
     "storage/deep.py": (
         "from typing import Protocol\n"
