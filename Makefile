@@ -36,7 +36,8 @@ SHELL := bash
 PYTHON ?= python3
 BIN := .venv/bin
 CODE := siltstone broker protocol storage cleaner config pipeline pyspark_siltstone
-KERNELS_IN := $(shell find $(CODE) -type f '(' -name '_[a-z]*.py' -o -name '_[a-z]*.pyx' -o -name '_[a-z]*.pxd' -o -name '_[a-z]*.h' -o -path 'cleaner/compiled/slots.py' -o -path 'protocol/core/constants.py' ')')
+KERNELS_IN := $(shell find $(CODE) -type f '(' -name '*.pyx' -o -name '*.pxd' -o -name '*.h' -o -path 'cleaner/compiled/slots.py' -o -path 'protocol/core/constants.py' ')')
+KERNELS_IN += $(wildcard $(patsubst %.pxd,%.py,$(filter %.pxd,$(KERNELS_IN))))
 ARGS ?=
 
 INSTALLER := $(if $(shell command -v uv),uv,pip)
@@ -188,4 +189,4 @@ lock:
 clean:
 	@rm -rf .venv .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find $(CODE) tests bench examples -name __pycache__ -prune -exec rm -rf {} +
-	@find $(CODE) \( -name '_*.so' -o -name '_*.c' \) -delete
+	@find $(CODE) -name '*.so' -delete

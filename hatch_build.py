@@ -27,21 +27,21 @@ CONSTANTS = ("cleaner/compiled/slots.py", "protocol/core/constants.py")  # of Py
 
 
 def find_kernels(root: Path) -> tuple[str, ...]:
-    """Return what to compile: each `_NAME.pyx`, and each `_NAME.py` that has a `_NAME.pxd`."""
+    """Return what to compile: Cython, and Python that has its types of C in a `.pxd` beside it."""
     return tuple(
         path.relative_to(root).as_posix()
         for package in PACKAGES
-        for path in sorted((root / package).rglob("_*.py*"))
+        for path in sorted((root / package).rglob("*.py*"))
         if path.suffix == ".pyx" or (path.suffix == ".py" and path.with_suffix(".pxd").is_file())
     )
 
 
 def find_declarations(root: Path) -> tuple[str, ...]:
-    """Return the files that kernels include, `_NAME.pxd` and `_NAME.h`, in all packages."""
+    """Return the files that kernels include, in all packages."""
     return tuple(
         path.relative_to(root).as_posix()
         for package in PACKAGES
-        for path in sorted((root / package).rglob("_*"))
+        for path in sorted((root / package).rglob("*"))
         if path.suffix in {".pxd", ".h"}
     )
 
