@@ -1,7 +1,6 @@
 """Questions to a Kafka cluster: which topics there are, who leads, which offsets there are."""
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
@@ -63,12 +62,7 @@ class Cluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -1,7 +1,6 @@
 """Any Kafka broker, over the network: offsets by ListOffsets, records by Fetch."""
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Self
 
 from siltstone.pipeline.client.cluster import Cluster, Leader
@@ -47,12 +46,7 @@ class FetchSource:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def view(self) -> Manifest:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import Protocol, Self
 
 from siltstone.pipeline.errors import BadOption, SourceUnavailable
@@ -22,12 +21,7 @@ class Source(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     def view(self) -> Manifest:
         """Return the partitions that the options mean, as they are now."""
