@@ -1,5 +1,6 @@
 # Batches and records as they lie in bytes, for compiled code: the header, the numbers of varying
-# size, the one parser of a record. `plain_format` has the same in Python.
+# size, the one parser of a record. `plain_format` has the same in Python. What C and the system give
+# to kernels stands in `_format.h`, and for uncompiled ones in `protocol.records._portable`.
 from libc.errno cimport EAGAIN, EINTR
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 
