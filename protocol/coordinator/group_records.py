@@ -67,14 +67,6 @@ def group_key(group_id: str) -> bytes:
     return write_key(GROUP_METADATA_KEY, (group_id,))
 
 
-def put_offset(committed: OffsetCommitValue) -> bytes:
-    """Return the value of a committed offset."""
-    has_expiry = committed.expire_timestamp != NO_EXPIRY
-    return write_value(
-        OFFSET_COMMIT_VALUE, VERSION_WITH_EXPIRY if has_expiry else VERSION, committed
-    )
-
-
 def read_offset(value: bytes) -> OffsetCommitValue:
     """Read the value of a committed offset.
 

@@ -252,12 +252,6 @@ class ProducerStateManager:
         data = producer_snapshot.encode(self.producers.items())
         return Snapshot(offset=end, data=data)
 
-    def take_snapshot(self, offset: int | None = None) -> None:
-        """Write a snapshot now, unless there is one. Blocks."""
-        snapshot = self.capture(offset)
-        if snapshot is not None:
-            self.write_snapshot(snapshot)
-
     def write_snapshot(self, snapshot: Snapshot, *, fsync: bool = True) -> None:
         """Write a snapshot into the folder; without ``fsync`` a power failure may take it."""
         snapshot.write(self._directory, fsync=fsync)

@@ -31,7 +31,6 @@ from siltstone.protocol.coordinator.group_records import (
     group_key,
     offset_key,
     put_group,
-    put_offset,
 )
 from siltstone.protocol.coordinator.headed import MAX_EPOCH
 from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue, OffsetCommitValue
@@ -40,6 +39,7 @@ from siltstone.protocol.records.build import build_batch, frame_batch
 from siltstone.protocol.records.record import Record
 from siltstone.storage.appending.values import Origin
 from tests.support import group_requests as ask
+from tests.support.committed import put_offset
 from tests.support.consumer_groups import subscription
 from tests.support.logs import validated
 from tests.support.running import Running, running

@@ -8,7 +8,6 @@ from siltstone.protocol.coordinator.group_records import (
     group_key,
     offset_key,
     put_group,
-    put_offset,
     read_group,
     read_key,
     read_offset,
@@ -24,6 +23,7 @@ from siltstone.protocol.messages.consumer_offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from tests.support.committed import put_offset
 
 int32 = st.integers(-(1 << 31), (1 << 31) - 1)
 epochs = st.integers(-(1 << 31), MAX_EPOCH)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from siltstone.protocol import core
-from siltstone.protocol.coordinator.group_records import group_key, offset_key, put_offset
+from siltstone.protocol.coordinator.group_records import group_key, offset_key
 from siltstone.protocol.core import plain_records
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
@@ -24,6 +24,7 @@ from siltstone.protocol.records.journal import (
     read_entries,
 )
 from siltstone.protocol.records.record import Record, iterate_records
+from tests.support.committed import put_offset
 
 BOTH = pytest.mark.parametrize("kernel", [core, plain_records], ids=["chosen", "plain"])
 NOW = 1_700_000_000_123

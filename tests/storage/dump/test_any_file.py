@@ -18,6 +18,7 @@ from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.segments import append, make_segment
+from tests.support.snapshots import take_snapshot
 
 PARTITION = TopicPartition("t", 0)
 
@@ -38,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
         aborted = producers.replay(header, segment.read(position, header.size))
         if aborted:
             segment.append_aborted(aborted)
-    producers.take_snapshot()
+    take_snapshot(producers)
     segment.close()
     LeaderEpochs(path).assign(4, 0)
     PartitionMetadata(topic_id=UUID(int=7)).write(path)

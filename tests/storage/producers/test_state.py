@@ -22,6 +22,7 @@ from siltstone.storage.producers.snapshot import CorruptSnapshot
 from siltstone.storage.producers.state import ProducerStateManager
 from siltstone.storage.segment.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition
+from tests.support.snapshots import take_snapshot
 
 PID = 4000
 HOUR = 3_600_000
@@ -292,7 +293,7 @@ class TestSnapshots:
         """A retry of it is known, of an older one not; sequences go on."""
         for n in range(3):
             partition.write(header(2 * n, 2))
-        partition.producers.take_snapshot()
+        take_snapshot(partition.producers)
 
         assert partition.restart() == 6
 
@@ -308,7 +309,7 @@ class TestSnapshots:
         partition.mark(Marker(MarkerKind.COMMIT, 6), producer_id=5, epoch=2)
         partition.write(header(-1, producer_id=6), Origin.COORDINATOR)
         before = producer_snapshot.encode(partition.producers.producers.items())
-        partition.producers.take_snapshot()
+        take_snapshot(partition.producers)
 
         partition.restart()
 
@@ -324,7 +325,7 @@ class TestSnapshots:
     def test_expired_producers_are_not_loaded(self, partition: Partition) -> None:
         """Whoever was silent for a day before the restart is unknown after it."""
         partition.write(header(0))
-        partition.producers.take_snapshot()
+        take_snapshot(partition.producers)
 
         partition.restart(TIMESTAMP + 24 * HOUR)
 
@@ -344,9 +345,9 @@ class TestSnapshots:
     ) -> None:
         """It is deleted, and the batches after the older one are to be replayed."""
         partition.write(header(0))
-        partition.producers.take_snapshot()
+        take_snapshot(partition.producers)
         partition.write(header(1))
-        partition.producers.take_snapshot()
+        take_snapshot(partition.producers)
         path = tmp_path / "00000000000000000002.snapshot"
         data = path.read_bytes()
         path.write_bytes(
@@ -380,7 +381,7 @@ class TestSnapshots:
     def test_snapshots_out_of_range_go(self, partition: Partition, tmp_path: Path) -> None:
         """Above the end of the log, or not above its start."""
         for offset in (1, 2, 3, 4):
-            partition.producers.take_snapshot(offset)
+            take_snapshot(partition.producers, offset)
         partition.producers.load(2, 3, TIMESTAMP)
 
         assert partition.producers.snapshots == (3,)
@@ -389,7 +390,7 @@ class TestSnapshots:
     def test_stray_snapshots_go(self, partition: Partition) -> None:
         """What is no segment's base goes, but for one above all of them."""
         for offset in (10, 15, 20, 25):
-            partition.producers.take_snapshot(offset)
+            take_snapshot(partition.producers, offset)
 
         partition.producers.remove_stray_snapshots({10, 20})
         assert list(partition.producers.snapshots) == [10, 20, 25]
@@ -399,7 +400,7 @@ class TestSnapshots:
     def test_snapshots_of_deleted_segments(self, partition: Partition, tmp_path: Path) -> None:
         """They are gone for us; whoever deletes the segment's files deletes them too."""
         for offset in (10, 20, 30):
-            partition.producers.take_snapshot(offset)
+            take_snapshot(partition.producers, offset)
 
         path = partition.producers.forget_snapshot(10)
         assert path == tmp_path / "00000000000000000010.snapshot"
@@ -410,7 +411,7 @@ class TestSnapshots:
     def test_truncation_forgets_all(self, partition: Partition) -> None:
         """The log begins anew, at whatever offset."""
         partition.write(header(0, attributes=TRANSACTIONAL))
-        partition.producers.take_snapshot()
+        take_snapshot(partition.producers)
 
         partition.producers.truncate_fully(77)
 

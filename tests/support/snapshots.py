@@ -1,0 +1,10 @@
+"""Snapshots of producers that a test wants now."""
+
+from siltstone.storage.producers.state import ProducerStateManager
+
+
+def take_snapshot(producers: ProducerStateManager, offset: int | None = None) -> None:
+    """Write a snapshot, unless there is one."""
+    snapshot = producers.capture(offset)
+    if snapshot is not None:
+        producers.write_snapshot(snapshot)
