@@ -2,13 +2,14 @@
 
 Each is one call without the GIL over a chunk of a segment. `map_keys` puts keys into the offset
 map; `plan_batches` decides what becomes of each record and batch, by the rules that stand below
-under names of their own, and `emit_batches` writes what stays. What comes here came
-from the disk: a batch is believed when its checksum holds, and no number in it before it was
-compared with the end of what is there. Keys are hashed some records ahead of the look-up, so that
-the map's slots are on their way from memory meanwhile. The numbers stand in `slots.py` and in
-`protocol.core.constants`, the types of C in `_kernels.pxd`. Uncompiled they compute with the GIL
-held: run a pass in a process of its own then, never in a thread. All is in one file because what
-one compiled unit has is inlined.
+under names of their own, and `emit_batches` writes what stays. What comes here came from the disk:
+a batch is believed when its checksum holds, and no number in it before it was compared with the end
+of what is there. Keys are hashed some records ahead of the look-up, so that the map's slots are on
+their way from memory meanwhile.
+
+The numbers stand in `slots.py` and in `protocol.core.constants`, the types of C in `_kernels.pxd`.
+All is in one file because what one compiled unit has is inlined. Uncompiled these loops hold the
+GIL: a pass runs in a process of its own then, never in a thread.
 """
 # ruff: noqa: F403, F405  # the numbers of slots.py and the names of C's side, as `cimport` has them
 # ruff: noqa: C901, PLR0911, PLR0912, PLR0913, PLR0915, PLR0917  # kernels: plain numbers in
