@@ -1016,11 +1016,9 @@ def _rebuild(
             start = tail
         copy(output, here, data, start, there)
         here += there - start
-    write_int64(
-        output,
-        at + MAX_TIMESTAMP_POSITION,
-        append_time if attributes & LOG_APPEND_TIME else largest,
-    )
+    if attributes & LOG_APPEND_TIME:
+        largest = append_time
+    write_int64(output, at + MAX_TIMESTAMP_POSITION, largest)
     if is_stamped:
         attributes |= DELETE_HORIZON
     _write_head(output, at, here, attributes, new_base, kept)
