@@ -216,12 +216,15 @@ class Broker:
         if self._probe is not None:
             await self._probe.close()
         await self._coordinators.close()
+        await self._producer_ids.close()
+        await self._settings.close()
         await self._topics.close()
         await self._moves.close()
         if self._is_started:
             await self._writer.close()
         if self._http is not None:
             await self._http.close()
+        await self._readiness.end()
         await self._pins.close()
         cleaner_ended = await self._cleaning.stop()
         clean = await self._close_logs(deadline) and cleaner_ended

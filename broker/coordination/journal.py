@@ -15,6 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from siltstone.broker.coordination._coordinator_kernels import Journal
+from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.topics.internal import preset_for
 from siltstone.protocol.coordinator.java_hash import partition_for
 from siltstone.protocol.errors import (
@@ -76,6 +77,7 @@ class CoordinatorLog(Journal):
         self._skipped_before = 0
         self._slice_ends = 0.0
         self._creation: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
 
     @property
     def count(self) -> int:
@@ -120,7 +122,7 @@ class CoordinatorLog(Journal):
         if self.is_created:
             return
         if self._creation is None:
-            self._creation = asyncio.get_running_loop().create_task(self._create(), name=self.name)
+            self._creation = self._tasks.start(self._create(), self.name)
         creation = self._creation
         try:
             await asyncio.shield(creation)
@@ -135,6 +137,10 @@ class CoordinatorLog(Journal):
             pass  # a client was faster: it may make internal topics, too
         finally:
             self._creation = None
+
+    async def close(self) -> None:
+        """Wait until the topic is made, if somebody has asked for it."""
+        await self._tasks.finish()
 
     def forget(self) -> None:
         """Count the partitions anew: the topic was deleted."""

@@ -18,6 +18,7 @@ from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
 from siltstone.broker.groups.expiry import expire
 from siltstone.broker.groups.offsets import Offsets
 from siltstone.broker.groups.replay import Replay
+from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.topics.internal import OFFSETS_TOPIC
 from siltstone.protocol.coordinator.group_errors import UnknownMemberId
 from siltstone.protocol.errors import KafkaError, NotCoordinator
@@ -72,7 +73,7 @@ class GroupCoordinator(GroupTable):
         self.loaded = asyncio.Event()
         self._wake: asyncio.TimerHandle | None = None
         self._wake_time = 0.0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         topics.on_delete(self._topic_deleted)
 
     def begin(self) -> None:
@@ -105,9 +106,8 @@ class GroupCoordinator(GroupTable):
         self.timers.on_earlier = lambda _: None
         if self._wake is not None:
             self._wake.cancel()
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
+        await self.log.close()
 
     def list_all(self) -> list[Group]:
         """Return all groups."""
@@ -199,9 +199,7 @@ class GroupCoordinator(GroupTable):
 
     def start_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Do something a moment later, unless the broker stops before."""
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(work, name)
 
     async def _forget_offsets(self, topic: str, doomed: list[tuple[str, dict[int, bytes]]]) -> None:
         """Delete the offsets that are still what they were when the topic was deleted."""

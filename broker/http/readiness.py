@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from siltstone.broker.http.values import text
+from siltstone.broker.process.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -44,6 +45,7 @@ class Readiness:
         self._is_stopping = False
         self._probing: asyncio.Task[str | None] | None = None
         self._probed_at = 0.0
+        self._tasks = Tasks()
 
     @property
     def is_starting(self) -> bool:
@@ -58,6 +60,10 @@ class Readiness:
         """Say that the broker is stopping; it is not ready again."""
         self._is_stopping = True
         self.is_ready = False
+
+    async def end(self) -> None:
+        """End a round trip that is under way; nobody can ask any more."""
+        await self._tasks.cancel()
 
     async def find_fault(self) -> str | None:
         """Return why clients are not served in a sentence, or None if they are."""
@@ -87,7 +93,7 @@ class Readiness:
             self._probing.done() and now - self._probed_at >= PROBE_CACHE_SECONDS
         ):
             self._probed_at = now
-            self._probing = asyncio.create_task(self._probe(self._round_trip))
+            self._probing = self._tasks.start(self._probe(self._round_trip), "round trip")
         return await asyncio.shield(self._probing)
 
     async def _probe(self, round_trip: Callable[[], Awaitable[None]]) -> str | None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from siltstone.broker.process.tasks import Tasks
 from siltstone.storage.directory import pins
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class PinRoom:
         self._find_first_dirty = find_first_dirty
         self._pins: dict[str, Pin] = {}  # the oldest first
         self._some = asyncio.Event()
-        self._linking: set[asyncio.Task[None]] = set()
+        self._linking = Tasks()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pins")
         self._closed = False
 
@@ -119,10 +120,8 @@ class PinRoom:
             directories=frozenset(each.directory for each in frozen),
         )
         self._pins[pin.pin_id] = pin
-        linking = asyncio.create_task(self._link(pin, frozen))
-        self._linking.add(linking)  # it ends although the client goes away, and its lease then ends
-        linking.add_done_callback(self._linking.discard)
-        await asyncio.shield(linking)
+        # It ends although the client goes away, and its lease then ends.
+        await asyncio.shield(self._linking.start(self._link(pin, frozen), "pin"))
         return pin
 
     async def _link(self, pin: Pin, frozen: Sequence[FrozenLog]) -> None:
@@ -200,8 +199,7 @@ class PinRoom:
     async def close(self) -> None:
         """End all pins; their readers find no file any more."""
         self._closed = True
-        if self._linking:
-            await asyncio.wait(self._linking)
+        await self._linking.finish()
         for pin in self.all_pins():
             await self._end(pin, "stopped")
         self._thread.shutdown()

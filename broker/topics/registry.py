@@ -11,6 +11,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.topics.folders import create_partitions
 from siltstone.broker.topics.reservations import Reservations
 from siltstone.broker.topics.start import recover_topics
@@ -83,7 +84,7 @@ class TopicRegistry:
         self.moves: Moves | None = None  # likewise
         self._names = Reservations()
         self._alike: dict[str, set[str]] = {}  # topics by their name with "_" for "."
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks()
         self._deleted: list[Callable[[Topic], None]] = []
         settings.on_change(self._reconfigure)
 
@@ -121,8 +122,7 @@ class TopicRegistry:
 
     async def close(self) -> None:
         """Wait until everything that was begun has ended."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.finish()
 
     def find_log(self, key: TopicKey, partition: int) -> Log:
         """Return the log that a request names, by the name of its topic or the bytes of its id.
@@ -220,10 +220,7 @@ class TopicRegistry:
 
     async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
         """Await work that goes on if the request that began it is cancelled."""
-        task = asyncio.get_running_loop().create_task(work, name="topics")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return await asyncio.shield(task)
+        return await asyncio.shield(self._tasks.start(work, "topics"))
 
     async def _create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
         async with self._names.hold(name):

@@ -14,6 +14,7 @@ import logging
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.transactions import ending, initialising
 from siltstone.broker.transactions.markers import Outcome
 from siltstone.broker.transactions.states import TransactionStates
@@ -74,7 +75,7 @@ class TransactionCoordinator:
         self._settings = settings
         self._clock = clock
         self._states = TransactionStates(journal, features)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._slow: set[str] = set()
 
     def __len__(self) -> int:
@@ -328,17 +329,15 @@ class TransactionCoordinator:
 
     async def close(self) -> None:
         """Wait for the markers that are being written."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.finish()
+        await self.journal.close()
 
     def _complete(self, transactional_id: str) -> None:
         """Write the markers of a prepared transaction and complete it, later if need be."""
         transaction = self._states.all[transactional_id]
         if len(transaction.partitions) > _INLINE_MARKERS:
             self._slow.add(transactional_id)
-            task = asyncio.get_running_loop().create_task(self._complete_slowly(transactional_id))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._complete_slowly(transactional_id), "markers")
             return
         try:
             self.markers.write_all(_outcome(transaction), transaction.partitions)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from siltstone.broker.process.tasks import Tasks
+
 if TYPE_CHECKING:
     from siltstone.broker.topics.catalog_writer import CatalogWriter
     from siltstone.storage.directory.catalog import CatalogState
@@ -23,6 +25,7 @@ class ProducerIds:
         self._next = 0
         self._end = 0
         self._reservation: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
 
     async def allocate(self) -> int:
         """Return an id that nobody has had; waits for the disk once in a block.
@@ -32,11 +35,15 @@ class ProducerIds:
         """
         while self._next == self._end:
             if self._reservation is None:
-                self._reservation = asyncio.get_running_loop().create_task(self._reserve())
+                self._reservation = self._tasks.start(self._reserve(), "producer ids")
             await asyncio.shield(self._reservation)
         producer_id = self._next
         self._next += 1
         return producer_id
+
+    async def close(self) -> None:
+        """Wait until a block that was asked for is there."""
+        await self._tasks.finish()
 
     async def _reserve(self) -> None:
         first = 0

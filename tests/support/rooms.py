@@ -91,6 +91,8 @@ class RoomsOnDisk:
     async def close(self) -> None:
         """Stop as the server does."""
         await self.rooms.coordinators.close()
+        await self.rooms.producer_ids.close()
+        await self.rooms.settings.close()
         await self.rooms.topics.close()
         await self.rooms.moves.close()
         await self.writer.close()

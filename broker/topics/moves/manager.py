@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.topics.moves.move import LogDirMove, MoveRooms
 from siltstone.broker.topics.moves.targets import LogDirTargets
 from siltstone.cleaner.threads.throttle import Throttle
@@ -25,7 +26,7 @@ from siltstone.storage.moving.future_log import FutureLog, MoveCancelled
 from siltstone.storage.topic_partition import FolderState, folder_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
 
     from siltstone.broker.process.io import IoThreads
@@ -81,7 +82,7 @@ class LogDirMoves:
         self._copying = 0
         self._altering = asyncio.Lock()
         self._threads: ThreadPoolExecutor | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._is_closing = False
         settings.on_change(self._obey)
 
@@ -127,8 +128,7 @@ class LogDirMoves:
         self._waiting.clear()
         for move in self._moves.values():
             move.future.cancel()
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.finish()
         if self._threads is not None:
             self._threads.shutdown()
 
@@ -266,11 +266,8 @@ class LogDirMoves:
             )
         await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    def _spawn(self, work: Any) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work, name="moves")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._tasks.start(work, "moves")
 
     async def _obey(self) -> None:
         rate = self._settings.server.replica_alter_log_dirs_io_max_bytes_per_second

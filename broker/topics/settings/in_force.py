@@ -9,6 +9,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.topics.settings.stored import keep_valid, with_stored
 from siltstone.config.errors import ConfigError
 from siltstone.config.groups import check_group, effective_group
@@ -38,6 +39,7 @@ class BrokerSettings:
         self._catalog = catalog
         self._callbacks: list[Callable[[], Awaitable[None]]] = []
         self._topic_configs: dict[frozenset[tuple[str, str]], TopicConfig] = {}
+        self._tasks = Tasks()
         self.layers = with_stored(layers, catalog.state)
 
     @property
@@ -141,9 +143,12 @@ class BrokerSettings:
         before = self.layers
         after = before.with_dynamic(cluster=cluster, broker=broker)
         self._replace(after)
-        # A task, so that a client that goes away does not leave the change half made.
-        task = asyncio.get_running_loop().create_task(self._keep(before, after), name="settings")
-        await asyncio.shield(task)
+        # A client that goes away does not leave the change half made.
+        await asyncio.shield(self._tasks.start(self._keep(before, after), "settings"))
+
+    async def close(self) -> None:
+        """Wait until every change that was begun has ended."""
+        await self._tasks.finish()
 
     async def _keep(self, before: Layers, after: Layers) -> None:
         def change(state: CatalogState) -> None:

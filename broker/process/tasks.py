@@ -1,0 +1,53 @@
+"""The tasks of one owner: nobody begins a task that no one waits for or cancels."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+T = TypeVar("T")
+
+
+class Tasks:
+    """What its owner has begun and what has not ended yet (loop only).
+
+    A task goes on although the request that began it is cancelled; the loop itself would forget
+    one that nobody holds. ``on_failure`` gets each that fails; without it whoever awaits the task
+    learns of that.
+    """
+
+    __slots__ = ("_all", "_on_failure")
+
+    def __init__(self, on_failure: Callable[[asyncio.Task[Any]], None] | None = None) -> None:
+        self._all: set[asyncio.Task[Any]] = set()
+        self._on_failure = on_failure
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def start(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """Begin a task and hold it until it ends."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._all.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def finish(self) -> None:
+        """Wait until all tasks have ended, and those that they begin."""
+        while self._all:
+            await asyncio.wait(self._all)
+
+    async def cancel(self) -> None:
+        """Cancel all tasks and wait for their ends."""
+        for task in tuple(self._all):
+            task.cancel()
+        await self.finish()
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._all.discard(task)
+        failed = self._on_failure
+        if failed is not None and not task.cancelled() and task.exception() is not None:
+            failed(task)
