@@ -84,19 +84,26 @@ class Broker:
         self._clock = clock
         self._began = clock.monotonic()
         self._directories = [Path(name).absolute() for name in layers.server().log_dirs]
-        self._catalog = Catalog(self._directories)
+        catalog = Catalog(self._directories)
         try:
-            self._catalog.load()
+            catalog.load()
         except LogDirError as error:
             raise StartError(str(error)) from error
         threads = layers.server()
         self._io = IoThreads(threads.num_io_threads, threads.num_network_threads)
-        self._writer = CatalogWriter(self._catalog, self._io)
+        self._writer = CatalogWriter(catalog, self._io, self._fail_first_directory)
         self._settings = BrokerSettings(layers, self._writer)
         self._waiting = Waiting()
-        self._topics = TopicRegistry(self._writer, self._settings, self._io)
-        server = self._settings.server
-        self._logs = LogManager(self._directories, server, self._topics.config_for, clock)
+        self._logs = LogManager(
+            self._directories, self._settings.server, self._settings.stored_topic_config, clock
+        )
+        self._cleaning = Cleaning(self._logs, self._settings, self._io, clock)
+        self._topics = TopicRegistry(
+            self._writer, self._settings, self._logs, self._cleaning, self._io
+        )
+        self._moves = LogDirMoves(
+            self._logs, self._topics, self._cleaning, self._settings, self._io, clock
+        )
         self._producer_ids = ProducerIds(self._writer)
         self._features = Features(self._writer)
         agree(self._features, self._settings)
@@ -117,11 +124,6 @@ class Broker:
         self._requests = RequestStats((api.key, api.name) for api in APIS)
         self._dispatcher = Dispatcher(self._requests)
         self._loop_watch = LoopWatch(clock)
-        self._cleaning = Cleaning(self._logs, self._settings, self._io, clock)
-        self._topics.cleaning = self._cleaning
-        self._moves = self._topics.moves = LogDirMoves(
-            self._logs, self._topics, self._cleaning, self._settings, self._io, clock
-        )
         self._pins = PinRoom(
             lambda: self._settings.server, clock, self._cleaning.first_dirty_offset
         )
@@ -164,7 +166,7 @@ class Broker:
             # Whoever watches a long recovery is answered: alive, not ready yet.
             await self._start_http(rooms)
             await self._io.run(self._logs.load)
-            await self._topics.open(self._logs, self._clock.now_ms())
+            await self._topics.open(self._clock.now_ms())
             await self._cleaning.load()
             await self._moves.resume()
         except LogDirError as error:
@@ -361,6 +363,10 @@ class Broker:
         for _ in chain(self._dispatcher.preload(), self._coordinators.preload(), pages):
             await asyncio.sleep(0.001)
         gc.freeze()
+
+    def _fail_first_directory(self, error: OSError) -> None:
+        """The catalogue lies in the first log directory: what fails the one fails the other."""
+        self._logs.directories[0].fail(error)
 
     def _find_dead_threads(self) -> list[str]:
         dead = [] if self._logs.background.alive else ["housekeeping"]

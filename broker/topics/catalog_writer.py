@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from siltstone.broker.process.io import IoThreads
     from siltstone.storage.directory.catalog import Catalog, CatalogState
-    from siltstone.storage.directory.log_directory import LogDirectory
 
     Change: TypeAlias = Callable[[CatalogState], None]
 
@@ -30,15 +29,21 @@ class CatalogWriter:
     """The only writer of the catalogue (loop only).
 
     ``state`` is what is on the disk, for whoever reads. A change is in it, and on the disk, when
-    `commit` returns; if the write fails none of its changes has happened.
+    `commit` returns; if the write fails none of its changes has happened. ``on_failure`` is told of
+    that, since the log directory that has the file may be of no more use.
     """
 
-    def __init__(self, catalog: Catalog, io: IoThreads) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        io: IoThreads,
+        on_failure: Callable[[OSError], object] = lambda _: None,
+    ) -> None:
         self.state: CatalogState = catalog.state
         self.found = catalog.found
-        self.directory: LogDirectory | None = None  # where the file is, once it is open
         self._catalog = catalog
         self._io = io
+        self._on_failure = on_failure
         self._pending: list[tuple[Change, asyncio.Future[None]]] = []
         self._deferred: list[Change] = []
         self._writing: asyncio.Task[None] | None = None
@@ -90,8 +95,7 @@ class CatalogWriter:
             self._deferred[:0] = deferred
             if isinstance(error, FsyncFailed):
                 await self._io.run(self._catalog.put_back, self.state)
-            if self.directory is not None:
-                self.directory.fail(error)
+            self._on_failure(error)
             refusal = KafkaStorageError(
                 f"{self._catalog.path} can not be written ({error}); make room or check the disk"
             )

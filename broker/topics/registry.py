@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.topics.folders import create_partitions
@@ -30,7 +30,7 @@ from siltstone.storage.directory.catalog import CatalogTopic
 from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from siltstone.broker.process.io import IoThreads
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from siltstone.broker.topics.cleaning import Cleaning
     from siltstone.broker.topics.settings.in_force import BrokerSettings
     from siltstone.broker.topics.topic import Form
-    from siltstone.config.topic import TopicConfig
     from siltstone.protocol.messages.produce import TopicProduceData
     from siltstone.protocol.topic_key import TopicKey
     from siltstone.storage.directory.catalog import CatalogState
@@ -52,13 +51,6 @@ log = logging.getLogger(__name__)
 _SLICE = 256
 
 
-class Moves(Protocol):
-    """The partitions that are on their way to another log directory."""
-
-    async def cancel(self, *topic_partitions: TopicPartition) -> None:
-        """End the moves of partitions that go away."""
-
-
 class TopicRegistry:
     """Every topic by name and id, and every log by topic and partition (loop only).
 
@@ -69,7 +61,14 @@ class TopicRegistry:
     goes away.
     """
 
-    def __init__(self, catalog: CatalogWriter, settings: BrokerSettings, io: IoThreads) -> None:
+    def __init__(
+        self,
+        catalog: CatalogWriter,
+        settings: BrokerSettings,
+        logs: LogManager,
+        cleaning: Cleaning,
+        io: IoThreads,
+    ) -> None:
         self.logs: dict[tuple[str, int], Log] = {}
         self.topics: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
@@ -79,13 +78,13 @@ class TopicRegistry:
         self._catalog = catalog
         self._settings = settings
         self._io = io
-        self._manager: LogManager
-        self.cleaning: Cleaning | None = None  # set by the server, before `open`
-        self.moves: Moves | None = None  # likewise
+        self._manager = logs
+        self._cleaning = cleaning
         self._names = Reservations()
         self._alike: dict[str, set[str]] = {}  # topics by their name with "_" for "."
         self._tasks = Tasks()
         self._deleted: list[Callable[[Topic], None]] = []
+        self._before_removal: list[Callable[..., Awaitable[None]]] = []
         settings.on_change(self._reconfigure)
 
     @property
@@ -103,20 +102,17 @@ class TopicRegistry:
         """Have every topic that goes away made known, once nobody can find it any more."""
         self._deleted.append(callback)
 
-    def config_for(self, topic: str) -> TopicConfig:
-        """Return the settings that the catalogue gives a topic; for any thread, at the start."""
-        entry = self._catalog.state.topics.get(topic)
-        return self._settings.topic_config({} if entry is None else entry.overrides)
+    def before_removal(self, callback: Callable[..., Awaitable[None]]) -> None:
+        """Have it awaited, with the partitions, before folders are taken away."""
+        self._before_removal.append(callback)
 
-    async def open(self, manager: LogManager, now_ms: int) -> None:
-        """Join the catalogue with the folders that ``manager`` has loaded, and repair what differs.
+    async def open(self, now_ms: int) -> None:
+        """Join the catalogue with the folders of the logs, which are loaded; repair what differs.
 
         Raises:
             LogDirError: What has to be written for it cannot be.
         """
-        self._manager = manager
-        self._catalog.directory = manager.directories[0]
-        plan = await recover_topics(manager, self._catalog, self._settings, self._io, now_ms)
+        plan = await recover_topics(self._manager, self._catalog, self._settings, self._io, now_ms)
         for name, entry in plan.topics.items():
             self._publish(name, entry)
 
@@ -311,11 +307,10 @@ class TopicRegistry:
         """Take folders away; what a failing disk does not take, the next start does by its id."""
         partitions = [TopicPartition(name, index) for index in indexes]
         there = [each for each in partitions if each in self._manager.folder_ids()]
-        if self.moves is not None:
-            await self.moves.cancel(*there)
-        delete = self._manager.delete if self.cleaning is None else self.cleaning.delete
+        for told in self._before_removal:
+            await told(*there)
         try:
-            await self._io.run(delete, *there)
+            await self._io.run(self._cleaning.delete, *there)
         except KafkaStorageError as error:
             log.error("folders are still there topic=%s: %s", name, error)  # noqa: TRY400
         else:
@@ -369,8 +364,7 @@ class TopicRegistry:
             if each is not None and each.config is not topic.config:
                 before = each.config
                 each.reconfigure(topic.config)
-                if self.cleaning is not None:
-                    self.cleaning.reconfigured(each, before)
+                self._cleaning.reconfigured(each, before)
 
     async def _reconfigure(self) -> None:
         """Have every log obey the broker's settings as they are now, some topics at a time."""

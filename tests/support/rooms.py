@@ -53,16 +53,20 @@ class RoomsOnDisk:
         given.setdefault("log.dirs", ",".join(str(path) for path in self.paths))
         layers = Layers(static={name: Given(value, "test") for name, value in given.items()})
         self.catalog.load()
-        writer = self.writer = CatalogWriter(self.catalog, self.io)
+
+        def fail(error: OSError) -> None:
+            logs.directories[0].fail(error)
+
+        writer = self.writer = CatalogWriter(self.catalog, self.io, fail)
         settings = BrokerSettings(layers, writer)
-        topics = TopicRegistry(writer, settings, self.io)
-        logs = LogManager(self.paths, settings.server, topics.config_for, self.clock)
-        logs.load()
-        await topics.open(logs, self.clock.now_ms())
+        logs = LogManager(self.paths, settings.server, settings.stored_topic_config, self.clock)
         self.cleaner = Cleaning(logs, settings, self.io, self.clock)
+        topics = TopicRegistry(writer, settings, logs, self.cleaner, self.io)
+        moves = LogDirMoves(logs, topics, self.cleaner, settings, self.io, self.clock)
+        logs.load()
+        await topics.open(self.clock.now_ms())
         await self.cleaner.load()
-        topics.moves = LogDirMoves(logs, topics, self.cleaner, settings, self.io, self.clock)
-        await topics.moves.resume()
+        await moves.resume()
         producer_ids = ProducerIds(writer)
         features = Features(writer)
         agree(features, settings)
@@ -73,7 +77,7 @@ class RoomsOnDisk:
             clock=self.clock,
             logs=logs,
             topics=topics,
-            moves=topics.moves,
+            moves=moves,
             producer_ids=producer_ids,
             features=features,
             coordinators=coordinators,
@@ -95,6 +99,7 @@ class RoomsOnDisk:
         await self.rooms.settings.close()
         await self.rooms.topics.close()
         await self.rooms.moves.close()
+        await self.cleaner.stop()
         await self.writer.close()
         self.rooms.logs.close()
         self.io.close()

@@ -84,6 +84,7 @@ class LogDirMoves:
         self._threads: ThreadPoolExecutor | None = None
         self._tasks = Tasks()
         self._is_closing = False
+        topics.before_removal(self.cancel)
         settings.on_change(self._obey)
 
     def __len__(self) -> int:

@@ -63,6 +63,11 @@ class BrokerSettings:
             config = self._topic_configs[key] = self.layers.topic(valid)
         return config
 
+    def stored_topic_config(self, topic: str) -> TopicConfig:
+        """Return the settings that the catalogue gives a topic; for any thread, at the start."""
+        entry = self._catalog.state.topics.get(topic)
+        return self.topic_config({} if entry is None else entry.overrides)
+
     @property
     def group_overrides(self) -> Mapping[str, Mapping[str, str]]:
         """The settings that groups have of their own; another object after each change."""

@@ -16,7 +16,6 @@ from siltstone.broker.http.metrics.cleaner import CLEANER_METRICS
 from siltstone.broker.http.metrics.metric import PAUSE
 from siltstone.broker.http.server import Routes
 from siltstone.broker.http.values import HttpRequest, HttpResponse
-from siltstone.broker.topics.cleaning import Cleaning
 from siltstone.cleaner.states import State
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import make_producer_batch
@@ -44,9 +43,7 @@ class Home(RoomsOnDisk):
         """Start everything in the order of the server."""
         await super().open()
         rooms = self.rooms
-        self.cleaning = Cleaning(rooms.logs, rooms.settings, self.io, self.clock)
-        rooms.topics.cleaning = self.cleaning
-        await self.cleaning.load()
+        self.cleaning = self.cleaner
         self.explainer = Explainer(self.cleaning, rooms.topics, rooms.settings, self.clock)
         self.pages = CleanerPages(self.cleaning, self.explainer, self.io, self.clock)
         return self
