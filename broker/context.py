@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from siltstone.broker.fetching.sessions import FetchSessions
     from siltstone.broker.fetching.waiting import Waiting
     from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.broker.process.first_use import OnFirstUse
     from siltstone.broker.process.io import IoThreads
     from siltstone.broker.topics.features import Features
     from siltstone.broker.topics.moves.manager import LogDirMoves
@@ -48,19 +49,17 @@ class Rooms:
     moves: LogDirMoves
     producer_ids: ProducerIds
     features: Features
-    coordinators: Coordinators
+    coordinators: OnFirstUse[Coordinators]
     io: IoThreads
     waiting: Waiting
     sessions: FetchSessions
     identity: Identity
     advertised: dict[str, tuple[str, int]]
 
-    @property
     def groups(self) -> GroupCoordinator:
-        """Return the coordinator of groups, made by the first who asks."""
-        return self.coordinators.groups
+        """Return the coordinator of groups; the first who asks has both built."""
+        return self.coordinators.get().groups
 
-    @property
     def transactions(self) -> TransactionCoordinator:
-        """Return the coordinator of transactions, made by the first who asks."""
-        return self.coordinators.transactions
+        """Return the coordinator of transactions; the first who asks has both built."""
+        return self.coordinators.get().transactions

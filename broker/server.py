@@ -12,7 +12,6 @@ import asyncio
 import gc
 import logging
 from contextlib import suppress
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +19,6 @@ from typing import TYPE_CHECKING
 from siltstone import VERSION
 from siltstone.broker.api import APIS
 from siltstone.broker.context import Identity, Rooms
-from siltstone.broker.coordination.coordinators import Coordinators
 from siltstone.broker.fetching.sessions import FetchSessions
 from siltstone.broker.fetching.waiting import Waiting
 from siltstone.broker.http.control.token import brings_token, ensure_token, note_address
@@ -33,12 +31,15 @@ from siltstone.broker.net.buffers import Buffers
 from siltstone.broker.net.dispatch import Dispatcher
 from siltstone.broker.net.listener import Listener
 from siltstone.broker.net.request_stats import RequestStats
+from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.housekeeping import Housekeeping
 from siltstone.broker.process.io import IoThreads
+from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.topics.catalog_writer import CatalogWriter
 from siltstone.broker.topics.cleaning import Cleaning
 from siltstone.broker.topics.eligible_leaders import agree
 from siltstone.broker.topics.features import Features
+from siltstone.broker.topics.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from siltstone.broker.topics.moves.manager import LogDirMoves
 from siltstone.broker.topics.pins import PinRoom
 from siltstone.broker.topics.registry import TopicRegistry
@@ -50,9 +51,9 @@ from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.manager import LogManager
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
-    from typing import Any
+    from collections.abc import Iterator
 
+    from siltstone.broker.coordination.coordinators import Coordinators
     from siltstone.broker.http.values import Route
     from siltstone.config.layers import Layers
     from siltstone.storage.clock import Clock
@@ -67,6 +68,18 @@ _MIN_CLOSE_SECONDS = 1.0
 _JOURNAL_SECONDS = 0.5
 _FIRST_CLIENT_SECONDS = 0.2
 
+COORDINATOR_MODULES = (
+    "siltstone.broker.coordination.journal",
+    "siltstone.broker.groups.classic.group",
+    "siltstone.broker.groups.consumer.group",
+    "siltstone.broker.groups.consumer.all_groups",
+    "siltstone.broker.groups.coordinator",
+    "siltstone.broker.transactions.markers",
+    "siltstone.broker.transactions.coordinator",
+    "siltstone.broker.coordination.coordinators",
+)
+"""What the coordinators are made of, in pieces of some milliseconds."""
+
 
 class StartError(Exception):
     """The broker cannot start; the text says what is in the way and what to do."""
@@ -76,12 +89,13 @@ class Broker:
     """The whole broker (loop only).
 
     ``start`` may be left half way by a ``StartError``; ``stop`` ends whatever was started, in
-    reverse, and is safe to call then too. A background task that fails stops the broker: it would
-    otherwise serve without retention, say, and nobody would know.
+    reverse, and is safe to call then too. A background task that fails sets the event ``stop``: the
+    broker would otherwise serve without retention, say, and nobody would know.
     """
 
-    def __init__(self, layers: Layers, clock: Clock) -> None:
+    def __init__(self, layers: Layers, clock: Clock, stop: asyncio.Event) -> None:
         self._clock = clock
+        self._stop = stop
         self._began = clock.monotonic()
         self._directories = [Path(name).absolute() for name in layers.server().log_dirs]
         catalog = Catalog(self._directories)
@@ -107,14 +121,7 @@ class Broker:
         self._producer_ids = ProducerIds(self._writer)
         self._features = Features(self._writer)
         agree(self._features, self._settings)
-        self._coordinators = Coordinators(
-            self._topics,
-            self._settings,
-            self._io,
-            clock,
-            self._producer_ids,
-            self._features,
-        )
+        self._coordinators = OnFirstUse(self._build_coordinators, COORDINATOR_MODULES)
         self._sessions = FetchSessions(
             lambda: self._settings.server.max_incremental_fetch_session_cache_slots,
             clock.monotonic,
@@ -135,11 +142,11 @@ class Broker:
         self._rooms: Rooms | None = None
         self._listeners: list[Listener] = []
         self._http: HttpServer | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = Tasks(self._on_failed_task)
         self._is_started = False
 
-    async def start(self, stop: asyncio.Event) -> None:
-        """Return when clients are served; ``stop`` is set if a background task fails later.
+    async def start(self) -> None:
+        """Return when clients are served.
 
         Raises:
             StartError: A port, a folder or a file is in the way.
@@ -180,11 +187,10 @@ class Broker:
             node_id=self._settings.server.node_id,
             rack=self._settings.server.broker_rack,
         )
-        self._coordinators.start(partial(self._spawn, stop=stop))
-        if self._coordinators.have_journals:
+        if {OFFSETS_TOPIC, TRANSACTIONS_TOPIC} & self._topics.topics.keys():
             # Most journals are small: whoever comes now need not be told to come again.
             with suppress(TimeoutError):
-                groups = self._coordinators.groups
+                groups = self._coordinators.get().groups
                 await asyncio.wait_for(groups.loaded.wait(), _JOURNAL_SECONDS)
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
@@ -193,12 +199,12 @@ class Broker:
         self._is_started = True
         await self._cleaning.start()
         await self._open_probe()
-        self._spawn(self._loop_watch.run(), "event loop watch", stop)
-        self._spawn(self._housekeeping.run(), "housekeeping", stop)
-        self._spawn(self._pins.run(), "pins", stop)
-        self._spawn(self._close_idle(), "idle connections", stop)
-        self._spawn(self._judge_clients(), "slow clients", stop)
-        self._spawn(self._preload(), "preload", stop)
+        self._tasks.start(self._loop_watch.run(), "event loop watch")
+        self._tasks.start(self._housekeeping.run(), "housekeeping")
+        self._tasks.start(self._pins.run(), "pins")
+        self._tasks.start(self._close_idle(), "idle connections")
+        self._tasks.start(self._judge_clients(), "slow clients")
+        self._tasks.start(self._preload(), "preload")
 
     async def stop(self) -> bool:
         """Stop within ``graceful.shutdown.timeout.ms``; return whether all closed cleanly."""
@@ -209,15 +215,16 @@ class Broker:
         for listener in self._listeners:
             listener.stop()
         self._waiting.close()
-        self._coordinators.release()
+        coordinators = self._coordinators.built
+        if coordinators is not None:
+            coordinators.groups.release()
         drain_until = deadline - max(_MIN_CLOSE_SECONDS, seconds / 2)
         await asyncio.gather(*(listener.drain(drain_until) for listener in self._listeners))
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
         if self._probe is not None:
             await self._probe.close()
-        await self._coordinators.close()
+        if coordinators is not None:
+            await coordinators.close()
         await self._producer_ids.close()
         await self._settings.close()
         await self._topics.close()
@@ -330,16 +337,9 @@ class Broker:
             )
             return False
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str, stop: asyncio.Event) -> None:
-        task = asyncio.create_task(coroutine, name=name)
-
-        def ended(done: asyncio.Task[None]) -> None:
-            if not done.cancelled() and done.exception() is not None:
-                log.critical("task failed, stopping task=%s", name, exc_info=done.exception())
-                stop.set()
-
-        task.add_done_callback(ended)
-        self._tasks.append(task)
+    def _on_failed_task(self, task: asyncio.Task[None]) -> None:
+        log.critical("task failed, stopping task=%s", task.get_name(), exc_info=task.exception())
+        self._stop.set()
 
     async def _close_idle(self) -> None:
         while True:
@@ -363,6 +363,24 @@ class Broker:
         for _ in chain(self._dispatcher.preload(), self._coordinators.preload(), pages):
             await asyncio.sleep(0.001)
         gc.freeze()
+
+    # Parts that a start has no time for
+
+    def _build_coordinators(self) -> Coordinators:
+        """Have both coordinators read their journals and go on; the topics are known."""
+        from siltstone.broker.coordination.coordinators import Coordinators  # noqa: PLC0415
+
+        coordinators = Coordinators(
+            self._topics,
+            self._settings,
+            self._io,
+            self._clock,
+            self._producer_ids,
+            self._features,
+        )
+        self._tasks.start(coordinators.groups.run(), "groups")
+        self._tasks.start(coordinators.run_transactions(), "transactions")
+        return coordinators
 
     def _fail_first_directory(self, error: OSError) -> None:
         """The catalogue lies in the first log directory: what fails the one fails the other."""

@@ -50,7 +50,7 @@ def describe(
 
 
 def _describe(context: RequestContext, group_id: str, operations: int) -> DescribedGroup:
-    groups = context.rooms.groups
+    groups = context.rooms.groups()
     try:
         check_enabled(context.rooms)
         if not group_id:

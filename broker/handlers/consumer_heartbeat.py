@@ -72,7 +72,7 @@ def _read_many(
 def _handle(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest, owned: Owned
 ) -> ConsumerGroupHeartbeatResponse:
-    groups = context.rooms.groups
+    groups = context.rooms.groups()
     try:
         check_enabled(context.rooms)
         if not request.group_id.strip():

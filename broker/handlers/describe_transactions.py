@@ -53,7 +53,7 @@ def list_all(context: RequestContext, request: ListTransactionsRequest) -> ListT
                 producer_id=transaction.producer_id,
                 transaction_state=transaction.state.title,
             )
-            for transactional_id, transaction in context.rooms.transactions.list_all()
+            for transactional_id, transaction in context.rooms.transactions().list_all()
             if _is_wanted(transaction, request, context.rooms.clock.now_ms())
             and matches(transactional_id)
         ]
@@ -64,7 +64,7 @@ def list_all(context: RequestContext, request: ListTransactionsRequest) -> ListT
 
 def _describe(context: RequestContext, transactional_id: str) -> DescribedTransaction:
     try:
-        found = context.rooms.transactions.describe(transactional_id)
+        found = context.rooms.transactions().describe(transactional_id)
     except KafkaError as error:
         return DescribedTransaction(error_code=error.code, transactional_id=transactional_id)
     return DescribedTransaction(

@@ -77,7 +77,7 @@ def _find_classic(context: RequestContext, group_id: str) -> ClassicState:
         GroupIdNotFound: It is of another kind, or is not there.
         CoordinatorLoadInProgress: That is not known yet.
     """
-    groups = context.rooms.groups
+    groups = context.rooms.groups()
     groups.check(group_id)
     group = groups.find(group_id)
     if group is None:
@@ -112,7 +112,7 @@ def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
 
 def list_all(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     """List the groups of all kinds that the filters allow; upper and lower case are the same."""
-    groups = context.rooms.groups
+    groups = context.rooms.groups()
     if groups.log.loading_count:
         return ListGroupsResponse(error_code=CoordinatorLoadInProgress.code)
     states = {state.lower() for state in request.states_filter}
@@ -143,7 +143,7 @@ def delete(
 
 
 def _delete(context: RequestContext, group_id: str) -> ErrorCode:
-    groups = context.rooms.groups
+    groups = context.rooms.groups()
     try:
         groups.check(group_id)
         group = groups.find(group_id)

@@ -59,7 +59,7 @@ async def _join_later(context: RequestContext, parked: Parked[JoinResult]) -> Jo
 
 
 def _begin_join(context: RequestContext, request: JoinGroupRequest) -> Parked[JoinResult]:
-    coordinator = context.rooms.groups
+    coordinator = context.rooms.groups()
     parked: Parked[JoinResult] = Parked()
     try:
         values = _read(context, request)
@@ -125,7 +125,7 @@ def sync(
     parked: Parked[SyncResult] = Parked()
     try:
         _check_protocol(context.version, request)
-        _begin_sync(context.rooms.groups, request, parked)
+        _begin_sync(context.rooms.groups(), request, parked)
     except KafkaError as error:
         parked(SyncResult(error.code))
     if parked.result is not None:

@@ -31,7 +31,7 @@ _ALIVE = HeartbeatResponse()
 def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     """Keep a member alive, or tell it to join again."""
     try:
-        context.rooms.groups.heartbeat(request)
+        context.rooms.groups().heartbeat(request)
     except CoordinatorLoadInProgress:
         pass  # Kafka's answer: the member would only join again without need
     except KafkaError as error:
@@ -46,7 +46,7 @@ def leave(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResp
         leaving = [MemberIdentity(request.member_id)]
     error = ErrorCode.none
     codes = [ErrorCode.unknown_member_id] * len(leaving)
-    coordinator = context.rooms.groups
+    coordinator = context.rooms.groups()
     try:
         if not request.group_id:
             raise InvalidGroupId

@@ -35,7 +35,7 @@ def handle(
     if not is_one and _SLICES.is_large(request):
         return _handle_large(context, request)
     rooms = context.rooms
-    groups = rooms.groups
+    groups = rooms.groups()
     results, is_any_unknown = commit(rooms, groups, context.version, request)
     if is_any_unknown:
         results = finish(_merge(results))
@@ -47,7 +47,7 @@ async def _handle_large(
 ) -> OffsetCommitResponse:
     """Commit some partitions at a time; each batch of the journal is as if somebody had asked."""
     rooms = context.rooms
-    groups = rooms.groups
+    groups = rooms.groups()
     share = LoopShare()
     results: Results = []
     is_any_unknown = False

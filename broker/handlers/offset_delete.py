@@ -57,7 +57,8 @@ def _delete(
                 known = dict.fromkeys(index for index in indexes if 0 <= index < count)
                 if not code:
                     doomed = [(name, index) for index in known]
-                    rooms.groups.offsets.deleted_count += rooms.groups.delete_offsets(group, doomed)
+                    groups = rooms.groups()
+                    groups.offsets.deleted_count += groups.delete_offsets(group, doomed)
                 unknown = UnknownTopicOrPartition.code
                 rows += [
                     OffsetDeleteResponsePartition(index, code if index in known else unknown)
@@ -82,8 +83,9 @@ def _find_group(rooms: Rooms, group_id: str) -> Group:
     """
     if not group_id:
         raise InvalidGroupId
-    rooms.groups.check(group_id)
-    group = rooms.groups.find(group_id)
+    groups = rooms.groups()
+    groups.check(group_id)
+    group = groups.find(group_id)
     if group is None:
         raise GroupIdNotFound
     group.check_offset_delete()

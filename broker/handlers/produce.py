@@ -237,7 +237,7 @@ class _Produce:
             from siltstone.broker.transactions.producing import TransactionalProduce  # noqa: PLC0415
 
             self.transaction = TransactionalProduce(
-                self.rooms.transactions, self.rooms.topics, self.request, self.context.version
+                self.rooms.transactions(), self.rooms.topics, self.request, self.context.version
             )
         self.transaction.admit(log, batch)
         return self.transaction

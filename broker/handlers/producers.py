@@ -50,10 +50,10 @@ async def _find_producer(
     expected = None
     if request.producer_id != _NONE:
         expected = Expected(request.producer_id, request.producer_epoch)
-    begun = await context.rooms.transactions.initialise(
+    begun = await context.rooms.transactions().initialise(
         request.transactional_id, expected, request.transaction_timeout_ms
     )
-    await context.rooms.transactions.flush()
+    await context.rooms.transactions().flush()
     return begun.producer_id, begun.producer_epoch
 
 

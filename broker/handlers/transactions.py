@@ -62,8 +62,8 @@ def when_durable(
     context: RequestContext, answer: T, refuse: Callable[[KafkaError], T]
 ) -> T | Coroutine[Any, Any, T]:
     """Return the answer, or a coroutine if ``flush.messages`` asks for fsyncs before it."""
-    rooms = context.rooms
-    if not (rooms.transactions.must_flush or rooms.groups.log.unflushed):
+    coordinators = context.rooms.coordinators.get()
+    if not (coordinators.transactions.must_flush or coordinators.groups.log.unflushed):
         return answer
     return _flush(context, answer, refuse)
 
@@ -82,10 +82,10 @@ async def flush(context: RequestContext) -> None:
     Raises:
         KafkaError: A disk refuses.
     """
-    rooms = context.rooms
-    if rooms.transactions.must_flush or rooms.groups.log.unflushed:
-        await rooms.transactions.flush()
-        await rooms.groups.log.flush()
+    coordinators = context.rooms.coordinators.get()
+    if coordinators.transactions.must_flush or coordinators.groups.log.unflushed:
+        await coordinators.transactions.flush()
+        await coordinators.groups.log.flush()
 
 
 def add_partitions(
@@ -217,7 +217,7 @@ def _add_or_verify(
     wanted: AddPartitionsToTxnTransaction,
     partitions: list[tuple[str, int]],
 ) -> Generator[None, None, Codes]:
-    coordinator = context.rooms.transactions
+    coordinator = context.rooms.transactions()
     producer = wanted.transactional_id, wanted.producer_id, wanted.producer_epoch
     codes: dict[tuple[str, int], ErrorCode] = dict.fromkeys(partitions, ErrorCode.none)
     try:

@@ -60,7 +60,7 @@ def _write(context: RequestContext, marker: WritableTxnMarker, topic: str, index
         log = context.rooms.topics.find_log(topic, index)
         if marker.transaction_version >= FIRST_WITH_EPOCH_BUMP:
             _check_epoch(log, marker)
-        context.rooms.transactions.markers.write(log, outcome)
+        context.rooms.transactions().markers.write(log, outcome)
     except KafkaError as error:
         return error.code
     return ErrorCode.none

@@ -66,11 +66,11 @@ def add_offsets(
         code = ErrorCode.none if error is None else code_of(error, context.version)
         return AddOffsetsToTxnResponse(error_code=code)
 
-    partition = context.rooms.groups.log.partition_for(request.group_id)
+    partition = context.rooms.groups().log.partition_for(request.group_id)
     try:
         if not request.transactional_id:
             raise InvalidRequest("a transactional id must not be empty")
-        context.rooms.transactions.add_partitions(
+        context.rooms.transactions().add_partitions(
             request.transactional_id,
             request.producer_id,
             request.producer_epoch,
@@ -124,7 +124,7 @@ def _try(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Offs
     try:
         if not request.group_id:
             raise InvalidGroupId
-        if not context.rooms.groups.log.is_created:
+        if not context.rooms.groups().log.is_created:
             raise CoordinatorNotAvailable
         _write(context, request, offsets)
     except KafkaError as error:
@@ -160,14 +160,14 @@ def _write(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Of
         KafkaError: It may not, or the journal did not take it.
     """
     rooms = context.rooms
-    groups = rooms.groups
+    groups = rooms.groups()
     groups.check(request.group_id)
     partition = groups.log.partition_for(request.group_id)
     target = rooms.topics.find_log(OFFSETS_TOPIC, partition)
     producer = Producer(request.producer_id, request.producer_epoch)
     version = context.version
     admit(
-        rooms.transactions,
+        rooms.transactions(),
         request.transactional_id,
         producer,
         target,

@@ -48,9 +48,9 @@ async def _serve(layers: Layers) -> int:
             loop.add_signal_handler(number, _on_signal, number, stop)
     for warning in layers.warnings:
         log.warning("%s", warning)
-    broker = Broker(layers, Clock())
+    broker = Broker(layers, Clock(), stop)
     try:
-        await broker.start(stop)
+        await broker.start()
         await stop.wait()
     finally:
         clean = await broker.stop()

@@ -14,6 +14,7 @@ from siltstone.protocol import core
 
 ROOT = Path(__file__).parents[2]
 LATER = (
+    "siltstone.broker.coordination.coordinators",
     "siltstone.broker.coordination.journal",
     "siltstone.broker.groups.classic.state",
     "siltstone.broker.groups.coordinator",
@@ -58,18 +59,17 @@ def count(frame, event, argument):
     calls += event in ("call", "c_call")
 """
 STEPS = """
-from siltstone.broker.coordination.coordinators import Coordinators
 from siltstone.broker.net.dispatch import Dispatcher
 from siltstone.broker.api import APIS
 from siltstone.broker.http.server import HttpServer
 from siltstone.broker.net.request_stats import RequestStats
+from siltstone.broker.process.first_use import OnFirstUse
+from siltstone.broker.server import COORDINATOR_MODULES
 
-coordinators = Coordinators(*[None] * 6)
-coordinators._make = lambda: None
 made = []
 for steps in (
     Dispatcher(RequestStats((api.key, api.name) for api in APIS)).preload(),
-    coordinators.preload(),
+    OnFirstUse(dict, COORDINATOR_MODULES).preload(),
     HttpServer([]).preload(),
 ):
     calls, before = 0, set(sys.modules)
@@ -84,7 +84,6 @@ print(json.dumps(max(made)))
 """
 FIRST_REQUESTS = """
 from siltstone.broker.api import APIS
-from siltstone.broker.coordination.coordinators import Coordinators
 
 made = {}
 for api in APIS:

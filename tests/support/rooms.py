@@ -11,6 +11,7 @@ from siltstone.broker.fetching.sessions import FetchSessions
 from siltstone.broker.fetching.waiting import Waiting
 from siltstone.broker.net._dispatch_kernels import RequestContext
 from siltstone.broker.net.request_stats import RequestStats
+from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.topics.catalog_writer import CatalogWriter
 from siltstone.broker.topics.cleaning import Cleaning
@@ -70,8 +71,9 @@ class RoomsOnDisk:
         producer_ids = ProducerIds(writer)
         features = Features(writer)
         agree(features, settings)
-        coordinators = Coordinators(topics, settings, self.io, self.clock, producer_ids, features)
-        await coordinators.groups.load()
+        both = Coordinators(topics, settings, self.io, self.clock, producer_ids, features)
+        coordinators = OnFirstUse(lambda: both)
+        await coordinators.get().groups.load()
         self.rooms = Rooms(
             settings=settings,
             clock=self.clock,
@@ -89,12 +91,12 @@ class RoomsOnDisk:
             identity=Identity(cluster_id=logs.cluster_id, node_id=settings.server.node_id),
             advertised={"PLAINTEXT": (HOST, PORT)},
         )
-        await coordinators.transactions.load()
+        await both.transactions.load()
         return self
 
     async def close(self) -> None:
         """Stop as the server does."""
-        await self.rooms.coordinators.close()
+        await self.rooms.coordinators.get().close()
         await self.rooms.producer_ids.close()
         await self.rooms.settings.close()
         await self.rooms.topics.close()

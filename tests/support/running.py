@@ -76,7 +76,7 @@ class Running:
     @property
     def groups(self) -> GroupCoordinator:
         """Its groups, and the journal of what they committed."""
-        return self.broker._coordinators.groups
+        return self.broker._coordinators.get().groups
 
     @property
     def waiting(self) -> Waiting:
@@ -124,10 +124,10 @@ async def running(folder: Path, *sets: str) -> AsyncIterator[Running]:
             *sets,
         ],
     )
-    broker = Broker(layers, Clock())
+    broker = Broker(layers, Clock(), asyncio.Event())
     started = Running(broker)
     try:
-        await broker.start(asyncio.Event())
+        await broker.start()
         yield started
     finally:
         await started.close()

@@ -39,8 +39,8 @@ async def open_home(root: Path) -> RoomsOnDisk:
     home = await new_home(root).open()
     if "orders" not in home.rooms.topics.topics:
         await home.rooms.topics.create("orders", 3, {})
-        await home.rooms.groups.log.ensure_created()
-        await home.rooms.transactions.journal.ensure_created()
+        await home.rooms.groups().log.ensure_created()
+        await home.rooms.transactions().journal.ensure_created()
     return home
 
 
@@ -51,7 +51,7 @@ def log_of(home: RoomsOnDisk, partition: int, topic: str = "orders") -> Log:
 
 async def init(home: RoomsOnDisk, transactional_id: str = COPY) -> Producer:
     """Begin an epoch, as a producer that starts."""
-    begun = await home.rooms.transactions.initialise(transactional_id, None, TIMEOUT_MS)
+    begun = await home.rooms.transactions().initialise(transactional_id, None, TIMEOUT_MS)
     return Producer(begun.producer_id, begun.producer_epoch)
 
 
@@ -81,7 +81,7 @@ def produce(
         [TopicProduceData("orders", partition_data=[PartitionProduceData(partition, None)])],
     )
     rooms = home.rooms
-    transaction = TransactionalProduce(rooms.transactions, rooms.topics, request, version)
+    transaction = TransactionalProduce(rooms.transactions(), rooms.topics, request, version)
     transaction.admit(log, batch)
     transaction.check_first(log, batch)
     return log.append(batch)
@@ -89,10 +89,10 @@ def produce(
 
 def commit_offset(home: RoomsOnDisk, producer: Producer, offset: int, version: int = 5) -> None:
     """Write an offset of `GROUP` within the transaction as TxnOffsetCommit does."""
-    groups = home.rooms.groups
+    groups = home.rooms.groups()
     partition = groups.log.partition_for(GROUP)
     admit(
-        home.rooms.transactions,
+        home.rooms.transactions(),
         COPY,
         producer,
         log_of(home, partition, OFFSETS_TOPIC),
@@ -108,7 +108,7 @@ def end(
     home: RoomsOnDisk, producer: Producer, *, commit: bool = True, version: int = 2
 ) -> Transaction:
     """End the transaction of `COPY`."""
-    ended = home.rooms.transactions.end_at_once(
+    ended = home.rooms.transactions().end_at_once(
         COPY, End(producer.id, producer.epoch, commit, version)
     )
     assert ended is not None

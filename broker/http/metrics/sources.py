@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from siltstone.broker.groups.coordinator import GroupCoordinator
     from siltstone.broker.net._dispatch_kernels import Histogram
     from siltstone.broker.net.request_stats import RequestStats
+    from siltstone.broker.process.first_use import OnFirstUse
     from siltstone.broker.topics.cleaning import Cleaning
     from siltstone.broker.topics.moves.manager import LogDirMoves
     from siltstone.broker.topics.pins import PinRoom
@@ -69,14 +70,16 @@ class MetricSources:
     cleaning: Cleaning | None = None
     pins: PinRoom | None = None
     moves: LogDirMoves | None = None
-    coordinators: Coordinators | None = None
+    coordinators: OnFirstUse[Coordinators] | None = None
 
     @property
     def groups(self) -> GroupCoordinator | None:
-        """Return the coordinator of groups, if there are any."""
-        return None if self.coordinators is None else self.coordinators.groups
+        """Return the coordinator of groups; None as long as nobody has needed it."""
+        built = None if self.coordinators is None else self.coordinators.built
+        return None if built is None else built.groups
 
     @property
     def transactions(self) -> TransactionCoordinator | None:
-        """Return the coordinator of transactions, if there are any."""
-        return None if self.coordinators is None else self.coordinators.transactions
+        """Return the coordinator of transactions; None as long as nobody has needed it."""
+        built = None if self.coordinators is None else self.coordinators.built
+        return None if built is None else built.transactions

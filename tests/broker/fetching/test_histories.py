@@ -108,7 +108,7 @@ class History:
         if opened:
             log, producer_id = self.random.choice(opened)
             outcome = Outcome(producer_id, 0, self.random.random() < 0.5)
-            self.home.rooms.transactions.markers.write(log, outcome)
+            self.home.rooms.transactions().markers.write(log, outcome)
 
     async def delete_records(self) -> None:
         """Raise a log start offset, as DeleteRecords does and as a cleaner thread may."""

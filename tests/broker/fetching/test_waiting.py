@@ -116,7 +116,7 @@ async def test_an_open_transaction_is_nothing_to_who_reads_committed(
     append(logs[0], flags=TRANSACTIONAL, producer_id=7, producer_epoch=0, base_sequence=0)
     await other
     assert not task.done()
-    home.rooms.transactions.markers.write(logs[0], Outcome(7, 0, is_commit=True))
+    home.rooms.transactions().markers.write(logs[0], Outcome(7, 0, is_commit=True))
 
     await task
 

@@ -51,7 +51,7 @@ async def test_the_collector_does_not_go_through_what_was_loaded(tmp_path: Path)
     """A collection of a million young objects would hold everybody up, and find nothing."""
     names = [f"group-{number}" for number in range(100, 200)]
     home = await RoomsOnDisk(tmp_path / "root").open()
-    groups = home.rooms.groups
+    groups = home.rooms.groups()
     await groups.log.ensure_created()
     for name in names:
         committed = OffsetCommitValue(7, -1, "", 0)
@@ -59,7 +59,7 @@ async def test_the_collector_does_not_go_through_what_was_loaded(tmp_path: Path)
     await home.close()
     again = await RoomsOnDisk(tmp_path / "root").open()
     looked_at = {id(each) for each in gc.get_objects()}
-    shards = again.rooms.groups.offsets._shards
+    shards = again.rooms.groups().offsets._shards
     loaded = {name: id(each) for shard in shards for name, each in shard.items()}
     await again.close()
     gc.unfreeze()

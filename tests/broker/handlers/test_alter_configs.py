@@ -276,7 +276,7 @@ async def test_settings_of_a_group_are_obeyed_at_once_and_kept(tmp_path: Path) -
     await _change(home, (GROUP, "g", [(session, SET, "50000"), (interval, SET, "6000")]))
     await home.close()
     home = await RoomsOnDisk(tmp_path / "home").open()
-    policies = home.rooms.groups.consumer.policies
+    policies = home.rooms.groups().consumer.policies
 
     assert policies.of("g").session_timeout_ms == 50_000
     assert policies.of("g").heartbeat_interval_ms == 6000

@@ -29,8 +29,8 @@ E = ErrorCode
 async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
     """The stable group "g" of "m", whose instance id is "i"."""
     rooms = await RoomsOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
-    await rooms.rooms.groups.log.ensure_created()
-    group = rooms.rooms.groups.add_classic("g")
+    await rooms.rooms.groups().log.ensure_created()
+    group = rooms.rooms.groups().add_classic("g")
     member = MemberMetadata(
         member_id="m",
         group_instance_id="i",
@@ -57,7 +57,7 @@ async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
 
 
 def _group(home: RoomsOnDisk) -> ClassicGroup:
-    group = home.rooms.groups.find("g")
+    group = home.rooms.groups().find("g")
     assert isinstance(group, ClassicGroup)
     return group
 
@@ -68,10 +68,10 @@ async def test_a_heartbeat_keeps_a_member(home: RoomsOnDisk) -> None:
         home.clock.advance(SESSION_MS - 1)
         answer = await ask(home, HEARTBEAT, requests.beat("g", "m", 3, instance_id))
         assert answer.error_code is E.none
-        home.rooms.groups.timers.run_due()
+        home.rooms.groups().timers.run_due()
     assert "m" in _group(home).members.by_id
     home.clock.advance(SESSION_MS)
-    home.rooms.groups.timers.run_due()
+    home.rooms.groups().timers.run_due()
     assert "m" not in _group(home).members.by_id
 
 
@@ -92,7 +92,7 @@ def _prepare(state: GroupState) -> Callable[[RoomsOnDisk], None]:
 
 
 def _load(home: RoomsOnDisk) -> None:
-    home.rooms.groups.log._loading.add(0)
+    home.rooms.groups().log._loading.add(0)
 
 
 def _nothing(_: RoomsOnDisk) -> None:

@@ -47,7 +47,7 @@ async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
     )
     await rooms.open()
     await rooms.rooms.topics.create("orders", 20, {})
-    groups = rooms.rooms.groups
+    groups = rooms.rooms.groups()
     await groups.log.ensure_created()
     groups.add_classic("alone")
     group = groups.add_classic("g")
@@ -83,7 +83,7 @@ def _journal(home: RoomsOnDisk) -> Log:
 
 
 def _group(home: RoomsOnDisk) -> ClassicGroup:
-    group = home.rooms.groups.find("g")
+    group = home.rooms.groups().find("g")
     assert isinstance(group, ClassicGroup)
     return group
 
@@ -113,7 +113,7 @@ async def test_a_commit_is_in_the_journal_when_it_is_answered(
     assert await commit(home, request) == [("orders", 1, E.none)]
 
     assert _journal(home).log_end_offset == before + 1
-    offsets = home.rooms.groups.offsets
+    offsets = home.rooms.groups().offsets
     found = offsets.find(group, "orders", 1)
     assert found is not None
     assert (found.offset, found.metadata) == (42, metadata or "")
@@ -137,7 +137,7 @@ async def test_what_a_request_commits_is_one_batch(home: RoomsOnDisk) -> None:
     assert found is not None
     data = os.pread(found.slice.file.fileno(), found.slice.size, found.slice.position)
     assert int.from_bytes(data[8:12], "big") + 12 == len(data)
-    assert home.rooms.groups.offsets.count == 20
+    assert home.rooms.groups().offsets.count == 20
 
 
 async def test_topics_are_named_by_their_ids(home: RoomsOnDisk) -> None:
@@ -180,7 +180,7 @@ def _prepare(state: GroupState) -> Callable[[RoomsOnDisk], None]:
 
 
 def _load(home: RoomsOnDisk) -> None:
-    home.rooms.groups.log._loading.add(0)
+    home.rooms.groups().log._loading.add(0)
 
 
 def _go_offline(home: RoomsOnDisk) -> None:
@@ -266,7 +266,7 @@ async def test_what_is_refused_changes_nothing(home: RoomsOnDisk, name: str) -> 
     assert [code for _, _, code in await commit(home, request)] == [code]
 
     assert _journal(home).log_end_offset == before
-    assert home.rooms.groups.offsets.count == 0
+    assert home.rooms.groups().offsets.count == 0
 
 
 async def test_the_code_of_the_group_is_that_of_every_partition_there_is(
@@ -296,7 +296,7 @@ async def test_a_retention_time_is_kept_with_the_offset(home: RoomsOnDisk) -> No
     """Up to version 4 the client says how long its offset is of use."""
     await commit(home, requests.commit("alone", ORDERS, version=4, retention_ms=5000))
 
-    found = home.rooms.groups.offsets.find("alone", "orders", 1)
+    found = home.rooms.groups().offsets.find("alone", "orders", 1)
 
     assert found is not None
     assert found.expire_timestamp == home.clock.now_ms() + 5000
@@ -309,7 +309,7 @@ async def test_a_commit_is_a_sign_of_life(home: RoomsOnDisk) -> None:
         assert await commit(home, requests.commit("g", ORDERS, member=MEMBER)) == [
             ("orders", 1, E.none)
         ]
-        home.rooms.groups.timers.run_due()
+        home.rooms.groups().timers.run_due()
     assert "m" in _group(home).members.by_id
 
 
@@ -318,7 +318,7 @@ async def test_a_commit_waits_for_the_flush_that_the_journal_asks_for(tmp_path: 
     rooms = await RoomsOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
     await rooms.rooms.topics.create("orders", 2, {})
     await rooms.rooms.topics.create("__consumer_offsets", 1, {"flush.messages": "1"})
-    rooms.rooms.groups.add_classic("alone")
+    rooms.rooms.groups().add_classic("alone")
     journal = _journal(rooms)
     body = encode(requests.commit("alone", ORDERS))
     request, _ = REQUEST.read(8, body, 0, len(body))
@@ -330,5 +330,5 @@ async def test_a_commit_waits_for_the_flush_that_the_journal_asks_for(tmp_path: 
 
     assert answer.topics[0][2] == [(1, 0)]
     assert (journal.log_end_offset, journal.recovery_point) == (1, 1)
-    assert not rooms.rooms.groups.log.unflushed
+    assert not rooms.rooms.groups().log.unflushed
     await rooms.close()

@@ -28,7 +28,7 @@ async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
     """Offsets of the group "g" in two of the three partitions of orders, one with an expiry."""
     rooms = await RoomsOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
     await rooms.rooms.topics.create("orders", 3, {})
-    groups = rooms.rooms.groups
+    groups = rooms.rooms.groups()
     await groups.log.ensure_created()
     groups.offsets.append(
         "g",
@@ -112,7 +112,7 @@ async def test_all_offsets(home: RoomsOnDisk, version: int) -> None:
 
 async def test_what_has_no_topic_any_more_is_not_told_by_id(home: RoomsOnDisk) -> None:
     """It is told by name, as long as it is there."""
-    home.rooms.groups.offsets.append("g", 0, [("gone", 0, OffsetCommitValue(9, -1, "", 1))])
+    home.rooms.groups().offsets.append("g", 0, [("gone", 0, OffsetCommitValue(9, -1, "", 1))])
 
     assert await fetch(home, _request(10, None)) == (E.none, _rows(10, 0, 1))
     assert (0, 9, -1, "", E.none) in (await fetch(home, _request(9, None)))[1]
@@ -132,7 +132,7 @@ async def test_an_id_that_nobody_has(home: RoomsOnDisk) -> None:
 @pytest.mark.parametrize("version", [7, 9, 10])
 async def test_an_open_transaction_makes_offsets_unstable(home: RoomsOnDisk, version: int) -> None:
     """For who wants to wait for it; others read what was committed before."""
-    home.rooms.groups.offsets.append_transactional(
+    home.rooms.groups().offsets.append_transactional(
         "g", 0, [("orders", 0, OffsetCommitValue(11, -1, "", 1))], Producer(5, 0)
     )
     for require_stable, first in (
@@ -147,7 +147,7 @@ async def test_an_open_transaction_makes_offsets_unstable(home: RoomsOnDisk, ver
 @pytest.mark.parametrize("version", range(1, 11))
 async def test_a_group_that_is_being_read(home: RoomsOnDisk, version: int) -> None:
     """The code stands beside the group; version 1 has none there, and says it of partitions."""
-    home.rooms.groups.log._loading.add(0)
+    home.rooms.groups().log._loading.add(0)
     loading = E.coordinator_load_in_progress
 
     answer = await fetch(home, _request(version, (0, 1), topic=_orders(home)))

@@ -24,8 +24,8 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
         "http.listener=127.0.0.1:0",
         f"log.dirs={tmp_path}",
     ]
-    running = Broker(load(None, {}, sets), Clock())
-    await running.start(asyncio.Event())
+    running = Broker(load(None, {}, sets), Clock(), asyncio.Event())
+    await running.start()
     yield running
     await running.stop()
 

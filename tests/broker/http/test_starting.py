@@ -43,8 +43,8 @@ class Starting:
             "listeners=PLAINTEXT://127.0.0.1:0",
             "http.listener=127.0.0.1:0",
         ]
-        self.broker = Broker(load(None, {}, self.settings), Clock())
-        self.task = asyncio.create_task(self.broker.start(asyncio.Event()))
+        self.broker = Broker(load(None, {}, self.settings), Clock(), asyncio.Event())
+        self.task = asyncio.create_task(self.broker.start())
 
     async def address(self) -> str:
         """Return where HTTP answers, once it does."""
@@ -103,6 +103,37 @@ async def test_topics_are_not_there_yet(
     assert b"the broker is still starting: the logs are still being opened" in early.body
     assert early.headers["retry-after"] == "1"
     assert late.status in {200, 201, 409}
+
+
+async def test_a_scrape_during_the_start_costs_no_offsets(
+    tmp_path: Path, go_on: threading.Event
+) -> None:
+    """The coordinators are not built before the topics are known: they would never read them."""
+    go_on.set()
+    async with running(tmp_path) as before:
+        await before.topics.create("orders", 1, {})
+        groups = before.groups
+        await groups.log.ensure_created()
+        committed = [("orders", 0, OffsetCommitValue(7, -1, "", 1))]
+        groups.offsets.append("g", groups.log.partition_for("g"), committed)
+    (tmp_path / CONTROL_ADDRESS).unlink()
+    go_on.clear()
+    starting = Starting(tmp_path)
+    try:
+        scraped = await starting.ask("GET", "/metrics")
+        go_on.set()
+        await starting.task
+        groups = Running(starting.broker).groups
+        await asyncio.wait_for(groups.loaded.wait(), PATIENCE)
+        found = groups.offsets.find("g", "orders", 0)
+    finally:
+        go_on.set()
+        await starting.broker.stop()
+
+    assert scraped.status == 200
+    assert b"kafka_coordinator_group_groupmetadatamanager_numoffsets 0" in scraped.body
+    assert found is not None
+    assert found.offset == 7
 
 
 async def test_a_command_says_that_the_broker_starts(starting: Starting) -> None:

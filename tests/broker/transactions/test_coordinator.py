@@ -69,7 +69,7 @@ def journal(home: RoomsOnDisk) -> list[tuple[str | None, TransactionState | None
 
 def state_of(home: RoomsOnDisk, transactional_id: str = COPY) -> TransactionState:
     """Return where an id stands."""
-    return home.rooms.transactions.describe(transactional_id).state
+    return home.rooms.transactions().describe(transactional_id).state
 
 
 async def test_a_commit_shows_everything_at_once(home: RoomsOnDisk) -> None:
@@ -116,7 +116,7 @@ async def test_an_old_client_keeps_its_epoch(home: RoomsOnDisk) -> None:
     """AddPartitionsToTxn first, and sequences that go on over transactions."""
     producer = await init(home)
     for sequence in range(3):
-        home.rooms.transactions.add_partitions(COPY, *producer, [("orders", 0)], client_version=0)
+        home.rooms.transactions().add_partitions(COPY, *producer, [("orders", 0)], client_version=0)
         produce(home, producer, sequence=sequence, version=10)
         assert following(end(home, producer, version=0)) == producer
 
@@ -204,7 +204,7 @@ async def test_a_second_producer_fences_the_first(home: RoomsOnDisk) -> None:
 async def test_a_producer_that_recovers_names_its_epoch(home: RoomsOnDisk) -> None:
     """KIP-360: the next epoch; once it has been replaced, no more."""
     producer = await init(home)
-    coordinator = home.rooms.transactions
+    coordinator = home.rooms.transactions()
     begun = await coordinator.initialise(COPY, Expected(*producer), TIMEOUT_MS)
     again = await coordinator.initialise(COPY, Expected(*producer), TIMEOUT_MS)
     await init(home)
@@ -218,7 +218,7 @@ async def test_a_producer_that_recovers_names_its_epoch(home: RoomsOnDisk) -> No
 async def test_time_outs_that_are_refused(home: RoomsOnDisk, timeout_ms: int) -> None:
     """Zero, negative, above transaction.max.timeout.ms."""
     with pytest.raises(InvalidTransactionTimeout):
-        await home.rooms.transactions.initialise(COPY, None, timeout_ms)
+        await home.rooms.transactions().initialise(COPY, None, timeout_ms)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -231,7 +231,7 @@ async def test_a_transaction_that_takes_too_long_is_aborted(
     )
     producer = await init(home)
     produce(home, producer)
-    coordinator = home.rooms.transactions
+    coordinator = home.rooms.transactions()
 
     home.clock.advance(TIMEOUT_MS)
     await coordinator.abort_timed_out()
@@ -259,7 +259,7 @@ async def test_the_feature_decides_how_records_are_written(
     )
     await init(home)
 
-    partition = home.rooms.transactions.journal.partition_for(COPY)
+    partition = home.rooms.transactions().journal.partition_for(COPY)
     log = log_of(home, partition, TRANSACTIONS_TOPIC)
     read = log.read(0, 1 << 20, log.log_end_offset)
     assert read is not None
@@ -270,7 +270,7 @@ async def test_the_feature_decides_how_records_are_written(
 
 async def test_offsets_count_when_the_transaction_is_committed(home: RoomsOnDisk) -> None:
     """Pending until then; forgotten if it is aborted."""
-    groups = home.rooms.groups
+    groups = home.rooms.groups()
     producer = await init(home)
     commit_offset(home, producer, 5)
     pending = groups.offsets.is_pending(GROUP, "orders", 0), groups.offsets.find(GROUP, "orders", 0)
@@ -290,7 +290,7 @@ async def test_offsets_count_when_the_transaction_is_committed(home: RoomsOnDisk
 async def test_epochs_run_out(home: RoomsOnDisk) -> None:
     """The client goes on with another producer id and epoch 0, its old markers stay its own."""
     producer = await init(home)
-    coordinator = home.rooms.transactions
+    coordinator = home.rooms.transactions()
     last = Producer(producer.id, MAX_EPOCH - 1)
     known = coordinator._states.all
     known[COPY] = known[COPY]._replace(producer_epoch=last.epoch)
@@ -322,13 +322,13 @@ async def test_a_disk_that_refuses_the_decision_leaves_all_as_it_was(
         raise NotCoordinator
 
     with monkeypatch.context() as patch:
-        patch.setattr(home.rooms.transactions.journal, "append", refuse)
+        patch.setattr(home.rooms.transactions().journal, "append", refuse)
         with pytest.raises(NotCoordinator):
             end(home, producer)
         with pytest.raises(NotEnoughReplicas):
             produce(home, producer, 1)
         home.clock.advance(TIMEOUT_MS + 1)
-        await home.rooms.transactions.abort_timed_out()
+        await home.rooms.transactions().abort_timed_out()
 
     assert state_of(home) is S.ONGOING
     end(home, producer)
@@ -342,15 +342,15 @@ async def test_a_disk_that_refuses_a_marker_is_tried_again(
     producer = await init(home)
     produce(home, producer, 0)
     produce(home, producer, 1)
-    write = type(home.rooms.transactions.markers).write
+    write = type(home.rooms.transactions().markers).write
 
     def refuse_one(self: object, target: Log, outcome: Outcome) -> None:
         if target is log_of(home, 1):
             raise NotCoordinator
-        write(home.rooms.transactions.markers, target, outcome)
+        write(home.rooms.transactions().markers, target, outcome)
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(home.rooms.transactions.markers), "write", refuse_one)
+        patch.setattr(type(home.rooms.transactions().markers), "write", refuse_one)
         after = following(end(home, producer))
         with pytest.raises(NotEnoughReplicas):
             produce(home, after)
@@ -358,7 +358,7 @@ async def test_a_disk_that_refuses_a_marker_is_tried_again(
             end(home, producer)
 
     assert state_of(home) is S.PREPARE_COMMIT
-    await home.rooms.transactions.settle()
+    await home.rooms.transactions().settle()
     assert state_of(home) is S.COMPLETE_COMMIT
     assert [read_committed(log_of(home, partition)) for partition in range(2)] == [[0], [0]]
 
@@ -367,7 +367,7 @@ async def test_a_deleted_topic_needs_no_marker(home: RoomsOnDisk) -> None:
     """The transaction is completed without it."""
     producer = await init(home)
     await home.rooms.topics.create("gone", 1, {})
-    home.rooms.transactions.add_partitions(COPY, *producer, [("gone", 0)], client_version=2)
+    home.rooms.transactions().add_partitions(COPY, *producer, [("gone", 0)], client_version=2)
     produce(home, producer)
     await home.rooms.topics.delete(home.rooms.topics.topics["gone"])
 
@@ -381,7 +381,7 @@ async def test_a_partition_that_a_newer_epoch_wrote_to_does_not_hold_up(home: Ro
     """An administrator's marker, say: the transaction has ended there."""
     producer = await init(home)
     produce(home, producer)
-    home.rooms.transactions.markers.write(
+    home.rooms.transactions().markers.write(
         log_of(home, 0), Outcome(producer.id, 9, is_commit=False, coordinator_epoch=0)
     )
 
@@ -395,7 +395,7 @@ async def test_a_coordinator_of_before_does_not_fence_this_one(home: RoomsOnDisk
     """Folders come from clusters whose coordinators had greater epochs; nothing may hang."""
     producer = await init(home)
     produce(home, producer)
-    home.rooms.transactions.markers.write(
+    home.rooms.transactions().markers.write(
         log_of(home, 0), Outcome(*producer, is_commit=False, coordinator_epoch=7)
     )
     produce(home, producer, sequence=1)
@@ -419,10 +419,10 @@ async def test_a_very_large_transaction_does_not_hold_the_loop(
 
     after = following(end(home, producer))
     at_first = state_of(home)
-    await home.rooms.transactions.settle()
+    await home.rooms.transactions().settle()
     with pytest.raises(NotEnoughReplicas):
         produce(home, after)
-    await home.rooms.transactions.close()
+    await home.rooms.transactions().close()
 
     assert at_first is S.PREPARE_COMMIT
     assert state_of(home) is S.COMPLETE_COMMIT
@@ -431,7 +431,7 @@ async def test_a_very_large_transaction_does_not_hold_the_loop(
 
 async def test_ids_that_nobody_uses_expire(home: RoomsOnDisk) -> None:
     """A tombstone; an open transaction keeps its id, and so does one that was just used."""
-    coordinator = home.rooms.transactions
+    coordinator = home.rooms.transactions()
     await init(home, "old")
     producer = await init(home)
     produce(home, producer)
@@ -455,11 +455,11 @@ async def test_a_restart_knows_every_id(tmp_path: Path) -> None:
     producer = await init(home)
     produce(home, producer)
     await init(home, "other")
-    before = dict(home.rooms.transactions.list_all())
+    before = dict(home.rooms.transactions().list_all())
     await home.close()
     again = await open_home(tmp_path)
 
-    assert dict(again.rooms.transactions.list_all()) == before
+    assert dict(again.rooms.transactions().list_all()) == before
     produce(again, producer, sequence=1)
     end(again, producer)
     assert read_committed(log_of(again, 0)) == [0, 1]
@@ -469,7 +469,7 @@ async def test_a_restart_knows_every_id(tmp_path: Path) -> None:
 async def test_nothing_is_served_before_the_journal_is_read(home: RoomsOnDisk) -> None:
     """The client asks again; Produce says so in words that every client retries."""
     producer = await init(home)
-    coordinator = home.rooms.transactions
+    coordinator = home.rooms.transactions()
     coordinator.journal.begin_loading()
 
     with pytest.raises(CoordinatorLoadInProgress):
@@ -494,7 +494,7 @@ async def test_the_journal_is_where_kafka_puts_it(home: RoomsOnDisk) -> None:
     assert topic.is_internal
     assert topic.config.cleanup_policy == ("compact",)
     assert topic.config.compression_type == "uncompressed"
-    assert home.rooms.transactions.journal.partition_for("copy") == 3_059_573 % 2
+    assert home.rooms.transactions().journal.partition_for("copy") == 3_059_573 % 2
     assert OFFSETS_TOPIC in home.rooms.topics.topics
 
 
@@ -506,12 +506,12 @@ async def test_ids_expire_at_their_own_interval(tmp_path: Path) -> None:
         transaction_abort_timed_out_transaction_cleanup_interval_ms="3600000",
         transaction_remove_expired_transaction_cleanup_interval_ms="1",
     ).open()
-    await home.rooms.transactions.journal.ensure_created()
+    await home.rooms.transactions().journal.ensure_created()
     await init(home)
     home.clock.advance(8 * DAY_MS)
-    running = asyncio.create_task(home.rooms.transactions.run())
+    running = asyncio.create_task(home.rooms.transactions().run())
 
-    await give_turns_until(lambda: not len(home.rooms.transactions))
+    await give_turns_until(lambda: not len(home.rooms.transactions()))
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await home.close()

@@ -37,7 +37,7 @@ async def test_transactions_are_counted_by_their_end(home: RoomsOnDisk) -> None:
     produce(home, producer)
     during = scrape(home)
     home.clock.advance(TIMEOUT_MS + 1)
-    await home.rooms.transactions.abort_timed_out()
+    await home.rooms.transactions().abort_timed_out()
     after = scrape(home)
 
     assert during["siltstone_transactional_ids"] == 1
@@ -67,6 +67,6 @@ async def test_a_partition_with_a_hanging_transaction_is_late(home: RoomsOnDisk)
     before = scrape(home)[name]
     home.clock.advance(HOUR_MS)
     late = scrape(home)[name]
-    await home.rooms.transactions.abort_timed_out()
+    await home.rooms.transactions().abort_timed_out()
 
     assert (before, late, scrape(home)[name]) == (0, 1, 0)

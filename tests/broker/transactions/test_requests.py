@@ -104,7 +104,7 @@ async def test_partitions_are_added(home: RoomsOnDisk, version: int) -> None:
     for _ in range(2):
         assert await add(home, producer, *wanted, version=version) == [E.none, E.none]
 
-    assert home.rooms.transactions.describe(COPY).partitions == set(wanted)
+    assert home.rooms.transactions().describe(COPY).partitions == set(wanted)
 
 
 async def test_a_topic_that_is_added_twice_is_answered_once(home: RoomsOnDisk) -> None:
@@ -156,7 +156,7 @@ async def test_one_bad_partition_keeps_out_all(
     producer = await init(home)
 
     assert await add(home, producer, ("orders", 0), bad) == [E.operation_not_attempted, code]
-    assert home.rooms.transactions.describe(COPY).state is TransactionState.EMPTY
+    assert home.rooms.transactions().describe(COPY).state is TransactionState.EMPTY
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ async def test_verification_only(home: RoomsOnDisk) -> None:
 
     assert codes == [E.none, E.transaction_abortable]
     assert unknown == [E.operation_not_attempted, E.unknown_topic_or_partition]
-    assert home.rooms.transactions.describe(COPY).partitions == {("orders", 0)}
+    assert home.rooms.transactions().describe(COPY).partitions == {("orders", 0)}
 
 
 async def commit(

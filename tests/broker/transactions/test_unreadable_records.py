@@ -53,10 +53,10 @@ UNREADABLE: dict[str, Row] = {
 
 async def reopened(home: RoomsOnDisk, root: Path, rows: Sequence[Row]) -> RoomsOnDisk:
     """Return the broker after a restart, with these records in both partitions of the journal."""
-    await home.rooms.transactions.journal.ensure_created()
+    await home.rooms.transactions().journal.ensure_created()
     for partition in range(2):
         for row in rows:
-            home.rooms.transactions.journal.append(partition, [row])
+            home.rooms.transactions().journal.append(partition, [row])
     await home.close()
     return await open_home(root)
 
@@ -71,7 +71,7 @@ async def test_a_record_that_can_not_be_read_is_skipped(
     producer = await init(home)
     produce(home, producer)
     end(home, producer)
-    await home.rooms.transactions.abort_timed_out()
+    await home.rooms.transactions().abort_timed_out()
     await home.close()
 
     assert [line.partition(" reason=")[0] for line in lines] == [
@@ -97,7 +97,7 @@ async def test_whatever_is_in_the_journal_time_goes_on(seed: int, tmp_path: Path
         rows.append((encode_key(f"id-{number % 40}"), bytes(data)))
 
     home = await reopened(await open_home(tmp_path), tmp_path, rows)
-    transactions = home.rooms.transactions
+    transactions = home.rooms.transactions()
     assert transactions.journal.is_settled
     for transactional_id, _ in list(transactions.list_all()):
         try:

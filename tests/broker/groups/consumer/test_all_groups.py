@@ -57,7 +57,7 @@ class Broker:
         rooms = (await self.on_disk.open()).rooms
         if "a" not in rooms.topics.topics:
             await rooms.topics.create("a", 4, {})
-        await rooms.groups.log.ensure_created()
+        await rooms.groups().log.ensure_created()
         return self
 
     async def reopen(self) -> None:
@@ -68,7 +68,7 @@ class Broker:
     @property
     def coordinator(self) -> GroupCoordinator:
         """The coordinator."""
-        return self.on_disk.rooms.groups
+        return self.on_disk.rooms.groups()
 
     @property
     def topic(self) -> UUID:

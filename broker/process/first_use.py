@@ -1,0 +1,47 @@
+"""Parts that a start has no time for: their modules are imported when somebody needs them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from threading import Lock
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+T = TypeVar("T")
+
+
+class OnFirstUse(Generic[T]):
+    """A part that is built once, by the first who gets it (any thread).
+
+    ``built`` is the part, or None as long as nobody has needed it: for those who count it, stop it
+    or tell it something, and have no need of it themselves. How it is built stands in
+    `broker.server`, as for all other parts.
+    """
+
+    __slots__ = ("_build", "_lock", "_modules", "built")
+
+    def __init__(self, build: Callable[[], T], modules: Sequence[str] = ()) -> None:
+        self.built: T | None = None
+        self._build = build
+        self._modules = modules
+        self._lock = Lock()
+
+    def get(self) -> T:
+        """Return the part; the first call builds it."""
+        built = self.built
+        return self._make() if built is None else built
+
+    def preload(self) -> Iterator[None]:
+        """Import one module a step, then build the part, so that who needs it need not wait."""
+        for module in self._modules:
+            import_module(module)
+            yield
+        self.get()
+
+    def _make(self) -> T:
+        with self._lock:
+            if self.built is None:
+                self.built = self._build()
+            return self.built
