@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import time
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -45,6 +46,7 @@ from siltstone.broker.topics.pins import PinRoom
 from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.broker.transactions.producer_ids import ProducerIds
+from siltstone.cleaner.manager import CleanerManager
 from siltstone.protocol import core
 from siltstone.storage.directory.catalog import Catalog
 from siltstone.storage.directory.log_directory import LogDirError
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
 
     from siltstone.broker.coordination.coordinators import Coordinators
     from siltstone.broker.http.values import Route
+    from siltstone.cleaner.threads.pool import CleanerPool
     from siltstone.config.layers import Layers
     from siltstone.storage.clock import Clock
 
@@ -111,7 +114,15 @@ class Broker:
         self._logs = LogManager(
             self._directories, self._settings.server, self._settings.stored_topic_config, clock
         )
-        self._cleaning = Cleaning(self._logs, self._settings, self._io, clock)
+        self._cleaner = CleanerManager(self._logs.logs, clock, lambda: time.sleep(0))
+        self._cleaning = Cleaning(
+            self._logs,
+            self._cleaner,
+            OnFirstUse(self._build_cleaner_pool),
+            self._settings,
+            self._io,
+            clock,
+        )
         self._topics = TopicRegistry(
             self._writer, self._settings, self._logs, self._cleaning, self._io
         )
@@ -381,6 +392,13 @@ class Broker:
         self._tasks.start(coordinators.groups.run(), "groups")
         self._tasks.start(coordinators.run_transactions(), "transactions")
         return coordinators
+
+    def _build_cleaner_pool(self) -> CleanerPool:
+        """Make the cleaner's threads, with the history of earlier passes. Blocks."""
+        from siltstone.broker.topics.cleaner_pool import make_pool  # noqa: PLC0415
+
+        paths = [directory.path for directory in self._logs.directories]
+        return make_pool(self._cleaner, self._clock, self._settings.server, paths)
 
     def _fail_first_directory(self, error: OSError) -> None:
         """The catalogue lies in the first log directory: what fails the one fails the other."""

@@ -1,4 +1,4 @@
-"""The threads of the cleaner with what they share; `broker.topics.cleaning` imports it late."""
+"""The threads of the cleaner with what they share; `broker.server` imports it late."""
 
 from __future__ import annotations
 
@@ -15,14 +15,22 @@ from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.storage.directory.time_slice import SHORT_NS, ask_for_slice
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
     from siltstone.cleaner.manager import CleanerManager
     from siltstone.cleaner.threads.cleaner_thread import Worker
     from siltstone.config.server import ServerConfig
     from siltstone.storage.clock import Clock
 
 
-def make_pool(manager: CleanerManager, clock: Clock, server: ServerConfig) -> CleanerPool:
-    """Return the pool with empty figures and history, not yet started."""
+def make_pool(
+    manager: CleanerManager,
+    clock: Clock,
+    server: ServerConfig,
+    directories: Iterable[Path] = (),
+) -> CleanerPool:
+    """Return the pool, not yet started, with the history that log directories have. Blocks."""
     settings = CleanerSettings.of(server)
     throttle = Throttle(clock, settings.bytes_per_second)
 
@@ -41,9 +49,5 @@ def make_pool(manager: CleanerManager, clock: Clock, server: ServerConfig) -> Cl
         predictions=Predictions(),
         make_worker=make_worker,
     )
+    rooms.history.load(directories)
     return CleanerPool(rooms, throttle, settings)
-
-
-def reconfigure(pool: CleanerPool, server: ServerConfig) -> None:
-    """Have the threads obey other settings."""
-    pool.reconfigure(CleanerSettings.of(server))

@@ -5,19 +5,17 @@ Whatever takes a lock of the cleaner's, or waits for one of its threads, goes to
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import TYPE_CHECKING
 
-from siltstone.cleaner.manager import CleanerManager
 from siltstone.cleaner.states import State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
+    from siltstone.broker.process.first_use import OnFirstUse
     from siltstone.broker.process.io import IoThreads
     from siltstone.broker.topics.settings.in_force import BrokerSettings
+    from siltstone.cleaner.manager import CleanerManager
     from siltstone.cleaner.threads.pool import CleanerPool
     from siltstone.config.topic import TopicConfig
     from siltstone.storage.clock import Clock
@@ -29,32 +27,32 @@ if TYPE_CHECKING:
 class Cleaning:
     """The cleaner as the broker sees it (loop only, but for `delete`).
 
-    Started when clients are served, stopped before the logs are closed. The threads and what they
-    keep are made by ``start``, or when first asked for: their modules are a tenth of what a start
-    would import, and nothing is cleaned before.
+    Started when clients are served, stopped before the logs are closed. ``pool`` has the threads,
+    their figures and history; nothing is cleaned before `start` builds it.
     """
 
     def __init__(
-        self, logs: LogManager, settings: BrokerSettings, io: IoThreads, clock: Clock
+        self,
+        logs: LogManager,
+        manager: CleanerManager,
+        pool: OnFirstUse[CleanerPool],
+        settings: BrokerSettings,
+        io: IoThreads,
+        clock: Clock,
     ) -> None:
+        self.clock = clock
+        self.manager = manager
+        self.pool = pool
         self._logs = logs
         self._settings = settings
         self._io = io
-        self.clock = clock
-        self.manager = CleanerManager(logs.logs, clock, lambda: time.sleep(0))
-        self._making = threading.Lock()
-        self._pool: CleanerPool | None = None  # guarded by: _making; never taken back
         settings.on_change(self._reconfigure)
-
-    @property
-    def pool(self) -> CleanerPool:
-        """Return the threads, their figures and history."""
-        return self._pool or self._make()
 
     @property
     def dead_threads(self) -> list[str]:
         """Return the names of threads that should run and do not."""
-        return [] if self._pool is None else self._pool.dead_threads
+        pool = self.pool.built
+        return [] if pool is None else pool.dead_threads
 
     @property
     def logs(self) -> Mapping[TopicPartition, Log]:
@@ -68,18 +66,18 @@ class Cleaning:
 
     async def load(self) -> None:
         """Read how far the cleaner has come; before clients are served."""
-        await self._io.run(self.manager.load, self._paths())
+        paths = [directory.path for directory in self._logs.directories]
+        await self._io.run(self.manager.load, paths)
 
     async def start(self) -> None:
         """Start the threads; every log is open."""
         await self._io.run(self._recall)
-        self.pool.start()
+        self.pool.get().start()
 
     async def stop(self) -> bool:
         """End the threads and their passes; tell whether all ended."""
-        if self._pool is None:
-            return True
-        return await self._io.run(self._pool.stop)
+        pool = self.pool.built
+        return True if pool is None else await self._io.run(pool.stop)
 
     def delete(self, *topic_partitions: TopicPartition) -> None:
         """Take partitions away from the cleaner and then from the disk. Blocks: io thread.
@@ -92,7 +90,7 @@ class Cleaning:
         try:
             self._logs.delete(*topic_partitions)
         finally:
-            self.pool.forget(*topic_partitions)
+            self.pool.get().forget(*topic_partitions)
 
     def is_busy(self, log: Log) -> bool:
         """Tell whether a cleaner thread works on a log, which then nobody else trims."""
@@ -117,35 +115,20 @@ class Cleaning:
     def request(self, topic_partition: TopicPartition, *, is_forced: bool) -> None:
         """Have a partition cleaned next. Blocks: io thread."""
         self.manager.request(topic_partition, is_forced=is_forced)
-        self.pool.wake()
+        self.pool.get().wake()
 
     def _take_back(self, topic_partition: TopicPartition) -> None:
         self.manager.take_back(topic_partition)
-        self.pool.wake()
-
-    def _paths(self) -> list[Path]:
-        return [directory.path for directory in self._logs.directories]
-
-    def _make(self) -> CleanerPool:
-        """Make the pool, once, with what was noted at earlier times. Blocks."""
-        with self._making:
-            if self._pool is None:
-                from siltstone.broker.topics.cleaner_pool import make_pool  # noqa: PLC0415  # see above
-
-                pool = make_pool(self.manager, self.clock, self._settings.server)
-                pool.rooms.history.load(self._paths())
-                self._pool = pool
-            return self._pool
+        self.pool.get().wake()
 
     def _recall(self) -> None:
         """Take the last passes of the logs from what was noted. Blocks."""
-        rooms = self.pool.rooms
+        rooms = self.pool.get().rooms
         rooms.figures.recall(rooms.history.recent(), self._logs.logs)
 
     async def _reconfigure(self) -> None:
         await self._io.run(self._obey)
 
     def _obey(self) -> None:
-        from siltstone.broker.topics.cleaner_pool import reconfigure  # noqa: PLC0415  # see above
-
-        reconfigure(self.pool, self._settings.server)
+        pool = self.pool.get()
+        pool.reconfigure(pool.settings.of(self._settings.server))

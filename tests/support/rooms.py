@@ -14,6 +14,7 @@ from siltstone.broker.net.request_stats import RequestStats
 from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.topics.catalog_writer import CatalogWriter
+from siltstone.broker.topics.cleaner_pool import make_pool
 from siltstone.broker.topics.cleaning import Cleaning
 from siltstone.broker.topics.eligible_leaders import agree
 from siltstone.broker.topics.features import Features
@@ -21,6 +22,7 @@ from siltstone.broker.topics.moves.manager import LogDirMoves
 from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.broker.transactions.producer_ids import ProducerIds
+from siltstone.cleaner.manager import CleanerManager
 from siltstone.config.layers import Given, Layers
 from siltstone.storage.directory.catalog import Catalog
 from siltstone.storage.manager import LogManager
@@ -61,7 +63,9 @@ class RoomsOnDisk:
         writer = self.writer = CatalogWriter(self.catalog, self.io, fail)
         settings = BrokerSettings(layers, writer)
         logs = LogManager(self.paths, settings.server, settings.stored_topic_config, self.clock)
-        self.cleaner = Cleaning(logs, settings, self.io, self.clock)
+        manager = CleanerManager(logs.logs, self.clock)
+        pool = OnFirstUse(lambda: make_pool(manager, self.clock, settings.server, self.paths))
+        self.cleaner = Cleaning(logs, manager, pool, settings, self.io, self.clock)
         topics = TopicRegistry(writer, settings, logs, self.cleaner, self.io)
         moves = LogDirMoves(logs, topics, self.cleaner, settings, self.io, self.clock)
         logs.load()

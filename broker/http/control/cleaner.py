@@ -105,7 +105,7 @@ class CleanerPages:
             return {**head, "fault": "there is nothing to clean now"}
         began = self._clock.monotonic()
         try:
-            prediction = await self._io.run(self._cleaning.pool.dry_run, log, cleanable)
+            prediction = await self._io.run(self._cleaning.pool.get().dry_run, log, cleanable)
         except (CleaningAborted, CorruptSegment, OSError) as error:
             return {**head, "fault": f"{type(error).__name__}: {error}"}
         if prediction is None:
@@ -163,7 +163,7 @@ class CleanerPages:
     async def _history(self, question: Question) -> HttpResponse:
         events = [
             event
-            for event in self._cleaning.pool.rooms.history.recent()
+            for event in self._cleaning.pool.get().rooms.history.recent()
             if question.topic in {None, event.get("topic")}
             and question.partition in {None, event.get("partition")}
             and event.get("ended_ms", 0) >= question.since_ms

@@ -60,7 +60,7 @@ class Explainer:
                 continue
             explanation = self._explain(topic, log, off, progress)
             answer = explanation.as_json()
-            last = self._cleaning.pool.rooms.figures.last.get(log.topic_partition)
+            last = self._cleaning.pool.get().rooms.figures.last.get(log.topic_partition)
             answer["last_pass"] = None if last is None else last._asdict()
             yield answer
 
@@ -81,7 +81,7 @@ class Explainer:
                 state=manager.states.get(topic_partition),
                 failure=manager.failure(topic_partition),
                 is_requested=manager.is_requested(topic_partition),
-                last_pass=self._cleaning.pool.rooms.figures.last.get(topic_partition),
+                last_pass=self._cleaning.pool.get().rooms.figures.last.get(topic_partition),
                 transaction=_find_transaction(log),
                 cleaner_off=off,
                 offline=log.directory.failure,
@@ -90,7 +90,7 @@ class Explainer:
         )
 
     def _progress(self) -> Iterator[tuple[TopicPartition, str]]:
-        for thread in self._cleaning.pool.threads:
+        for thread in self._cleaning.pool.get().threads:
             progress = thread.progress
             if progress is not None:
                 done, total = progress.bytes_done, progress.bytes_total

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from siltstone.broker.http.metrics.sources import MetricSources
     from siltstone.broker.topics.cleaning import Cleaning
     from siltstone.cleaner.selection import CleanableLog
+    from siltstone.cleaner.threads.pool import CleanerPool
     from siltstone.storage.log.log import Log
 
 _PAUSE_EVERY = 32
@@ -34,6 +35,31 @@ def _labelled(read: Callable[[Cleaning], Iterator[Row]]) -> Reader:
             yield from read(sources.cleaning)
 
     return rows
+
+
+def _of_pool(read: Callable[[CleanerPool], Value]) -> Reader:
+    """Return a reader of one unlabelled value of the threads, 0 before they are made."""
+
+    def read_built(sources: MetricSources) -> Value:
+        pool = _find_pool(sources)
+        return 0 if pool is None else read(pool)
+
+    return single(read_built)
+
+
+def _labelled_by_pool(read: Callable[[CleanerPool], Iterator[Row]]) -> Reader:
+    """Return a reader of the values that the threads have for each label."""
+
+    def rows(sources: MetricSources) -> Iterator[Row]:
+        pool = _find_pool(sources)
+        if pool is not None:
+            yield from read(pool)
+
+    return rows
+
+
+def _find_pool(sources: MetricSources) -> CleanerPool | None:
+    return None if sources.cleaning is None else sources.cleaning.pool.built
 
 
 def _per_compacted(read: Callable[[CleanableLog], float]) -> Reader:
@@ -62,8 +88,8 @@ def _find_cleanable(cleaning: Cleaning, log: Log) -> CleanableLog | None:
         return None  # a file that cannot be looked at; the cleaner says so
 
 
-def _last_passes(cleaning: Cleaning) -> Iterator[Row]:
-    for (topic, partition), last in tuple(cleaning.pool.rooms.figures.last.items()):
+def _last_passes(pool: CleanerPool) -> Iterator[Row]:
+    for (topic, partition), last in tuple(pool.rooms.figures.last.items()):
         yield (topic, str(partition)), last.started_ms / 1000
 
 
@@ -93,20 +119,20 @@ def _failed(cleaning: Cleaning) -> Iterator[Row]:
         yield (topic, str(partition), failure.cause), failure.attempts
 
 
-def _failures(cleaning: Cleaning) -> Iterator[Row]:
-    for cause, count in tuple(cleaning.pool.rooms.figures.failures.items()):
+def _failures(pool: CleanerPool) -> Iterator[Row]:
+    for cause, count in tuple(pool.rooms.figures.failures.items()):
         yield (cause,), count
 
 
-def _passes(cleaning: Cleaning) -> Iterator[Row]:
-    figures = cleaning.pool.rooms.figures
+def _passes(pool: CleanerPool) -> Iterator[Row]:
+    figures = pool.rooms.figures
     yield ("cleaned",), figures.passes
     yield ("aborted",), figures.aborted
     yield ("failed",), sum(tuple(figures.failures.values()))
 
 
-def _dropped(cleaning: Cleaning) -> Iterator[Row]:
-    dropped = cleaning.pool.rooms.figures.dropped
+def _dropped(pool: CleanerPool) -> Iterator[Row]:
+    dropped = pool.rooms.figures.dropped
     for reason in Reason:
         yield (reason.value,), dropped[reason]
 
@@ -120,22 +146,22 @@ CLEANER_METRICS = (
     Metric("gauge", f"{_LOG_CLEANER}_max_buffer_utilization_percent", (),
            "How full the fullest offset map of the threads' last passes was.",
            "`CleanerFigures`",
-           _one(lambda cleaning: cleaning.pool.rooms.figures.max_buffer_utilization_percent)),
+           _of_pool(lambda pool: pool.rooms.figures.max_buffer_utilization_percent)),
     Metric("gauge", f"{_LOG_CLEANER}_cleaner_recopy_percent", (),
            "Bytes written of those read, in the threads' last passes.",
            "`CleanerFigures`",
-           _one(lambda cleaning: cleaning.pool.rooms.figures.recopy_percent)),
+           _of_pool(lambda pool: pool.rooms.figures.recopy_percent)),
     Metric("gauge", f"{_LOG_CLEANER}_max_clean_time_secs", (),
            "Whole seconds of the longest of the threads' last passes.",
            "`CleanerFigures`",
-           _one(lambda cleaning: int(cleaning.pool.rooms.figures.max_clean_seconds))),
+           _of_pool(lambda pool: int(pool.rooms.figures.max_clean_seconds))),
     Metric("gauge", f"{_LOG_CLEANER}_max_compaction_delay_secs", (),
            "By how much max.compaction.lag.ms was exceeded most, at the last selection.",
            "`CleanerManager`",
            _one(lambda cleaning: cleaning.manager.last_selection.max_delay_ms // 1000)),
     Metric("gauge", f"{_LOG_CLEANER}_deadthreadcount", (),
            "Cleaner threads that died since the start; each was replaced, the log has the reason.",
-           "`CleanerPool`", _one(lambda cleaning: cleaning.pool.died)),
+           "`CleanerPool`", _of_pool(lambda pool: pool.died)),
     Metric("gauge", f"{_MANAGER}_max_dirty_percent", (),
            "The greatest dirty ratio among all logs at the last selection, eligible or not.",
            "`CleanerManager`",
@@ -153,29 +179,29 @@ CLEANER_METRICS = (
            "`CleanerManager`", _labelled(_uncleanable_bytes)),
     Metric("counter", "kafka_utils_throttler_cleaner_io", (),
            "Bytes that cleaner threads read and wrote.",
-           "`Throttle`", _one(lambda cleaning: cleaning.pool.throttle.total_bytes)),
+           "`Throttle`", _of_pool(lambda pool: pool.throttle.total_bytes)),
     Metric("counter", "siltstone_cleaner_throttle_seconds", (),
            "Seconds that cleaner threads waited for log.cleaner.io.max.bytes.per.second.",
-           "`Throttle`", _one(lambda cleaning: cleaning.pool.throttle.slept_seconds)),
+           "`Throttle`", _of_pool(lambda pool: pool.throttle.slept_seconds)),
     Metric("gauge", "siltstone_cleaner_threads", (),
            "Cleaner threads that run.",
            "`CleanerPool`",
-           _one(lambda cleaning: sum(each.is_alive for each in cleaning.pool.threads))),
+           _of_pool(lambda pool: sum(each.is_alive for each in pool.threads))),
     Metric("counter", "siltstone_cleaner_passes", ("outcome",),
            "Passes that ended: cleaned, aborted because somebody else came first, failed.",
-           "`CleanerFigures`", _labelled(_passes)),
+           "`CleanerFigures`", _labelled_by_pool(_passes)),
     Metric("counter", "siltstone_cleaner_failures", ("cause",),
            "Passes that failed, by the kind of the error.",
-           "`CleanerFigures`", _labelled(_failures)),
+           "`CleanerFigures`", _labelled_by_pool(_failures)),
     Metric("counter", "siltstone_cleaner_records_dropped", ("reason",),
            "Records that passes dropped, by reason.",
-           "`CleanerFigures`", _labelled(_dropped)),
+           "`CleanerFigures`", _labelled_by_pool(_dropped)),
     Metric("counter", "siltstone_cleaner_bytes_read", (),
            "Bytes of log that passes read, both readings together.",
-           "`CleanerFigures`", _one(lambda cleaning: cleaning.pool.rooms.figures.bytes_read)),
+           "`CleanerFigures`", _of_pool(lambda pool: pool.rooms.figures.bytes_read)),
     Metric("counter", "siltstone_cleaner_bytes_written", (),
            "Bytes of log that passes wrote.",
-           "`CleanerFigures`", _one(lambda cleaning: cleaning.pool.rooms.figures.bytes_written)),
+           "`CleanerFigures`", _of_pool(lambda pool: pool.rooms.figures.bytes_written)),
     Metric("gauge", "siltstone_cleaner_partition_failures", ("topic", "partition", "cause"),
            "How often in a row the pass over a partition has failed, as long as it does.",
            "`CleanerManager`", _labelled(_failed)),
@@ -187,6 +213,6 @@ CLEANER_METRICS = (
            "`cleaner.selection`", _per_compacted(lambda cleanable: cleanable.cleanable_bytes)),
     Metric("gauge", "siltstone_cleaner_last_pass_timestamp_seconds", PARTITION,
            "When the last pass over the partition began, in seconds since the epoch.",
-           "`CleanerFigures`", _labelled(_last_passes)),
+           "`CleanerFigures`", _labelled_by_pool(_last_passes)),
 )
 # fmt: on

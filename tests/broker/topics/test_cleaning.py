@@ -101,7 +101,7 @@ async def test_started_cleaner_cleans(home: Home) -> None:
 
     await home.cleaning.start()
 
-    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
+    await give_turns_until(lambda: home.cleaning.pool.get().rooms.figures.passes == 1)
     assert len(read_all(home.log())) == 10
     assert (home.paths[0] / "cleaner-offset-checkpoint").read_text() == "0\n1\norders 0 30\n"
 
@@ -174,8 +174,8 @@ async def test_dynamic_settings_reach_the_threads(home: Home) -> None:
         }
     )
 
-    settings = home.cleaning.pool.settings
-    assert [each.name for each in home.cleaning.pool.threads] == ["cleaner-0", "cleaner-1"]
+    settings = home.cleaning.pool.get().settings
+    assert [each.name for each in home.cleaning.pool.get().threads] == ["cleaner-0", "cleaner-1"]
     assert settings.backoff_seconds == 0.07
     assert settings.bytes_per_second == 1e6
     assert settings.dedupe_buffer_bytes == 16 << 20
@@ -267,7 +267,7 @@ async def test_dry_run_predicts_what_the_pass_does(home: Home) -> None:
     assert (prediction["passes"], prediction["end_offset"]) == (1, 30)
     assert len(read_all(home.log())) == 30
     await home.cleaning.start()
-    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
+    await give_turns_until(lambda: home.cleaning.pool.get().rooms.figures.passes == 1)
     (event,) = await history(home)
     assert event["prediction_held"] is True
     assert event["records_dropped"] == prediction["records_dropped"]
@@ -301,7 +301,7 @@ async def test_dry_run_of_a_clean_log_tells_what_expired(home: Home) -> None:
     append(home.log(), [(b"gone", None), (b"kept", b"value")])
     home.log().roll()
     await home.cleaning.start()
-    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
+    await give_turns_until(lambda: home.cleaning.pool.get().rooms.figures.passes == 1)
     home.clock.advance(2_000)
 
     (prediction,) = (await home.json("POST", "/v1/dry-run?topic=orders"))["predictions"]
@@ -309,7 +309,7 @@ async def test_dry_run_of_a_clean_log_tells_what_expired(home: Home) -> None:
     assert prediction["records_dropped"]["tombstone_expired"] == 1
     assert (prediction["records_in"], prediction["records_out"]) == (2, 1)
     await home.ask("POST", "/v1/clean?topic=orders")
-    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 2)
+    await give_turns_until(lambda: home.cleaning.pool.get().rooms.figures.passes == 2)
     event = (await history(home))[-1]
     assert event["prediction_held"] is True
     assert event["records_dropped"] == prediction["records_dropped"]
@@ -321,13 +321,13 @@ async def test_clean_asks_for_a_pass(home: Home) -> None:
     await home.rooms.topics.create("orders", 1, sparing)
     home.fill(home.log(), 3)
     await home.cleaning.start()
-    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
+    await give_turns_until(lambda: home.cleaning.pool.get().rooms.figures.passes == 1)
     home.fill(home.log(), 1)
 
     answer = await home.ask("POST", "/v1/clean?topic=orders")
 
     assert answer.status == 202
-    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 2)
+    await give_turns_until(lambda: home.cleaning.pool.get().rooms.figures.passes == 2)
     assert [event["requested"] for event in await history(home)] == [False, True]
     assert await history(home, "?topic=others") == []
 
@@ -369,8 +369,8 @@ async def test_scrape_amid_recovery_forgets_no_pass(tmp_path: Path) -> None:
     await home.create()
     home.fill(home.log(), 3)
     await home.cleaning.start()
-    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
-    before = home.cleaning.pool.rooms.figures.last[ORDERS]
+    await give_turns_until(lambda: home.cleaning.pool.get().rooms.figures.passes == 1)
+    before = home.cleaning.pool.get().rooms.figures.last[ORDERS]
     await home.close()
     home = await Home(tmp_path).open()
     opened = dict(home.rooms.logs.logs)
@@ -380,7 +380,7 @@ async def test_scrape_amid_recovery_forgets_no_pass(tmp_path: Path) -> None:
 
     await home.cleaning.start()
 
-    assert home.cleaning.pool.rooms.figures.last[ORDERS] == before
+    assert home.cleaning.pool.get().rooms.figures.last[ORDERS] == before
     await home.close()
 
 
@@ -413,7 +413,7 @@ async def test_metrics_tell_of_passes(home: Home) -> None:
     home.fill(home.log(), 3)
     before = scraped(home)
     await home.cleaning.start()
-    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
+    await give_turns_until(lambda: home.cleaning.pool.get().rooms.figures.passes == 1)
     home.clock.advance(5000)
 
     after = scraped(home)
