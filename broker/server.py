@@ -13,6 +13,7 @@ import gc
 import logging
 import time
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
     from siltstone.broker.coordination.coordinators import Coordinators
     from siltstone.broker.http.values import Route
+    from siltstone.broker.net.sending.senders import Senders
     from siltstone.cleaner.threads.pool import CleanerPool
     from siltstone.config.layers import Layers
     from siltstone.storage.clock import Clock
@@ -107,7 +109,12 @@ class Broker:
         except LogDirError as error:
             raise StartError(str(error)) from error
         threads = layers.server()
-        self._io = IoThreads(threads.num_io_threads, threads.num_network_threads)
+        # Plain Python would hold the GIL while it sends.
+        sender_count = threads.num_network_threads if core.COMPILED else 0
+        self._io = IoThreads(
+            threads.num_io_threads,
+            OnFirstUse(partial(_start_senders, sender_count)) if sender_count else None,
+        )
         self._writer = CatalogWriter(catalog, self._io, self._fail_first_directory)
         self._settings = BrokerSettings(layers, self._writer)
         self._waiting = Waiting()
@@ -407,6 +414,12 @@ class Broker:
     def _find_dead_threads(self) -> list[str]:
         dead = [] if self._logs.background.alive else ["housekeeping"]
         return dead + self._cleaning.dead_threads
+
+
+def _start_senders(count: int) -> Senders:
+    from siltstone.broker.net.sending.senders import Senders  # noqa: PLC0415
+
+    return Senders(count)
 
 
 def _kernels() -> str:

@@ -190,7 +190,7 @@ class PlainChannel(Transport):
             if not read:
                 raise OSError(errno.EIO, f"file ends before position {last + 1}")
         if count >= HANDED_BYTES:
-            senders = self._io.senders
+            senders = self._io.find_senders()
             if senders is not None and senders.can_take(self.fileno):
                 return self._hand_over(senders, head, count)
         try:

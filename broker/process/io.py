@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from siltstone.broker.net.sending.senders import Senders
+    from siltstone.broker.process.first_use import OnFirstUse
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,14 +28,13 @@ _CODEC_THREADS = 2
 
 
 class IoThreads:
-    """``num.io.threads`` threads that wait, two for codecs, ``num.network.threads`` that send.
+    """``num.io.threads`` threads that wait, two for codecs, and perhaps some that send.
 
-    All are started when they are needed.
+    All are started when they are needed. Without ``senders`` the loop sends by itself.
     """
 
-    def __init__(self, count: int, sender_count: int = 0) -> None:
-        self._sender_count = sender_count
-        self._senders: Senders | None = None
+    def __init__(self, count: int, senders: OnFirstUse[Senders] | None = None) -> None:
+        self._senders = senders
         self._pool = ThreadPoolExecutor(max_workers=count, thread_name_prefix="io")
         self._codecs = ThreadPoolExecutor(_CODEC_THREADS, thread_name_prefix="codec")
 
@@ -52,23 +52,15 @@ class IoThreads:
         call = partial(function, *args, **kwargs)
         return asyncio.get_running_loop().run_in_executor(self._codecs, call)
 
-    @property
-    def senders(self) -> Senders | None:
-        """Return the threads that send; None: there are none, the loop sends by itself."""
-        if self._senders is None and self._sender_count:
-            from siltstone.broker.net.sending.senders import Senders  # noqa: PLC0415  # not before somebody fetches
-
-            if Senders.is_available:
-                self._senders = Senders(self._sender_count)
-            else:
-                self._sender_count = 0
-        return self._senders
+    def find_senders(self) -> Senders | None:
+        """Return the threads that send; the first who asks has them started."""
+        senders = self._senders
+        return None if senders is None else senders.get()
 
     def close(self) -> None:
         """Wait for what runs and end the threads."""
-        self._sender_count = 0
-        if self._senders is not None:
-            self._senders.close()
-            self._senders = None
+        senders, self._senders = self._senders, None
+        if senders is not None and senders.built is not None:
+            senders.built.close()
         self._codecs.shutdown(wait=True, cancel_futures=True)
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -15,6 +15,8 @@ from siltstone.broker.groups.classic import group as classic_group
 from siltstone.broker.handlers import offset_commit
 from siltstone.broker.net import dispatch
 from siltstone.broker.net._dispatch_kernels import Gate
+from siltstone.broker.net.sending.senders import Senders
+from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.io import IoThreads
 from siltstone.protocol import core, messages
 from siltstone.protocol.core import plain_messages
@@ -145,7 +147,7 @@ async def test_short_ways_answer_as_general_ones(
     repeat_chances(monkeypatch, seed)
     home = make_home(second)
     home.io.close()
-    home.io = IoThreads(4, sender_count=1)
+    home.io = IoThreads(4, OnFirstUse(lambda: Senders(1)) if Senders.is_available else None)
     async with Stand(home) as again:
         await repeat(again, talks, random.Random(seed))
 

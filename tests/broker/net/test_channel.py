@@ -12,6 +12,7 @@ import pytest
 from siltstone.broker.net import channel as channel_module
 from siltstone.broker.net.channel import PlainChannel
 from siltstone.broker.net.sending.senders import Senders
+from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.io import IoThreads
 from siltstone.protocol.parts import FileSlice, Parts
 from tests.support.waiting import give_turns_until
@@ -34,7 +35,8 @@ class OpenFile:
 @pytest.fixture(params=[0, 2], ids=["loop", "senders"])
 async def io(request: pytest.FixtureRequest) -> AsyncIterator[IoThreads]:
     """One thread for cold reads, and who sends large ranges."""
-    threads = IoThreads(1, request.param)
+    count = request.param if Senders.is_available else 0
+    threads = IoThreads(1, OnFirstUse(lambda: Senders(count)) if count else None)
     yield threads
     threads.close()
 
@@ -154,7 +156,7 @@ async def test_a_file_that_is_too_short_loses_the_connection(
 @pytest.mark.skipif(not Senders.is_available, reason="kernels: without them the loop sends")
 async def test_a_socket_is_not_closed_under_a_sender(content: tuple[FileSlice, bytes]) -> None:
     """Its number would be the next connection's, which would get the rest of the answer."""
-    io = IoThreads(1, 1)
+    io = IoThreads(1, OnFirstUse(lambda: Senders(1)))
     client, server = socket.socketpair()
     client.setblocking(False)
     server.setblocking(False)
