@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who this broker is to its clients: constant from start to stop."""
+    """Who this broker is to its clients: constant from start to stop.
 
-    cluster_id: str
+    Which cluster it is, the log directories say (``logs.cluster_id``).
+    """
+
     node_id: int
     rack: str | None = None
 
@@ -39,7 +41,8 @@ class Identity:
 class Rooms:
     """The parts of the broker that handlers work with; built once in ``broker.server``.
 
-    ``advertised`` maps a listener's name to the host and port that its clients are told.
+    ``advertised`` maps a listener's name to the host and port that its clients are told, from the
+    moment when it is bound.
     """
 
     settings: BrokerSettings

@@ -23,11 +23,11 @@ from siltstone.broker.api import APIS
 from siltstone.broker.context import Identity, Rooms
 from siltstone.broker.fetching.sessions import FetchSessions
 from siltstone.broker.fetching.waiting import Waiting
-from siltstone.broker.http.control.token import brings_token, ensure_token, note_address
+from siltstone.broker.http.control.token import ControlToken, note_address
 from siltstone.broker.http.health import LoopWatch
 from siltstone.broker.http.probe import Probe
 from siltstone.broker.http.readiness import Readiness
-from siltstone.broker.http.server import HttpServer
+from siltstone.broker.http.server import HttpServer, Routes
 from siltstone.broker.http.values import Admission
 from siltstone.broker.net.buffers import Buffers
 from siltstone.broker.net.dispatch import Dispatcher
@@ -54,13 +54,11 @@ from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.manager import LogManager
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from siltstone.broker.coordination.coordinators import Coordinators
-    from siltstone.broker.http.values import Route
     from siltstone.broker.net.sending.senders import Senders
     from siltstone.cleaner.threads.pool import CleanerPool
     from siltstone.config.layers import Layers
+    from siltstone.config.server import ServerConfig
     from siltstone.storage.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -85,13 +83,25 @@ COORDINATOR_MODULES = (
 )
 """What the coordinators are made of, in pieces of some milliseconds."""
 
+PAGE_MODULES = (
+    "h11",
+    "siltstone.broker.http.connection",
+    "siltstone.broker.http.control.channel",
+    "siltstone.broker.http.control.cleaner",
+    "siltstone.broker.http.control.pins",
+    "siltstone.broker.http.control.explaining",
+    "siltstone.broker.http.metrics.table",
+    "siltstone.broker.http.pages",
+)
+"""What a page over HTTP needs, in such pieces."""
+
 
 class StartError(Exception):
     """The broker cannot start; the text says what is in the way and what to do."""
 
 
 class Broker:
-    """The whole broker (loop only).
+    """The whole broker (loop only). Each part is handed what it needs, which was built before it.
 
     ``start`` may be left half way by a ``StartError``; ``stop`` ends whatever was started, in
     reverse, and is safe to call then too. A background task that fails sets the event ``stop``: the
@@ -102,25 +112,32 @@ class Broker:
         self._clock = clock
         self._stop = stop
         self._began = clock.monotonic()
-        self._directories = [Path(name).absolute() for name in layers.server().log_dirs]
-        catalog = Catalog(self._directories)
+        self._is_started = False
+        self._tasks = Tasks(self._on_failed_task)
+        given = layers.server()
+        directories = [Path(name).absolute() for name in given.log_dirs]
+
+        # Threads that wait, and what the broker has kept from earlier runs. Who sends in plain
+        # Python would hold the GIL meanwhile.
+        sender_count = given.num_network_threads if core.COMPILED else 0
+        self._io = IoThreads(
+            given.num_io_threads,
+            OnFirstUse(partial(_start_senders, sender_count)) if sender_count else None,
+        )
+        catalog = Catalog(directories)
         try:
             catalog.load()
         except LogDirError as error:
             raise StartError(str(error)) from error
-        threads = layers.server()
-        # Plain Python would hold the GIL while it sends.
-        sender_count = threads.num_network_threads if core.COMPILED else 0
-        self._io = IoThreads(
-            threads.num_io_threads,
-            OnFirstUse(partial(_start_senders, sender_count)) if sender_count else None,
-        )
         self._writer = CatalogWriter(catalog, self._io, self._fail_first_directory)
         self._settings = BrokerSettings(layers, self._writer)
-        self._waiting = Waiting()
-        self._logs = LogManager(
-            self._directories, self._settings.server, self._settings.stored_topic_config, clock
-        )
+        self._producer_ids = ProducerIds(self._writer)
+        features = Features(self._writer)
+        agree(features, self._settings)
+        server = self._settings.server
+
+        # Logs, who cleans and moves them, and the topics that they belong to
+        self._logs = LogManager(directories, server, self._settings.stored_topic_config, clock)
         self._cleaner = CleanerManager(self._logs.logs, clock, lambda: time.sleep(0))
         self._cleaning = Cleaning(
             self._logs,
@@ -136,32 +153,57 @@ class Broker:
         self._moves = LogDirMoves(
             self._logs, self._topics, self._cleaning, self._settings, self._io, clock
         )
-        self._producer_ids = ProducerIds(self._writer)
-        self._features = Features(self._writer)
-        agree(self._features, self._settings)
-        self._coordinators = OnFirstUse(self._build_coordinators, COORDINATOR_MODULES)
+        self._pins = PinRoom(self._current, clock, self._cleaning.first_dirty_offset)
+        self._housekeeping = Housekeeping(
+            self._logs, self._current, clock, self._cleaning.is_reserved
+        )
+
+        # What handlers work with
+        self._waiting = Waiting()
         self._sessions = FetchSessions(
             lambda: self._settings.server.max_incremental_fetch_session_cache_slots,
             clock.monotonic,
             self._topics.get_log,
             self._logs.moved_starts,
         )
+        self._coordinators = OnFirstUse(self._build_coordinators, COORDINATOR_MODULES)
+        self._rooms = Rooms(
+            settings=self._settings,
+            clock=clock,
+            logs=self._logs,
+            topics=self._topics,
+            moves=self._moves,
+            producer_ids=self._producer_ids,
+            features=features,
+            coordinators=self._coordinators,
+            io=self._io,
+            waiting=self._waiting,
+            sessions=self._sessions,
+            identity=Identity(node_id=server.node_id, rack=server.broker_rack),
+            advertised={},
+        )
+
+        # Connections
         self._requests = RequestStats((api.key, api.name) for api in APIS)
         self._dispatcher = Dispatcher(self._requests)
+        self._buffers = Buffers(server.queued_max_request_bytes)
+        self._listeners = [
+            Listener(
+                bound.name, self._rooms, self._buffers, self._dispatcher, self._count_connections
+            )
+            for bound in server.bound_listeners
+        ]
+
+        # Who looks at the broker from outside
         self._loop_watch = LoopWatch(clock)
-        self._pins = PinRoom(
-            lambda: self._settings.server, clock, self._cleaning.first_dirty_offset
+        self._probe = Probe(self._logs, self._topics.logs, self._io, clock)
+        self._readiness = Readiness(clock, self._probe.round_trip, self._find_dead_threads)
+        self._token = ControlToken(directories[0])
+        self._pages = OnFirstUse(self._build_pages, PAGE_MODULES)
+        self._http = HttpServer(
+            self._pages.get,
+            admission=Admission(hosts=server.http_hosts, is_trusted=self._token.is_brought_by),
         )
-        self._housekeeping = Housekeeping(
-            self._logs, lambda: self._settings.server, clock, self._cleaning.is_reserved
-        )
-        self._readiness = Readiness(clock, self._find_dead_threads)
-        self._probe: Probe | None = None
-        self._rooms: Rooms | None = None
-        self._listeners: list[Listener] = []
-        self._http: HttpServer | None = None
-        self._tasks = Tasks(self._on_failed_task)
-        self._is_started = False
 
     async def start(self) -> None:
         """Return when clients are served.
@@ -169,27 +211,11 @@ class Broker:
         Raises:
             StartError: A port, a folder or a file is in the way.
         """
-        advertised: dict[str, tuple[str, int]] = {}
-        self._rooms = rooms = Rooms(
-            settings=self._settings,
-            clock=self._clock,
-            logs=self._logs,
-            topics=self._topics,
-            moves=self._moves,
-            producer_ids=self._producer_ids,
-            features=self._features,
-            coordinators=self._coordinators,
-            io=self._io,
-            waiting=self._waiting,
-            sessions=self._sessions,
-            identity=Identity(cluster_id="", node_id=self._settings.server.node_id),
-            advertised=advertised,
-        )
-        self._bind(rooms, advertised)
+        self._bind()
         try:
             self._logs.open()
             # Whoever watches a long recovery is answered: alive, not ready yet.
-            await self._start_http(rooms)
+            await self._start_http()
             await self._io.run(self._logs.load)
             await self._topics.open(self._clock.now_ms())
             await self._cleaning.load()
@@ -200,11 +226,6 @@ class Broker:
             raise StartError(
                 f"the log directories cannot be opened: {error}; check the file and the disk"
             ) from error
-        rooms.identity = Identity(
-            cluster_id=self._logs.cluster_id,
-            node_id=self._settings.server.node_id,
-            rack=self._settings.server.broker_rack,
-        )
         if {OFFSETS_TOPIC, TRANSACTIONS_TOPIC} & self._topics.topics.keys():
             # Most journals are small: whoever comes now need not be told to come again.
             with suppress(TimeoutError):
@@ -233,24 +254,21 @@ class Broker:
         for listener in self._listeners:
             listener.stop()
         self._waiting.close()
-        coordinators = self._coordinators.built
-        if coordinators is not None:
-            coordinators.groups.release()
+        if self._coordinators.built is not None:
+            self._coordinators.built.groups.release()
         drain_until = deadline - max(_MIN_CLOSE_SECONDS, seconds / 2)
         await asyncio.gather(*(listener.drain(drain_until) for listener in self._listeners))
         await self._tasks.cancel()
-        if self._probe is not None:
-            await self._probe.close()
-        if coordinators is not None:
-            await coordinators.close()
+        await self._probe.close()
+        if self._coordinators.built is not None:
+            await self._coordinators.built.close()
         await self._producer_ids.close()
         await self._settings.close()
         await self._topics.close()
         await self._moves.close()
         if self._is_started:
             await self._writer.close()
-        if self._http is not None:
-            await self._http.close()
+        await self._http.close()
         await self._readiness.end()
         await self._pins.close()
         cleaner_ended = await self._cleaning.stop()
@@ -260,12 +278,11 @@ class Broker:
             log.info("stopped clean=%s", clean)
         return clean
 
-    def _bind(self, rooms: Rooms, advertised: dict[str, tuple[str, int]]) -> None:
+    def _bind(self) -> None:
         server = self._settings.server
-        buffers = Buffers(server.queued_max_request_bytes)
-        for bound, told in zip(server.bound_listeners, server.advertised, strict=True):
-            listener = Listener(bound.name, rooms, buffers, self._dispatcher, self._listeners)
-            self._listeners.append(listener)
+        for listener, bound, told in zip(
+            self._listeners, server.bound_listeners, server.advertised, strict=True
+        ):
             try:
                 listener.bind(bound.host, bound.port)
             except OSError as error:
@@ -273,19 +290,14 @@ class Broker:
                     f"cannot listen on {bound}: {error.strerror or error}; stop what uses the "
                     "address or choose another in listeners"
                 ) from error
-            advertised[bound.name] = (told.host, told.port or listener.port)
+            self._rooms.advertised[bound.name] = (told.host, told.port or listener.port)
 
-    async def _start_http(self, rooms: Rooms) -> None:
+    async def _start_http(self) -> None:
         host, port = self._settings.server.http_address
         try:
-            token = ensure_token(self._directories[0])
+            self._token.ensure()
         except OSError as error:
             raise StartError(f"cannot write the control token: {error}") from error
-        admission = Admission(
-            hosts=self._settings.server.http_hosts,
-            is_trusted=lambda headers: brings_token(headers, token),
-        )
-        self._http = HttpServer(self._routes(rooms, token), admission=admission)
         try:
             addresses = await self._http.start(host, port)
         except OSError as error:
@@ -293,30 +305,12 @@ class Broker:
                 f"cannot listen on http.listener {host}:{port}: {error.strerror or error}; stop "
                 "what uses the address or choose another in http.listener"
             ) from error
-        note_address(self._directories[0], *addresses[0])
+        note_address(self._logs.directories[0].path, *addresses[0])
         for bound_host, bound_port in addresses:
             log.info("listening listener=http address=%s:%d", bound_host, bound_port)
 
-    def _routes(self, rooms: Rooms, token: str) -> Iterator[Route]:
-        from siltstone.broker.http.pages import Pages  # noqa: PLC0415  # not before somebody asks
-
-        pages = Pages(
-            rooms,
-            version=VERSION,
-            kernels=_kernels(),
-            began=self._began,
-            requests=self._requests,
-            listeners=self._listeners,
-            loop_watch=self._loop_watch,
-            readiness=self._readiness,
-            cleaning=self._cleaning,
-            pins=self._pins,
-        )
-        yield from pages.routes(token)
-
     async def _open_probe(self) -> None:
         """Make the first round trip; a broker that fails it goes on, not ready, and says why."""
-        self._probe = Probe(self._logs, self._topics.logs, self._io, self._clock)
         first = self._listeners[0]
         await self._probe.open((first.host, first.port))
         for listener in self._listeners:
@@ -326,7 +320,7 @@ class Broker:
                 listener.host or "*",
                 listener.port,
             )
-        self._readiness.open(self._probe.round_trip)
+        self._readiness.open()
         fault = await self._readiness.find_fault()
         if fault is not None:
             log.error("not ready reason=%s", fault)
@@ -368,8 +362,7 @@ class Broker:
     async def _judge_clients(self) -> None:
         while True:
             await asyncio.sleep(_JUDGE_SECONDS)
-            for listener in self._listeners[:1]:  # they share their buffers
-                listener.buffers.judge(_JUDGE_SECONDS)
+            self._buffers.judge(_JUDGE_SECONDS)
 
     async def _preload(self) -> None:
         """Import what first requests need, one module at a time, now that clients are served.
@@ -377,8 +370,9 @@ class Broker:
         Whoever waited for the port comes now and goes first.
         """
         await asyncio.sleep(_FIRST_CLIENT_SECONDS)
-        pages = () if self._http is None else self._http.preload()
-        for _ in chain(self._dispatcher.preload(), self._coordinators.preload(), pages):
+        for _ in chain(
+            self._dispatcher.preload(), self._coordinators.preload(), self._pages.preload()
+        ):
             await asyncio.sleep(0.001)
         gc.freeze()
 
@@ -394,7 +388,7 @@ class Broker:
             self._io,
             self._clock,
             self._producer_ids,
-            self._features,
+            self._rooms.features,
         )
         self._tasks.start(coordinators.groups.run(), "groups")
         self._tasks.start(coordinators.run_transactions(), "transactions")
@@ -407,9 +401,32 @@ class Broker:
         paths = [directory.path for directory in self._logs.directories]
         return make_pool(self._cleaner, self._clock, self._settings.server, paths)
 
+    def _build_pages(self) -> Routes:
+        from siltstone.broker.http.pages import Pages  # noqa: PLC0415
+
+        pages = Pages(
+            self._rooms,
+            version=VERSION,
+            kernels=_kernels(),
+            began=self._began,
+            requests=self._requests,
+            listeners=self._listeners,
+            loop_watch=self._loop_watch,
+            readiness=self._readiness,
+            cleaning=self._cleaning,
+            pins=self._pins,
+        )
+        return Routes(pages.routes(self._token.is_brought_by))
+
     def _fail_first_directory(self, error: OSError) -> None:
         """The catalogue lies in the first log directory: what fails the one fails the other."""
         self._logs.directories[0].fail(error)
+
+    def _current(self) -> ServerConfig:
+        return self._settings.server
+
+    def _count_connections(self) -> int:
+        return sum(len(listener.connections) for listener in self._listeners)
 
     def _find_dead_threads(self) -> list[str]:
         dead = [] if self._logs.background.alive else ["housekeeping"]

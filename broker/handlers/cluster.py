@@ -33,7 +33,7 @@ def describe(context: RequestContext, request: DescribeClusterRequest) -> Descri
     identity = context.rooms.identity
     host, port = context.advertised
     return DescribeClusterResponse(
-        cluster_id=identity.cluster_id,
+        cluster_id=context.rooms.logs.cluster_id,
         controller_id=identity.node_id,
         brokers=[DescribeClusterBroker(identity.node_id, host, port, identity.rack)],
         cluster_authorized_operations=(

@@ -179,7 +179,7 @@ def _respond(
     asked = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[MetadataResponseBroker(identity.node_id, host, port, identity.rack)],
-        cluster_id=identity.cluster_id,
+        cluster_id=context.rooms.logs.cluster_id,
         controller_id=identity.node_id,
         topics=topics,
         cluster_authorized_operations=authorized.CLUSTER if asked else authorized.NOT_ASKED,

@@ -25,7 +25,7 @@ from siltstone.broker.http.readiness import LOADING
 from siltstone.broker.http.values import Route, text
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from siltstone.broker.context import Rooms
     from siltstone.broker.http.health import LoopWatch
@@ -65,8 +65,8 @@ class Pages:
         self._cleaning = cleaning
         self._pins = pins
 
-    def routes(self, token: str) -> Iterator[Route]:
-        """Yield every page; what changes something asks for the token."""
+    def routes(self, is_trusted: Callable[[Mapping[bytes, bytes]], bool]) -> Iterator[Route]:
+        """Yield every page; what changes something asks whether headers bring the token."""
         rooms = self._rooms
         logs, io, clock = rooms.logs, rooms.io, rooms.clock
         health = Health(
@@ -77,7 +77,7 @@ class Pages:
         yield Route("GET", "/metrics", Scrapes(self._sources(), clock).answer)
         yield Route("GET", "/healthz", health.answer, is_urgent=True)
         yield Route("GET", "/readyz", self._readiness.answer, is_urgent=True)
-        control = ControlChannel(token, io, self._status, logs.all_logs)
+        control = ControlChannel(is_trusted, io, self._status, logs.all_logs)
         yield from control.routes()
         explainer = Explainer(self._cleaning, rooms.topics, rooms.settings, clock)
         cleaner_pages = CleanerPages(self._cleaning, explainer, io, clock)

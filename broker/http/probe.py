@@ -33,8 +33,11 @@ from siltstone.storage.log.services import LogServices
 from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from siltstone.broker.process.io import IoThreads
     from siltstone.storage.clock import Clock
+    from siltstone.storage.directory.log_directory import LogDirectory
     from siltstone.storage.manager import LogManager
 
 FOLDER = ".siltstone-probe"
@@ -62,15 +65,22 @@ class Probe:
         self._registered = registered
         self._io = io
         self._clock = clock
-        self._directory = logs.directories[0]
-        self._folder = self._directory.path / FOLDER
+        self._logs = logs
         self._services = LogServices(
             clock=clock, background=logs.background, deletions=logs.deletions
         )
         self._address = ("", 0)
 
+    @property
+    def _directory(self) -> LogDirectory:
+        return self._logs.directories[0]
+
+    @property
+    def _folder(self) -> Path:
+        return self._directory.path / FOLDER
+
     async def open(self, address: tuple[str, int]) -> None:
-        """Make the log and register it; the listener is at ``address``.
+        """Make the log and register it; the logs are open, the listener is at ``address``.
 
         Raises:
             OSError: the folder cannot be written.

@@ -34,27 +34,29 @@ class Readiness:
     """Knows whether clients are served (loop only).
 
     ``is_ready`` is the last verdict, for the gauge; ``find_fault`` is the question. A change of
-    the verdict is logged once.
+    the verdict is logged once. While ``is_starting`` the logs are being opened: topics are there
+    and not known yet.
     """
 
-    def __init__(self, clock: Clock, find_dead_threads: Callable[[], Sequence[str]]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        round_trip: Callable[[], Awaitable[None]],
+        find_dead_threads: Callable[[], Sequence[str]],
+    ) -> None:
         self.is_ready = False
-        self._clock = clock
+        self.is_starting = True
         self.find_dead_threads = find_dead_threads
-        self._round_trip: Callable[[], Awaitable[None]] | None = None
+        self._clock = clock
+        self._round_trip = round_trip
         self._is_stopping = False
         self._probing: asyncio.Task[str | None] | None = None
         self._probed_at = 0.0
         self._tasks = Tasks()
 
-    @property
-    def is_starting(self) -> bool:
-        """Whether the logs are still being opened, so that topics are there and not known yet."""
-        return self._round_trip is None
-
-    def open(self, round_trip: Callable[[], Awaitable[None]]) -> None:
-        """Say that recovery is over and the listener accepts; from now on probe with this."""
-        self._round_trip = round_trip
+    def open(self) -> None:
+        """Say that recovery is over and the listener accepts; from now on probe."""
+        self.is_starting = False
 
     def close(self) -> None:
         """Say that the broker is stopping; it is not ready again."""
@@ -83,7 +85,7 @@ class Readiness:
     async def _find_fault(self) -> str | None:
         if self._is_stopping:
             return "the broker is stopping"
-        if self._round_trip is None:
+        if self.is_starting:
             return LOADING
         dead = self.find_dead_threads()
         if dead:
@@ -93,13 +95,13 @@ class Readiness:
             self._probing.done() and now - self._probed_at >= PROBE_CACHE_SECONDS
         ):
             self._probed_at = now
-            self._probing = self._tasks.start(self._probe(self._round_trip), "round trip")
+            self._probing = self._tasks.start(self._probe(), "round trip")
         return await asyncio.shield(self._probing)
 
-    async def _probe(self, round_trip: Callable[[], Awaitable[None]]) -> str | None:
+    async def _probe(self) -> str | None:
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                await round_trip()
+                await self._round_trip()
         except TimeoutError:
             return f"a record did not make its round trip within {PROBE_SECONDS:g} s"
         except (ProbeFailed, OSError, EOFError) as error:

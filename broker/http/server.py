@@ -3,7 +3,7 @@
 Strategy: asyncio streams carry bytes, h11 (``broker.http.connection``) knows the protocol, a table
 of routes knows the pages. Nothing runs in threads; a long answer is an asynchronous iterator of
 pieces of about a millisecond each, so that a scrape never holds up a produce request. h11 and the
-pages are imported by the first connection or by ``preload``, not before the broker is ready.
+pages are imported for the first connection, not before the broker is ready.
 
 Against strangers: where all places are taken, the client that has kept us waiting longest makes
 room; while all are being served, there are spare places for one request each, which answer only
@@ -16,55 +16,34 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from importlib import import_module
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from siltstone.broker.http.values import Admission, HttpLimits, HttpResponse, Patience, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from siltstone.broker.http.values import HttpRequest, Route
 
 logger = logging.getLogger(__name__)
 
-_MODULES = (
-    "h11",
-    "siltstone.broker.http.connection",
-    "siltstone.broker.http.control.channel",
-    "siltstone.broker.http.control.cleaner",
-    "siltstone.broker.http.control.pins",
-    "siltstone.broker.http.control.explaining",
-    "siltstone.broker.http.metrics.table",
-    "siltstone.broker.http.pages",
-)
-
 
 class Routes:
-    """The pages by path, and the plain sentences for whatever is none of them.
-
-    ``routes`` is not read before the first request or ``preload``.
-    """
+    """The pages by path, and the plain sentences for whatever is none of them."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        self._unread = iter(routes)
         self._by_path: dict[str, dict[str, Route]] = {}
-
-    def preload(self) -> None:
-        """Read the routes, if that is not done yet."""
-        for route in self._unread:
+        for route in routes:
             self._by_path.setdefault(route.path, {})[route.method] = route
 
     def is_urgent(self, request: HttpRequest) -> bool:
         """Return whether the page is one to be answered while all places are taken."""
-        self.preload()
         route = self._by_path.get(request.path, {}).get("GET")
         return route is not None and route.is_urgent
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
         """Find the page and let it answer; a fault of ours becomes a 500 and a traceback."""
-        self.preload()
         methods = self._by_path.get(request.path)
         if methods is None:
             pages = ", ".join(sorted(self._by_path))
@@ -91,15 +70,16 @@ class HttpServer:
     """Listens, counts connections and ends them all on ``close``.
 
     Loop only. Every connection is a task in ``_clients``; ``close`` cancels what is left of them.
+    ``find_routes`` is not called before the first connection.
     """
 
     def __init__(
         self,
-        routes: Iterable[Route],
+        find_routes: Callable[[], Routes],
         limits: HttpLimits | None = None,
         admission: Admission | None = None,
     ) -> None:
-        self._routes = Routes(routes)
+        self._find_routes = find_routes
         self._limits = limits or HttpLimits()
         self._admission = admission or Admission()
         self._clients: dict[asyncio.Task[None], Patience] = {}
@@ -120,13 +100,6 @@ class HttpServer:
     def connections(self) -> int:
         """How many clients are connected."""
         return len(self._clients)
-
-    def preload(self) -> Iterator[None]:
-        """Import one module a step, so that no first request pays for it, and make the pages."""
-        for module in _MODULES:
-            import_module(module)
-            yield
-        self._routes.preload()
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         is_spare = self._find_place()
@@ -169,11 +142,15 @@ class HttpServer:
         oldest.cancel()
         return is_spare
 
+    async def _answer(self, request: HttpRequest) -> HttpResponse:
+        return await self._find_routes().answer(request)
+
     async def _answer_urgent(self, request: HttpRequest) -> HttpResponse:
         """Answer in a spare place, once."""
-        if not self._routes.is_urgent(request):
+        routes = self._find_routes()
+        if not routes.is_urgent(request):
             return text(503, "all places are taken; ask again in a second", _CLOSE)
-        response = await self._routes.answer(request)
+        response = await routes.answer(request)
         return replace(response, headers=(*response.headers, _CLOSE))
 
     async def _serve(
@@ -181,7 +158,7 @@ class HttpServer:
     ) -> None:
         from siltstone.broker.http.connection import HttpConnection  # noqa: PLC0415 - 11 ms, see above
 
-        answer = self._answer_urgent if patience.is_spare else self._routes.answer
+        answer = self._answer_urgent if patience.is_spare else self._answer
         connection = HttpConnection(reader, writer, answer, self._limits, self._admission, patience)
         try:
             await connection.run()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from siltstone.broker.net.connection import Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Callable, Coroutine
 
     from siltstone.broker.context import Rooms
     from siltstone.broker.net.buffers import Buffers
@@ -35,6 +35,7 @@ class Listener:
 
     Invariants: every open connection stands in ``connections``; every task that a request needs
     stands in ``_tasks`` until it ends, and one that fails is logged, never lost.
+    ``count_all`` tells how many connections all listeners have: what max.connections limits.
     """
 
     def __init__(
@@ -43,11 +44,10 @@ class Listener:
         rooms: Rooms,
         buffers: Buffers,
         dispatcher: Dispatcher,
-        listeners: Sequence[Listener] | None = None,
+        count_all: Callable[[], int] | None = None,
     ) -> None:
         self.name = name
-        # Whose connections count together against max.connections.
-        self._listeners = (self,) if listeners is None else listeners
+        self._count_all = count_all
         self.rooms = rooms
         self.buffers = buffers
         self.dispatcher = dispatcher
@@ -186,7 +186,7 @@ class Listener:
                 self._pause_accepting()
                 return
             peer = f"{address[0]}:{address[1]}"
-            count = sum(len(listener.connections) for listener in self._listeners)
+            count = len(self.connections) if self._count_all is None else self._count_all()
             if count >= self.rooms.settings.server.max_connections:
                 log.warning("connection refused peer=%s reason=max.connections is reached", peer)
                 sock.close()

@@ -61,16 +61,15 @@ def count(frame, event, argument):
 STEPS = """
 from siltstone.broker.net.dispatch import Dispatcher
 from siltstone.broker.api import APIS
-from siltstone.broker.http.server import HttpServer
 from siltstone.broker.net.request_stats import RequestStats
 from siltstone.broker.process.first_use import OnFirstUse
-from siltstone.broker.server import COORDINATOR_MODULES
+from siltstone.broker.server import COORDINATOR_MODULES, PAGE_MODULES
 
 made = []
 for steps in (
     Dispatcher(RequestStats((api.key, api.name) for api in APIS)).preload(),
     OnFirstUse(dict, COORDINATOR_MODULES).preload(),
-    HttpServer([]).preload(),
+    OnFirstUse(dict, PAGE_MODULES).preload(),
 ):
     calls, before = 0, set(sys.modules)
     sys.setprofile(count)

@@ -92,7 +92,7 @@ class RoomsOnDisk:
             sessions=FetchSessions(
                 lambda: 1000, self.clock.monotonic, topics.get_log, logs.moved_starts
             ),
-            identity=Identity(cluster_id=logs.cluster_id, node_id=settings.server.node_id),
+            identity=Identity(node_id=settings.server.node_id),
             advertised={"PLAINTEXT": (HOST, PORT)},
         )
         await both.transactions.load()

@@ -11,12 +11,11 @@ import logging
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from siltstone.broker.http.control.token import brings_token
 from siltstone.broker.http.values import Route, json_answer, text
 from siltstone.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from siltstone.broker.http.values import HttpRequest, HttpResponse
     from siltstone.broker.process.io import IoThreads
@@ -45,16 +44,16 @@ class Status:
 
 
 class ControlChannel:
-    """The pages under ``/v1/`` (loop only)."""
+    """The pages under ``/v1/`` (loop only). Headers that bring the token are trusted."""
 
     def __init__(
         self,
-        token: str,
+        is_trusted: Callable[[Mapping[bytes, bytes]], bool],
         io: IoThreads,
         find_status: Callable[[], Status],
         find_logs: Callable[[], Iterable[Log]],
     ) -> None:
-        self._token = token
+        self._is_trusted = is_trusted
         self._io = io
         self._find_status = find_status
         self._find_logs = find_logs
@@ -72,7 +71,7 @@ class ControlChannel:
         """Return the page as one that asks for the token first."""
 
         async def guarded(request: HttpRequest) -> HttpResponse:
-            if not brings_token(request.headers, self._token):
+            if not self._is_trusted(request.headers):
                 logger.warning(
                     "refused a control request without the token path=%s peer=%s",
                     request.path,

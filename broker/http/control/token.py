@@ -22,6 +22,26 @@ _TOKEN_BYTES = 32
 _MOST_FILE_BYTES = 256
 
 
+class ControlToken:
+    """The token of a broker, in its first log directory; nobody can bring it before `ensure`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._text: str | None = None
+
+    def ensure(self) -> None:
+        """Read the token, or make one. Blocks.
+
+        Raises:
+            OSError: the directory cannot be written.
+        """
+        self._text = ensure_token(self._directory)
+
+    def is_brought_by(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Return whether the headers of a request, in lower case, bring the token."""
+        return self._text is not None and brings_token(headers, self._text)
+
+
 def ensure_token(directory: Path) -> str:
     """Return the token of a log directory; make one if there is none that can be trusted.
 

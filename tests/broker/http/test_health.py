@@ -13,7 +13,7 @@ from siltstone.broker.commands.http_client import ask
 from siltstone.broker.http import health
 from siltstone.broker.http.health import DISK_CACHE_SECONDS, DiskCheck, Health, LoopWatch
 from siltstone.broker.http.readiness import PROBE_CACHE_SECONDS, ProbeFailed, Readiness
-from siltstone.broker.http.server import HttpServer
+from siltstone.broker.http.server import HttpServer, Routes
 from siltstone.broker.http.values import HttpRequest, HttpResponse, Route
 from siltstone.broker.process.io import IoThreads
 from tests.support.clock import FakeClock
@@ -148,7 +148,7 @@ async def test_disk_that_hangs_costs_one_thread(
 
 async def test_not_ready_before_recovery() -> None:
     """Until the logs are open nothing is probed."""
-    readiness = Readiness(FakeClock(), list)
+    readiness = Readiness(FakeClock(), Trips(), list)
 
     assert await readiness.find_fault() == "the logs are still being opened"
     assert not readiness.is_ready
@@ -156,8 +156,8 @@ async def test_not_ready_before_recovery() -> None:
 
 async def test_ready_after_a_round_trip() -> None:
     """One successful round trip turns the page to 200."""
-    readiness = Readiness(FakeClock(), list)
-    readiness.open(Trips())
+    readiness = Readiness(FakeClock(), Trips(), list)
+    readiness.open()
 
     assert (await readiness.answer(REQUEST)).status == 200
     assert readiness.is_ready
@@ -166,8 +166,8 @@ async def test_ready_after_a_round_trip() -> None:
 async def test_round_trip_is_kept_for_a_moment() -> None:
     """Questions within a second share one round trip, simultaneous ones too."""
     clock, trips = FakeClock(), Trips()
-    readiness = Readiness(clock, list)
-    readiness.open(trips)
+    readiness = Readiness(clock, trips, list)
+    readiness.open()
 
     await asyncio.gather(*(readiness.find_fault() for _ in range(5)))
     kept = trips.count
@@ -185,8 +185,8 @@ async def test_failed_round_trip_is_not_ready(
 ) -> None:
     """A broker that was ready and is not any more says so once in its log."""
     clock, trips = FakeClock(), Trips()
-    readiness = Readiness(clock, list)
-    readiness.open(trips)
+    readiness = Readiness(clock, trips, list)
+    readiness.open()
     await readiness.find_fault()
     trips.fault = fault
     for _ in range(2):
@@ -202,8 +202,8 @@ async def test_failed_round_trip_is_not_ready(
 async def test_dead_thread_turns_readiness_red() -> None:
     """A background thread that died is named."""
     dead: list[str] = []
-    readiness = Readiness(FakeClock(), lambda: dead)
-    readiness.open(Trips())
+    readiness = Readiness(FakeClock(), Trips(), lambda: dead)
+    readiness.open()
     before = await readiness.find_fault()
     dead.append("housekeeping")
 
@@ -213,8 +213,8 @@ async def test_dead_thread_turns_readiness_red() -> None:
 
 async def test_stopping_broker_is_not_ready() -> None:
     """Traffic is to go elsewhere as soon as the stop begins."""
-    readiness = Readiness(FakeClock(), list)
-    readiness.open(Trips())
+    readiness = Readiness(FakeClock(), Trips(), list)
+    readiness.open()
     await readiness.find_fault()
 
     readiness.close()
@@ -228,10 +228,10 @@ async def test_health_command_asks_the_broker(
     ready: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 0 when ready, 1 with the reason when not."""
-    readiness = Readiness(FakeClock(), list)
+    readiness = Readiness(FakeClock(), Trips(), list)
     if ready:
-        readiness.open(Trips())
-    server = HttpServer([Route("GET", "/readyz", readiness.answer)])
+        readiness.open()
+    server = HttpServer(lambda: Routes([Route("GET", "/readyz", readiness.answer)]))
     ((host, port),) = await server.start("127.0.0.1", 0)
 
     code = await asyncio.to_thread(run_health, (host, port))
@@ -246,7 +246,7 @@ async def test_health_command_asks_the_broker(
 
 async def test_health_command_without_a_broker(capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody listening is exit code 1 and a sentence with the address."""
-    server = HttpServer([])
+    server = HttpServer(lambda: Routes([]))
     ((host, port),) = await server.start("127.0.0.1", 0)
     await server.close()
 
@@ -262,7 +262,7 @@ async def test_client_brings_body_and_token() -> None:
         seen.append(request)
         return HttpResponse(status=409, body=b"no\n")
 
-    server = HttpServer([Route("POST", "/v1/x", page)])
+    server = HttpServer(lambda: Routes([Route("POST", "/v1/x", page)]))
     ((host, port),) = await server.start("127.0.0.1", 0)
     answer = await asyncio.to_thread(ask, (host, port), "POST", "/v1/x", token="t", body=b"{}")
     await server.close()

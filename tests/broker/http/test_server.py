@@ -11,7 +11,7 @@ import pytest
 
 from siltstone.broker.http.connection import is_ours
 from siltstone.broker.http.control.token import read_address
-from siltstone.broker.http.server import HttpServer
+from siltstone.broker.http.server import HttpServer, Routes
 from siltstone.broker.http.values import (
     Admission,
     HttpLimits,
@@ -67,7 +67,7 @@ ROUTES = (
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
     """The port of a server with small limits."""
-    server = HttpServer(ROUTES, LIMITS)
+    server = HttpServer(lambda: Routes(ROUTES), LIMITS)
     ((_, port),) = await server.start("127.0.0.1", 0)
     yield port
     await server.close()
@@ -219,7 +219,7 @@ async def test_expected_100_is_sent(port: int) -> None:
 
 async def test_connections_are_bounded() -> None:
     """One connection more than the limit is told to come back."""
-    server = HttpServer(ROUTES, HttpLimits(connections=0, spare=0))
+    server = HttpServer(lambda: Routes(ROUTES), HttpLimits(connections=0, spare=0))
     ((_, port),) = await server.start("127.0.0.1", 0)
 
     assert (await exchange(port, b"")).startswith(b"HTTP/1.1 503")
@@ -258,7 +258,9 @@ async def slow(server: HttpServer, port: int, sent: bytes, count: int) -> AsyncI
 async def patient(**limits: Any) -> AsyncIterator[tuple[HttpServer, int]]:
     """A server that waits for a minute for whoever is slow, and takes three clients."""
     seconds = dict.fromkeys(("head_seconds", "request_seconds", "idle_seconds"), 60.0)
-    server = HttpServer(ROUTES, HttpLimits(**{"connections": 3, **seconds, **limits}))
+    server = HttpServer(
+        lambda: Routes(ROUTES), HttpLimits(**{"connections": 3, **seconds, **limits})
+    )
     ((_, port),) = await server.start("127.0.0.1", 0)
     yield server, port
     await server.close()
@@ -305,7 +307,9 @@ async def test_who_is_owed_an_answer_keeps_its_place() -> None:
         await go_on.wait()
         return text(200, "at last")
 
-    server = HttpServer([Route("GET", "/slow", wait)], HttpLimits(connections=2, spare=0))
+    server = HttpServer(
+        lambda: Routes([Route("GET", "/slow", wait)]), HttpLimits(connections=2, spare=0)
+    )
     ((_, port),) = await server.start("127.0.0.1", 0)
     request = b"GET /slow HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     async with slow(server, port, request, 2) as owed:
@@ -324,7 +328,9 @@ async def test_who_does_not_take_an_answer_makes_room() -> None:
     async def large(_request: HttpRequest) -> HttpResponse:
         return HttpResponse(body=b"x" * (64 << 20))
 
-    server = HttpServer([Route("GET", "/x", large)], HttpLimits(connections=1, send_seconds=60))
+    server = HttpServer(
+        lambda: Routes([Route("GET", "/x", large)]), HttpLimits(connections=1, send_seconds=60)
+    )
     ((_, port),) = await server.start("127.0.0.1", 0)
     request = b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n"
     async with slow(server, port, request, 1) as (client,):
@@ -381,7 +387,7 @@ async def test_the_token_stands_for_the_host_and_for_a_long_body() -> None:
     """Who has it is no web page; without it, a body has a few kilobytes."""
     admission = Admission(is_trusted=lambda headers: headers.get(b"authorization") == b"t")
     limits = HttpLimits(body_bytes=1000, stranger_body_bytes=10)
-    server = HttpServer(ROUTES, limits, admission)
+    server = HttpServer(lambda: Routes(ROUTES), limits, admission)
     ((_, port),) = await server.start("127.0.0.1", 0)
     head = b"POST /change HTTP/1.1\r\nHost: evil.example\r\nAuthorization: t\r\n"
     body = b"Connection: close\r\nContent-Length: 1000\r\n\r\n" + b"x" * 1000
@@ -480,7 +486,7 @@ async def test_a_spare_place_is_for_one_urgent_page() -> None:
         return text(200, "late")
 
     routes = [Route("GET", "/slow", wait), Route("GET", "/health", hello, is_urgent=True)]
-    server = HttpServer(routes, HttpLimits(connections=2, spare=1))
+    server = HttpServer(lambda: Routes(routes), HttpLimits(connections=2, spare=1))
     ((_, port),) = await server.start("127.0.0.1", 0)
     kept = [asyncio.create_task(ask(port, "/slow")) for _ in range(2)]
     await give_turns_until(lambda: server.connections == 2)

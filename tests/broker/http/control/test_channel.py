@@ -2,13 +2,20 @@
 
 import json
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from siltstone.broker.http.control.channel import ControlChannel, Status
-from siltstone.broker.http.control.token import TOKEN_FILE, ensure_token, read_token
+from siltstone.broker.http.control.token import (
+    TOKEN_FILE,
+    ControlToken,
+    brings_token,
+    ensure_token,
+    read_token,
+)
 from siltstone.broker.http.server import Routes
 from siltstone.broker.http.values import HttpRequest, HttpResponse
 from siltstone.broker.process.io import IoThreads
@@ -48,12 +55,17 @@ class FlushedLog:
         self.flushes += 1
 
 
+def is_trusted(headers: Mapping[bytes, bytes]) -> bool:
+    """Tell whether a request brings the token."""
+    return brings_token(headers, TOKEN)
+
+
 async def ask(
     method: str, path: str, logs: list[FlushedLog] | None = None, authorization: str = ""
 ) -> HttpResponse:
     """Ask a control channel over some logs."""
     io = IoThreads(1)
-    control = ControlChannel(TOKEN, io, lambda: STATUS, lambda: cast("list[Log]", logs or []))
+    control = ControlChannel(is_trusted, io, lambda: STATUS, lambda: cast("list[Log]", logs or []))
     headers = {b"authorization": authorization.encode()} if authorization else {}
     request = HttpRequest(method=method, path=path, headers=headers)
     try:
@@ -119,6 +131,19 @@ def test_token_file_is_for_the_owner_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / TOKEN_FILE).stat().st_mode) == 0o600
     assert len(token) == 64
     assert read_token(tmp_path) == token
+
+
+def test_nobody_brings_a_token_that_is_not_there(tmp_path: Path) -> None:
+    """A broker trusts no header before its token is made, and its own one from then on."""
+    token = ControlToken(tmp_path)
+    empty = {b"authorization": b"Bearer "}
+    before = token.is_brought_by(empty), token.is_brought_by({})
+    token.ensure()
+    own = {b"authorization": b"Bearer " + read_token(tmp_path).encode()}
+
+    assert before == (False, False)
+    assert token.is_brought_by(own)
+    assert not token.is_brought_by(empty)
 
 
 def test_token_is_kept_over_a_restart(tmp_path: Path) -> None:
