@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.coordination.journal import CoordinatorLog
 from siltstone.broker.groups._member_kernels import GroupTable, Timers
-from siltstone.broker.groups.classic.group import ClassicGroup
-from siltstone.broker.groups.classic.state import ClassicServices
+from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
 from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
 from siltstone.broker.groups.expiry import expire
 from siltstone.broker.groups.offsets import Offsets

@@ -9,8 +9,7 @@ if TYPE_CHECKING:
 
     from siltstone.broker.coordination.journal import CoordinatorLog
     from siltstone.broker.groups._member_kernels import Timers
-    from siltstone.broker.groups.classic.group import ClassicGroup
-    from siltstone.broker.groups.classic.state import ClassicServices
+    from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
     from siltstone.broker.groups.group import Group
     from siltstone.broker.groups.offsets import Offsets
     from siltstone.broker.topics.registry import TopicRegistry

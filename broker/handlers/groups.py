@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.groups.classic.state import ClassicState
+from siltstone.broker.groups.classic.group import ClassicGroup
 from siltstone.broker.groups.classic.state_names import GroupState
 from siltstone.broker.handlers import authorized
 from siltstone.broker.process.loop_share import answer_rows
@@ -70,7 +70,7 @@ def _describe(context: RequestContext, group_id: str, operations: int) -> Descri
     )
 
 
-def _find_classic(context: RequestContext, group_id: str) -> ClassicState:
+def _find_classic(context: RequestContext, group_id: str) -> ClassicGroup:
     """Return a classic group.
 
     Raises:
@@ -82,7 +82,7 @@ def _find_classic(context: RequestContext, group_id: str) -> ClassicState:
     group = groups.find(group_id)
     if group is None:
         raise GroupIdNotFound(f"Group {group_id} not found.")
-    if not isinstance(group, ClassicState):
+    if not isinstance(group, ClassicGroup):
         raise GroupIdNotFound(f"Group {group_id} is not a classic group.")
     return group
 

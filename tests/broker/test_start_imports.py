@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 LATER = (
     "siltstone.broker.coordination.coordinators",
     "siltstone.broker.coordination.journal",
-    "siltstone.broker.groups.classic.state",
+    "siltstone.broker.groups.classic.group",
     "siltstone.broker.groups.coordinator",
     "siltstone.broker.transactions.coordinator",
     "siltstone.protocol.coordinator",

@@ -6,14 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from siltstone.broker.groups._member_kernels import Timers
-from siltstone.broker.groups.classic.group import ClassicGroup
+from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
 from siltstone.broker.groups.classic.messages import (
     JoinRequest,
     JoinResult,
     SyncRequest,
     SyncResult,
 )
-from siltstone.broker.groups.classic.state import ClassicServices
 from siltstone.config.server import ServerConfig
 from siltstone.protocol.coordinator.group_records import read_group
 from siltstone.protocol.errors import ErrorCode, KafkaError

@@ -2,8 +2,7 @@
 
 Requests come in as values, answers leave through the ``reply`` that came with a request, at once
 or when the others are there. What must survive a restart is written through ``write`` before it is
-true here; if that fails the group is as it was. Time comes from the timers alone. Longer than 300
-lines because it is one state machine:
+true here; if that fails the group is as it was. Time comes from the timers alone.
 
 | state | join | sync | heartbeat | left by |
 | --- | --- | --- | --- | --- |
@@ -17,30 +16,38 @@ lines because it is one state machine:
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from siltstone.broker.groups._member_kernels import Timer
-from siltstone.broker.groups.classic.members import Member, answer_sync
+from siltstone.broker.groups._member_kernels import LivingGroup, Timer
+from siltstone.broker.groups.classic.members import Member, Members, answer_sync
 from siltstone.broker.groups.classic.messages import JoinRequest, JoinResult, SyncResult
-from siltstone.broker.groups.classic.state import ClassicState
 from siltstone.broker.groups.classic.state_names import GroupState
+from siltstone.protocol.coordinator.consumer_protocol import PROTOCOL_TYPE
 from siltstone.protocol.coordinator.group_errors import (
+    GroupIdNotFound,
     GroupMaxSizeReached,
     IllegalGeneration,
     InconsistentGroupProtocol,
+    NonEmptyGroup,
     RebalanceInProgress,
     UnknownMemberId,
 )
+from siltstone.protocol.coordinator.group_records import group_key, put_group
 from siltstone.protocol.errors import ErrorCode, KafkaError, UnknownServerError
+from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from siltstone.broker.groups._member_kernels import Timers
     from siltstone.broker.groups.classic.messages import JoinReply, SyncReply, SyncRequest
-    from siltstone.broker.groups.classic.state import ClassicServices
-    from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue
+    from siltstone.config.server import ServerConfig
+    from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
+    from siltstone.protocol.records.journal import Row
+    from siltstone.storage.clock import Clock
 
 log = logging.getLogger(__name__)
 
@@ -48,12 +55,25 @@ NEW_MEMBER_JOIN_MS = 300_000
 """How long the first join of a member is kept parked: it can not heartbeat before the answer."""
 
 
-class ClassicGroup(ClassicState):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicServices:
+    """What all classic groups share; ``write`` appends rows to a partition of the journal."""
+
+    clock: Clock
+    timers: Timers
+    settings: Callable[[], ServerConfig]
+    write: Callable[[int, Sequence[Row]], object]
+
+
+class ClassicGroup(LivingGroup):
     """One group (loop only).
 
     Invariants: the generation only grows; a stable group has a leader and all members have an
     assignment of this generation; a parked join is answered when the join phase ends, a parked
     sync when the leader's is there, both at the latest when their member goes.
+
+    ``pending`` are the ids that were given out and have not joined yet. The protocol type is empty
+    in a group that only committed offsets.
     """
 
     __slots__ = (
@@ -62,18 +82,49 @@ class ClassicGroup(ClassicState):
         "_join_timer",
         "_member_was_added",
         "_remaining_ms",
+        "_services",
+        "_subscribed_topics",
         "_sync_timer",
         "_unsynced",
+        "group_id",
+        "partition",
+        "pending",
+        "previous_state",
+        "protocol_name",
+        "protocol_type",
+        "state_timestamp",
     )
 
+    type = "classic"
+    members: Members
+
     def __init__(self, group_id: str, partition: int, services: ClassicServices) -> None:
-        super().__init__(group_id, partition, services)
+        super().__init__(Members())
+        self.group_id = group_id
+        self.partition = partition
+        self.previous_state = GroupState.EMPTY
+        self.state_timestamp = services.clock.now_ms()
+        self.protocol_type = ""
+        self.protocol_name: str | None = None
+        self.pending: dict[str, Timer] = {}
+        self._services = services
+        self._subscribed_topics: frozenset[str] | None = frozenset()  # None: not known
         self._unsynced: set[str] = set()
         self._join_timer = Timer(services.timers, self._end_join_phase)
         self._sync_timer = Timer(services.timers, self._end_sync_phase)
         self._is_initial = False
         self._member_was_added = False
         self._delay_ms = self._remaining_ms = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no member is left and the group may be deleted."""
+        return self.state is GroupState.EMPTY
+
+    @property
+    def is_of_consumers(self) -> bool:
+        """Whether the members speak the protocol of consumers."""
+        return self.protocol_type == PROTOCOL_TYPE
 
     # Joining
 
@@ -103,6 +154,27 @@ class ClassicGroup(ClassicState):
         else:
             self._join_again(self.members.get(member_id, request.instance_id), request, reply)
 
+    def has_room(self, member_id: str) -> bool:
+        """Tell whether a member may come in, or back, as far as group.max.size goes."""
+        most = self._services.settings().group_max_size
+        member = self.members.by_id.get(member_id)
+        match self.state:
+            case GroupState.PREPARING:
+                # Not the members: some may not come back, and those over the limit are not let in.
+                is_parked = member is not None and member.join_reply is not None
+                return is_parked or self.members.joining_count < most
+            case GroupState.COMPLETING | GroupState.STABLE:
+                return member is not None or len(self.members) < most
+        return True
+
+    def supports(self, request: JoinRequest) -> bool:
+        """Tell whether a member has a protocol in common with the others."""
+        if self.state is GroupState.EMPTY:
+            return bool(request.protocol_type and request.protocols)
+        return request.protocol_type == self.protocol_type and self.members.support(
+            request.protocols
+        )
+
     def _join_new(self, request: JoinRequest, reply: JoinReply) -> None:
         instance_id = request.instance_id
         member_id = f"{request.client_id if instance_id is None else instance_id}-{uuid4()}"
@@ -127,7 +199,7 @@ class ClassicGroup(ClassicState):
         self._install(member)
         self.members.park_join(member, reply)
         member.timer.start(NEW_MEMBER_JOIN_MS)
-        self._rebalance()
+        self.rebalance()
 
     def _install(self, member: Member) -> None:
         member.timer = Timer(self._services.timers, partial(self._end_session, member))
@@ -148,7 +220,7 @@ class ClassicGroup(ClassicState):
         # A leader that joins again has seen something change that is not in its metadata.
         self.members.update(member, request)
         self.members.park_join(member, reply)
-        self._rebalance()
+        self.rebalance()
 
     def _joined(self, member: Member, **changes: object) -> JoinResult:
         is_leader = member.member_id == self.members.leader
@@ -182,7 +254,7 @@ class ClassicGroup(ClassicState):
         )
         if is_kept:
             try:
-                self._write(self._metadata(self.assignments))
+                self._write(self._metadata(self.members.assignments))
             except KafkaError as error:
                 self.members.replace(new, old)
                 reply(JoinResult(error.code, ""))
@@ -192,7 +264,7 @@ class ClassicGroup(ClassicState):
         new.start_session()
         if not is_kept:
             self.members.park_join(new, reply)
-            self._rebalance()
+            self.rebalance()
         elif request.may_skip_assignment:
             reply(self._joined(new, skip_assignment=new_id == self.members.leader))
         else:
@@ -201,7 +273,7 @@ class ClassicGroup(ClassicState):
 
     # The join phase
 
-    def _rebalance(self) -> None:
+    def rebalance(self) -> None:
         """Have all members join again, or see whether they all have."""
         if self.state is GroupState.PREPARING:
             self._complete_join_if_all_are_there()
@@ -260,7 +332,7 @@ class ClassicGroup(ClassicState):
             self._become_empty()
             return
         self.protocol_name = self.members.choose_protocol()
-        self._subscribed_topics = self._read_subscriptions()
+        self._subscribed_topics = self._find_subscribed_topics()
         self._transition(GroupState.COMPLETING)
         for member in self.members:
             self._unsynced.add(member.member_id)
@@ -319,7 +391,7 @@ class ClassicGroup(ClassicState):
         except KafkaError as error:
             log.warning("assignment not written group=%s reason=%s", self.group_id, error)
             self._refuse_syncs(error.code)
-            self._rebalance()
+            self.rebalance()
             return
         self._transition(GroupState.STABLE)
         for member in self.members:
@@ -346,7 +418,7 @@ class ClassicGroup(ClassicState):
         if self.state in {GroupState.COMPLETING, GroupState.STABLE} and self._unsynced:
             for member_id in tuple(self._unsynced):
                 self._remove(self.members.by_id[member_id])
-            self._rebalance()
+            self.rebalance()
 
     # Living and leaving
 
@@ -358,7 +430,7 @@ class ClassicGroup(ClassicState):
         self._check_alive()
         codes = [self._leave(member_id, instance_id) for member_id, instance_id in leaving]
         if ErrorCode.none in codes and self.state is not GroupState.EMPTY:
-            self._rebalance()
+            self.rebalance()
         return codes
 
     def _leave(self, member_id: str, instance_id: str | None) -> ErrorCode:
@@ -381,7 +453,7 @@ class ClassicGroup(ClassicState):
             return
         log.info("member is silent group=%s member=%s", self.group_id, member.member_id)
         self._remove(member)
-        self._rebalance()
+        self.rebalance()
 
     def _end_pending(self, member_id: str) -> None:
         self._forget_pending(member_id)
@@ -411,6 +483,85 @@ class ClassicGroup(ClassicState):
         self.members.answer_join(member, JoinResult(error, member_id))
         answer_sync(member, SyncResult(error))
 
+    # Committed offsets
+
+    def find_partition_check(self, member_id: str, generation: int) -> None:
+        """Ask nothing more: a member of the generation may commit any partition."""
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Allow everybody to ask what is committed: epochs are for consumer groups.
+
+        Raises:
+            GroupIdNotFound: The group was deleted.
+        """
+        del member_id, member_epoch
+        if self.state is GroupState.DEAD:
+            raise GroupIdNotFound
+
+    def check_offset_delete(self) -> None:
+        """Allow offsets to be deleted where it can be told which topics are in use.
+
+        Raises:
+            NonEmptyGroup: The members are no consumers.
+            GroupIdNotFound: The group was deleted.
+        """
+        if self.state is GroupState.DEAD:
+            raise GroupIdNotFound(f"group {self.group_id} was not found")
+        if self.state is not GroupState.EMPTY and not self.is_of_consumers:
+            raise NonEmptyGroup
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Tell whether members of this generation read a topic, or may."""
+        if self._subscribed_topics is None:
+            return self.is_of_consumers
+        return topic in self._subscribed_topics
+
+    def expiry_base(self, topic: str, committed: OffsetCommitValue) -> int | None:
+        """Return since when an offset is of no use, ms; None: it is in use."""
+        if not self.protocol_type:
+            return committed.commit_timestamp
+        if self.state is GroupState.EMPTY:
+            return committed.commit_timestamp if self.state_timestamp < 0 else self.state_timestamp
+        is_known = self.state is GroupState.STABLE and self.is_of_consumers
+        if is_known and self._subscribed_topics is not None and not self.is_subscribed_to(topic):
+            return committed.commit_timestamp
+        return None
+
+    # The journal
+
+    def tombstones(self) -> list[Row]:
+        """Return what has to be written for the group to be gone."""
+        return [(group_key(self.group_id), None)]
+
+    def write_new(self) -> None:
+        """Write that the group exists.
+
+        Raises:
+            KafkaError: The journal did not take it, ready to be answered.
+        """
+        self._write(self._metadata({}))
+
+    def record(self) -> Row:
+        """Return what has to be written for the group to be as it is."""
+        return group_key(self.group_id), put_group(self._metadata(self.members.assignments))
+
+    def _metadata(self, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type,
+            generation=self.generation,
+            protocol=self.protocol_name,
+            leader=self.members.leader,
+            current_state_timestamp=self.state_timestamp,
+            members=self.members.describe(self.protocol_name, assignments),
+        )
+
+    def _write(self, metadata: GroupMetadataValue) -> None:
+        try:
+            row = group_key(self.group_id), put_group(metadata)
+        except OverflowError as error:
+            raise UnknownServerError("a name in the group is too long for its record") from error
+        self._services.write(self.partition, [row])
+
     # Starting and ending
 
     def restore(self, metadata: GroupMetadataValue) -> None:
@@ -434,7 +585,7 @@ class ClassicGroup(ClassicState):
             self._install(member)
         if metadata.leader in self.members.by_id:
             self.members.leader = metadata.leader
-        self._subscribed_topics = self._read_subscriptions()
+        self._subscribed_topics = self._find_subscribed_topics()
         self._transition(GroupState.STABLE if self.members else GroupState.EMPTY)
         self.state_timestamp = metadata.current_state_timestamp
 
@@ -445,19 +596,27 @@ class ClassicGroup(ClassicState):
         for member in members:
             self._install(member)
         self.protocol_name = self.members.choose_protocol()
-        self._subscribed_topics = self._read_subscriptions()
+        self._subscribed_topics = self._find_subscribed_topics()
         self._transition(GroupState.STABLE)
-
-    def rebalance(self) -> None:
-        """Have all members join again."""
-        self._rebalance()
 
     def resume(self) -> None:
         """Expect the members to be heard of from now on."""
         for member in self.members:
             member.start_session()
         if len(self.members) > self._services.settings().group_max_size:
-            self._rebalance()
+            self.rebalance()
+
+    def check_delete(self) -> None:
+        """Allow an empty group to be deleted.
+
+        Raises:
+            NonEmptyGroup: It has members.
+            GroupIdNotFound: It was deleted already.
+        """
+        if self.state is GroupState.DEAD:
+            raise GroupIdNotFound(f"group {self.group_id} was not found")
+        if self.state is not GroupState.EMPTY:
+            raise NonEmptyGroup
 
     def close(self, error: ErrorCode = ErrorCode.coordinator_not_available) -> None:
         """End the group: whoever waits is answered with the error, and no timer fires again."""
@@ -467,6 +626,16 @@ class ClassicGroup(ClassicState):
         for member in self.members:
             self._release(member, error, member.member_id)
         self._transition(GroupState.DEAD)
+
+    def _transition(self, state: GroupState) -> None:
+        self.previous_state, self.state = self.state, state
+        self.state_timestamp = self._services.clock.now_ms()
+
+    def _find_subscribed_topics(self) -> frozenset[str] | None:
+        """Return the topics that members subscribe to; None: it can not be told."""
+        if self.members and not self.is_of_consumers:
+            return None
+        return self.members.find_topics(self.protocol_name)
 
 
 def _differs(given: str | None, actual: str | None) -> bool:

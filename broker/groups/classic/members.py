@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from siltstone.broker.groups._member_kernels import LivingMember, MemberTable
 from siltstone.broker.groups.classic.messages import JoinedMember, JoinResult
+from siltstone.protocol.coordinator.consumer_protocol import decode_subscription
+from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages.consumer_offsets import MemberMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from siltstone.broker.groups.classic.messages import (
         JoinReply,
@@ -186,6 +188,34 @@ class Members(MemberTable):
             JoinedMember(each.member_id, each.instance_id, each.metadata_of(protocol))
             for each in self.by_id.values()
         )
+
+    @property
+    def assignments(self) -> dict[str, bytes]:
+        """What every member was assigned, by member id."""
+        return {member.member_id: member.assignment for member in self.by_id.values()}
+
+    def describe(
+        self, protocol: str | None, assignments: Mapping[str, bytes]
+    ) -> tuple[MemberMetadata, ...]:
+        """Return all members as the group's record has them, with these assignments."""
+        return tuple(
+            member.describe(protocol, assignments[member.member_id])
+            for member in self.by_id.values()
+        )
+
+    def find_topics(self, protocol: str | None) -> frozenset[str] | None:
+        """Return the topics that consumers subscribe to; None: what they say can not be read."""
+        if not self.by_id:
+            return frozenset()
+        if protocol is None:
+            return None
+        try:
+            said = {member.metadata_of(protocol) for member in self.by_id.values()}
+            return frozenset(
+                topic for metadata in said for topic in decode_subscription(metadata).topics
+            )
+        except ProtocolError:
+            return None
 
     def _forget_protocols(self, member: Member) -> None:
         self._supported.subtract(member.protocol_names)

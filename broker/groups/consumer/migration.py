@@ -39,7 +39,7 @@ from siltstone.protocol.errors import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from siltstone.broker.groups.classic.state import ClassicServices
+    from siltstone.broker.groups.classic.group import ClassicServices
     from siltstone.broker.groups.consumer.member import Member
     from siltstone.broker.groups.consumer.policy import Policy
     from siltstone.broker.groups.topic_image import TopicImage
