@@ -49,8 +49,6 @@ class Coordinators:
             features,
             clock,
         )
-        self.groups.begin()
-        self.transactions.journal.begin_loading()
 
     async def run_transactions(self) -> None:
         """Read the journal back while clients are served, then look after time-outs."""

@@ -52,10 +52,10 @@ _SKIPPED_LINES = 10  # of one partition; whoever can write one such record can w
 
 
 class CoordinatorLog(Journal):
-    """The partitions of one internal topic (loop only).
+    """The partitions of one internal topic (loop only); the topics are known when it is built.
 
-    A partition is loading from the start until `load` has applied all that is in it; nothing may
-    be appended to it meanwhile. The topic is made when it is first needed. How many partitions it
+    From then on a partition is loading until `load` has applied all that is in it; nothing may be
+    appended to it meanwhile. The topic is made when it is first needed. How many partitions it
     has is read once, since every id belongs to one of them for good.
     """
 
@@ -78,6 +78,7 @@ class CoordinatorLog(Journal):
         self._slice_ends = 0.0
         self._creation: asyncio.Task[None] | None = None
         self._tasks = Tasks()
+        self.begin_loading()
 
     @property
     def count(self) -> int:
@@ -161,7 +162,7 @@ class CoordinatorLog(Journal):
                 raise NotCoordinator(error.message) from error
 
     def begin_loading(self) -> None:
-        """Have every partition refuse until it is read; call it before clients are served."""
+        """Have every partition with something in it refuse until it is read."""
         topic = self._topics.topics.get(self.name)
         if topic is None:
             return

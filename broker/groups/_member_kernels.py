@@ -117,7 +117,7 @@ class Timer:
 
 
 class Timers:
-    """The heap (loop only). Whoever drives it is told by ``on_earlier`` when to come sooner.
+    """The heap (loop only). ``on_earlier`` tells whoever drives it when to come sooner.
 
     Timers that were cancelled stay on it until their time; when they are most of it, they go, and
     with them the members that they were of.
@@ -125,8 +125,10 @@ class Timers:
 
     __slots__ = ("_clock", "_heap", "_pushed", "on_earlier", "running_count")
 
-    def __init__(self, clock: "Clock") -> None:
-        self.on_earlier: Callable[[float], None] = _ignore
+    def __init__(
+        self, clock: "Clock", on_earlier: "Callable[[float], None]" = lambda _: None
+    ) -> None:
+        self.on_earlier = on_earlier
         self.running_count = 0
         self._clock = clock
         self._heap: list[tuple[float, int, Timer]] = []
@@ -371,7 +373,3 @@ class GroupTable:
     def new_classic(self, group_id: str) -> "Group":
         """Return a group that nobody else knows yet."""
         raise NotImplementedError
-
-
-def _ignore(_: float) -> None:
-    """Nobody drives yet."""

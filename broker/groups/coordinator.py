@@ -60,7 +60,7 @@ class GroupCoordinator(GroupTable):
         self.log: CoordinatorLog = CoordinatorLog(OFFSETS_TOPIC, topics, settings, io, clock)
         self.offsets: Offsets = Offsets(self.log.append)
         super().__init__(self.log, self.offsets)
-        self.timers = Timers(clock)
+        self.timers = Timers(clock, self._wake_at)
         self.consumer = ConsumerGroups(self)
         self.replay = Replay(self, self.consumer)
         self.classic = ClassicServices(
@@ -72,15 +72,9 @@ class GroupCoordinator(GroupTable):
         self.loaded = asyncio.Event()
         self._wake: asyncio.TimerHandle | None = None
         self._wake_time = 0.0
+        self._is_closed = False
         self._tasks = Tasks()
         topics.on_delete(self._topic_deleted)
-
-    def begin(self) -> None:
-        """Let time pass, and refuse what is not read yet; call it before clients are served."""
-        self.log.begin_loading()
-        self.timers.on_earlier = self._wake_at
-        if self.timers.next_ms is not None:
-            self._wake_at(self.timers.next_ms)
 
     async def run(self) -> None:
         """Read the journal back, then have offsets expire from time to time, until cancelled."""
@@ -102,7 +96,7 @@ class GroupCoordinator(GroupTable):
 
     async def close(self) -> None:
         """Let no more time pass."""
-        self.timers.on_earlier = lambda _: None
+        self._is_closed = True
         if self._wake is not None:
             self._wake.cancel()
         await self._tasks.cancel()
@@ -215,6 +209,8 @@ class GroupCoordinator(GroupTable):
 
     def _wake_at(self, deadline_ms: float) -> None:
         """Look at the timers then, if not sooner anyway."""
+        if self._is_closed:
+            return
         loop = asyncio.get_running_loop()
         when = loop.time() + max(0.0, deadline_ms - self.timers.now_ms()) / 1000
         if self._wake is not None:
