@@ -187,10 +187,9 @@ class Broker:
         self._requests = RequestStats((api.key, api.name) for api in APIS)
         self._dispatcher = Dispatcher(self._requests)
         self._buffers = Buffers(server.queued_max_request_bytes)
+        gate = self._dispatcher.gate
         self._listeners = [
-            Listener(
-                bound.name, self._rooms, self._buffers, self._dispatcher, self._count_connections
-            )
+            Listener(bound.name, self._rooms, self._buffers, gate, self._count_connections)
             for bound in server.bound_listeners
         ]
 

@@ -69,6 +69,49 @@ if TYPE_CHECKING:
         def refused_batch(self, error: KafkaError) -> None:
             """Count a batch that was not appended."""
 
+    class RareRequests(Protocol):
+        """What is done with requests that are not answered in one turn (`broker.net.dispatch`)."""
+
+        def wait(
+            self,
+            connection: Connection,
+            route: "Route",
+            version: int,
+            correlation_id: int,
+            response: Coroutine[Any, Any, Any],
+            began: float,
+        ) -> Waiting:
+            """Return what answers later."""
+
+        def handle_large(
+            self,
+            route: "Route",
+            context: "RequestContext",
+            table: Table,
+            buffer: memoryview,
+            position: int,
+            end: int,
+        ) -> Coroutine[Any, Any, Any]:
+            """Return what reads and handles a request of more elements than are read at once."""
+
+        def refuse_version(self, key: int, version: int, correlation_id: int) -> Answer:
+            """Answer, or close on, a version or an API that is not served."""
+
+        def explain_head(
+            self, buffer: memoryview, start: int, end: int, error: ProtocolError
+        ) -> ProtocolError:
+            """Say of which request the head cannot be read."""
+
+        def explain(
+            self, connection: Connection, route: "Route", version: int, error: ProtocolError
+        ) -> ProtocolError:
+            """Say of whom and what an undecodable request was."""
+
+        def fault(
+            self, connection: Connection, route: "Route", version: int, error: Exception
+        ) -> ProtocolError:
+            """Log a fault of ours, and return what closes the connection."""
+
 
 COMPILED: bool = cython.compiled
 
@@ -236,18 +279,23 @@ class Route:
 
 
 class Gate:
-    """From a frame to who serves it; what follows is said by the class that builds on it."""
+    """From a frame to its answer, if that is there in the same turn; ``rare`` does all else.
 
-    __slots__ = ("_routes", "_served", "stats")
+    Compiled and held by `Dispatcher`, so that a request makes no call of Python's but its handler.
+    """
+
+    __slots__ = ("_rare", "_routes", "_served", "stats")
 
     def __init__(
         self,
         routes: "Mapping[int, Route]",
         served: "list[tuple[int, int, int] | None]",
         stats: "RequestStats",
+        rare: "RareRequests",
     ) -> None:
         self._routes = dict(routes)
         self._served = served
+        self._rare = rare
         self.stats = stats
 
     def dispatch(
@@ -268,9 +316,9 @@ class Gate:
             )
         except ProtocolError as error:
             self.stats.refused += 1
-            raise self._explain_head(bytes(buffer[start : min(start + 4, end)]), error) from error
+            raise self._rare.explain_head(buffer, start, end, error) from error
         if body < 0:
-            return self._refuse_version(key, version, correlation_id)
+            return self._rare.refuse_version(key, version, correlation_id)
         route = self._routes[key]
         caller = connection.caller
         caller.client_id = client_id
@@ -288,7 +336,7 @@ class Gate:
             context.stats = self.stats
             context.connection = connection
             if position < 0:
-                response = self._handle_large(route, context, table, buffer, body, end)
+                response = self._rare.handle_large(route, context, table, buffer, body, end)
             elif (
                 route.slices is None
                 or end - body <= BODY_BYTES
@@ -302,12 +350,12 @@ class Gate:
             elif isinstance(response, tuple):
                 reply = self.respond(route, version, correlation_id, response)
             else:
-                return self._wait(connection, route, version, correlation_id, response, began)
+                return self._rare.wait(connection, route, version, correlation_id, response, began)
         except ProtocolError as error:
             self.stats.refused += 1
-            raise self._explain(connection, route, version, error) from error
+            raise self._rare.explain(connection, route, version, error) from error
         except Exception as error:
-            raise self._fault(connection, route, version, error) from error
+            raise self._rare.fault(connection, route, version, error) from error
         route.stats.observe(perf_counter() - began)
         return reply
 
@@ -322,47 +370,3 @@ class Gate:
         elif errors:
             route.stats.failed(errors[0])
         return answer
-
-    def _handle_large(
-        self,
-        route: Route,
-        context: RequestContext,
-        table: "Table",
-        buffer: memoryview,
-        position: int,
-        end: int,
-    ) -> "Coroutine[Any, Any, Any]":
-        """Return what reads and handles a request of more elements than are read at once."""
-        raise NotImplementedError
-
-    def _refuse_version(self, key: int, version: int, correlation_id: int) -> "Answer":
-        """Answer, or close on, a version or an API that is not served."""
-        raise NotImplementedError
-
-    def _wait(
-        self,
-        connection: "Connection",
-        route: Route,
-        version: int,
-        correlation_id: int,
-        response: "Coroutine[Any, Any, Any]",
-        began: float,
-    ) -> "Waiting":
-        """Return what answers later."""
-        raise NotImplementedError
-
-    def _explain_head(self, begin: bytes, error: ProtocolError) -> ProtocolError:
-        """Say of which request the head cannot be read; ``begin`` has its first four bytes."""
-        raise NotImplementedError
-
-    def _explain(
-        self, connection: "Connection", route: Route, version: int, error: ProtocolError
-    ) -> ProtocolError:
-        """Say of whom and what an undecodable request was."""
-        raise NotImplementedError
-
-    def _fault(
-        self, connection: "Connection", route: Route, version: int, error: Exception
-    ) -> ProtocolError:
-        """Log a fault of ours, and return what closes the connection."""
-        raise NotImplementedError

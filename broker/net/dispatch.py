@@ -38,14 +38,12 @@ _SERVED = [
 ]
 
 
-class Dispatcher(Gate):
-    """Every request passes through here (loop only)."""
-
-    __slots__ = ()
+class Dispatcher:
+    """The table of APIs as it is served (loop only); every request passes through ``gate``."""
 
     def __init__(self, stats: RequestStats) -> None:
-        routes = {api.key: Route(api, stats.by_key[api.key]) for api in APIS}
-        super().__init__(routes, _SERVED, stats)
+        self._routes = {api.key: Route(api, stats.by_key[api.key]) for api in APIS}
+        self.gate = Gate(self._routes, _SERVED, stats, RareRequests(stats))
 
     def preload(self) -> Iterator[None]:
         """Import one handler or make one API's tables per step: no first request pays for it.
@@ -59,7 +57,19 @@ class Dispatcher(Gate):
             route.load()
             yield
 
-    async def _wait(
+
+class RareRequests:
+    """What `Gate` does not do itself: requests that wait, large ones, and those that get no answer.
+
+    All of it begins in one turn of a connection, and what is a coroutine ends in another.
+    """
+
+    __slots__ = ("_stats",)
+
+    def __init__(self, stats: RequestStats) -> None:
+        self._stats = stats
+
+    async def wait(
         self,
         connection: Connection,
         route: Route,
@@ -78,14 +88,14 @@ class Dispatcher(Gate):
                 del row
                 await free(parts)
         except ProtocolError as error:
-            raise self._explain(connection, route, version, error) from error
+            raise self.explain(connection, route, version, error) from error
         except Exception as error:
-            raise self._fault(connection, route, version, error) from error
+            raise self.fault(connection, route, version, error) from error
         route.stats.observe(perf_counter() - began)
         return answer
 
     async def _respond(self, route: Route, version: int, correlation_id: int, row: Any) -> Answer:
-        """Write a response as `respond` does, one of many elements in pieces."""
+        """Write a response as `Gate.respond` does, one of many elements in pieces."""
         errors: list[int] = []
         table = route.responses[version]
         assert table is not None  # noqa: S101  # made when the request was read
@@ -97,7 +107,7 @@ class Dispatcher(Gate):
             route.stats.all_failed(errors)
         return answer
 
-    def _handle_large(  # all that is known of a request
+    def handle_large(  # all that is known of a request
         self,
         route: Route,
         context: RequestContext,
@@ -106,6 +116,7 @@ class Dispatcher(Gate):
         position: int,
         end: int,
     ) -> Coroutine[Any, Any, Any]:
+        """Return what reads and handles a request of more elements than are read at once."""
         if end <= SHARED_BYTES:  # the buffer may be the one that the next frame comes into
             buffer = memoryview(bytearray(buffer[:end]))
         return self._read_and_handle(route, context, table, buffer, position, end)
@@ -124,7 +135,7 @@ class Dispatcher(Gate):
             steps = read_in_steps(table, buffer, position, end, route.max_elements)
             request, _ = await finish_in_shares(steps)
         except ProtocolError:
-            self.stats.refused += 1
+            self._stats.refused += 1
             raise
         del steps
         if route.slices is None or not route.slices.is_large(request):
@@ -138,7 +149,7 @@ class Dispatcher(Gate):
         await free(parts)
         return response
 
-    def _refuse_version(self, key: int, version: int, correlation_id: int) -> Answer:
+    def refuse_version(self, key: int, version: int, correlation_id: int) -> Answer:
         """Answer ApiVersions of a newer kind as every client can read it; close on others.
 
         Kafka does the same: a client asks ApiVersions first, so it should know better.
@@ -150,7 +161,7 @@ class Dispatcher(Gate):
 
             refused: Answer = RESPONSE.respond(0, correlation_id, refuse_version())
             return refused
-        self.stats.refused += 1
+        self._stats.refused += 1
         if api is None:
             raise ProtocolError(f"api={key} version={version} reason=this API is not served")
         raise ProtocolError(
@@ -158,25 +169,29 @@ class Dispatcher(Gate):
             f"{api.versions[-1]} are served"
         )
 
-    def _explain_head(self, begin: bytes, error: ProtocolError) -> ProtocolError:
-        if len(begin) < _KEY_AND_VERSION.size:
+    def explain_head(
+        self, buffer: memoryview, start: int, end: int, error: ProtocolError
+    ) -> ProtocolError:
+        """Say of which request the head cannot be read, if its first four bytes are there."""
+        if end - start < _KEY_AND_VERSION.size:
             return error
-        key, version = _KEY_AND_VERSION.unpack(begin)
+        key, version = _KEY_AND_VERSION.unpack_from(buffer, start)
         api = BY_KEY.get(key)
         name = key if api is None else api.name
         return ProtocolError(f"api={name} version={version} reason={error}")
 
-    def _explain(
+    def explain(
         self, connection: Connection, route: Route, version: int, error: ProtocolError
     ) -> ProtocolError:
+        """Say of whom and what an undecodable request was."""
         return ProtocolError(
             f"api={route.api.name} version={version} client={connection.client_id!r} reason={error}"
         )
 
-    def _fault(
+    def fault(
         self, connection: Connection, route: Route, version: int, error: Exception
     ) -> ProtocolError:
-        """A fault of ours: its traceback once, and the client learns by a closed connection."""
+        """Log a fault of ours, its traceback once; the client learns by a closed connection."""
         log.error(
             "request failed api=%s version=%d peer=%s",
             route.api.name,

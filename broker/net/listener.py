@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from siltstone.broker.context import Rooms
+    from siltstone.broker.net._dispatch_kernels import Gate
     from siltstone.broker.net.buffers import Buffers
-    from siltstone.broker.net.dispatch import Dispatcher
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Listener:
         name: str,
         rooms: Rooms,
         buffers: Buffers,
-        dispatcher: Dispatcher,
+        dispatcher: Gate,
         count_all: Callable[[], int] | None = None,
     ) -> None:
         self.name = name

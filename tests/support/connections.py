@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from siltstone.broker.net._dispatch_kernels import Gate
 from siltstone.broker.net.buffers import Buffers
 from siltstone.broker.net.connection import Connection
+from siltstone.broker.net.dispatch import RareRequests
 from siltstone.broker.net.request_stats import RequestStats
 from siltstone.broker.process.io import IoThreads
 
@@ -23,7 +24,8 @@ class ScriptedGate(Gate):
     """Cuts frames as the broker does, and has a function answer them."""
 
     def __init__(self, dispatch: Dispatch) -> None:
-        super().__init__({}, [], RequestStats(()))
+        stats = RequestStats(())
+        super().__init__({}, [], stats, RareRequests(stats))
         self._dispatch = dispatch
 
     def dispatch(self, connection: Connection, buffer: memoryview, start: int, end: int) -> Any:

@@ -52,7 +52,7 @@ class Stand:
     async def __aenter__(self) -> Self:
         await self.home.open()
         self.stats = RequestStats((api.key, api.name) for api in APIS)
-        self.dispatcher = Dispatcher(self.stats)
+        self.dispatcher = Dispatcher(self.stats).gate
         self.listener = Listener("PLAINTEXT", self.home.rooms, Buffers(), self.dispatcher)
         return self
 

@@ -40,7 +40,7 @@ class ScriptedGate(Gate):
     """Answers as the first byte of a body says."""
 
     def __init__(self) -> None:
-        super().__init__({}, [], None)  # type: ignore[arg-type]
+        super().__init__({}, [], None, None)  # type: ignore[arg-type]
 
     def dispatch(self, _connection: Any, buffer: memoryview, start: int, end: int) -> Any:
         """Refuse, say nothing, answer with a range, answer later, or send the body back."""
