@@ -54,6 +54,8 @@ from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.manager import LogManager
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from siltstone.broker.coordination.coordinators import Coordinators
     from siltstone.broker.net.sending.senders import Senders
     from siltstone.cleaner.threads.pool import CleanerPool
@@ -117,91 +119,75 @@ class Broker:
         given = layers.server()
         directories = [Path(name).absolute() for name in given.log_dirs]
 
-        # Threads that wait, and what the broker has kept from earlier runs. Who sends in plain
-        # Python would hold the GIL meanwhile.
-        sender_count = given.num_network_threads if core.COMPILED else 0
-        self._io = IoThreads(
-            given.num_io_threads,
-            OnFirstUse(partial(_start_senders, sender_count)) if sender_count else None,
-        )
-        catalog = Catalog(directories)
-        try:
-            catalog.load()
-        except LogDirError as error:
-            raise StartError(str(error)) from error
-        self._writer = CatalogWriter(catalog, self._io, self._fail_first_directory)
-        self._settings = BrokerSettings(layers, self._writer)
+        # What the broker has kept from earlier runs
+        io = self._io = _make_io(given.num_io_threads, given.num_network_threads)
+        catalog = _read_catalog(directories)
+        self._writer = CatalogWriter(catalog, io, self._fail_first_directory)
+        settings = self._settings = BrokerSettings(layers, self._writer)
         self._producer_ids = ProducerIds(self._writer)
-        features = Features(self._writer)
-        agree(features, self._settings)
-        server = self._settings.server
+        self._features = Features(self._writer)
+        agree(self._features, settings)
+        server = settings.server
 
         # Logs, who cleans and moves them, and the topics that they belong to
-        self._logs = LogManager(directories, server, self._settings.stored_topic_config, clock)
-        self._cleaner = CleanerManager(self._logs.logs, clock, lambda: time.sleep(0))
-        self._cleaning = Cleaning(
-            self._logs,
-            self._cleaner,
-            OnFirstUse(self._build_cleaner_pool),
-            self._settings,
-            self._io,
-            clock,
-        )
-        self._topics = TopicRegistry(
-            self._writer, self._settings, self._logs, self._cleaning, self._io
-        )
-        self._moves = LogDirMoves(
-            self._logs, self._topics, self._cleaning, self._settings, self._io, clock
-        )
+        self.logs = LogManager(directories, server, settings.stored_topic_config, clock)
+        self._cleaner = CleanerManager(self.logs.logs, clock, lambda: time.sleep(0))
+        pool = OnFirstUse(self._build_cleaner_pool)
+        self._cleaning = Cleaning(self.logs, self._cleaner, pool, settings, io, clock)
+        self.topics = TopicRegistry(self._writer, settings, self.logs, self._cleaning, io)
+        self._moves = LogDirMoves(self.logs, self.topics, self._cleaning, settings, io, clock)
         self._pins = PinRoom(self._current, clock, self._cleaning.first_dirty_offset)
         self._housekeeping = Housekeeping(
-            self._logs, self._current, clock, self._cleaning.is_reserved
+            self.logs, self._current, clock, self._cleaning.is_reserved
         )
 
-        # What handlers work with
-        self._waiting = Waiting()
-        self._sessions = FetchSessions(
-            lambda: self._settings.server.max_incremental_fetch_session_cache_slots,
-            clock.monotonic,
-            self._topics.get_log,
-            self._logs.moved_starts,
-        )
-        self._coordinators = OnFirstUse(self._build_coordinators, COORDINATOR_MODULES)
-        self._rooms = Rooms(
-            settings=self._settings,
-            clock=clock,
-            logs=self._logs,
-            topics=self._topics,
-            moves=self._moves,
-            producer_ids=self._producer_ids,
-            features=features,
-            coordinators=self._coordinators,
-            io=self._io,
-            waiting=self._waiting,
-            sessions=self._sessions,
-            identity=Identity(node_id=server.node_id, rack=server.broker_rack),
-            advertised={},
-        )
-
-        # Connections
-        self._requests = RequestStats((api.key, api.name) for api in APIS)
-        self._dispatcher = Dispatcher(self._requests)
+        # Requests, who may have to wait, and where they come in
+        self.waiting = Waiting()
+        self.coordinators = OnFirstUse(self._build_coordinators, COORDINATOR_MODULES)
+        self._rooms = self._make_rooms()
+        self.requests = RequestStats((api.key, api.name) for api in APIS)
+        self._dispatcher = Dispatcher(self.requests)
         self._buffers = Buffers(server.queued_max_request_bytes)
         gate = self._dispatcher.gate
-        self._listeners = [
+        self.listeners = [
             Listener(bound.name, self._rooms, self._buffers, gate, self._count_connections)
             for bound in server.bound_listeners
         ]
 
         # Who looks at the broker from outside
         self._loop_watch = LoopWatch(clock)
-        self._probe = Probe(self._logs, self._topics.logs, self._io, clock)
-        self._readiness = Readiness(clock, self._probe.round_trip, self._find_dead_threads)
+        self.probe = Probe(self.logs, self.topics.logs, io, clock)
+        self._readiness = Readiness(clock, self.probe.round_trip, self._find_dead_threads)
         self._token = ControlToken(directories[0])
         self._pages = OnFirstUse(self._build_pages, PAGE_MODULES)
         self._http = HttpServer(
             self._pages.get,
             admission=Admission(hosts=server.http_hosts, is_trusted=self._token.is_brought_by),
+        )
+
+    def _make_rooms(self) -> Rooms:
+        """Return what handlers work with; all of it is built."""
+        server = self._settings.server
+        sessions = FetchSessions(
+            lambda: self._settings.server.max_incremental_fetch_session_cache_slots,
+            self._clock.monotonic,
+            self.topics.get_log,
+            self.logs.moved_starts,
+        )
+        return Rooms(
+            settings=self._settings,
+            clock=self._clock,
+            logs=self.logs,
+            topics=self.topics,
+            moves=self._moves,
+            producer_ids=self._producer_ids,
+            features=self._features,
+            coordinators=self.coordinators,
+            io=self._io,
+            waiting=self.waiting,
+            sessions=sessions,
+            identity=Identity(node_id=server.node_id, rack=server.broker_rack),
+            advertised={},
         )
 
     async def start(self) -> None:
@@ -212,11 +198,11 @@ class Broker:
         """
         self._bind()
         try:
-            self._logs.open()
+            self.logs.open()
             # Whoever watches a long recovery is answered: alive, not ready yet.
             await self._start_http()
-            await self._io.run(self._logs.load)
-            await self._topics.open(self._clock.now_ms())
+            await self._io.run(self.logs.load)
+            await self.topics.open(self._clock.now_ms())
             await self._cleaning.load()
             await self._moves.resume()
         except LogDirError as error:
@@ -225,14 +211,14 @@ class Broker:
             raise StartError(
                 f"the log directories cannot be opened: {error}; check the file and the disk"
             ) from error
-        if {OFFSETS_TOPIC, TRANSACTIONS_TOPIC} & self._topics.topics.keys():
+        if {OFFSETS_TOPIC, TRANSACTIONS_TOPIC} & self.topics.topics.keys():
             # Most journals are small: whoever comes now need not be told to come again.
             with suppress(TimeoutError):
-                groups = self._coordinators.get().groups
+                groups = self.coordinators.get().groups
                 await asyncio.wait_for(groups.loaded.wait(), _JOURNAL_SECONDS)
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener.start()
         self._is_started = True
         await self._cleaning.start()
@@ -250,20 +236,20 @@ class Broker:
         seconds = self._settings.server.graceful_shutdown_timeout_ms / 1000
         deadline = loop.time() + seconds
         self._readiness.close()
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener.stop()
-        self._waiting.close()
-        if self._coordinators.built is not None:
-            self._coordinators.built.groups.release()
+        self.waiting.close()
+        if self.coordinators.built is not None:
+            self.coordinators.built.groups.release()
         drain_until = deadline - max(_MIN_CLOSE_SECONDS, seconds / 2)
-        await asyncio.gather(*(listener.drain(drain_until) for listener in self._listeners))
+        await asyncio.gather(*(listener.drain(drain_until) for listener in self.listeners))
         await self._tasks.cancel()
-        await self._probe.close()
-        if self._coordinators.built is not None:
-            await self._coordinators.built.close()
+        await self.probe.close()
+        if self.coordinators.built is not None:
+            await self.coordinators.built.close()
         await self._producer_ids.close()
         await self._settings.close()
-        await self._topics.close()
+        await self.topics.close()
         await self._moves.close()
         if self._is_started:
             await self._writer.close()
@@ -280,7 +266,7 @@ class Broker:
     def _bind(self) -> None:
         server = self._settings.server
         for listener, bound, told in zip(
-            self._listeners, server.bound_listeners, server.advertised, strict=True
+            self.listeners, server.bound_listeners, server.advertised, strict=True
         ):
             try:
                 listener.bind(bound.host, bound.port)
@@ -304,15 +290,15 @@ class Broker:
                 f"cannot listen on http.listener {host}:{port}: {error.strerror or error}; stop "
                 "what uses the address or choose another in http.listener"
             ) from error
-        note_address(self._logs.directories[0].path, *addresses[0])
+        note_address(self.logs.directories[0].path, *addresses[0])
         for bound_host, bound_port in addresses:
             log.info("listening listener=http address=%s:%d", bound_host, bound_port)
 
     async def _open_probe(self) -> None:
         """Make the first round trip; a broker that fails it goes on, not ready, and says why."""
-        first = self._listeners[0]
-        await self._probe.open((first.host, first.port))
-        for listener in self._listeners:
+        first = self.listeners[0]
+        await self.probe.open((first.host, first.port))
+        for listener in self.listeners:
             log.info(
                 "listening listener=%s address=%s:%d",
                 listener.name,
@@ -328,8 +314,8 @@ class Broker:
             "ready version=%s kernels=%s topics=%d partitions=%d seconds=%.2f",
             VERSION,
             _kernels(),
-            len(self._topics.topics),
-            len(self._logs.logs),
+            len(self.topics.topics),
+            len(self.logs.logs),
             self._clock.monotonic() - self._began,
         )
 
@@ -338,7 +324,7 @@ class Broker:
         seconds = max(_MIN_CLOSE_SECONDS, deadline - loop.time())
         try:
             return await asyncio.wait_for(
-                self._io.run(self._logs.close, clean=self._is_started), seconds
+                self._io.run(self.logs.close, clean=self._is_started), seconds
             )
         except TimeoutError:
             log.warning(
@@ -355,7 +341,7 @@ class Broker:
     async def _close_idle(self) -> None:
         while True:
             await asyncio.sleep(_IDLE_SCAN_SECONDS)
-            for listener in self._listeners:
+            for listener in self.listeners:
                 listener.close_idle()
 
     async def _judge_clients(self) -> None:
@@ -370,7 +356,7 @@ class Broker:
         """
         await asyncio.sleep(_FIRST_CLIENT_SECONDS)
         for _ in chain(
-            self._dispatcher.preload(), self._coordinators.preload(), self._pages.preload()
+            self._dispatcher.preload(), self.coordinators.preload(), self._pages.preload()
         ):
             await asyncio.sleep(0.001)
         gc.freeze()
@@ -382,12 +368,12 @@ class Broker:
         from siltstone.broker.coordination.coordinators import Coordinators  # noqa: PLC0415
 
         coordinators = Coordinators(
-            self._topics,
+            self.topics,
             self._settings,
             self._io,
             self._clock,
             self._producer_ids,
-            self._rooms.features,
+            self._features,
         )
         self._tasks.start(coordinators.groups.run(), "groups")
         self._tasks.start(coordinators.run_transactions(), "transactions")
@@ -397,7 +383,7 @@ class Broker:
         """Make the cleaner's threads, with the history of earlier passes. Blocks."""
         from siltstone.broker.topics.cleaner_pool import make_pool  # noqa: PLC0415
 
-        paths = [directory.path for directory in self._logs.directories]
+        paths = [directory.path for directory in self.logs.directories]
         return make_pool(self._cleaner, self._clock, self._settings.server, paths)
 
     def _build_pages(self) -> Routes:
@@ -408,8 +394,8 @@ class Broker:
             version=VERSION,
             kernels=_kernels(),
             began=self._began,
-            requests=self._requests,
-            listeners=self._listeners,
+            requests=self.requests,
+            listeners=self.listeners,
             loop_watch=self._loop_watch,
             readiness=self._readiness,
             cleaning=self._cleaning,
@@ -419,17 +405,32 @@ class Broker:
 
     def _fail_first_directory(self, error: OSError) -> None:
         """The catalogue lies in the first log directory: what fails the one fails the other."""
-        self._logs.directories[0].fail(error)
+        self.logs.directories[0].fail(error)
 
     def _current(self) -> ServerConfig:
         return self._settings.server
 
     def _count_connections(self) -> int:
-        return sum(len(listener.connections) for listener in self._listeners)
+        return sum(len(listener.connections) for listener in self.listeners)
 
     def _find_dead_threads(self) -> list[str]:
-        dead = [] if self._logs.background.alive else ["housekeeping"]
+        dead = [] if self.logs.background.alive else ["housekeeping"]
         return dead + self._cleaning.dead_threads
+
+
+def _make_io(count: int, sender_count: int) -> IoThreads:
+    """Return the threads that wait; without compiled code nobody sends beside the loop."""
+    senders = OnFirstUse(partial(_start_senders, sender_count))
+    return IoThreads(count, senders if sender_count and core.COMPILED else None)
+
+
+def _read_catalog(directories: Sequence[Path]) -> Catalog:
+    catalog = Catalog(directories)
+    try:
+        catalog.load()
+    except LogDirError as error:
+        raise StartError(str(error)) from error
+    return catalog
 
 
 def _start_senders(count: int) -> Senders:

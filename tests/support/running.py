@@ -71,28 +71,27 @@ class Running:
     @property
     def topics(self) -> TopicRegistry:
         """Its topics and their logs."""
-        return self.broker._topics
+        return self.broker.topics
 
     @property
     def groups(self) -> GroupCoordinator:
         """Its groups, and the journal of what they committed."""
-        return self.broker._coordinators.get().groups
+        return self.broker.coordinators.get().groups
 
     @property
     def waiting(self) -> Waiting:
         """Its fetches that wait."""
-        return self.broker._waiting
+        return self.broker.waiting
 
     @property
     def listeners(self) -> list[Listener]:
         """Where it listens, in the order of the setting."""
-        return self.broker._listeners
+        return self.broker.listeners
 
     @property
     def probe(self) -> Probe:
         """What tries whether it can write and read."""
-        assert self.broker._probe is not None
-        return self.broker._probe
+        return self.broker.probe
 
     async def connect(self) -> Client:
         """Open a connection to the first listener."""

@@ -35,23 +35,22 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 @pytest.fixture
 def probe(broker: Broker) -> Probe:
     """The probe of that broker."""
-    assert broker._probe is not None
-    return broker._probe
+    return broker.probe
 
 
 async def test_record_makes_its_round_trip(broker: Broker, probe: Probe) -> None:
     """Each trip appends one record, beginning with an empty log."""
-    before = broker._topics.logs[probe.name, 0].log_end_offset
+    before = broker.topics.logs[probe.name, 0].log_end_offset
     await probe.round_trip()
 
     assert before == 1, "the start makes one"
-    assert broker._topics.logs[probe.name, 0].log_end_offset == 2
+    assert broker.topics.logs[probe.name, 0].log_end_offset == 2
 
 
 async def test_probe_is_in_no_topic(broker: Broker, probe: Probe, tmp_path: Path) -> None:
     """Neither Metadata nor LogManager know its log; its name is no legal one."""
-    assert probe.name not in broker._topics.topics
-    assert not broker._logs.logs
+    assert probe.name not in broker.topics.topics
+    assert not broker.logs.logs
     assert " " in probe.name
     assert await asyncio.to_thread((tmp_path / FOLDER / "partition.metadata").exists)
 
@@ -64,12 +63,12 @@ async def test_log_is_made_anew_when_it_has_grown(
     for _ in range(20):
         await probe.round_trip()
 
-        assert broker._topics.logs[probe.name, 0].size <= 500
+        assert broker.topics.logs[probe.name, 0].size <= 500
 
 
 async def test_log_that_refuses_fails_the_trip(broker: Broker, probe: Probe) -> None:
     """A refused append is named by Kafka's name of its error."""
-    log = broker._topics.logs[probe.name, 0]
+    log = broker.topics.logs[probe.name, 0]
     log.abandon(log.path)
 
     with pytest.raises(ProbeFailed, match="could not be appended: NOT_LEADER_OR_FOLLOWER"):
