@@ -7,8 +7,9 @@ member's deadline, thousands of times a second, and nearly none of them is ever 
 deadline is only noted, and looked at when the earlier one comes due.
 """
 
+from functools import partial
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.groups.classic.state_names import GroupState
 from siltstone.broker.groups.offset_metadata import MOST_CHARACTERS
@@ -164,13 +165,18 @@ class Timers:
 
 
 class LivingMember:
-    """One member as far as it has to be heard of; ``timer`` is that of its session."""
+    """One member as far as it has to be heard of; ``timer`` is that of its session.
+
+    ``on_silence`` gets the member when its session has ended.
+    """
 
     __slots__ = ("session_timeout_ms", "timer")
 
-    def __init__(self, session_timeout_ms: int) -> None:
+    def __init__(
+        self, session_timeout_ms: int, timers: Timers, on_silence: "Callable[[Any], None]"
+    ) -> None:
         self.session_timeout_ms = session_timeout_ms
-        self.timer: Timer  # set by the group
+        self.timer = Timer(timers, partial(on_silence, self))
 
     def start_session(self) -> None:
         """Take note that it is alive."""

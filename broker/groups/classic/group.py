@@ -40,7 +40,7 @@ from siltstone.protocol.errors import ErrorCode, KafkaError, UnknownServerError
 from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from siltstone.broker.groups._member_kernels import Timers
     from siltstone.broker.groups.classic.messages import JoinReply, SyncReply, SyncRequest
@@ -194,16 +194,15 @@ class ClassicGroup(LivingGroup):
             self._member_was_added = True
         if not self.members:
             self.protocol_type = request.protocol_type
-        member = Member(member_id, request)
+        member = self._make_member(member_id, request)
         member.is_new = True
-        self._install(member)
+        self.members.add(member)
         self.members.park_join(member, reply)
         member.timer.start(NEW_MEMBER_JOIN_MS)
         self.rebalance()
 
-    def _install(self, member: Member) -> None:
-        member.timer = Timer(self._services.timers, partial(self._end_session, member))
-        self.members.add(member)
+    def _make_member(self, member_id: str, request: JoinRequest) -> Member:
+        return Member(member_id, request, self._services.timers, self._end_session)
 
     def _join_again(self, member: Member, request: JoinRequest, reply: JoinReply) -> None:
         is_same = member.protocols == request.protocols
@@ -246,7 +245,7 @@ class ClassicGroup(LivingGroup):
         """
         old = self.members.by_id[old_id]
         leader = self.members.leader
-        new = Member(new_id, request)
+        new = self._make_member(new_id, request)
         new.assignment = old.assignment
         self.members.replace(old, new)
         is_kept = (
@@ -260,7 +259,6 @@ class ClassicGroup(LivingGroup):
                 reply(JoinResult(error.code, ""))
                 return
         self._release(old, ErrorCode.fenced_instance_id, old_id)
-        new.timer = Timer(self._services.timers, partial(self._end_session, new))
         new.start_session()
         if not is_kept:
             self.members.park_join(new, reply)
@@ -580,21 +578,23 @@ class ClassicGroup(LivingGroup):
                 rebalance_timeout_ms=each.rebalance_timeout,
                 session_timeout_ms=each.session_timeout,
             )
-            member = Member(each.member_id, request)
+            member = self._make_member(each.member_id, request)
             member.assignment = each.assignment
-            self._install(member)
+            self.members.add(member)
         if metadata.leader in self.members.by_id:
             self.members.leader = metadata.leader
         self._subscribed_topics = self._find_subscribed_topics()
         self._transition(GroupState.STABLE if self.members else GroupState.EMPTY)
         self.state_timestamp = metadata.current_state_timestamp
 
-    def take_over(self, protocol_type: str, generation: int, members: Sequence[Member]) -> None:
+    def take_over(
+        self, protocol_type: str, generation: int, requests: Iterable[JoinRequest]
+    ) -> None:
         """Be what a group of another protocol was: stable, with these members, all of classic."""
         self.protocol_type = protocol_type
         self.generation = generation
-        for member in members:
-            self._install(member)
+        for request in requests:
+            self.members.add(self._make_member(request.member_id, request))
         self.protocol_name = self.members.choose_protocol()
         self._subscribed_topics = self._find_subscribed_topics()
         self._transition(GroupState.STABLE)

@@ -12,7 +12,7 @@ from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages.consumer_offsets import MemberMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from siltstone.broker.groups.classic.messages import (
         JoinReply,
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         SyncReply,
         SyncResult,
     )
+    from siltstone.broker.groups.member_kernels import Timers
 
 
 class Member(LivingMember):
@@ -40,8 +41,14 @@ class Member(LivingMember):
         "sync_reply",
     )
 
-    def __init__(self, member_id: str, request: JoinRequest) -> None:
-        super().__init__(request.session_timeout_ms)
+    def __init__(
+        self,
+        member_id: str,
+        request: JoinRequest,
+        timers: Timers,
+        on_silence: Callable[[Member], None],
+    ) -> None:
+        super().__init__(request.session_timeout_ms, timers, on_silence)
         self.member_id = member_id
         self.instance_id = request.instance_id
         self.client_id = request.client_id

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone.broker.groups.classic.group import ClassicGroup
-from siltstone.broker.groups.classic.members import Member as ClassicMember
 from siltstone.broker.groups.classic.messages import JoinRequest
 from siltstone.broker.groups.consumer.changes import Changes
 from siltstone.broker.groups.consumer.classic import by_id, by_name
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from siltstone.broker.groups.classic.group import ClassicServices
+    from siltstone.broker.groups.classic.members import Member as ClassicMember
     from siltstone.broker.groups.consumer.member import Member
     from siltstone.broker.groups.consumer.policy import Policy
     from siltstone.broker.groups.topic_image import TopicImage
@@ -156,14 +156,14 @@ def downgrade(
     """
     gone = {member.id for member in leaving}
     classic = ClassicGroup(group.group_id, group.partition, services)
-    members = [
-        ClassicMember(member.id, _request_of(member, member.classic))
+    requests = [
+        _request_of(member, member.classic)
         for member in group.members.values()
         if member.id not in gone and member.classic is not None
     ]
-    classic.take_over(PROTOCOL_TYPE, group.epoch, members)
+    classic.take_over(PROTOCOL_TYPE, group.epoch, requests)
     try:
-        for member in members:
+        for member in classic.members:
             target = by_name(group.target_of(member.member_id), image)
             version = read_version(member.metadata_of(classic.protocol_name))
             member.assignment = encode_assignment(target, version)
