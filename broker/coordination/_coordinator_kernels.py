@@ -41,7 +41,8 @@ _ORIGIN = Origin.COORDINATOR
 class Journal:
     """The partitions of one internal topic, as its coordinator writes into them (loop only).
 
-    ``unflushed`` is what must be on the disk before anybody is answered.
+    ``unflushed`` is what must be on the disk before anybody is answered. A base of
+    `CoordinatorLog`, which reads back what is written here and knows what is not read yet.
     """
 
     __slots__ = ("_clock", "_failed", "_loading", "_topics", "name", "unflushed")

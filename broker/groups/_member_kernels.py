@@ -167,7 +167,8 @@ class Timers:
 class LivingMember:
     """One member as far as it has to be heard of; ``timer`` is that of its session.
 
-    ``on_silence`` gets the member when its session has ended.
+    ``on_silence`` gets the member when its session has ended. A base of `Member`, so that a
+    heartbeat moves its timer without a call of Python's.
     """
 
     __slots__ = ("session_timeout_ms", "timer")
@@ -184,7 +185,10 @@ class LivingMember:
 
 
 class MemberTable:
-    """Members by id, and which of them have an instance id."""
+    """Members by id, and which of them have an instance id.
+
+    A base of `Members`, so that a heartbeat finds its member without a call of Python's.
+    """
 
     __slots__ = ("by_id", "static")
 
@@ -212,7 +216,12 @@ class MemberTable:
 
 
 class LivingGroup:
-    """A classic group as far as its members are heard of between two rebalances (loop only)."""
+    """A classic group as far as its members are heard of between two rebalances (loop only).
+
+    A base of `ClassicGroup` and not a part of it: state, generation and members are the group's,
+    and a heartbeat or commit would take a method of Python's to come here
+    (docs/decisions/0015-compiled-bases.md).
+    """
 
     __slots__ = ("generation", "members", "state")
 
@@ -269,7 +278,7 @@ class LivingGroup:
     def judge_commit(
         self, member_id: str, instance_id: str | None, generation: int, is_transactional: bool
     ) -> None:
-        """Do what `check_commit` says."""
+        """Do what `check_commit` says, with types of C."""
         self._check_alive()
         if generation < 0 and self.state is _EMPTY:
             return
@@ -288,7 +297,11 @@ class LivingGroup:
 
 
 class GroupTable:
-    """Groups by id, and who may commit to them (loop only); `GroupCoordinator` does the rest."""
+    """Groups by id, and who may commit to them (loop only).
+
+    A base of `GroupCoordinator`, for the reason of `LivingGroup`'s: heartbeats and commits come in
+    here. Groups are made by the coordinator.
+    """
 
     __slots__ = ("groups", "log", "offsets")
 

@@ -1,4 +1,4 @@
-"""One turn of a connection as nearly all are, from its receive to its send, without a way around.
+"""One turn of a connection: receive once, serve what is whole, send once.
 
 Compiled by Cython, or plain Python as it stands. The types of C stand in ``_turn_kernels.pxd``.
 """
@@ -51,6 +51,9 @@ class Transport:
 
     Invariants: ``unsent`` leaves before anything else does; ``fileno`` is -1 once the socket is
     closed, since its number may be another connection's then.
+
+    A base of `PlainChannel` and not a part of it: both change ``unsent``, and a turn calls
+    `receive` and `send_bytes` without a call of Python's (docs/decisions/0015-compiled-bases.md).
     """
 
     __slots__ = ("_on_lost", "fileno", "unsent")
@@ -115,8 +118,11 @@ class Transport:
 class Turn:
     """What a connection does when its socket has bytes: receive once, serve, send once (loop only).
 
-    Whatever else may have to be done is said by the class that builds on it. Received bytes that
-    cannot be served yet stand in ``_tail``, at most one receive buffer of them.
+    Received bytes that cannot be served yet stand in ``_tail``, at most one receive buffer of them.
+
+    A base of `Connection` and not a part of it: the fields are the connection's, which its rarer
+    ways change as well. What it leaves to them raises NotImplementedError here
+    (docs/decisions/0015-compiled-bases.md).
     """
 
     __slots__ = (
