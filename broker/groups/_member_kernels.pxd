@@ -48,7 +48,7 @@ cdef class LivingGroup:
 
 cdef class GroupTable:
     cdef public dict groups
-    cdef public Journal log
+    cdef public Journal journal
     cdef public object offsets
 
     cpdef check(self, str group_id)

@@ -303,11 +303,11 @@ class GroupTable:
     here. Groups are made by the coordinator.
     """
 
-    __slots__ = ("groups", "log", "offsets")
+    __slots__ = ("groups", "journal", "offsets")
 
-    def __init__(self, log: "CoordinatorLog", offsets: "Container[str]") -> None:
+    def __init__(self, journal: "CoordinatorLog", offsets: "Container[str]") -> None:
         self.groups: dict[str, Group] = {}
-        self.log = log
+        self.journal = journal
         self.offsets = offsets
 
     def check(self, group_id: str) -> None:
@@ -320,8 +320,8 @@ class GroupTable:
         """
         if len(group_id) > MOST_CHARACTERS:
             raise InvalidGroupId(f"a group id has at most {MOST_CHARACTERS} characters")
-        if not self.log.is_settled:
-            self.log.check(self.log.partition_for(group_id))
+        if not self.journal.is_settled:
+            self.journal.check(self.journal.partition_for(group_id))
 
     def find(self, group_id: str) -> "Group | None":
         """Return a group that is there, if only because of its committed offsets."""

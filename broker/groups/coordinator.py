@@ -57,9 +57,9 @@ class GroupCoordinator(GroupTable):
         self.settings = settings
         self.topics = topics
         self.clock = clock
-        self.log: CoordinatorLog = CoordinatorLog(OFFSETS_TOPIC, topics, settings, io, clock)
-        self.offsets: Offsets = Offsets(self.log.append)
-        super().__init__(self.log, self.offsets)
+        self.journal: CoordinatorLog = CoordinatorLog(OFFSETS_TOPIC, topics, settings, io, clock)
+        self.offsets: Offsets = Offsets(self.journal.append)
+        super().__init__(self.journal, self.offsets)
         self.timers = Timers(clock, self._wake_at)
         self.consumer = ConsumerGroups(self)
         self.replay = Replay(self, self.consumer)
@@ -67,7 +67,7 @@ class GroupCoordinator(GroupTable):
             clock=clock,
             timers=self.timers,
             settings=lambda: settings.server,
-            write=self.log.append,
+            write=self.journal.append,
         )
         self.loaded = asyncio.Event()
         self._wake: asyncio.TimerHandle | None = None
@@ -86,7 +86,7 @@ class GroupCoordinator(GroupTable):
 
     async def load(self) -> None:
         """Read the journal back; `loaded` is set afterwards."""
-        await self.log.load(self.replay.apply, self.replay.finish, has_offsets=True)
+        await self.journal.load(self.replay.apply, self.replay.finish, has_offsets=True)
         self.loaded.set()
 
     def release(self) -> None:
@@ -100,7 +100,7 @@ class GroupCoordinator(GroupTable):
         if self._wake is not None:
             self._wake.cancel()
         await self._tasks.cancel()
-        await self.log.close()
+        await self.journal.close()
 
     def list_all(self) -> list[Group]:
         """Return all groups."""
@@ -115,7 +115,7 @@ class GroupCoordinator(GroupTable):
 
     def new_classic(self, group_id: str) -> ClassicGroup:
         """Return a group that nobody else knows yet."""
-        return ClassicGroup(group_id, self.log.partition_for(group_id), self.classic)
+        return ClassicGroup(group_id, self.journal.partition_for(group_id), self.classic)
 
     def find_or_create_classic(self, group_id: str, member_id: str) -> Group:
         """Return the group that a member wants to join; only a newcomer finds a new one.
@@ -144,7 +144,7 @@ class GroupCoordinator(GroupTable):
             KafkaError: It did not take them, ready to be answered.
         """
         for start in range(0, len(rows), _TOMBSTONES_AT_A_TIME):
-            self.log.append(group.partition, rows[start : start + _TOMBSTONES_AT_A_TIME])
+            self.journal.append(group.partition, rows[start : start + _TOMBSTONES_AT_A_TIME])
 
     def delete(self, group: Group) -> None:
         """Delete a group that is empty, its offsets first.
@@ -179,7 +179,7 @@ class GroupCoordinator(GroupTable):
                 group.close()
             self.groups.clear()
             self.offsets.clear()
-            self.log.forget()
+            self.journal.forget()
             return
         doomed = [
             (group_id, dict(committed[topic.name]))

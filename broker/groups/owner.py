@@ -24,7 +24,7 @@ class Owner(Protocol):
     classic: ClassicServices
     clock: Clock
     groups: dict[str, Group]
-    log: CoordinatorLog
+    journal: CoordinatorLog
     offsets: Offsets
     settings: BrokerSettings
     timers: Timers

@@ -48,7 +48,7 @@ class Replay:
                 try:
                     self._apply_other(partition, groups, Entry._make(entry))
                 except ProtocolError as error:
-                    self._owner.log.skip(partition, entry[0], error)
+                    self._owner.journal.skip(partition, entry[0], error)
 
     def _apply_other(
         self, partition: int, groups: dict[str, tuple[int, bytes]], entry: Entry
@@ -75,7 +75,7 @@ class Replay:
             try:
                 metadata = read_group(value)
             except ProtocolError as error:
-                owner.log.skip(partition, offset, error)
+                owner.journal.skip(partition, offset, error)
                 continue
             group = owner.add_classic(group_id)
             group.restore(metadata)

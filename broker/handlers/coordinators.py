@@ -41,7 +41,7 @@ def find(
         return _refuse(context, request, error)
     rooms = context.rooms
     is_group = request.key_type == _GROUP
-    journal = rooms.groups().log if is_group else rooms.transactions().journal
+    journal = rooms.groups().journal if is_group else rooms.transactions().journal
     if not journal.is_created:
         return _find_when_created(context, request, journal)
     return _find(context, request)

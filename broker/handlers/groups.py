@@ -113,7 +113,7 @@ def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
 def list_all(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     """List the groups of all kinds that the filters allow; upper and lower case are the same."""
     groups = context.rooms.groups()
-    if groups.log.loading_count:
+    if groups.journal.loading_count:
         return ListGroupsResponse(error_code=CoordinatorLoadInProgress.code)
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}

@@ -39,7 +39,7 @@ def handle(
     results, is_any_unknown = commit(rooms, groups, context.version, request)
     if is_any_unknown:
         results = finish(_merge(results))
-    return _flush(groups, results) if groups.log.unflushed else _answer(results)
+    return _flush(groups, results) if groups.journal.unflushed else _answer(results)
 
 
 async def _handle_large(
@@ -61,13 +61,13 @@ async def _handle_large(
         results += some
     if is_any_unknown:
         results = await finish_in_shares(_merge(results))
-    return await _flush(groups, results) if groups.log.unflushed else _answer(results)
+    return await _flush(groups, results) if groups.journal.unflushed else _answer(results)
 
 
 async def _flush(groups: GroupCoordinator, results: Results) -> OffsetCommitResponse:
     """Wait for the fsyncs that ``flush.messages`` of the journal asks for."""
     try:
-        await groups.log.flush()
+        await groups.journal.flush()
     except KafkaError as error:
         results = [
             (name, topic_id, [(index, before or error.code) for index, before in codes])

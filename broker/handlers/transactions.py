@@ -63,7 +63,7 @@ def when_durable(
 ) -> T | Coroutine[Any, Any, T]:
     """Return the answer, or a coroutine if ``flush.messages`` asks for fsyncs before it."""
     coordinators = context.rooms.coordinators.get()
-    if not (coordinators.transactions.must_flush or coordinators.groups.log.unflushed):
+    if not (coordinators.transactions.must_flush or coordinators.groups.journal.unflushed):
         return answer
     return _flush(context, answer, refuse)
 
@@ -83,9 +83,9 @@ async def flush(context: RequestContext) -> None:
         KafkaError: A disk refuses.
     """
     coordinators = context.rooms.coordinators.get()
-    if coordinators.transactions.must_flush or coordinators.groups.log.unflushed:
+    if coordinators.transactions.must_flush or coordinators.groups.journal.unflushed:
         await coordinators.transactions.flush()
-        await coordinators.groups.log.flush()
+        await coordinators.groups.journal.flush()
 
 
 def add_partitions(

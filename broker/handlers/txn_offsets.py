@@ -66,7 +66,7 @@ def add_offsets(
         code = ErrorCode.none if error is None else code_of(error, context.version)
         return AddOffsetsToTxnResponse(error_code=code)
 
-    partition = context.rooms.groups().log.partition_for(request.group_id)
+    partition = context.rooms.groups().journal.partition_for(request.group_id)
     try:
         if not request.transactional_id:
             raise InvalidRequest("a transactional id must not be empty")
@@ -124,7 +124,7 @@ def _try(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Offs
     try:
         if not request.group_id:
             raise InvalidGroupId
-        if not context.rooms.groups().log.is_created:
+        if not context.rooms.groups().journal.is_created:
             raise CoordinatorNotAvailable
         _write(context, request, offsets)
     except KafkaError as error:
@@ -162,7 +162,7 @@ def _write(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Of
     rooms = context.rooms
     groups = rooms.groups()
     groups.check(request.group_id)
-    partition = groups.log.partition_for(request.group_id)
+    partition = groups.journal.partition_for(request.group_id)
     target = rooms.topics.find_log(OFFSETS_TOPIC, partition)
     producer = Producer(request.producer_id, request.producer_epoch)
     version = context.version

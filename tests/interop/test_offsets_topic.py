@@ -37,7 +37,7 @@ async def test_the_offsets_decoder_reads_our_records(
     """Plain and expiring offsets, a group, tombstones, offsets of a transaction."""
     home = await RoomsOnDisk(tmp_path, offsets_topic_num_partitions="1").open()
     groups = home.rooms.groups()
-    await groups.log.ensure_created()
+    await groups.journal.ensure_created()
     groups.find_or_create_classic("g", "")
     groups.offsets.append("g", 0, [("orders", 3, OffsetCommitValue(42, 1, "mine", 7))])
     groups.offsets.append("g", 0, [("orders", 4, OffsetCommitValue(43, -1, "", 7, 99))])

@@ -39,7 +39,7 @@ async def open_home(root: Path) -> RoomsOnDisk:
     home = await new_home(root).open()
     if "orders" not in home.rooms.topics.topics:
         await home.rooms.topics.create("orders", 3, {})
-        await home.rooms.groups().log.ensure_created()
+        await home.rooms.groups().journal.ensure_created()
         await home.rooms.transactions().journal.ensure_created()
     return home
 
@@ -90,7 +90,7 @@ def produce(
 def commit_offset(home: RoomsOnDisk, producer: Producer, offset: int, version: int = 5) -> None:
     """Write an offset of `GROUP` within the transaction as TxnOffsetCommit does."""
     groups = home.rooms.groups()
-    partition = groups.log.partition_for(GROUP)
+    partition = groups.journal.partition_for(GROUP)
     admit(
         home.rooms.transactions(),
         COPY,

@@ -209,7 +209,7 @@ class ConsumerGroups:
     def _found(self, group_id: str, old: object, request: HeartbeatRequest) -> HeartbeatResult:
         """Make a consumer group: a new one, or out of a classic one."""
         rows: list[Row] = []
-        changes = Changes(ConsumerGroup(group_id, self.coordinator.log.partition_for(group_id)))
+        changes = Changes(ConsumerGroup(group_id, self.coordinator.journal.partition_for(group_id)))
         if isinstance(old, ClassicGroup):
             rows = old.tombstones()
             if not old.is_empty:

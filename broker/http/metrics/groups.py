@@ -72,12 +72,12 @@ GROUP_METRICS = (
            "`Offsets`", _one(lambda groups: groups.offsets.deleted_count)),
     Metric("gauge", "siltstone_group_partitions_loading", (),
            "Partitions of __consumer_offsets that are not read yet; their groups are told to wait.",
-           "`CoordinatorLog`", _one(lambda groups: groups.log.loading_count)),
+           "`CoordinatorLog`", _one(lambda groups: groups.journal.loading_count)),
     Metric("gauge", "kafka_server_group_coordinator_metrics_partition_load_time_max", (),
            "Milliseconds that it took to read `__consumer_offsets` back at the start.",
-           "`CoordinatorLog`", _one(lambda groups: groups.log.load_seconds * 1000)),
+           "`CoordinatorLog`", _one(lambda groups: groups.journal.load_seconds * 1000)),
     Metric("counter", "siltstone_group_records_loaded", (),
            "Records of __consumer_offsets read at the start.",
-           "`CoordinatorLog`", _one(lambda groups: groups.log.entries_loaded)),
+           "`CoordinatorLog`", _one(lambda groups: groups.journal.entries_loaded)),
 )
 # fmt: on

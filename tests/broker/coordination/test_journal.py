@@ -32,7 +32,7 @@ async def test_a_compressed_batch_is_applied_in_slices(
     batch = build_batch(records, codec=codec)
     slices: list[list[Entry]] = []
     async with running(tmp_path, "offsets.topic.num.partitions=1") as home:
-        journal = home.groups.log
+        journal = home.groups.journal
         await journal.ensure_created()
         log = home.topics.logs[OFFSETS_TOPIC, 0]
         if broken:

@@ -52,10 +52,10 @@ async def test_the_collector_does_not_go_through_what_was_loaded(tmp_path: Path)
     names = [f"group-{number}" for number in range(100, 200)]
     home = await RoomsOnDisk(tmp_path / "root").open()
     groups = home.rooms.groups()
-    await groups.log.ensure_created()
+    await groups.journal.ensure_created()
     for name in names:
         committed = OffsetCommitValue(7, -1, "", 0)
-        groups.offsets.append(name, groups.log.partition_for(name), [("orders", 0, committed)])
+        groups.offsets.append(name, groups.journal.partition_for(name), [("orders", 0, committed)])
     await home.close()
     again = await RoomsOnDisk(tmp_path / "root").open()
     looked_at = {id(each) for each in gc.get_objects()}

@@ -168,7 +168,7 @@ UNREADABLE: dict[str, Row] = {
 async def write(home: Running, rows: list[Row]) -> None:
     """Write records into every partition of the journal, as they are."""
     await home.topics.create("orders", 2, {})
-    journal = home.groups.log
+    journal = home.groups.journal
     await journal.ensure_created()
     for partition in range(PARTITIONS):
         for row in rows:
@@ -217,11 +217,11 @@ async def test_a_record_that_can_not_be_read_is_skipped(
 async def test_names_are_read_as_java_reads_them(tmp_path: Path) -> None:
     """What is not UTF-8 is U+FFFD; the offset is there for whoever asks by that name."""
     async with running(tmp_path, *SETTINGS) as home:
-        place = home.groups.log.partition_for
+        place = home.groups.journal.partition_for
         await write(home, [])
         for name, text in ((b"g\xff", "g" + REPLACED), (b"\xed\xa0\x80h", REPLACED + "h")):
             row = offset_of(name, b"orders\xfe"), COMMITTED[:14] + b"\0\1\xff" + bytes(8)
-            home.groups.log.append(place(text), [row])
+            home.groups.journal.append(place(text), [row])
 
     async with running(tmp_path, *SETTINGS) as home:
         await home.groups.loaded.wait()
@@ -246,14 +246,14 @@ async def test_a_batch_whose_records_can_not_be_told_apart_is_skipped(
         await home.groups.loaded.wait()
         groups = home.groups
 
-        assert groups.log.is_settled
+        assert groups.journal.is_settled
         assert "g" in groups.offsets
-        assert groups.log.skipped == 2
+        assert groups.journal.skipped == 2
 
 
 async def write_again(home: Running) -> None:
     """Write an offset behind everything else."""
-    home.groups.log.append(0, [(UNFOLDED, COMMITTED)])
+    home.groups.journal.append(0, [(UNFOLDED, COMMITTED)])
 
 
 async def test_a_million_such_records_are_not_a_million_lines(
@@ -262,7 +262,7 @@ async def test_a_million_such_records_are_not_a_million_lines(
     """Ten of a partition, and how many there are besides."""
     async with running(tmp_path, *SETTINGS) as home:
         await write(home, [])
-        home.groups.log.append(1, [(b"\0", b"")] * 500)
+        home.groups.journal.append(1, [(b"\0", b"")] * 500)
 
     async with running(tmp_path, *SETTINGS) as home:
         await home.groups.loaded.wait()
@@ -281,7 +281,7 @@ async def test_whatever_is_in_the_journal_everybody_is_answered(
     rows = [GOOD[number % len(GOOD)] for number in range(600)]
     async with running(tmp_path, *SETTINGS) as home:
         await write(home, [])
-        journal = home.groups.log
+        journal = home.groups.journal
         for number, (key, value) in enumerate(rows):
             changed = mangle(key, chance) or b"" if chance.random() < 0.3 else key
             journal.append(number % PARTITIONS, [(changed, mangle(value, chance))])
@@ -289,7 +289,7 @@ async def test_whatever_is_in_the_journal_everybody_is_answered(
     async with running(tmp_path, *SETTINGS) as home:
         groups = home.groups
         await groups.loaded.wait()
-        assert groups.log.is_settled
+        assert groups.journal.is_settled
         caller = await home.call()
         listed = await caller.ask(ask.list_groups())
         for each in listed.groups:

@@ -24,7 +24,7 @@ HEARTBEAT, DESCRIBE = 68, 69
 
 async def beat(home: RoomsOnDisk, version: int = 1, **said: Any) -> Any:
     """Send a heartbeat; without more, the first one of member "m" of group "g"."""
-    await home.rooms.groups().log.ensure_created()
+    await home.rooms.groups().journal.ensure_created()
     values: dict[str, Any] = {
         "group_id": "g",
         "member_id": "m",
@@ -144,7 +144,7 @@ async def test_a_member_without_topics_has_an_epoch_too(home: RoomsOnDisk) -> No
 
 async def test_what_is_no_consumer_group_is_not_described(home: RoomsOnDisk) -> None:
     """Admin clients go on with DescribeGroups then."""
-    await home.rooms.groups().log.ensure_created()
+    await home.rooms.groups().journal.ensure_created()
     home.rooms.groups().add_classic("classic")
 
     *groups, nameless = await describe(home, "missing", "classic", "")

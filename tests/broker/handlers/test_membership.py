@@ -29,7 +29,7 @@ E = ErrorCode
 async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
     """The stable group "g" of "m", whose instance id is "i"."""
     rooms = await RoomsOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
-    await rooms.rooms.groups().log.ensure_created()
+    await rooms.rooms.groups().journal.ensure_created()
     group = rooms.rooms.groups().add_classic("g")
     member = MemberMetadata(
         member_id="m",
@@ -92,7 +92,7 @@ def _prepare(state: GroupState) -> Callable[[RoomsOnDisk], None]:
 
 
 def _load(home: RoomsOnDisk) -> None:
-    home.rooms.groups().log._loading.add(0)
+    home.rooms.groups().journal._loading.add(0)
 
 
 def _nothing(_: RoomsOnDisk) -> None:

@@ -48,7 +48,7 @@ async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
     await rooms.open()
     await rooms.rooms.topics.create("orders", 20, {})
     groups = rooms.rooms.groups()
-    await groups.log.ensure_created()
+    await groups.journal.ensure_created()
     groups.add_classic("alone")
     group = groups.add_classic("g")
     group.restore(_metadata())
@@ -180,7 +180,7 @@ def _prepare(state: GroupState) -> Callable[[RoomsOnDisk], None]:
 
 
 def _load(home: RoomsOnDisk) -> None:
-    home.rooms.groups().log._loading.add(0)
+    home.rooms.groups().journal._loading.add(0)
 
 
 def _go_offline(home: RoomsOnDisk) -> None:
@@ -330,5 +330,5 @@ async def test_a_commit_waits_for_the_flush_that_the_journal_asks_for(tmp_path: 
 
     assert answer.topics[0][2] == [(1, 0)]
     assert (journal.log_end_offset, journal.recovery_point) == (1, 1)
-    assert not rooms.rooms.groups().log.unflushed
+    assert not rooms.rooms.groups().journal.unflushed
     await rooms.close()

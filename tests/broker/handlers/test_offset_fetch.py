@@ -29,7 +29,7 @@ async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
     rooms = await RoomsOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
     await rooms.rooms.topics.create("orders", 3, {})
     groups = rooms.rooms.groups()
-    await groups.log.ensure_created()
+    await groups.journal.ensure_created()
     groups.offsets.append(
         "g",
         0,
@@ -147,7 +147,7 @@ async def test_an_open_transaction_makes_offsets_unstable(home: RoomsOnDisk, ver
 @pytest.mark.parametrize("version", range(1, 11))
 async def test_a_group_that_is_being_read(home: RoomsOnDisk, version: int) -> None:
     """The code stands beside the group; version 1 has none there, and says it of partitions."""
-    home.rooms.groups().log._loading.add(0)
+    home.rooms.groups().journal._loading.add(0)
     loading = E.coordinator_load_in_progress
 
     answer = await fetch(home, _request(version, (0, 1), topic=_orders(home)))

@@ -63,7 +63,7 @@ async def crashed(root: Path, writes: int, *, commit: bool, version: int) -> Roo
     for offset in (1, 2):
         if version < 2:
             wanted = [("orders", partition) for partition in PARTITIONS]
-            wanted.append((OFFSETS_TOPIC, home.rooms.groups().log.partition_for(GROUP)))
+            wanted.append((OFFSETS_TOPIC, home.rooms.groups().journal.partition_for(GROUP)))
             home.rooms.transactions().add_partitions(COPY, *producer, wanted, client_version=0)
         for partition in PARTITIONS:
             sequence = 0 if version == 2 else offset - 1

@@ -57,7 +57,7 @@ class Broker:
         rooms = (await self.on_disk.open()).rooms
         if "a" not in rooms.topics.topics:
             await rooms.topics.create("a", 4, {})
-        await rooms.groups().log.ensure_created()
+        await rooms.groups().journal.ensure_created()
         return self
 
     async def reopen(self) -> None:
@@ -152,7 +152,7 @@ class Broker:
         def refuse(*_: object) -> None:
             raise CoordinatorNotAvailable
 
-        monkeypatch.setattr(self.coordinator.log, "append", refuse)
+        monkeypatch.setattr(self.coordinator.journal, "append", refuse)
 
 
 @pytest.fixture
