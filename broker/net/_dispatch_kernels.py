@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from siltstone.broker.api import Api
     from siltstone.broker.context import Rooms
-    from siltstone.broker.net.answers import Answer, Waiting
+    from siltstone.broker.net.answers import Answer, LateAnswer
     from siltstone.protocol.core import Table
     from siltstone.protocol.errors import KafkaError
 
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
             correlation_id: int,
             response: Coroutine[Any, Any, Any],
             began: float,
-        ) -> Waiting:
+        ) -> LateAnswer:
             """Return what answers later."""
 
         def handle_large(
@@ -300,7 +300,7 @@ class Gate:
 
     def dispatch(
         self, connection: "Connection", buffer: memoryview, start: int, end: int
-    ) -> "Answer | Waiting":
+    ) -> "Answer | LateAnswer":
         """Serve the frame ``buffer[start:end]``, which is the caller's again on return.
 
         A coroutine, too, has taken what it needs out of the buffer, unless the frame has a buffer

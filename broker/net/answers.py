@@ -6,4 +6,4 @@ from typing import Any, TypeAlias
 from siltstone.protocol.parts import Parts
 
 Answer: TypeAlias = bytes | Parts | None
-Waiting: TypeAlias = Coroutine[Any, Any, Answer]
+LateAnswer: TypeAlias = Coroutine[Any, Any, Answer]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from siltstone.broker.context import Rooms
     from siltstone.broker.net._dispatch_kernels import Gate
-    from siltstone.broker.net.answers import Answer, Waiting
+    from siltstone.broker.net.answers import Answer, LateAnswer
     from siltstone.broker.net.buffers import Buffers
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class Connection(Turn):
     def __init__(
         self, loop: asyncio.AbstractEventLoop, sock: socket.socket, peer: str, listener: Listener
     ) -> None:
-        channel = PlainChannel(loop, sock, listener.rooms.io, self._advance, self.close)
+        channel = PlainChannel(loop, sock, listener.rooms.io, self.resume, self.close)
         buffers = listener.buffers
         super().__init__(
             loop, channel, listener.dispatcher, buffers.shared, listener.max_frame_bytes
@@ -119,8 +119,9 @@ class Connection(Turn):
         self.listener.note_login(self)
 
     def resume(self) -> None:
-        """Go on: there may be room for the frame that waits for it."""
-        self._advance()
+        """Go on when an answer has left or memory is free: kept bytes first, then the socket."""
+        self._serve_kept()
+        self._count()
 
     def close(self, reason: str | None = None) -> None:
         """Close at once; ``reason`` is logged when it is a fault of the peer or of a file."""
@@ -152,7 +153,7 @@ class Connection(Turn):
         if self._task is not None or self._channel.unsent:
             self._mute()
         elif len(self._tail) > LARGE:
-            self._advance()
+            self.resume()
         elif self._frame is not None:
             self._receive_large(self._frame)
         elif self._expects_large and not self._tail:
@@ -248,7 +249,7 @@ class Connection(Turn):
         if not is_begun or self._begin_large(body, rest[SIZE_PREFIX:]) is None:
             self._tail = bytes(rest)
 
-    def _await(self, reply: Waiting) -> None:
+    def _await(self, reply: LateAnswer) -> None:
         self._task = self.listener.start_task(self._finish(reply))
         if self.is_closed:
             self._end_task(self._task)
@@ -261,7 +262,7 @@ class Connection(Turn):
         """
         self._loop.call_soon(task.cancel)
 
-    async def _finish(self, reply: Waiting) -> None:
+    async def _finish(self, reply: LateAnswer) -> None:
         """Wait for a request that could not be answered at once, then go on with the next."""
         answer: Answer = None
         try:
@@ -275,12 +276,7 @@ class Connection(Turn):
             self._release_frame()
         if answer is not None:
             self._send(answer)
-        self._advance()
-
-    def _advance(self) -> None:
-        """Go on when an answer has left or memory is free: kept bytes first, then the socket."""
-        self._serve_kept()
-        self._count()
+        self.resume()
 
     def _serve_kept(self) -> None:
         if self.is_closed or self._task is not None or self._channel.unsent:

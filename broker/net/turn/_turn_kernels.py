@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from siltstone.broker.net import _dispatch_kernels as dispatch_kernels
-    from siltstone.broker.net.answers import Answer, Waiting
+    from siltstone.broker.net.answers import Answer, LateAnswer
     from siltstone.broker.net.buffers import LargeBuffer
     from siltstone.protocol.parts import FileSlice
 
@@ -205,7 +205,7 @@ class Turn:
         """
         shared = self._shared
         answers: list[bytes] = []
-        reply: Answer | Waiting = None
+        reply: Answer | LateAnswer = None
         position = size = count = 0
         try:
             end = next_frame(shared, 0, filled, self._limit)
@@ -235,7 +235,7 @@ class Turn:
                 return
         is_more = end <= filled if end > position else len(self._tail) > 0
         if is_more and not self._channel.unsent:
-            self._loop.call_soon(self._advance)
+            self._loop.call_soon(self.resume)
 
     def _send_joined(self, answers: list[bytes]) -> None:
         if answers:
@@ -261,11 +261,11 @@ class Turn:
         """Have what is kept counted."""
         raise NotImplementedError
 
-    def _await(self, reply: "Waiting") -> None:
+    def _await(self, reply: "LateAnswer") -> None:
         """Send what a request answers later."""
         raise NotImplementedError
 
-    def _advance(self) -> None:
+    def resume(self) -> None:
         """Go on when an answer has left or memory is free: kept bytes first, then the socket."""
         raise NotImplementedError
 

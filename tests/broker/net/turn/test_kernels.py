@@ -87,7 +87,7 @@ def scripted_turn(kernel: Any, channel: Any, events: list[Any]) -> Any:
         def _await(self, reply: Any) -> None:
             events.append(("await", bytes(reply)))
 
-        def _advance(self) -> None:
+        def resume(self) -> None:
             raise NotImplementedError
 
         def _refuse(self, error: ProtocolError) -> None:
@@ -181,7 +181,7 @@ def test_one_turn_serves_so_many_frames(kernel: Any) -> None:
     assert events[1:] == [
         ("keep", frame(b"go") * 36, 6),
         ("bytes", b"go" * 64),
-        ("soon", "_advance"),
+        ("soon", "resume"),
         ("count", len(tail)),
     ]
     assert tail == frame(b"go") * 36
@@ -198,7 +198,7 @@ def test_ranges_and_waiting_end_a_turn(kernel: Any) -> None:
     assert ranges[0][1:] == [
         ("keep", kept, 0),
         ("parts", [b"go", b"\2"]),
-        ("soon", "_advance"),
+        ("soon", "resume"),
         ("count", len(kept)),
     ]
     assert ranges[1] == kept
