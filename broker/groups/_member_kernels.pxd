@@ -49,7 +49,7 @@ cdef class LivingGroup:
 cdef class GroupTable:
     cdef public dict groups
     cdef public Journal journal
-    cdef public object offsets
+    cdef public object offsets, _make_classic
 
     cpdef check(self, str group_id)
     cpdef find(self, str group_id)

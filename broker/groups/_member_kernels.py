@@ -299,13 +299,19 @@ class LivingGroup:
 class GroupTable:
     """Groups by id, and who may commit to them (loop only).
 
-    A base of `GroupCoordinator`, for the reason of `LivingGroup`'s: heartbeats and commits come in
-    here. Groups are made by the coordinator.
+    ``make_classic`` makes a group that nobody else knows yet. A base of `GroupCoordinator`, for the
+    reason of `LivingGroup`'s: heartbeats and commits come in here.
     """
 
-    __slots__ = ("groups", "journal", "offsets")
+    __slots__ = ("_make_classic", "groups", "journal", "offsets")
 
-    def __init__(self, journal: "CoordinatorLog", offsets: "Container[str]") -> None:
+    def __init__(
+        self,
+        journal: "CoordinatorLog",
+        offsets: "Container[str]",
+        make_classic: "Callable[[str], Group]",
+    ) -> None:
+        self._make_classic = make_classic
         self.groups: dict[str, Group] = {}
         self.journal = journal
         self.offsets = offsets
@@ -327,7 +333,7 @@ class GroupTable:
         """Return a group that is there, if only because of its committed offsets."""
         group = self.groups.get(group_id)
         if group is None and group_id in self.offsets:
-            group = self.add_classic(group_id)
+            group = self.groups[group_id] = self._make_classic(group_id)
         return group
 
     def keep(self, group: "Group") -> None:
@@ -357,7 +363,7 @@ class GroupTable:
                 if version >= _FIRST_WITH_GROUP_ID_NOT_FOUND and not is_transactional:
                     raise GroupIdNotFound(f"group {group_id} was not found")
                 raise IllegalGeneration
-            group = self.new_classic(group_id)
+            group = self._make_classic(group_id)
         try:
             group.check_commit(
                 member_id, instance_id, generation, version, is_transactional=is_transactional
@@ -384,11 +390,3 @@ class GroupTable:
         if group is None:
             raise UnknownMemberId
         group.heartbeat(field_of(request, 2), field_of(request, 3), field_of(request, 1))
-
-    def add_classic(self, group_id: str) -> "Group":
-        """Have a group that is not in the journal yet, or only by its offsets."""
-        raise NotImplementedError
-
-    def new_classic(self, group_id: str) -> "Group":
-        """Return a group that nobody else knows yet."""
-        raise NotImplementedError

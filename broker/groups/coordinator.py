@@ -59,11 +59,11 @@ class GroupCoordinator(GroupTable):
         self.clock = clock
         self.journal: CoordinatorLog = CoordinatorLog(OFFSETS_TOPIC, topics, settings, io, clock)
         self.offsets: Offsets = Offsets(self.journal.append)
-        super().__init__(self.journal, self.offsets)
+        super().__init__(self.journal, self.offsets, self._make_classic_group)
         self.timers = Timers(clock, self._wake_at)
         self.consumer = ConsumerGroups(self)
         self.replay = Replay(self, self.consumer)
-        self.classic = ClassicServices(
+        self.classic_services = ClassicServices(
             clock=clock,
             timers=self.timers,
             settings=lambda: settings.server,
@@ -110,12 +110,11 @@ class GroupCoordinator(GroupTable):
 
     def add_classic(self, group_id: str) -> ClassicGroup:
         """Have a group that is not in the journal yet, or only by its offsets."""
-        group = self.groups[group_id] = self.new_classic(group_id)
+        group = self.groups[group_id] = self._make_classic_group(group_id)
         return group
 
-    def new_classic(self, group_id: str) -> ClassicGroup:
-        """Return a group that nobody else knows yet."""
-        return ClassicGroup(group_id, self.journal.partition_for(group_id), self.classic)
+    def _make_classic_group(self, group_id: str) -> ClassicGroup:
+        return ClassicGroup(group_id, self.journal.partition_for(group_id), self.classic_services)
 
     def find_or_create_classic(self, group_id: str, member_id: str) -> Group:
         """Return the group that a member wants to join; only a newcomer finds a new one.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Owner(Protocol):
     """The owner of all groups; `broker.groups.coordinator` says what each of these does."""
 
-    classic: ClassicServices
+    classic_services: ClassicServices
     clock: Clock
     groups: dict[str, Group]
     journal: CoordinatorLog

@@ -194,7 +194,7 @@ class ConsumerGroups:
             KafkaError: The journal did not take it; the group is what it was.
         """
         coordinator = self.coordinator
-        classic = downgrade(group.machine, leaving, self.image, coordinator.classic)
+        classic = downgrade(group.machine, leaving, self.image, coordinator.classic_services)
         rows = [*written, *tombstones(group.machine), classic.record()]
         coordinator.write(group, rows)
         coordinator.groups[group.group_id] = classic
