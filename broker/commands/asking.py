@@ -34,8 +34,7 @@ class Which:
     topic: str = ""
     partition: int | None = None
 
-    @property
-    def query(self) -> str:
+    def as_query(self) -> str:
         """Return it as a query string."""
         from urllib.parse import urlencode  # noqa: PLC0415  # 4 ms
 
@@ -73,7 +72,7 @@ class Channel:
             Refusal: It answers with a fault.
             NobodyAnswers: No broker is there.
         """
-        return self._ask("GET", _with_query(path, which.query, more))
+        return self._ask("GET", _with_query(path, which.as_query(), more))
 
     def post(
         self,
@@ -94,7 +93,9 @@ class Channel:
             token = read_token(self._directory)
         except OSError as error:
             raise Refusal(f"the token of the broker cannot be read: {error}") from error
-        return self._ask("POST", _with_query(path, which.query, more), token, body, timeout_seconds)
+        return self._ask(
+            "POST", _with_query(path, which.as_query(), more), token, body, timeout_seconds
+        )
 
     def _ask(
         self,

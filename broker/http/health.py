@@ -100,7 +100,7 @@ class DiskCheck:
         """
         if self._try is None or self._is_stale(self._try):
             self._began = self._clock.monotonic()
-            self._try = asyncio.ensure_future(self._io.run(write_and_sync, self.path))
+            self._try = self._io.run(write_and_sync, self.path)
         done, _ = await asyncio.wait({self._try}, timeout=self._limit_seconds)
         if not done:
             return (

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeAlias
 
+from siltstone.broker.process.tasks import Tasks
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.storage.files import FsyncFailed
 
@@ -46,7 +47,8 @@ class CatalogWriter:
         self._on_failure = on_failure
         self._pending: list[tuple[Change, asyncio.Future[None]]] = []
         self._deferred: list[Change] = []
-        self._writing: asyncio.Task[None] | None = None
+        self._writing = False
+        self._tasks = Tasks()
 
     async def commit(self, change: Change) -> None:
         """Have a change on the disk. It goes on although the caller is cancelled.
@@ -56,10 +58,9 @@ class CatalogWriter:
         """
         done = asyncio.get_running_loop().create_future()
         self._pending.append((change, done))
-        if self._writing is None:
-            self._writing = asyncio.get_running_loop().create_task(
-                self._write_all(), name="catalogue"
-            )
+        if not self._writing:
+            self._writing = True
+            self._tasks.start(self._write_all(), "catalogue")
         await done
 
     def defer(self, change: Change) -> None:
@@ -68,7 +69,7 @@ class CatalogWriter:
 
     async def close(self) -> None:
         """Write what was deferred; idempotent. A disk that does not take it is in the log."""
-        if self._deferred or self._writing is not None:
+        if self._deferred or self._writing:
             try:
                 await self.commit(_change_nothing)
             except KafkaStorageError as error:
@@ -79,7 +80,7 @@ class CatalogWriter:
             while self._pending:
                 await self._write()
         finally:
-            self._writing = None
+            self._writing = False
 
     async def _write(self) -> None:
         pending, self._pending = self._pending, []
