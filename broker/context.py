@@ -37,7 +37,7 @@ class Identity:
     rack: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rooms:
     """The parts of the broker that handlers work with; built once in ``broker.server``.
 
