@@ -8,14 +8,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from siltstone.cleaner import selection
 from siltstone.cleaner.checkpoints import CleanerCheckpoints
 from siltstone.cleaner.selection import CleanableLog, LogSnapshot
 from siltstone.cleaner.set_aside import Failure, SetAside
 from siltstone.cleaner.states import CleaningStates, State
-from siltstone.cleaner.threads.grabbed_log import GrabbedLog, LastSelection
 from siltstone.storage.clock import Clock
 from siltstone.storage.log.log import Log
 from siltstone.storage.topic_partition import TopicPartition
@@ -24,6 +25,30 @@ _logger = logging.getLogger(__name__)
 
 _BREATH = 16  # logs: some 200 µs of Python
 _LOOKS_KEPT = 10  # a ranking counts for ten times as long as it took: a tenth of the time at most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrabbedLog:
+    """A log that a cleaner thread has taken, and what of it is to be cleaned."""
+
+    log: Log
+    cleanable: CleanableLog
+    now_ms: int
+    is_requested: bool = False
+    is_forced: bool = False
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Return the partition."""
+        return self.log.topic_partition
+
+
+class LastSelection(NamedTuple):
+    """What the last look at all logs came to, for the gauges."""
+
+    now_ms: int
+    max_dirty_ratio: float
+    max_delay_ms: int
 
 
 class CleanerManager:

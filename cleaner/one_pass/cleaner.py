@@ -7,19 +7,17 @@ old ones (`storage.log.log.Log.replace_segments`), then comes the next group; th
 checkpoint last. A crash in between costs work, never a record.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from siltstone.cleaner.compiled import slots
 from siltstone.cleaner.compiled.arrays import KernelArrays, Transactions
-from siltstone.cleaner.one_pass.copying import Copying
 from siltstone.cleaner.one_pass.grouping import group_segments
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
-from siltstone.cleaner.one_pass.mapping import Mapping
 from siltstone.cleaner.one_pass.offset_map import SECRET, OffsetMap
 from siltstone.cleaner.one_pass.output import CountedOutput, SegmentOutput, drop_unfinished
-from siltstone.cleaner.one_pass.pass_clock import PassClock
-from siltstone.cleaner.one_pass.segment_walk import SegmentWalk
+from siltstone.cleaner.one_pass.reading import Copying, Mapping, SegmentWalk
 from siltstone.cleaner.one_pass.stats import GroupFacts, PassResult, Prediction, Progress, result_of
 from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.storage.clock import Clock
@@ -31,6 +29,30 @@ Replace = Callable[[Sequence[LogSegment], Sequence[ReadableSegment]], None]
 
 CHUNK_BYTES: Final = 1 << 18
 """What a kernel call takes: its buffers stay in the second cache of a core. Kafka's default too."""
+
+
+class PassClock:
+    """Seconds by phase: map, copy, swap. Waits for the throttle are in them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.phase = "map"
+        self.seconds: dict[str, float] = {}
+
+    def begin(self) -> None:
+        """Start at zero."""
+        self.phase = "map"
+        self.seconds = {"map": 0.0, "copy": 0.0, "swap": 0.0}
+
+    @contextmanager
+    def phase_of(self, phase: str) -> Iterator[None]:
+        """Add the time of a block to a phase."""
+        self.phase = phase
+        began = self._clock.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[phase] += self._clock.monotonic() - began
 
 
 class Cleaner:

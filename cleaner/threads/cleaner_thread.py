@@ -22,11 +22,10 @@ from siltstone.cleaner.history.events import (
 )
 from siltstone.cleaner.history.figures import CleanerFigures
 from siltstone.cleaner.history.history import History
-from siltstone.cleaner.manager import CleanerManager
+from siltstone.cleaner.manager import CleanerManager, GrabbedLog
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
 from siltstone.cleaner.one_pass.stats import PassResult, Prediction, Progress
 from siltstone.cleaner.settings import CleanerSettings
-from siltstone.cleaner.threads.grabbed_log import GrabbedLog
 from siltstone.protocol.errors import KafkaError
 from siltstone.storage.clock import Clock
 from siltstone.storage.directory.time_slice import LONG_NS, ask_for_slice

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from siltstone.cleaner.manager import GrabbedLog
 from siltstone.cleaner.set_aside import FIRST_PAUSE_SECONDS
 from siltstone.cleaner.states import State
-from siltstone.cleaner.threads.grabbed_log import GrabbedLog
 from siltstone.config.topic import TopicConfig
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP, make_producer_batch
