@@ -1,4 +1,4 @@
-"""Which log to clean, and which part of it: pure functions over a snapshot (storage.md §8.4).
+"""Which log to clean, and which part of it: pure functions over a snapshot (docs/compaction.md).
 
      log start      first dirty      first uncleanable    active base    log end
          |--- clean -----|--- cleanable ----|-- uncleanable --|-- active --|

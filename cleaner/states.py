@@ -1,4 +1,4 @@
-"""Who works on a partition, or keeps the cleaner away from it (storage.md §8.2).
+"""Who works on a partition, or keeps the cleaner away from it (docs/compaction.md).
 
     none ──take──> in progress ──release──> none
                        │ abort

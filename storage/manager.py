@@ -2,7 +2,7 @@
 
 Start: lock the directories, read whose they are, take the clean-shutdown marks, open every
 partition. Stop in the order that makes the marks true: logs, checkpoints, marks, locks
-(storage.md §7.2-7.3).
+(docs/log.md).
 """
 
 import logging

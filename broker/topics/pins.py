@@ -1,4 +1,4 @@
-"""Who reads the segment files themselves: pins with their leases and limits (spark.md §5.2).
+"""Pins with their leases and limits, for who reads segment files (docs/decisions/0011-pins.md).
 
 A pin freezes every log it is asked for at one instant of the loop and links their files on a thread
 of its own, so that whoever waits for names to be free again never stands before it in a queue.

@@ -1,6 +1,6 @@
 """One cleaner thread: takes the filthiest log, cleans it, trims what retention dooms, sleeps.
 
-Kafka: ``LogCleaner.CleanerThread``, storage.md §8.3. What a pass computes is in kernels that let
+Kafka: ``LogCleaner.CleanerThread``. What a pass computes is in kernels that let
 the event loop have the interpreter; the rest is glue.
 """
 

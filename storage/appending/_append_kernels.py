@@ -161,7 +161,7 @@ if TYPE_CHECKING:
 COMPILED: bool = cython.compiled
 
 WRITE_BACK_BYTES = 16 << 20
-"""Appended bytes after which the kernel is asked to start writing them (performance.md §2)."""
+"""Appended bytes after which the kernel is asked to start writing them."""
 
 SHORT_BYTES = 16 << 10
 """A write of at most so many is done before another thread could have taken the GIL."""
@@ -440,7 +440,7 @@ class SegmentEnd:
         last_offset: int,
         clock: "Clock",
     ) -> bool:
-        """Tell whether a batch has to go into a new segment (storage.md §4).
+        """Tell whether a batch has to go into a new segment (docs/log.md).
 
         Time is that of the records: how far the batch is from the first one of the segment. Only if
         that one has none, it is the age of this object. An empty segment rolls only for an offset

@@ -2,7 +2,7 @@
 
 It fsyncs rolled segments, renames and unlinks old files, writes checkpoints and starts
 write-back. Whatever is queued waits in the kernel and computes next to nothing: a thread that
-holds the GIL stalls the loop (performance.md §4).
+holds the GIL stalls the loop.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""The offset checkpoints of one log directory (storage.md §2.4).
+"""The offset checkpoints of one log directory (docs/on-disk-format.md).
 
 Recovery points are written after the data below them was fsynced, so a crash finds them too low
 at worst. Offsets are picked on the event loop; the background thread writes them, and only if

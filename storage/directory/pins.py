@@ -1,10 +1,11 @@
-"""Pins: hard links to the files of partitions as they were at one moment (spark.md §5.2).
+"""Pins: hard links to the files of partitions as they were at one moment.
 
-A pin lies in ``.pins/<id>/`` of each log directory. It copies no byte of a log and keeps nobody
-from anything: the cleaner replaces segments and retention deletes them, and only the blocks of what
-they took away stay until the pin goes. Indexes that are in memory get files of the pin's own, of 80
-KiB at most, so that readers of an active segment need not walk it from its start. Nothing of a pin
-is durable: a start sweeps what is left.
+Why they are links is said in docs/decisions/0011-pins.md. A pin lies in ``.pins/<id>/`` of each log
+directory. It copies no byte of a log and keeps nobody from anything: the cleaner replaces segments
+and retention deletes them, and only the blocks of what they took away stay until the pin goes.
+Indexes that are in memory get files of the pin's own, of 80 KiB at most, so that readers of an
+active segment need not walk it from its start. Nothing of a pin is durable: a start sweeps what is
+left.
 """
 
 import os

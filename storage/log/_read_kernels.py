@@ -1,7 +1,7 @@
 """Finding the bytes of a fetch: from an offset to a range of a file.
 
 A consumer's next fetch begins where its last one ended, so the reader remembers where reads ended
-and a follower of the log's end never searches (performance.md §8). Everybody else goes by the
+and a follower of the log's end never searches. Everybody else goes by the
 offset index and a short walk over batch headers, a few KiB at a time and never past an end. A batch
 that does not end there is a torn tail and is not seen; nothing here checks a CRC.
 Compiled by Cython, or plain Python as it stands. The types of C stand in ``_read_kernels.pxd``.
@@ -293,7 +293,7 @@ def _find_place(view: "LogView[Segment]", offset: int) -> "Place | None":
     """Return where the first batch with a last offset >= ``offset`` begins; None: nowhere.
 
     An offset in a gap that compaction left is answered by the next batch that is there, in this
-    segment or in a later one (storage.md §5.2).
+    segment or in a later one.
     """
     segments = view[1]
     for index in range(find_index(segments, offset), len(segments)):

@@ -2,9 +2,9 @@
 
 The cleaner and the splitting of a segment write ``.cleaned`` files, rename a finished group to
 ``.swap`` from the highest base down, mark the old segments ``.deleted``, and take ``.swap`` off
-from the lowest base up, of each segment the ``.log`` first. From that order the crash matrix
-follows (storage.md §7.7): a remaining ``.cleaned`` proves that the group is incomplete and is
-undone, else it is completed.
+from the lowest base up, of each segment the ``.log`` first. From that order follows what
+to do (docs/on-disk-format.md): a remaining ``.cleaned`` proves that the group is incomplete, and it
+is undone; else it is completed.
 """
 
 import os

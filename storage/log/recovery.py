@@ -1,4 +1,4 @@
-"""Opening a partition folder after any stop (storage.md §7.4-7.7; Kafka: ``LogLoader``).
+"""Opening a partition folder after any stop (docs/log.md; Kafka: ``LogLoader``).
 
 The steps and their order are Kafka's: settle what the cleaner left, load the segments, scan those
 above the recovery point if the stop was not clean, cut at the first damaged batch and drop what
@@ -224,7 +224,7 @@ class _Loading:
             _logger.warning("leader epochs behind a damaged batch are not known error=%s", error)
 
     def _rebuild_damaged(self) -> None:
-        """Scan damaged segments below the recovery point; what follows stays (§7.4 step 6)."""
+        """Scan damaged segments below the recovery point; what follows stays."""
         first_unflushed = self._first_unflushed()
         for index, damage in sorted(self.damage.items()):
             if index >= first_unflushed:
@@ -235,7 +235,7 @@ class _Loading:
             self._note_cut(segment, segment.recover(producers, self.epochs))
 
     def _scan_unflushed(self) -> None:
-        """Scan from the recovery point on; the first damage ends the log (§7.4 step 7)."""
+        """Scan from the recovery point on; the first damage ends the log."""
         first = self._first_unflushed()
         if first == len(self.segments):
             return

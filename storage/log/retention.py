@@ -2,7 +2,7 @@
 
 Each rule walks from the oldest segment and stops at the first one that has to stay, so what goes
 is always a prefix of the log. The active segment is a candidate like any other for size and time:
-a quiet topic becomes empty after ``retention.ms``, its log rolling just before (storage.md §6).
+a quiet topic becomes empty after ``retention.ms``, its log rolling just before.
 """
 
 from collections.abc import Sequence

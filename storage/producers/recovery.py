@@ -1,4 +1,4 @@
-"""Rebuilding producer state from a snapshot and the batches after it (storage.md §9.5)."""
+"""Rebuilding producer state from a snapshot and the batches after it."""
 
 from collections.abc import Sequence
 

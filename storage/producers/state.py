@@ -1,7 +1,7 @@
 """What keeps a retry from being written twice (Kafka: ``ProducerStateManager``, KIP-98).
 
 Per producer id and partition: the last five batches, the epochs and the open transaction. The rules
-are those of storage.md §9.
+are in docs/log.md.
 """
 
 import logging

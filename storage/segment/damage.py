@@ -1,4 +1,4 @@
-"""Whether the indexes of a segment can be right, by a few reads (storage.md §3.6).
+"""Whether the indexes of a segment can be right, by a few reads.
 
 Kafka has not looked since KAFKA-7283. What is found here is repaired by `LogSegment.recover`, which
 rebuilds all indexes from the ``.log``; a time index that is missing, too.

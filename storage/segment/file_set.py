@@ -74,7 +74,7 @@ class SegmentFiles:
         """Rename the files that exist, the ``.log`` first; the caller fsyncs the directory.
 
         The order is what start-up relies on: no ``.log`` with the suffix of an unfinished swap
-        means that its data is in place (storage.md §7.7).
+        means that its data is in place (docs/on-disk-format.md).
         """
         self._moving_to = suffix
         for kind in files.SEGMENT_KINDS:

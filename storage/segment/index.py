@@ -1,4 +1,4 @@
-"""The two sparse indexes of a segment (Kafka: ``OffsetIndex``, ``TimeIndex``; storage.md §3).
+"""The two sparse indexes of a segment (Kafka: ``OffsetIndex``, ``TimeIndex``).
 
     .index      8 bytes   int32 last offset of a batch - base offset, int32 position of the batch
     .timeindex 12 bytes   int64 largest timestamp so far, int32 last offset of its batch - base

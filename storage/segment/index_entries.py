@@ -1,6 +1,6 @@
 """Where the entries of an index are: in memory while a segment is written, else in the file.
 
-An index is fixed-size entries without header, sorted by each of their fields (storage.md §3.1).
+An index is fixed-size entries without header, sorted by each of their fields.
 Both classes answer the same two questions, so a lookup does not care where the entries are.
 """
 

@@ -1,9 +1,9 @@
 """New segments in the place of old ones on the disk (Kafka: ``LocalLog.replaceSegments``).
 
-The order is that of storage.md §8.11, and `storage.log.leftovers` relies on it: the new files go
-from ``.cleaned`` to ``.swap`` from the highest base down, the old ones get ``.deleted`` from the
-lowest base up, then the new ones lose ``.swap`` likewise. Between the three the directory is
-fsynced. Once all have ``.swap``, a start completes the swap; before, it undoes it.
+`storage.log.leftovers` relies on the order of names (docs/compaction.md). The new files go from
+``.cleaned`` to ``.swap``, the highest base first. The old ones get ``.deleted``, the lowest base
+first. Then the new ones lose ``.swap``, the lowest base first. The directory is fsynced after each
+of the three. Once all new files have ``.swap``, a start completes the swap; before, it undoes it.
 """
 
 from collections.abc import Sequence

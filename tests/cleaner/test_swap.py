@@ -219,7 +219,7 @@ def append_one(folder: CompactedFolder) -> None:
 
 
 def test_order_on_the_disk(tmp_path: Path, disk: Disk) -> None:
-    """Kafka's order of renames, with the directory's fsync between the three phases (§8.11)."""
+    """Kafka's order of renames, with the directory's fsync between the three phases."""
     folder = make_folder(tmp_path)
     folder.first_dirty_offset = 0
     disk.calls.clear()

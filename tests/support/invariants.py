@@ -1,4 +1,4 @@
-"""What is true of every log at every moment (storage.md §13.3)."""
+"""What is true of every log at every moment."""
 
 from siltstone.protocol.records.batch import BatchHeader
 from siltstone.storage import files

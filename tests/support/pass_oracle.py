@@ -35,7 +35,7 @@ def batches_of(segment: ReadableSegment) -> Iterator[tuple[BatchHeader, bytes]]:
 
 
 def map_offsets(log: LogToClean, usable: int) -> tuple[dict[bytes, int], int]:
-    """Return the offset map and its latest offset (storage.md §8.5)."""
+    """Return the offset map and its latest offset."""
     offsets: dict[bytes, int] = {}
     latest = log.first_dirty_offset - 1
     transactions = CleanedTransactionMetadata(log.aborted)
@@ -117,7 +117,7 @@ def written(
     records: list[Record],
     verdict: Verdict,
 ) -> bytes:
-    """Return what is written of a batch (storage.md §8.10)."""
+    """Return what is written of a batch."""
     if verdict.is_unchanged:
         return batch
     same = {

@@ -1,4 +1,4 @@
-"""What a pass keeps, as rules to read (storage.md §8.7-8.10).
+"""What a pass keeps, as rules to read (docs/compaction.md).
 
 Kafka: ``Cleaner.checkBatchRetention``, ``shouldRetainRecord``, ``MemoryRecords.filterTo``. The
 kernels do the same much faster; tests hold the two against each other, and this file against

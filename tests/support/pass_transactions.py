@@ -1,4 +1,4 @@
-"""Which batches of transactions may go (Kafka: ``CleanedTransactionMetadata``; storage.md §8.8).
+"""Which batches of transactions may go (Kafka: ``CleanedTransactionMetadata``).
 
 As rules to read: the kernels do the same, and tests hold the two against each other.
 """

@@ -1,4 +1,4 @@
-"""The pins' pages of the control channel: pin, renew, release and list (spark.md §5.2).
+"""The pins' pages of the control channel: pin, renew, release and list (docs/pipeline.md).
 
 ``POST /v1/pins`` takes ``{"topics": [...], "partitions": [[topic, number], ...], "lease_ms": n,
 "holder": "..."}``, all of it optional, and answers the manifest, which is

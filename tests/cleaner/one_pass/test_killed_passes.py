@@ -1,4 +1,4 @@
-"""A pass is killed, or its disk fails, at every change of the disk that it makes (storage.md §7.7).
+"""A pass is killed, or its disk fails, at every change of the disk that it makes.
 
 From the first write of a new segment to the checkpoint, the receipt in the history and the
 unlinking of the old files. The kills are real ones of a process; the next start is the normal one.

@@ -28,7 +28,7 @@ def write_each(folder: CompactedFolder, *rows: tuple[bytes | None, bytes | None]
 
 
 def test_worked_example(tmp_path: Path) -> None:
-    """The table of storage.md §8.15: survivors 4, 5, 6, checkpoint 7; later 5 goes."""
+    """The example of docs/compaction.md: survivors 4, 5, 6, checkpoint 7; later 5 goes."""
     folder = CompactedFolder(tmp_path)
     write_each(folder, (A, b"a1"), (B, b"b1"), (A, b"a2"), (C, b"c1"))
     folder.roll()
@@ -58,7 +58,7 @@ def test_worked_example(tmp_path: Path) -> None:
     [(7, [4, 5, 6]), (6, [3, 4, 5, 6]), (5, [2, 3, 4, 5, 6]), (4, [1, 2, 3, 4, 5, 6])],
 )
 def test_seed_example(tmp_path: Path, active: int, survivors: list[int]) -> None:
-    """The table of storage.md §11.4: what survives depends on where the active segment begins."""
+    """What survives depends on where the active segment begins."""
     folder = CompactedFolder(tmp_path)
     for offset, key in enumerate([A, B, A, C, B, A, C]):
         if offset == active:

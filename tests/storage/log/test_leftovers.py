@@ -1,4 +1,4 @@
-"""Files of an interrupted swap: each row of the crash matrix, storage.md §7.7."""
+"""Files of an interrupted swap: each row of the table in docs/on-disk-format.md."""
 
 from pathlib import Path
 

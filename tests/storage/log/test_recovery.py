@@ -1,4 +1,4 @@
-"""Opening a log after a crash (storage.md §7.4-7.5): what is kept is a prefix of what was there."""
+"""Opening a log after a crash (docs/log.md): what is kept is a prefix of what was there."""
 
 from pathlib import Path
 

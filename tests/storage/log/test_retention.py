@@ -1,4 +1,4 @@
-"""Which segments retention dooms: the rules of storage.md §6, without files."""
+"""Which segments retention dooms: the rules of docs/log.md, without files."""
 
 from typing import NamedTuple
 

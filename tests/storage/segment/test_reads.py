@@ -323,7 +323,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("kind", [".index", ".timeindex"])
     def test_missing(self, folder: Path, kind: str) -> None:
-        """Kafka leaves a missing time index empty; we rebuild it (storage.md §12.2)."""
+        """Kafka leaves a missing time index empty; we rebuild it."""
         (folder / f"00000000000000000000{kind}").unlink()
 
         assert load_segment(folder).find_damage() == f"{kind} is missing"

@@ -398,7 +398,7 @@ class TestNames:
     def test_files_are_renamed_log_first(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Start-up relies on the order when it finishes an interrupted swap (storage.md §7.7)."""
+        """Start-up relies on the order when it finishes an interrupted swap."""
         written = make_segment(tmp_path)
         append_next(written, [make_batch()])
         written.append_aborted(AbortedTransaction(1, 0, 0, 1))
