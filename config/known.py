@@ -57,7 +57,7 @@ def known_topic(name: str) -> Known | None:
 def known_broker(name: str) -> Known | None:
     """Return Kafka's broker setting of that name, given for one listener or for a plug-in included.
 
-    `listener.name.NAME.X` and `listener.name.NAME.MECHANISM.X` are known where X is; the settings
+    ``listener.name.NAME.X`` and ``listener.name.NAME.MECHANISM.X`` are known where X is; the settings
     of a plug-in are known by their prefix, and taken for secrets.
     """
     settings = known_settings("broker")
@@ -70,7 +70,7 @@ def known_broker(name: str) -> Known | None:
 
 
 def without_listener(name: str) -> str:
-    """Return the setting that `listener.name.NAME.X` or `listener.name.NAME.MECHANISM.X` gives.
+    """Return the setting that ``listener.name.NAME.X`` or ``listener.name.NAME.MECHANISM.X`` gives.
 
     Any other name is returned as it is.
     """
