@@ -1,4 +1,4 @@
-"""A coordinator's write into its journal: compiled by Cython, or plain Python as it stands.
+"""A coordinator's write into its journal. Compiled by Cython, or run as plain Python.
 
 The types of C stand in ``_coordinator_kernels.pxd``.
 """
@@ -62,7 +62,7 @@ class Journal:
 
     @property
     def is_settled(self) -> bool:
-        """Whether there are partitions, and every one was read, and none in vain."""
+        """Whether there are partitions, and every one of them could be read."""
         return not self._loading and not self._failed and self.name in self._topics.topics
 
     def append(
@@ -84,7 +84,7 @@ class Journal:
         batch = pack_rows(rows, now_ms, producer_id, producer_epoch)
         size = len(batch)
         if size > target.config.max_message_bytes:
-            # Kafka's answer in place of MESSAGE_TOO_LARGE, which is no code of a group's API.
+            # As in Kafka: MESSAGE_TOO_LARGE is not an error code of a group's API.
             raise UnknownServerError(f"{size} bytes are more than {self.name} takes at once")
         count = len(rows)
         end = target.end

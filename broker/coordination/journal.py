@@ -1,8 +1,8 @@
 """One internal topic as the journal of a coordinator (Kafka: ``CoordinatorRuntime``).
 
 A coordinator writes first and then publishes its new state, so what it has acknowledged is in the
-log. At the start the journal is read back: batches are fetched on io threads and applied on the
-loop in slices; meanwhile whoever asks for a partition that is not read yet is told so.
+log. At the start the journal is read back: batches are read on io threads and applied on the loop
+in slices. Meanwhile requests for a partition that is not read yet are told so.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ log = logging.getLogger(__name__)
 _CHUNK_BYTES = 1 << 20
 _SLICE_ENTRIES = 512
 _SLICE_SECONDS = 0.002
-_FREEZE_ENTRIES = 8192  # they make fewer objects than the youngest generation may have
+_FREEZE_ENTRIES = 8192  # fewer objects than start a collection
 _PROGRESS_SECONDS = 5.0
-_SKIPPED_LINES = 10  # of one partition; whoever can write one such record can write a million
+_SKIPPED_LINES = 10  # of one partition: a client that can write one such record can write a million
 
 
 class CoordinatorLog(Journal):
@@ -135,7 +135,7 @@ class CoordinatorLog(Journal):
         try:
             await self._topics.create(self.name, preset.partitions, preset.overrides)
         except TopicAlreadyExists:
-            pass  # a client was faster: it may make internal topics, too
+            pass  # a client has made it meanwhile
         finally:
             self._creation = None
 
@@ -183,9 +183,8 @@ class CoordinatorLog(Journal):
     ) -> None:
         """Read back every partition; ``apply`` gets its entries in order, then ``loaded`` its end.
 
-        What ``loaded`` has to do may be given back as steps. What is appended meanwhile is read,
-        too: the end is looked at last. With ``has_offsets`` entries are as `read_entries` makes
-        them then.
+        ``loaded`` may return steps. What is appended meanwhile is read, too: the end is looked at
+        last. With ``has_offsets`` each entry has its offset (`read_entries`).
         """
         partitions = sorted(self._loading)
         if not partitions:
@@ -227,7 +226,7 @@ class CoordinatorLog(Journal):
         )
 
     def skip(self, partition: int, offset: int, reason: object) -> None:
-        """Say that what begins at an offset of the journal can not be read and is left out."""
+        """Log that what begins at an offset of the journal cannot be read and is left out."""
         self.skipped += 1
         if self.skipped - self._skipped_before <= _SKIPPED_LINES:
             log.warning(
@@ -287,7 +286,7 @@ class CoordinatorLog(Journal):
     ) -> None:
         """Apply a compressed batch up to where it can be read, some entries at a time.
 
-        It may unfold to 64 MiB, and to millions of entries; a codec thread opens it part by part.
+        It may unfold to 64 MiB and millions of entries. A codec thread opens it part by part.
         """
         parts = folded.unfold()
         try:
@@ -298,7 +297,7 @@ class CoordinatorLog(Journal):
                     entries: list[Entry] = []
                     try:
                         entries.extend(islice(left, _SLICE_ENTRIES))
-                    finally:  # those before a broken one count
+                    finally:  # entries before a broken one count
                         apply(partition, entries)
                         self._count_loaded(len(entries))
                     is_over = len(entries) < _SLICE_ENTRIES
@@ -308,9 +307,9 @@ class CoordinatorLog(Journal):
             self.skip(partition, folded.offset, error)
 
     def _count_loaded(self, entries: int) -> None:
-        """Count, and keep the collector from what was made of them, which is there to stay.
+        """Count entries, and keep the garbage collector from the objects made of them.
 
-        Else it goes through all of it, again and again, and everybody waits meanwhile.
+        They stay; the collector would go through all of them again and again while everybody waits.
         """
         before = self.entries_loaded
         self.entries_loaded = before + entries
@@ -318,7 +317,7 @@ class CoordinatorLog(Journal):
             gc.freeze()
 
     async def _pause(self) -> None:
-        """Let others run if it is their turn."""
+        """Let others run if the slice's time is over."""
         now = self._clock.monotonic()
         if now >= self._slice_ends:
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What consumers ask of each partition, compiled by Cython, or plain Python as it stands.
+"""Reading each partition of a Fetch or ListOffsets. Compiled by Cython, or run as plain Python.
 
 The types of C stand in ``_fetch_kernels.pxd``.
 """
@@ -95,7 +95,7 @@ _NO_LEADER = LeaderIdAndEpoch()
 _NO_SNAPSHOT = SnapshotId()
 _NO_RECORDS = b""
 _FIRST_WITH_LEADER = 16
-# Of these Kafka writes a list of aborted transactions that is empty, of all others none.
+# For these Kafka writes an empty list of aborted transactions, for all others null.
 _NOT_HERE = frozenset({UnknownTopicOrPartition.code.value, UnknownTopicId.code.value})
 _LEADER_ERRORS = frozenset({FencedLeaderEpoch.code.value, NotLeaderOrFollower.code.value})
 
@@ -103,8 +103,8 @@ _LEADER_ERRORS = frozenset({FencedLeaderEpoch.code.value, NotLeaderOrFollower.co
 class FetchPlan:
     """What one request fetches: (topic, partition) in reading order, and for which session.
 
-    ``read`` are the same partitions as the session has them, and ``epoch`` is that session's after
-    the request.
+    ``read`` has the session's objects for the same partitions. ``epoch`` is the session's epoch
+    after the request.
     """
 
     __slots__ = (
@@ -159,9 +159,9 @@ def are_distinct(partitions: "Sequence[ListOffsetsPartition]") -> bool:
 def list_ends(
     partitions: "Sequence[ListOffsetsPartition]", logs: "Sequence[Log | None]", is_committed: bool
 ) -> list[Any]:
-    """Return what ListOffsets answers to who asks for the latest or the earliest offset.
+    """Return the answer of a ListOffsets that asks for latest or earliest offsets only.
 
-    It is None for whoever asks for something else, or must not be answered.
+    Return None for any other request, and for one that must be refused.
     """
     count = len(logs)
     rows: list[Any] = []
@@ -185,7 +185,7 @@ def list_ends(
 
 
 def replica_of(request: "FetchRequest") -> int:
-    """Return the follower that asks, or -1; until v14 it says so in another field."""
+    """Return the id of the follower that asks, or -1. Until v14 it is in another field."""
     replica_id: int = number_of(request, REPLICA_ID)
     state_id: int = number_of(field_of(request, REPLICA_STATE), 0)
     return max(replica_id, state_id)
@@ -201,10 +201,10 @@ def list_wanted(request: "FetchRequest", by_id: bool) -> "list[tuple[TopicKey, F
 
 
 def is_read_up(wanted: "FetchPartition", fetched: PartitionData, isolation_level: int) -> bool:
-    """Tell whether every read from now on finds what ``fetched`` says until the log changes.
+    """Tell whether every read finds what ``fetched`` says until the log changes.
 
-    A client that names the epoch of its last record is not taken at that: the log forgets old
-    epochs in its own time.
+    This is never so for a client that names the epoch of its last record: old epochs can go without
+    a change of the log.
     """
     if (
         field_of(fetched, RECORDS)
@@ -255,13 +255,13 @@ class FetchRead:
         before: "list[Named]",
         found: int,
     ) -> tuple[int, bool]:
-        """Read partitions behind those in which as many bytes were found.
+        """Read partitions; ``found`` bytes were found in those before.
 
         The first partition with data gives at least one batch, whatever the limits say, so that a
         consumer always makes progress (KIP-74).
 
         Returns:
-            Bytes found here, and whether an answer may not wait.
+            Bytes found here, and whether the answer must be sent now.
         """
         remaining = self.max_bytes
         if found:
@@ -293,7 +293,7 @@ class FetchRead:
         return total, urgent
 
     def name_topics(self, session_id: int, named: "list[Named]") -> FetchResponse:
-        """Return the answer that names these partitions, and the leader to who does not know it."""
+        """Return the answer that names these partitions, and the leader if the client lacks it."""
         topics: list[Any] = []
         rows: list[PartitionData] = []
         last: TopicKey | None = None
@@ -400,10 +400,10 @@ def refused(index: int, code: int) -> PartitionData:
 
 
 def _find_divergence(log: "Log", wanted: "FetchPartition") -> EpochEndOffset:
-    """Return where the client's log and ours part, `NO_DIVERGENCE` if they do not (KIP-595).
+    """Return where the client's log differs from this one, `NO_DIVERGENCE` if nowhere (KIP-595).
 
     Raises:
-        OffsetOutOfRange: We do not know that epoch, or the offset is below the log's start.
+        OffsetOutOfRange: The epoch is unknown, or the offset is below the log start offset.
     """
     epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
     if epoch < 0 or end_offset < 0 or wanted.fetch_offset < log.end.log_start_offset:

@@ -1,7 +1,7 @@
 """Incremental fetch sessions (KIP-227): what a client fetches, remembered between its requests.
 
-A session has its partitions in the order they are read; one that returned data goes to the end,
-so that no partition starves behind a busy one. An incremental answer names only partitions with
+A session keeps its partitions in the order of reading. One that returned data goes to the end, so
+that a busy partition does not starve the others. An incremental answer names only partitions with
 news. Sessions belong to no connection and do not outlive the process (Kafka's FetchSessionCache).
 
 Kafka walks all partitions of a session at each request. Here a partition that is read to its end
@@ -75,7 +75,7 @@ class SessionPartition(Watch):
             or fetched.high_watermark != self.high_watermark
             or fetched.log_start_offset != self.log_start_offset
         )
-        # After an error the watermark counts as unknown, so that the recovery is told too.
+        # After an error the watermark counts as unknown, so that the client hears when it is over.
         self.high_watermark = -1 if fetched.error_code else fetched.high_watermark
         self.log_start_offset = fetched.log_start_offset
         return news
@@ -112,12 +112,12 @@ class FetchSession:
                     known.leave()
                     self.group.changed.discard(known)
         if request.isolation_level != self.isolation_level or replica_of(request) >= 0:
-            # What was read up in one way may not be in another.
+            # With another isolation level there may be something to read.
             self.isolation_level = request.isolation_level
             self.group.changed.update(self.partitions.values())
 
     def want(self, key: TopicKey, wanted: FetchPartition) -> SessionPartition:
-        """Take what is asked of a partition; a new one is read last."""
+        """Note what the client asks of a partition. A new partition is read last."""
         place = key, wanted.partition
         known = self.partitions.get(place)
         if known is None:
@@ -131,7 +131,7 @@ class FetchSession:
     def changed(self) -> list[SessionPartition]:
         """Return what an incremental request must read, in the order of reading.
 
-        Of a closed session nobody says what has changed: the request that still waits reads all.
+        No log tells a closed session of changes, so a request that still waits reads everything.
         """
         if self.is_closed:
             return sorted(self.partitions.values(), key=_turn_of)
@@ -161,7 +161,7 @@ class FetchSession:
         fetched: PartitionData,
         get_log: Callable[[TopicKey, int], Log | None],
     ) -> None:
-        """Do what `settle` does, though others were served since the partition was read."""
+        """Do what `settle` does when others were served since the partition was read."""
         if self.is_closed:
             return
         self.settle(partition, fetched, get_log)
@@ -174,7 +174,7 @@ class FetchSession:
             self.group.changed.add(partition)
 
     def tell_again(self, partitions: Iterable[SessionPartition]) -> None:
-        """Have the next answer name partitions of which the client was not told after all."""
+        """Have the next answer name these partitions: the client did not get the last one."""
         if not self.is_closed:
             for partition in partitions:
                 partition.high_watermark = -1
@@ -186,7 +186,7 @@ class FetchSession:
         fetched: PartitionData,
         get_log: Callable[[TopicKey, int], Log | None],
     ) -> None:
-        """Leave a partition to its log if there is nothing to be read of it for now."""
+        """Let the log tell of a partition in which there is nothing to read now."""
         if not is_read_up(partition.wanted, fetched, self.isolation_level):
             return
         changed = self.group.changed
@@ -204,7 +204,7 @@ class FetchSession:
         return self.epoch == epoch and not self.is_closed
 
     def close(self) -> None:
-        """Let the logs know nothing of the session; a fetch that waits goes on and is the last."""
+        """Leave all logs. A fetch that waits goes on, as the session's last."""
         self.is_closed = True
         for partition in self.partitions.values():
             partition.leave()
@@ -212,7 +212,7 @@ class FetchSession:
         self.group.release()
 
     def take_turn(self) -> int:
-        """Return the last place in the order of reading."""
+        """Return a place at the end of the order of reading."""
         self._turns += 1
         return self._turns
 
@@ -324,9 +324,9 @@ class FetchSessions:
     def conclude(
         self, plan: FetchPlan, fetched: list[tuple[TopicKey, PartitionData]]
     ) -> tuple[int, list[tuple[TopicKey, PartitionData]]]:
-        """Return the session id to answer, 0 for none, and what to name in the answer.
+        """Return the session id for the answer (0: none) and the partitions that it names.
 
-        Nothing may have happened since ``fetched`` was read.
+        No log may have changed since ``fetched`` was read.
         """
         session: FetchSession | None = plan.session
         if session is not None:
@@ -345,7 +345,7 @@ class FetchSessions:
     async def conclude_in_shares(
         self, plan: FetchPlan, fetched: list[tuple[TopicKey, PartitionData]]
     ) -> tuple[int, list[tuple[TopicKey, PartitionData]]]:
-        """Do what `conclude` does with few partitions, and let others be served in between.
+        """Do what `conclude` does, and let others be served in between.
 
         Raises:
             InvalidFetchSessionEpoch: Another request of the session has come meanwhile.
@@ -417,8 +417,8 @@ class FetchSessions:
     def _find_victim(self, size: int, now: float) -> FetchSession | None:
         """Return the session to evict for one of ``size`` partitions, or None.
 
-        The longest unused, if that is long enough, else the smallest of those that are still used
-        at that age, if it is smaller.
+        That is the one unused for longest, if it may go by its age. Else it is the smallest of
+        those that may be evicted for a larger one, if it is smaller than ``size``.
         """
         if not self._sessions:
             return None

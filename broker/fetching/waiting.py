@@ -1,9 +1,9 @@
-"""Who watches which log: the partitions of fetch sessions, and fetches that wait for data.
+"""Logs tell their changes to those who watch them: fetch sessions, and fetches that wait for data.
 
-A `Watch` is one partition. It stands on its log (`Log.watchers`), which tells it of every change,
-so neither an idle session nor a fetch that waits looks at its partitions one by one (Kafka's
-DelayedFetch without the purgatory: one loop owns everything). A fetch that waits keeps count of
-the bytes that it lacks; when it goes on it reads anew, nothing read before is kept.
+A `Watch` is one partition. It is among the watchers of its log (`Log.watchers`), which tells it of
+every change. So neither an idle session nor a fetch that waits looks at its partitions one by one.
+(In Kafka this is DelayedFetch in its purgatory.) A fetch that waits counts the bytes that it lacks.
+When it goes on it reads again; nothing read before is kept.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _PIECE = 100
 
 
 class Watch:
-    """One partition that is watched: what was asked of it, and the log that it stands on.
+    """One partition that is watched: what was asked of it, and its log.
 
-    ``available`` is what a fetch that waits has counted of it, else 0.
+    ``available`` is the number of bytes that a waiting fetch has counted in it, else 0.
     """
 
     __slots__ = ("available", "group", "key", "log", "wanted")
@@ -55,7 +55,7 @@ class Watch:
             watchers = log.watchers
             del watchers[self]
             if not watchers:
-                watchers.clear()  # a dict keeps the room of all that it once had
+                watchers.clear()  # an emptied dict keeps its memory
 
     def log_changed(self) -> None:
         """Have the group look at this partition again."""
@@ -71,8 +71,8 @@ class Watch:
 class WatchGroup:
     """The partitions of a session, or of one fetch that waits, and those that have ``changed``.
 
-    Every partition is among the changed or stands on its log, or both: one that has changed once
-    need not hear of it again before it is read, unless a fetch of the group waits.
+    Every partition is among the changed, or watches its log, or both. One that has changed need not
+    be told again before it is read, unless a fetch of the group waits.
     """
 
     __slots__ = ("changed", "parked")
@@ -82,7 +82,7 @@ class WatchGroup:
         self.parked: Parked | None = None
 
     def note_change(self, watch: Watch) -> None:
-        """Take a partition in whose log something has happened."""
+        """Note a partition whose log has changed."""
         self.changed.add(watch)
         if self.parked is None:
             watch.leave()
@@ -90,19 +90,19 @@ class WatchGroup:
             self.parked.count(watch)
 
     def release(self) -> None:
-        """Let the fetch go on that waits, if one does."""
+        """Let the waiting fetch go on, if there is one."""
         if self.parked is not None:
             self.parked.release()
 
     def leave(self) -> None:
-        """Have those that have changed watch no more; of a fetch without a session that is all."""
+        """Have the changed partitions leave their logs; without a session that is all of them."""
         for watch in self.changed:
             watch.leave()
         self.changed.clear()
 
 
 class Parked:
-    """A fetch that waits: until ``missing`` bytes have come, by force, or for its time."""
+    """A fetch that waits until ``missing`` bytes have come, it is released, or its time is over."""
 
     __slots__ = ("_is_committed", "_missing", "future")
 
@@ -125,7 +125,7 @@ class Parked:
                 available = min(
                     log.available_bytes(wanted.fetch_offset, upto), wanted.partition_max_bytes
                 )
-            except KafkaError:  # the fetch says so; whoever appended has nothing to do with it
+            except KafkaError:  # the fetch reports it; the append that calls this goes on
                 self.release()
                 return
         self._missing -= available - watch.available
@@ -160,9 +160,9 @@ class Waiting:
         isolation_level: int,
         seconds: float,
     ) -> None:
-        """Park until the group has ``min_bytes``, or loses a log, or for ``seconds`` at most.
+        """Wait until the group has ``min_bytes``, or loses a log, or ``seconds`` are over.
 
-        Only what has changed is counted: of everything else there was nothing to be read.
+        Only what has changed is counted: in all other partitions there was nothing to read.
         """
         if self._is_closed:
             return
@@ -175,7 +175,8 @@ class Waiting:
             share = LoopShare()
             for watch in group.changed:
                 watch.available = 0
-            # While others are served, some are told of changes and counted before their turn.
+            # Others are served meanwhile, and a partition may be counted by a change before its
+            # turn here.
             for number, watch in enumerate(list(group.changed), 1):
                 log = get_log(watch.key, watch.wanted.partition)
                 if log is None:  # since it was read
@@ -195,7 +196,7 @@ class Waiting:
                 group.parked = None
 
     def close(self) -> None:
-        """Release everybody, and park nobody from now on: the broker stops."""
+        """Let all of them go on, and make nobody wait from now on: the broker stops."""
         self._is_closed = True
         for parked in self._parked:
             parked.release()

@@ -1,4 +1,4 @@
-"""Committed offsets, and how a request's are written: in one call and one batch of the journal.
+"""Committed offsets. Those of one request are written in one call, as one batch of the journal.
 
 Compiled by Cython, or plain Python as it stands. The types of C stand in ``_commit_kernels.pxd``.
 """
@@ -103,7 +103,7 @@ _VALUES = [
     OFFSET_COMMIT_VALUE.table(version)
     for version in range(OFFSET_COMMIT_VALUE.first, OFFSET_COMMIT_VALUE.last + 1)
 ]
-_SHARDS = 64  # a dict grows at once: one of a million groups would hold everybody up for 50 ms
+_SHARDS = 64  # a dict grows at once; one of a million groups would stop the loop for 50 ms
 
 
 def offset_rows(group_id: str, offsets: "Sequence[NewOffset]") -> "list[tuple[bytes, bytes]]":
@@ -114,7 +114,7 @@ def offset_rows(group_id: str, offsets: "Sequence[NewOffset]") -> "list[tuple[by
     for topic, index, committed in offsets:
         pairs.append(((group_id, topic, index), committed))
         expiring += committed[4] != never
-    if 0 < expiring < len(pairs):  # of one request all do, or none
+    if 0 < expiring < len(pairs):  # all of a request do, or none
         return [row for each in offsets for row in offset_rows(group_id, [each])]
     version = VERSION_WITH_EXPIRY if expiring else VERSION
     return write_pairs(_KEY, _KEY_TYPE, _VALUES[version], version, pairs)
@@ -123,14 +123,14 @@ def offset_rows(group_id: str, offsets: "Sequence[NewOffset]") -> "list[tuple[by
 def answer_rows(
     partitions: "dict[int, bytes]", indexes: "Sequence[int]"
 ) -> "list[tuple[int, int, int, str, int]]":
-    """Return what OffsetFetch answers for partitions of which these are committed."""
+    """Return the rows of an OffsetFetch answer for partitions with these committed offsets."""
     rows = []
     for index in indexes:
         stored = partitions.get(index)
         if stored is None:
             rows.append((index, -1, -1, "", 0))
         else:
-            version = stored[1]  # the first byte of none is other than 0
+            version = stored[1]  # the first byte is always 0
             row, _ = read(_VALUES[version], stored, 2, len(stored), len(stored))
             rows.append((index, row[0], row[1], row[2], 0))
     return rows
@@ -139,7 +139,7 @@ def answer_rows(
 def commit(
     rooms: "Rooms", groups: "Groups", version: int, request: "OffsetCommitRequest"
 ) -> "tuple[Results, bool]":
-    """Commit what can be; return a code for each partition, and whether one is not there."""
+    """Commit the offsets; return a code for each partition, and whether one does not exist."""
     registry = rooms.topics
     by_id = version >= _FIRST_WITH_TOPIC_ID
     known_topics: dict[Any, Topic] = registry.by_id if by_id else registry.topics
@@ -204,10 +204,10 @@ def _write(
     request: "OffsetCommitRequest",
     offsets: "list[NewOffset]",
 ) -> None:
-    """Write offsets of partitions that exist, if the member may.
+    """Write offsets of partitions that exist, if the member may commit.
 
     Raises:
-        KafkaError: It may not, or the journal did not take them.
+        KafkaError: The member may not commit, or the journal did not take them.
     """
     group_id = field_of(request, GROUP_ID)
     generation = number_of(request, GENERATION)
@@ -228,8 +228,8 @@ def _write(
 class GroupOffsets:
     """The offsets of one group; ``pending`` are those of open transactions, by producer id.
 
-    A pending None is an offset that was committed besides its transaction, and later: that one
-    stays, whatever becomes of the transaction.
+    A pending None stands for an offset that was committed outside of its transaction and after it.
+    That offset stays, however the transaction ends.
     """
 
     __slots__ = ("committed", "pending")
@@ -239,7 +239,7 @@ class GroupOffsets:
         self.pending: dict[int, dict[tuple[str, int], bytes | None]] = {}
 
     def put(self, topic: str, partition: int, stored: bytes) -> bool:
-        """Keep a committed offset, and tell whether there was none."""
+        """Keep a committed offset, and tell whether there was none before."""
         for offsets in self.pending.values():
             if (topic, partition) in offsets:
                 offsets[topic, partition] = None
@@ -252,7 +252,7 @@ class GroupOffsets:
         return is_new
 
     def remove(self, topic: str, partition: int) -> bool:
-        """Forget what was committed, pending or not, and tell whether something really was."""
+        """Forget an offset, pending or committed, and tell whether one was committed."""
         for offsets in self.pending.values():
             offsets.pop((topic, partition), None)
         partitions = self.committed.get(topic)

@@ -1,10 +1,10 @@
-"""What heartbeats and commits move in a group: timers, members, who may commit.
+"""What heartbeats and commits need of a group: timers, members, who may commit.
 
 Compiled by Cython, or plain Python as it stands. The types of C stand in ``_member_kernels.pxd``.
 
-Timers of all groups are on one heap, moved without being touched there: a heartbeat moves its
-member's deadline, thousands of times a second, and nearly none of them is ever reached. So a later
-deadline is only noted, and looked at when the earlier one comes due.
+The timers of all groups are on one heap. A heartbeat moves its member's deadline, thousands of
+times a second, and hardly any deadline is ever reached. So a later deadline is only noted in the
+timer, and the heap is not touched until the earlier one comes due.
 """
 
 from functools import partial
@@ -72,7 +72,7 @@ class Timer:
         return self.deadline is not None
 
     def start(self, after_ms: float) -> None:
-        """Have it fire after so long, and not at the time it was set to before."""
+        """Fire after ``after_ms``; a time that was set before no longer counts."""
         deadline = self._timers.now_ms() + after_ms
         if self.deadline is None:
             self._timers.running_count += 1
@@ -82,13 +82,13 @@ class Timer:
             self._timers.push(deadline, self)
 
     def cancel(self) -> None:
-        """Have it not fire; safe to call again."""
+        """Do not fire; safe to call again."""
         if self.deadline is not None:
             self._timers.running_count -= 1
             self.deadline = None
 
     def leave_heap(self, queued: float) -> bool:
-        """Tell whether the entry of that time is of no use any more, and forget it if so.
+        """Tell whether the entry of that time is obsolete, and forget it if so.
 
         Only `Timers` calls it.
         """
@@ -120,8 +120,8 @@ class Timer:
 class Timers:
     """The heap (loop only). ``on_earlier`` tells whoever drives it when to come sooner.
 
-    Timers that were cancelled stay on it until their time; when they are most of it, they go, and
-    with them the members that they were of.
+    Cancelled timers stay on it until their time. When they are most of it they are removed, and so
+    are the members that they keep in memory.
     """
 
     __slots__ = ("_clock", "_heap", "_pushed", "on_earlier", "running_count")
@@ -141,7 +141,7 @@ class Timers:
 
     @property
     def next_ms(self) -> float | None:
-        """When something may come due; None: never as it stands."""
+        """When something may come due; None if nothing is on the heap."""
         return self._heap[0][0] if self._heap else None
 
     def push(self, deadline: float, timer: Timer) -> None:
@@ -155,13 +155,13 @@ class Timers:
         if self._heap[0] is entry:
             self.on_earlier(deadline)
 
-    def run_due(self, most: int = 1 << 30) -> None:
-        """Fire what is due, ``most`` entries at a time."""
+    def run_due(self, max_entries: int = 1 << 30) -> None:
+        """Fire what is due, at most ``max_entries``."""
         now_ms = self.now_ms() + _ROUNDING_MS
-        while self._heap and self._heap[0][0] <= now_ms and most:
+        while self._heap and self._heap[0][0] <= now_ms and max_entries:
             queued, _, timer = heappop(self._heap)
             timer.come_due(queued, now_ms)
-            most -= 1
+            max_entries -= 1
 
 
 class LivingMember:
@@ -180,7 +180,7 @@ class LivingMember:
         self.timer = Timer(timers, partial(on_silence, self))
 
     def start_session(self) -> None:
-        """Take note that it is alive."""
+        """Begin the session anew: the member is alive."""
         self.timer.start(self.session_timeout_ms)
 
 
@@ -249,7 +249,7 @@ class LivingGroup:
             raise RebalanceInProgress
 
     def touch(self, member_id: str) -> None:
-        """Keep a member alive that has committed."""
+        """Keep a member alive because it has committed."""
         member = self.members.by_id.get(member_id)
         if member is not None and (self.state is _STABLE or self.state is _PREPARING):
             member.start_session()
@@ -263,10 +263,10 @@ class LivingGroup:
         *,
         is_transactional: bool = False,
     ) -> None:
-        """Refuse a commit of whoever is no member of this generation, and is not alone here.
+        """Refuse a commit from outside of this generation, unless the group has no members.
 
         Raises:
-            UnknownMemberId: There is no such member, or the group is managed and none is named.
+            UnknownMemberId: There is no such member, or none is named though the group has members.
             FencedInstanceId: Another member has joined with the instance id.
             IllegalGeneration: The member belongs to another generation.
             RebalanceInProgress: The member has to learn its assignment first.
@@ -317,7 +317,7 @@ class GroupTable:
         self.offsets = offsets
 
     def check(self, group_id: str) -> None:
-        """Refuse to speak of a group whose state is not known.
+        """Refuse a request for a group whose state is not known.
 
         Raises:
             CoordinatorLoadInProgress: Its partition of the journal is being read.
@@ -337,7 +337,7 @@ class GroupTable:
         return group
 
     def keep(self, group: "Group") -> None:
-        """Have a group that `check_commit` has made, now that it has committed something."""
+        """Keep a group that `check_commit` has made: it has committed something."""
         self.groups.setdefault(group.group_id, group)
 
     def check_commit(
@@ -350,12 +350,12 @@ class GroupTable:
         *,
         is_transactional: bool = False,
     ) -> "Group":
-        """Return the group that may commit offsets, or a simple one, which it is up to you to keep.
+        """Return the group that commits offsets; a new one is kept only if the caller calls `keep`.
 
         Raises:
             GroupIdNotFound: There is no such group, and so no member of it.
-            IllegalGeneration: The same, for whoever does not know that code.
-            KafkaError: Another refusal of the group.
+            IllegalGeneration: The same, in versions that do not have that code.
+            KafkaError: The group refuses for another reason.
         """
         group = self.find(group_id)
         if group is None:
@@ -380,7 +380,7 @@ class GroupTable:
         Raises:
             InvalidGroupId: The group has no name, or one that no record can hold.
             UnknownMemberId: There is no such group, or no such member of it.
-            KafkaError: Another refusal, of the group or because it is not known yet.
+            KafkaError: The group refuses for another reason, or its state is not known yet.
         """
         group_id = field_of(request, 0)
         if not group_id:

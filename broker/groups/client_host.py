@@ -1,4 +1,4 @@
-"""Where a member lives, as Kafka prints an address: ``/10.0.0.7``, ``/0:0:0:0:0:0:0:1``."""
+"""The host of a member as Kafka prints it: ``/10.0.0.7``, ``/0:0:0:0:0:0:0:1``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 
 
-@lru_cache(maxsize=1024)  # a member says it with every heartbeat
+@lru_cache(maxsize=1024)  # asked with every heartbeat
 def client_host(peer: str) -> str:
     """Return the host of a peer, which log lines print with its port."""
     address = ip_address(peer.rpartition(":")[0].strip("[]").partition("%")[0])

@@ -1,7 +1,7 @@
 """All groups of this broker, their committed offsets and their journal (Kafka: group coordinator).
 
-The state machines know no I/O: here their records are written to ``__consumer_offsets``, read back
-at the start, and their time passes.
+The state machines do no I/O. Their records are written to ``__consumer_offsets`` here, and read
+back at the start; their timers run here.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _TOMBSTONES_AT_A_TIME = 1000
 class GroupCoordinator(GroupTable):
     """Owner of groups, offsets and timers (loop only).
 
-    A group lives in the partition of the journal that its id hashes to; while that is being read
-    the group is not to be asked for. ``groups`` has every group with members or a record of its
-    own; one that has only committed offsets is made when somebody asks (`find`).
+    A group is kept in the partition of the journal that its id hashes to; while that is being read,
+    requests for the group are refused. ``groups`` has every group with members or a record of its
+    own. A group that has only committed offsets is made when it is asked for (`find`).
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class GroupCoordinator(GroupTable):
         self.loaded.set()
 
     def release(self) -> None:
-        """Answer everybody who waits: the broker stops, and clients come back when it starts."""
+        """Answer all requests that wait: the broker stops, and clients ask again at its start."""
         for group in self.groups.values():
             group.close(NotCoordinator.code)
 
@@ -117,10 +117,10 @@ class GroupCoordinator(GroupTable):
         return ClassicGroup(group_id, self.journal.partition_for(group_id), self.classic_services)
 
     def find_or_create_classic(self, group_id: str, member_id: str) -> Group:
-        """Return the group that a member wants to join; only a newcomer finds a new one.
+        """Return the group that a member wants to join; it is made only for a new member.
 
         Raises:
-            UnknownMemberId: The group is not there, and so neither is the member.
+            UnknownMemberId: There is no such group, and so no such member.
             KafkaError: The journal did not take it, ready to be answered.
         """
         group = self.find(group_id)
@@ -172,7 +172,7 @@ class GroupCoordinator(GroupTable):
         )
 
     def _topic_deleted(self, topic: Topic) -> None:
-        """Forget offsets of a topic that is gone; without the journal there is nothing at all."""
+        """Delete the offsets of a deleted topic; if it was the journal, forget everything."""
         if topic.name == OFFSETS_TOPIC:
             for group in self.groups.values():
                 group.close()
@@ -217,7 +217,7 @@ class GroupCoordinator(GroupTable):
                 return
             self._wake.cancel()
         self._wake = loop.call_at(when, self._run_timers)
-        self._wake_time = when  # uvloop's handle of a time that is over does not tell it
+        self._wake_time = when  # uvloop's handle does not tell it once it is over
 
     def _run_timers(self) -> None:
         self._wake = None

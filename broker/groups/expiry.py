@@ -1,4 +1,4 @@
-"""Offsets that nobody will ask for again, and groups that have nothing else (KIP-211)."""
+"""Deleting unused offsets, and groups that have nothing else (KIP-211)."""
 
 from __future__ import annotations
 

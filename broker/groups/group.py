@@ -1,4 +1,4 @@
-"""What the coordinator wants of a group, whichever protocol its members speak."""
+"""The interface of a group, whichever protocol its members speak."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Group(Protocol):
-    """A classic group or a consumer group; the checks raise the `KafkaError` to be answered."""
+    """A classic group or a consumer group; a check raises the `KafkaError` that is the answer."""
 
     @property
     def type(self) -> str:
@@ -56,7 +56,7 @@ class Group(Protocol):
         """Keep a member of the classic protocol alive."""
 
     def leave(self, leaving: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
-        """Let members go, named by member id and instance id, and return what became of each."""
+        """Remove members, named by member id and instance id, and return an error code for each."""
 
     def check_commit(
         self,
@@ -67,31 +67,31 @@ class Group(Protocol):
         *,
         is_transactional: bool = False,
     ) -> None:
-        """Refuse an OffsetCommit of that version by whoever may not commit now."""
+        """Refuse an OffsetCommit of that version if the sender may not commit now."""
 
     def find_partition_check(self, member_id: str, generation: int) -> PartitionCheck | None:
-        """Return what is to be asked of each partition of a commit that was not refused."""
+        """Return the check for each partition of a commit, None if there is nothing to check."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Refuse an OffsetFetch by whoever is no member any more."""
+        """Refuse an OffsetFetch of a sender that is no longer a member."""
 
     def check_offset_delete(self) -> None:
-        """Refuse to delete offsets while it can not be told which are in use."""
+        """Refuse to delete offsets while it is not known which are in use."""
 
     def check_delete(self) -> None:
         """Refuse to be deleted while there are members."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Tell whether members read a topic, or may."""
+        """Tell whether members read a topic, or may read it."""
 
     def expiry_base(self, topic: str, committed: OffsetCommitValue) -> int | None:
-        """Return since when an offset is of no use, ms; None: it is in use."""
+        """Return since when an offset is unused, in ms; None if it is in use."""
 
     def touch(self, member_id: str) -> None:
-        """Take note that a member has committed."""
+        """Note that a member has committed."""
 
     def tombstones(self) -> list[Row]:
-        """Return what has to be written for the group to be gone, its offsets apart."""
+        """Return the records that delete the group, without those of its offsets."""
 
     def close(self, error: ErrorCode = ...) -> None:
-        """End it: answer whoever waits with the error, and let no timer fire again."""
+        """End the group: requests that wait get the error, and no timer fires again."""

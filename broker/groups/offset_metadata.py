@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from siltstone.config.server import ServerConfig
 
 MOST_CHARACTERS = 8191
-"""What the int16 length of a record's field surely holds, whatever the characters."""
+"""As many characters always fit the int16 length of a record's field."""
 
 _FIRST_PAIR = "\U00010000"
 
@@ -16,7 +16,7 @@ _FIRST_PAIR = "\U00010000"
 def is_too_long(metadata: str, limits: ServerConfig) -> bool:
     """Tell whether there are more characters than `offset.metadata.max.bytes`, as Java counts them.
 
-    There a character beyond the first 65536 is a pair of them.
+    Java counts a character beyond the first 65536 as two.
     """
     most = min(limits.offset_metadata_max_bytes, MOST_CHARACTERS)
     length = len(metadata)

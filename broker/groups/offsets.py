@@ -1,4 +1,4 @@
-"""How far groups have come: what is committed, and what open transactions will commit.
+"""The offsets of groups: what is committed, and what open transactions will commit.
 
 (Kafka: ``OffsetMetadataManager``.) A committed offset is kept as the bytes of its record's value,
 and read when somebody asks: a million of them are a million small objects that the garbage
@@ -27,7 +27,7 @@ _NOTHING: Mapping[str, dict[int, bytes]] = {}
 class Offsets(OffsetTable):
     """The offsets of all groups, whatever their kind (loop only).
 
-    ``append(partition, rows, producer)`` writes them into the journal; only then are they true
+    ``append(partition, rows, producer)`` writes them into the journal; only then do they count
     here. An offset in a transaction waits for the marker in the same partition of the journal.
     """
 
@@ -46,7 +46,7 @@ class Offsets(OffsetTable):
     def append_transactional(
         self, group_id: str, partition: int, offsets: Sequence[NewOffset], producer: Producer
     ) -> None:
-        """Write offsets that `complete` will commit, or not.
+        """Write offsets of a transaction; `complete` will commit or drop them.
 
         Raises:
             KafkaError: The journal did not take them, ready to be answered.
@@ -57,7 +57,7 @@ class Offsets(OffsetTable):
             self._put_pending(partition, producer.id, group_id, (topic, index), value)
 
     def complete(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
-        """Take note of the marker that ended a producer's transaction in a partition."""
+        """Apply the marker that ended a producer's transaction in a partition."""
         for group_id in self._open.pop((partition, producer_id), ()):
             group = self._find(group_id)
             if group is None:
@@ -81,7 +81,7 @@ class Offsets(OffsetTable):
         return _NOTHING if group is None else group.committed
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Tell whether an open transaction will commit an offset, or not."""
+        """Tell whether an open transaction has an offset."""
         group = self._find(group_id)
         return group is not None and bool(group.pending) and group.is_pending(topic, partition)
 
@@ -122,7 +122,7 @@ class Offsets(OffsetTable):
         return sorted(named.union(*group.pending.values()))
 
     def forget(self, group_id: str) -> None:
-        """Forget a group of which the journal knows that it is gone."""
+        """Forget a group that the journal says is deleted."""
         group = self._shard(group_id).pop(group_id, None)
         if group is not None:
             self.count -= sum(map(len, group.committed.values()))
@@ -142,7 +142,7 @@ class Offsets(OffsetTable):
         kind: int,
         producer_id: int,
     ) -> None:
-        """Take what the journal says of one offset of a group; None: it was deleted."""
+        """Apply the journal's record of one offset of a group; None deletes it."""
         group_id, topic, index = key
         if stored is None:
             group = self._find(group_id)

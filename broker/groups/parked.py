@@ -11,7 +11,7 @@ T = TypeVar("T")
 class Parked(Generic[T]):
     """Called with the answer once, before or after somebody awaits it (loop only).
 
-    Who awaited may be gone by then, with its connection: the answer is dropped.
+    If the waiting request is gone by then, with its connection, the answer is dropped.
     """
 
     __slots__ = ("_future", "result")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class RegistryImage:
-    """A `TopicImage`: always the topics of now, for they change between two transitions only."""
+    """A `TopicImage` of the present topics, which never change within a transition."""
 
     def __init__(self, registry: TopicRegistry) -> None:
         self._registry = registry

@@ -8,15 +8,14 @@ from siltstone.protocol.errors import InvalidRegularExpression
 
 _MOST_CHARACTERS: Final = 10_000
 _MOST_CLASSES: Final = 30
-"""How many Unicode classes: RE2 takes half a millisecond to compile one."""
+"""How many Unicode classes an expression may have: RE2 takes half a millisecond to compile one."""
 
 
 def compile_expression(expression: str) -> Any:
     """Return the compiled expression.
 
     Raises:
-        InvalidRegularExpression: It would take long, or RE2 does not take it; the message is the
-            reason.
+        InvalidRegularExpression: It would take long, or RE2 refuses it; the message says why.
     """
     if len(expression) > _MOST_CHARACTERS:
         raise InvalidRegularExpression(
@@ -31,7 +30,7 @@ def compile_expression(expression: str) -> Any:
 
     options = re2.Options()
     options.log_errors = False
-    options.never_capture = True  # with groups to tell, some expressions take milliseconds a name
+    options.never_capture = True  # with capturing, some expressions take milliseconds a name
     try:
         return re2.compile(expression, options)
     except re2.error as error:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Replay:
-    """Takes entries in their order, and makes classic groups when a partition was read.
+    """Takes entries in their order; when a partition was read, it makes the classic groups.
 
     Only the last record of a group counts, so it is read at the end. Records of other types go to
     ``others``. A record that can not be read, or that a newer Kafka has written, is skipped.

@@ -1,4 +1,4 @@
-"""What groups may know of the topics: names, ids, partition counts, and that something changed."""
+"""What groups know of the topics: names, ids, partition counts, and a version."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ImageTopic(Protocol):
 
 
 class TopicImage(Protocol):
-    """The topics as they are now; `version` rises whenever one comes, grows or goes."""
+    """The topics as they are now; `version` rises when one is made, grows or is deleted."""
 
     @property
     def version(self) -> int:
@@ -48,10 +48,10 @@ class TopicImage(Protocol):
 
 
 def hash_topics(names: Iterable[str], image: TopicImage) -> int:
-    """Return a number that changes when one of these topics comes, grows, goes or is made anew.
+    """Return a number that changes when one of these topics is made, grows, or is deleted.
 
-    0 stands for no topic at all. Kafka computes another one; a group that moves between the two
-    brokers is assigned anew, once, to the same members.
+    0 stands for no topic at all. Kafka computes another number, so a group that moves between the
+    two brokers is assigned anew once.
     """
     topics = sorted((topic for topic in map(image.find, names) if topic is not None), key=_name)
     if not topics:

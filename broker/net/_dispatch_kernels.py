@@ -1,4 +1,4 @@
-"""What every request passes, compiled by Cython, or plain Python as it stands.
+"""From a frame to its handler and back. Compiled by Cython, or run as plain Python.
 
 The types of C stand in ``_dispatch_kernels.pxd``.
 """
@@ -116,9 +116,9 @@ if TYPE_CHECKING:
 COMPILED: bool = cython.compiled
 
 AT_ONCE = 4000
-"""Elements that are read in the turn in which they come, in a millisecond at most."""
+"""A request with at most so many elements is read at once, which takes a millisecond at most."""
 
-# 1-2.5-5 steps from 50 us, where a small produce ends, to 5 s, beyond every long poll by default.
+# Steps of 1, 2.5 and 5, from 50 us (a small produce) to 5 s (longer than a default long poll).
 BOUNDS_SECONDS = (
     0.000_05,
     0.000_1,
@@ -170,7 +170,7 @@ class Histogram:
 class Caller:
     """Who asks on a connection: from where, through which listener, and as whom.
 
-    ``client_id`` is None when the client did not say, ``peer`` its address as log lines print it.
+    ``client_id`` is None when the client sent none. ``peer`` is its address, as log lines print it.
     """
 
     __slots__ = ("client_id", "listener", "peer", "rooms")
@@ -183,10 +183,10 @@ class Caller:
 
 
 class RequestContext:
-    """One request: in which version it was asked, by whom, through which listener.
+    """One request: its version, its client, its listener.
 
-    ``client_id`` is None when the client did not say; ``peer`` is its address as log lines print
-    it; ``stats`` are the figures of all APIs; ``connection`` is None where a test asks.
+    ``client_id`` is None when the client sent none. ``peer`` is its address, as log lines print it.
+    ``stats`` are the figures of all APIs. ``connection`` is None in tests.
     """
 
     __slots__ = (
@@ -231,9 +231,9 @@ class RequestContext:
 
 
 class Route:
-    """One row of the table of APIs at run time: its handler and tables, once loaded; its figures.
+    """One row of the table of APIs at run time: its handler, its tables and its figures.
 
-    ``requests`` and ``responses`` are the tables by version, None where none was made yet.
+    ``requests`` and ``responses`` hold the tables by version, None until one is made.
     """
 
     __slots__ = (
@@ -266,7 +266,7 @@ class Route:
         self.handler = self.api.load()
 
     def load_tables(self, version: int) -> "Table":
-        """Make the tables of a version; its first request does it if nobody did before."""
+        """Make the tables of a version, unless they are made."""
         request, response = self.api.load_messages()
         self.requests[version] = table = request.table(version)
         self.responses[version] = response.table(version)
@@ -303,8 +303,8 @@ class Gate:
     ) -> "Answer | LateAnswer":
         """Serve the frame ``buffer[start:end]``, which is the caller's again on return.
 
-        A coroutine, too, has taken what it needs out of the buffer, unless the frame has a buffer
-        of its own.
+        If a coroutine is returned, it has copied what it needs, unless the frame has a buffer of
+        its own.
 
         Raises:
             ProtocolError: These bytes are no request that we serve; the connection must close.
@@ -325,7 +325,7 @@ class Gate:
         try:
             table = route.requests[version] or route.load_tables(version)
             request, position = read(table, buffer, body, end, route.max_elements, AT_ONCE)
-            context = RequestContext.__new__(RequestContext)  # its __init__ costs as much as a read
+            context = RequestContext.__new__(RequestContext)  # __init__ costs as much as a read
             context.rooms = caller.rooms
             context.api_key = key
             context.version = version

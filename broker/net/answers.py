@@ -1,4 +1,4 @@
-"""What a request comes to: the frame that answers it, now or later."""
+"""The answer of a request: a frame now, or a coroutine that returns one later."""
 
 from collections.abc import Coroutine
 from typing import Any, TypeAlias

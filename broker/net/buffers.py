@@ -1,14 +1,14 @@
-"""Memory for what comes in: one receive buffer for the whole loop, and what waits under a cap.
+"""Memory for requests: one receive buffer for the whole loop, and a limit for what must wait.
 
 Most frames are complete after one ``recv`` and never leave the shared buffer. A frame above
 ``LARGE`` bytes gets a buffer of its own: anonymous pages, which cost memory only as bytes arrive,
-so a client that announces 100 MiB and sends nothing costs nothing, and keeps nobody waiting.
+so a client that announces 100 MiB and sends nothing costs nothing and holds up nobody.
 
-All that has arrived and is not served counts against ``queued.max.request.bytes``, half of a small
-frame as well as a large one. Over the limit large frames wait their turn, and whoever holds memory
-that others wait for has to be quick: a client must send within ``WHOLE_SECONDS`` as much again as
-it holds. `judge` keeps that account once a second, so that who has been too slow for
-``GRACE_SECONDS`` is closed at the moment when somebody lacks room, and never while nobody does.
+All bytes that have arrived and are not served count against ``queued.max.request.bytes``, also
+those of incomplete frames. Above the limit large frames wait. A client that holds memory which
+others wait for must send as many bytes as it holds within ``WHOLE_SECONDS``. `judge` measures that
+once a second. A client that has been too slow for ``GRACE_SECONDS`` is closed as soon as another
+one lacks room, and never before.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ GRACE_SECONDS: Final = 3.0
 WHOLE_SECONDS: Final = 30.0
 """In this time a client must send as many bytes as it holds."""
 _OUR_TURN: Final = 0.1
-"""What a second counts in which the client waits for us: 30 of them are the grace."""
-_SPARED_BYTES = 4096  # closing who holds less makes no room
+"""What a second counts in which the client waits for the broker: 30 of them use up the grace."""
+_SPARED_BYTES = 4096  # closing a client that holds less frees too little
 _POOLED_BYTES = 2 * 1024 * 1024
 _POOL_LIMIT = 8
 _NO_LIMIT_BYTES = 512 * 1024 * 1024
@@ -37,14 +37,14 @@ _RESUMED_PER_TURN = 64
 
 
 class Client(Protocol):
-    """Who receives: a connection, as far as its memory goes."""
+    """A connection, as `Buffers` sees it."""
 
     received: int
-    """How many bytes have come in all."""
+    """How many bytes have been received in all."""
 
     @property
     def is_its_turn(self) -> bool:
-        """Return whether the client has to send or to read, and not we to serve or make room."""
+        """Return whether it is the client that must act (send or read), not the broker."""
 
     def resume(self) -> None:
         """Try again: there may be room."""
@@ -72,25 +72,24 @@ class LargeBuffer:
 
 
 class _Holding:
-    """What one client holds, and for how many seconds it may go on sending nothing."""
+    """The bytes that one client holds, and for how many more seconds it may send nothing."""
 
     __slots__ = ("seconds_left", "seen", "size")
 
     def __init__(self, seen: int) -> None:
         self.size = 0
-        self.seen = seen  # what had come in all when it was last judged
-        self.seconds_left = 0.9 * GRACE_SECONDS  # who was quick comes before who is new
+        self.seen = seen  # the bytes received in all when it was last judged
+        self.seconds_left = 0.9 * GRACE_SECONDS  # a quick client gets more
 
 
 class Buffers:
     """The loop's receive memory (loop only).
 
-    ``limit`` is ``queued.max.request.bytes``; a value below one means our own default of 512 MiB.
-    Over the limit only the large frame that began first goes on receiving, so that there is always
-    one that gets done: at most it exceeds the limit. Small frames never wait. Their halves, and
-    requests behind one that waits, may exceed the limit by a quarter (or 8 MiB, if that is more);
-    beyond that the slowest clients are closed. Nobody is resumed or closed from within its own
-    call.
+    ``limit`` is ``queued.max.request.bytes``; a value below one means the default of 512 MiB. Above
+    the limit only the large frame that began first goes on, so that one of them always completes;
+    it alone may exceed the limit. Small frames never wait. Incomplete small frames, and requests
+    behind one that waits, may exceed the limit by a quarter (at least 8 MiB); beyond that the
+    slowest clients are closed. No client is resumed or closed during a call that it makes itself.
     """
 
     def __init__(self, limit: int = -1) -> None:
@@ -148,7 +147,7 @@ class Buffers:
             self._close(self._slowest(client), self._highest - self._highest // 16)
 
     def give(self, buffer: LargeBuffer) -> None:
-        """Take the room of a served frame back and let those who wait try in turn."""
+        """Take back the room of a served frame, and let those that wait try again in turn."""
         del self._taken[buffer]
         memory = buffer.detach()
         if buffer.size <= _POOLED_BYTES and len(self._free) < _POOL_LIMIT:
@@ -156,13 +155,13 @@ class Buffers:
         self._wake()
 
     def forget(self, client: Client) -> None:
-        """Drop a client that has closed; what a request still uses is held on."""
+        """Forget a client that has closed. Memory that its request still uses stays counted."""
         self._waiting.pop(client, None)
 
     def judge(self, seconds: float) -> None:
         """Note how fast clients were in the last ``seconds``; call it at a steady pace.
 
-        A loop that stood still for longer is no fault of theirs, so it counts no more either.
+        If the loop stood still for longer, that is not the clients' fault and does not count.
         """
         for client, holding in self._holdings.items():
             arrived = client.received - holding.seen
@@ -176,7 +175,8 @@ class Buffers:
     def _has_room(self, client: Client | None) -> bool:
         """Return whether the limit leaves room for ``client``.
 
-        If not, slow ones go until half of it is free, so that not every second client waits anew.
+        If it does not, slow clients are closed until half of it is free: the next client need not
+        wait again.
         """
         if self.received_bytes >= self._limit:
             slow = (
@@ -189,17 +189,17 @@ class Buffers:
         return self.received_bytes < self._limit
 
     def _slowest(self, client: Client | None) -> Iterator[Client]:
-        """Yield who holds memory, but for ``client``: the slowest first, then who began first."""
+        """Yield the clients that hold memory but for ``client``, the slowest first."""
         holdings = self._holdings
         yield from sorted(
             (other for other in holdings if other is not client),
             key=lambda other: holdings[other].seconds_left,
         )
 
-    def _close(self, clients: Iterator[Client], most: int) -> None:
-        """Close clients until at most ``most`` bytes are held."""
+    def _close(self, clients: Iterator[Client], max_bytes: int) -> None:
+        """Close clients until at most ``max_bytes`` are held."""
         for client in clients:
-            if self.received_bytes <= most:
+            if self.received_bytes <= max_bytes:
                 return
             size = self._holdings[client].size
             client.close(
@@ -216,7 +216,7 @@ class Buffers:
             self._loop.call_soon(self._resume)
 
     def _resume(self) -> None:
-        """Resume who waits: all if there is room, in slices, else who may exceed the limit."""
+        """Resume waiting clients, in slices; without room only one that may exceed the limit."""
         self._is_resuming = False
         waiting = self._waiting
         if self.received_bytes >= self._limit:

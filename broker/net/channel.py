@@ -1,11 +1,11 @@
 """A plain TCP connection of the loop's own: receive into given memory, send bytes and file ranges.
 
-uvloop's transports hide their socket and copy nothing, so ``os.sendfile`` needs a socket of our
-own; with ``add_reader``/``add_writer`` it ties with a hand-written epoll loop (measured). A range
-above ``INLINE_BYTES`` goes by sendfile, a smaller one is read and joined with its neighbours in
-one ``sendmsg``, which costs less there; one from ``HANDED_BYTES`` on is a sender thread's. Pages
-that are not in memory are brought in on an io thread first: a cold read must stall one client, not
-all of them.
+``os.sendfile`` needs a socket, and uvloop's transports do not give theirs, so the channel has its
+own and uses ``add_reader`` and ``add_writer``; that is as fast as an epoll loop by hand (measured).
+A range above ``INLINE_BYTES`` goes by sendfile. A smaller one is read and joined with its
+neighbours in one ``sendmsg``, which costs less. One from ``HANDED_BYTES`` on goes to a sender
+thread. Pages that are not in memory are brought in on an io thread first, so that a cold read
+stalls one client and not all of them.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from siltstone.broker.process.io import IoThreads
 
 INLINE_BYTES = 64 * 1024
-# What a consumer asks of a partition by default, with the head of the answer: whole in one turn.
+# What a consumer asks of a partition by default, and the head of the answer, leave in one turn.
 TURN_BYTES = 1024 * 1024 + INLINE_BYTES
-# More than a socket takes at once with its usual buffer: the rest would come back to the loop.
+# More than a socket takes at once with its usual buffer; the loop would have to send the rest.
 HANDED_BYTES = 256 * 1024
 _SCRATCH = memoryview(bytearray(4 * INLINE_BYTES))
 _MAX_BUFFERS = 64
@@ -76,10 +76,10 @@ def warm(file: int, position: int, size: int) -> None:
 class PlainChannel(Transport):
     """One client's socket (loop only).
 
-    Invariants: what is unsent leaves in order; at most ``TURN_BYTES`` of file data, and a thousand
-    small parts, leave in one turn of the loop, so that no reader starves the others; a queued
-    ``FileSlice`` keeps its file open; while ``_handed`` bytes are a sender's, so is the socket.
-    ``on_drained`` is called when all of it has left, ``on_lost`` with a reason when the peer or a
+    Invariants: what is unsent leaves in order. At most ``TURN_BYTES`` of file data, and a thousand
+    small parts, leave in one turn of the loop, so that no reader starves the others. A queued
+    ``FileSlice`` keeps its file open. While a sender has ``_handed`` bytes, it has the socket.
+    ``on_drained`` is called when everything has left, ``on_lost`` with a reason when the peer or a
     file fails.
     """
 
@@ -130,8 +130,8 @@ class PlainChannel(Transport):
     def close(self) -> None:
         """Stop watching and close the socket; safe to call again.
 
-        A socket that a sender uses is shut down and closed when the sender lets go: its descriptor
-        must not become another connection's meanwhile.
+        A socket that a sender uses is shut down now and closed when the sender has finished, so
+        that its descriptor cannot become another connection's meanwhile.
         """
         if self._writing:
             self._loop.remove_writer(self.fileno)
@@ -221,7 +221,7 @@ class PlainChannel(Transport):
         return _WOULD_BLOCK
 
     def _on_sent(self, error: int) -> None:
-        """Go on: a sender has sent all that it was given, or failed."""
+        """Go on after a sender has sent everything or has failed."""
         handed, self._handed = self._handed, 0
         if not self.unsent:  # closed meanwhile
             self._socket.close()

@@ -2,8 +2,8 @@
 
 Each wake-up receives once, serves every complete frame and sends the answers together. A request
 that must wait (a long poll, an fsync) is a coroutine: until it has answered, nothing behind it is
-served, which is Kafka's order for free. A client that does not read its answers is not read from
-either, so a connection holds at most one receive buffer and one turn of answers.
+served, so answers keep Kafka's order. While a client does not read its answers, nothing is read
+from it either, so a connection holds at most one receive buffer and one turn of answers.
 """
 
 from __future__ import annotations
@@ -106,12 +106,12 @@ class Connection(Turn):
 
     @property
     def is_stalled(self) -> bool:
-        """Return whether a large frame has begun and does not arrive, though we would receive."""
+        """Return whether a large frame has begun and its rest does not arrive."""
         return self._frame is not None and self._task is None and self._reading
 
     @property
     def is_its_turn(self) -> bool:
-        """Return whether the client has to send or to read, and not we to serve or make room."""
+        """Return whether it is the client that must act (send or read), not the broker."""
         return self._task is None and (self._reading or bool(self._channel.unsent))
 
     def note_login(self) -> None:
@@ -162,7 +162,10 @@ class Connection(Turn):
             self._receive()
 
     def _mute(self) -> None:
-        """Stop watching: an answer is owed first. A peer that has gone away is noticed now."""
+        """Stop reading until the answer that is owed has left.
+
+        Notice now if the peer has gone away.
+        """
         if self._channel.is_ended():
             self.close()
             return
@@ -170,7 +173,7 @@ class Connection(Turn):
         self._reading = False
 
     def _receive_prefix(self) -> None:
-        """Look at the size first: a large frame goes straight to its own buffer, uncopied."""
+        """Receive the size first, so that a large frame goes into its own buffer without a copy."""
         prefix = self._shared[:SIZE_PREFIX]
         received = self._channel.receive(prefix, 0, SIZE_PREFIX)
         if received <= 0:
@@ -234,7 +237,7 @@ class Connection(Turn):
             self._count()
 
     def _count(self) -> None:
-        """Have what is kept counted."""
+        """Tell `Buffers` how many bytes are kept."""
         kept = len(self._tail)
         if self._frame is not None:
             kept += self._frame.received
@@ -255,10 +258,11 @@ class Connection(Turn):
             self._end_task(self._task)
 
     def _end_task(self, task: asyncio.Task[None]) -> None:
-        """Cancel what owes an answer, but not before it has begun.
+        """Cancel a task that owes an answer, after its first step.
 
-        A coroutine that never begins skips its ``finally``, and so does each that it would have
-        awaited. Calls are made in the order they were asked for: the task's first step comes first.
+        A coroutine that never begins skips its ``finally``, and so does each one that it would have
+        awaited. The loop makes calls in the order in which they are asked for, so the task's first
+        step comes before this one.
         """
         self._loop.call_soon(task.cancel)
 
@@ -309,7 +313,10 @@ class Connection(Turn):
         return next_frame(kept, 0, len(tail), self._limit) - SIZE_PREFIX > LARGE
 
     def _refuse(self, error: ProtocolError) -> None:
-        """Close on bytes that are no Kafka request, once earlier answers have left; say whose."""
+        """Close because of bytes that are no Kafka request, after earlier answers have left.
+
+        Log whose.
+        """
         log.warning("connection refused peer=%s %s", self.peer, error)
         self._tail = b""
         self._count()

@@ -1,8 +1,8 @@
-"""From a frame to its answer: find the row, read by its tables, handle, write by its tables.
+"""From a frame to its answer: find the route, read the body, call the handler, write the answer.
 
 An answer is bytes, a list of bytes and file ranges, nothing (acks=0), or a coroutine when the
-request has to wait. A request meets its only ``except Exception`` here: a fault in a handler is
-logged with its traceback once and closes that connection, since no answer fits every API.
+request has to wait. The only ``except Exception`` is here: a fault in a handler is logged once with
+its traceback and closes the connection, since no answer fits every API.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Dispatcher:
         self.gate = Gate(self._routes, _SERVED, stats, RareRequests(stats))
 
     def preload(self) -> Iterator[None]:
-        """Import one handler or make one API's tables per step: no first request pays for it.
+        """Import one handler or make one API's tables per step, before a first request must.
 
-        Only the tables of the newest versions are made: an older client's first request makes its
+        Only the tables of the newest versions are made. An older client's first request makes its
         own in a fraction of a millisecond.
         """
         for route in self._routes.values():
@@ -78,7 +78,7 @@ class RareRequests:
         response: Coroutine[Any, Any, Any],
         began: float,
     ) -> Answer:
-        """Answer when the response is there."""
+        """Wait for the response, and return the answer."""
         answer: Answer = None
         try:
             row = await response
@@ -152,7 +152,7 @@ class RareRequests:
     def refuse_version(self, key: int, version: int, correlation_id: int) -> Answer:
         """Answer ApiVersions of a newer kind as every client can read it; close on others.
 
-        Kafka does the same: a client asks ApiVersions first, so it should know better.
+        Kafka does the same: a client asks ApiVersions first, so it knows what is served.
         """
         api = BY_KEY.get(key)
         if key == API_VERSIONS:

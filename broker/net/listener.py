@@ -1,7 +1,6 @@
 """A listening socket and the connections that came in through it.
 
-Accepting, the limits (connections, idle time) and the end of all connections at
-shutdown live here; what is said on a connection is its own business.
+Here are accepting, the limits (connections, idle time) and the end of all connections at a stop.
 """
 
 from __future__ import annotations
@@ -65,8 +64,8 @@ class Listener:
     def bind(self, host: str, port: int) -> None:
         """Bind every address of ``host`` (none: all) and listen; see ``start``.
 
-        ``localhost`` may be both 127.0.0.1 and ::1, and clients try either. Port 0 is any free
-        one, the same for all addresses. Connections queue in the kernel until ``start``.
+        ``localhost`` may be both 127.0.0.1 and ::1, and clients try either. Port 0 means any free
+        port, the same for all addresses. Connections queue in the kernel until ``start``.
 
         Raises:
             OSError: The address is taken or is not this machine's.
@@ -91,9 +90,9 @@ class Listener:
     def _size_buffers(self, sock: socket.socket) -> None:
         """Give a listening socket the kernel buffers that its connections inherit.
 
-        What the kernel may hold of an answer is what a sender runs ahead of its client. Left to
-        itself it grows to megabytes, more than the caches hold, and every byte comes from memory
-        once more when the client takes it.
+        The send buffer is how far the broker may run ahead of its client. Left to itself the kernel
+        lets it grow to megabytes. That is more than the processor's caches hold, so each byte would
+        come from memory once more when the client takes it.
         """
         server = self.rooms.settings.server
         for option, size in (
@@ -142,7 +141,7 @@ class Listener:
         return task
 
     def note_login(self, connection: Connection) -> None:
-        """Say that a client wanted to log in, which nobody can; at most one line a second."""
+        """Log that a client tried to log in, which is not possible; at most one line a second."""
         now = self._loop.time()
         if now < self._login_noted + _LOGIN_LINE_SECONDS:
             return
@@ -158,7 +157,7 @@ class Listener:
     def close_idle(self) -> None:
         """Close connections idle for ``connections.max.idle.ms``, also within a large frame.
 
-        A connection that is owed an answer is never idle. One that holds memory that others wait
+        A connection that is owed an answer is never idle. One that holds memory which others wait
         for is closed earlier, by `Buffers`.
         """
         now = self._loop.time()
@@ -198,7 +197,7 @@ class Listener:
             self.connections.add(Connection(self._loop, sock, peer, self))
 
     def _pause_accepting(self) -> None:
-        """Out of descriptors: try again in a second instead of spinning on the same error."""
+        """Stop accepting for a second: without descriptors the next try would fail, too."""
         for sock in self._sockets:
             self._loop.remove_reader(sock.fileno())
         self._loop.call_later(1.0, self.start)

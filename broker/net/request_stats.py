@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ApiStats(Histogram):
-    """One API: its requests and their time from the whole frame to the handed-over response."""
+    """One API: its requests, and their time from the whole frame to the response handed over."""
 
     __slots__ = ("errors", "name")
 
@@ -53,7 +53,7 @@ class RequestStats:
     def refused_batch(self, error: KafkaError) -> None:
         """Count a batch that was not appended, if Kafka has a meter for its fault.
 
-        Records without a key count one by one, what is wrong with a batch as one.
+        Records without a key are counted one by one; any other fault is counted once a batch.
         """
         if error.counted_as:
             self.invalid_records[error.counted_as] += len(error.record_errors) or 1

@@ -1,8 +1,8 @@
 """Large requests are handled in pieces, with other clients served in between.
 
-A row of `broker.api` says which array may be cut, and which array of each of its rows. Its handler
-answers row for row and in their order, so that the answers of the pieces are joined to one; a row
-that was cut in two is one again.
+A row of `broker.api` names the array that may be cut, and the array in each of its rows that may be
+cut, too. The handler answers row for row, in their order. So the answers of the pieces can be
+joined to one, and a row that was cut in two becomes one again.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
 ELEMENTS: Final = 200
-"""How many elements a piece has: a millisecond at most, whatever the handler."""
+"""How many elements a piece has. Every handler works them off in a millisecond at most."""
 
 BODY_BYTES: Final = 2048
-"""A request that is not larger is not even counted."""
+"""The elements of a request that is not larger are not counted."""
 
 
 class Slices(NamedTuple):
-    """The arrays of a request that may be cut, and those of its answer that match them.
+    """The arrays of a request that may be cut, and the arrays of its answer that match them.
 
-    A handler that joins the answers itself leaves those of the answer out.
-
-    ``nested`` and ``answer_nested`` are arrays in their rows; without names a row is never cut.
+    If a handler joins the answers itself, those of the answer are left out. ``nested`` and
+    ``answer_nested`` are the arrays inside of the rows; without their names a row is never cut.
     """
 
     rows: str
@@ -43,7 +42,7 @@ class Slices(NamedTuple):
         return count > ELEMENTS
 
     def cut(self, request: Any) -> Iterator[tuple[Any, bool]]:
-        """Yield a request for each piece, and whether it begins in the row before."""
+        """Yield a request for each piece, and whether it goes on with the last row before it."""
         piece: list[Any] = []
         room = ELEMENTS
         goes_on = False
@@ -82,7 +81,7 @@ async def handle_in_slices(
     context: Any,
     request: Any,
 ) -> Any:
-    """Return the answer that the handler would have given to the whole."""
+    """Handle a request in pieces, and return the answer to the whole."""
     share = LoopShare()
     rows: list[Any] = []
     answer: Any = None

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NEW_MEMBER_JOIN_MS = 300_000
-"""How long the first join of a member is kept parked: it can not heartbeat before the answer."""
+"""How long the first join of a member may stay parked: it cannot heartbeat before the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +208,7 @@ class ClassicGroup(LivingGroup):
         is_same = member.protocols == request.protocols
         match self.state:
             case GroupState.COMPLETING if is_same:
-                # It may not have got the answer to its join: nothing changes.
+                # The answer to its join may have been lost: nothing changes.
                 reply(self._joined(member))
                 return
             case GroupState.STABLE if is_same and member.member_id != self.members.leader:
@@ -216,7 +216,7 @@ class ClassicGroup(LivingGroup):
                 return
             case GroupState.EMPTY:
                 raise UnknownMemberId
-        # A leader that joins again has seen something change that is not in its metadata.
+        # A leader that joins again has seen a change that is not in its metadata.
         self.members.update(member, request)
         self.members.park_join(member, reply)
         self.rebalance()
@@ -239,9 +239,9 @@ class ClassicGroup(LivingGroup):
     def _replace_static(
         self, old_id: str, new_id: str, request: JoinRequest, reply: JoinReply
     ) -> None:
-        """Give the instance a new member id; without a rebalance if the group is stable.
+        """Give the instance a new member id, without a rebalance if the group is stable.
 
-        Whoever still uses the old id is fenced from now on.
+        A request with the old id is fenced from now on.
         """
         old = self.members.by_id[old_id]
         leader = self.members.leader
@@ -266,7 +266,8 @@ class ClassicGroup(LivingGroup):
         elif request.may_skip_assignment:
             reply(self._joined(new, skip_assignment=new_id == self.members.leader))
         else:
-            # Before KIP-814 whoever is the leader assigns: so nobody is told to be.
+            # Before KIP-814 a leader always assigns, so the member is not told that it is the
+            # leader.
             reply(self._joined(new, leader=leader or "", members=()))
 
     # The join phase
@@ -382,7 +383,7 @@ class ClassicGroup(LivingGroup):
             self._take_assignments(request.assignments)
 
     def _take_assignments(self, given: Mapping[str, bytes]) -> None:
-        """Write the leader's assignments, then answer everybody; who got nothing gets no bytes."""
+        """Write the leader's assignments, then answer all; a member without one gets no bytes."""
         assignments = {each.member_id: given.get(each.member_id, b"") for each in self.members}
         try:
             self._write(self._metadata(assignments))
@@ -412,7 +413,7 @@ class ClassicGroup(LivingGroup):
             self._sync_timer.cancel()
 
     def _end_sync_phase(self) -> None:
-        """Members that learned of the generation and did not ask for their part are gone."""
+        """Remove the members that know of the generation and did not ask for their assignment."""
         if self.state in {GroupState.COMPLETING, GroupState.STABLE} and self._unsynced:
             for member_id in tuple(self._unsynced):
                 self._remove(self.members.by_id[member_id])
@@ -421,7 +422,7 @@ class ClassicGroup(LivingGroup):
     # Living and leaving
 
     def leave(self, leaving: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
-        """Let members go, named by member id and instance id, and return what became of each.
+        """Remove members, named by member id and instance id, and return an error code for each.
 
         An administrator names an instance alone, with an empty member id.
         """
@@ -444,7 +445,7 @@ class ClassicGroup(LivingGroup):
         return ErrorCode.none
 
     def _end_session(self, member: Member) -> None:
-        """A member was silent for too long, unless it is the one that waits for an answer."""
+        """Remove a member that was silent for too long, unless it waits for an answer."""
         if self.members.by_id.get(member.member_id) is not member:
             return
         if not member.is_new and (member.join_reply is not None or member.sync_reply is not None):
@@ -464,7 +465,7 @@ class ClassicGroup(LivingGroup):
             timer.cancel()
 
     def _drop(self, member_id: str) -> None:
-        """Forget a member, without the rebalance that is under way already."""
+        """Forget a member; the rebalance is under way already."""
         self._forget_pending(member_id)
         member = self.members.by_id.get(member_id)
         if member is not None:
@@ -475,7 +476,7 @@ class ClassicGroup(LivingGroup):
         self._release(member, ErrorCode.unknown_member_id, "")
 
     def _release(self, member: Member, error: ErrorCode, member_id: str) -> None:
-        """Answer what a member that is no more was owed."""
+        """Answer the requests of a member that was removed."""
         member.timer.cancel()
         self._unsynced.discard(member.member_id)
         self.members.answer_join(member, JoinResult(error, member_id))
@@ -600,7 +601,7 @@ class ClassicGroup(LivingGroup):
         self._transition(GroupState.STABLE)
 
     def resume(self) -> None:
-        """Expect the members to be heard of from now on."""
+        """Begin the members' sessions."""
         for member in self.members:
             member.start_session()
         if len(self.members) > self._services.settings().group_max_size:
@@ -619,7 +620,7 @@ class ClassicGroup(LivingGroup):
             raise NonEmptyGroup
 
     def close(self, error: ErrorCode = ErrorCode.coordinator_not_available) -> None:
-        """End the group: whoever waits is answered with the error, and no timer fires again."""
+        """End the group: requests that wait get the error, and no timer fires again."""
         for timer in (self._join_timer, self._sync_timer, *self.pending.values()):
             timer.cancel()
         self.pending.clear()

@@ -1,4 +1,4 @@
-"""The members of a classic group, and what follows from who they are: leader, protocols, votes."""
+"""The members of a classic group: which there are, the leader, the protocols, the votes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Member(LivingMember):
-    """One member. At most one answer is owed to its joins, and one to its syncs."""
+    """One member. At most one of its joins and one of its syncs waits for an answer."""
 
     __slots__ = (
         "assignment",
@@ -63,11 +63,11 @@ class Member(LivingMember):
 
     @property
     def protocol_names(self) -> set[str]:
-        """What it could speak; nothing keeps a client from listing a name twice."""
+        """The protocols that it knows; a client may list a name twice."""
         return {name for name, _ in self.protocols}
 
     def metadata_of(self, protocol: str | None) -> bytes:
-        """Return what the member says under a protocol; nothing if it has none of that name."""
+        """Return the member's metadata of a protocol; no bytes if it does not have it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def describe(self, protocol: str | None, assignment: bytes) -> MemberMetadata:
@@ -87,8 +87,8 @@ class Member(LivingMember):
 class Members(MemberTable):
     """The members by id, the first of them the leader until it goes or does not rejoin.
 
-    ``joining_count`` is how many are owed the answer to a join; every change of a member's
-    protocols and of its parked join goes through here.
+    ``joining_count`` is how many of them wait for the answer to a join. Every change of a member's
+    protocols and of its parked join goes through this class.
     """
 
     by_id: dict[str, Member]
@@ -107,7 +107,7 @@ class Members(MemberTable):
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member wants to be waited for."""
+        """The longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.by_id.values()), default=0)
 
     def add(self, member: Member) -> None:
@@ -120,7 +120,7 @@ class Members(MemberTable):
         self._supported.update(member.protocol_names)
 
     def remove(self, member: Member) -> None:
-        """Let a member go; nothing may be owed to it any more."""
+        """Remove a member that waits for no answer."""
         del self.by_id[member.member_id]
         if member.instance_id is not None:
             self.static.pop(member.instance_id, None)
@@ -129,7 +129,7 @@ class Members(MemberTable):
             self.leader = next(iter(self.by_id), None)
 
     def replace(self, old: Member, new: Member) -> None:
-        """Put a static member's new self in the place of its old one, the leader's included."""
+        """Put a static member's successor in its place, also in the leader's."""
         was_leader = self.leader == old.member_id
         self.remove(old)
         self.add(new)
@@ -145,13 +145,13 @@ class Members(MemberTable):
         self._supported.update(member.protocol_names)
 
     def park_join(self, member: Member, reply: JoinReply) -> None:
-        """Owe an answer; one that was owed before never comes, since its client gave up on it."""
+        """Note that a join waits; an earlier one is dropped, since its client gave up on it."""
         if member.join_reply is None:
             self.joining_count += 1
         member.join_reply = reply
 
     def answer_join(self, member: Member, result: JoinResult) -> None:
-        """Give the answer that is owed to a join, if one is."""
+        """Answer the member's join, if one waits."""
         reply = member.join_reply
         if reply is not None:
             member.join_reply = None
@@ -159,7 +159,7 @@ class Members(MemberTable):
             reply(result)
 
     def elect_joined(self) -> bool:
-        """Have a leader that is joining, if anybody is; tell whether there is one now."""
+        """Make a member that joins the leader, if any does; tell whether there is a leader now."""
         leader = None if self.leader is None else self.by_id.get(self.leader)
         if leader is None:
             return False
@@ -190,7 +190,7 @@ class Members(MemberTable):
         return votes.most_common(1)[0][0]
 
     def list_for_leader(self, protocol: str | None) -> tuple[JoinedMember, ...]:
-        """Return every member with what it says under the chosen protocol."""
+        """Return every member with its metadata of the chosen protocol."""
         return tuple(
             JoinedMember(each.member_id, each.instance_id, each.metadata_of(protocol))
             for each in self.by_id.values()
@@ -226,11 +226,11 @@ class Members(MemberTable):
 
     def _forget_protocols(self, member: Member) -> None:
         self._supported.subtract(member.protocol_names)
-        self._supported += Counter()  # drops what nobody has any more
+        self._supported += Counter()  # drops the counts of 0
 
 
 def answer_sync(member: Member, result: SyncResult) -> bool:
-    """Give the answer that is owed to a sync; tell whether one was."""
+    """Answer the member's sync, if one waits; tell whether one did."""
     reply = member.sync_reply
     if reply is None:
         return False

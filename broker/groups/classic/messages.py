@@ -1,4 +1,4 @@
-"""What goes in and out of a classic group, free of versions and of encodings."""
+"""The requests and answers of a classic group, whatever their version and encoding."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class JoinRequest:
     rebalance_timeout_ms: int
     session_timeout_ms: int
     requires_known_id: bool = True
-    """The member is given an id first and joins with it (KIP-394, from version 4 on)."""
+    """The member gets an id first and then joins with it (KIP-394, from version 4 on)."""
     may_skip_assignment: bool = True
-    """The leader of a group that does not rebalance is told so (KIP-814, from version 9 on)."""
+    """The leader may be told that it need not assign (KIP-814, from version 9 on)."""
 
 
 class JoinedMember(NamedTuple):

@@ -1,4 +1,4 @@
-"""The states of a classic group: metrics name them before there is a coordinator."""
+"""The states of a classic group, in a module of its own: metrics need them at the start."""
 
 from enum import StrEnum
 

@@ -1,7 +1,8 @@
-"""All consumer groups: transitions are run, written, and followed by what they entail.
+"""All consumer groups: their transitions are run here, and written.
 
-The modules beside this one decide; here their records go into the journal before anybody sees what
-they change, groups come, go and change their protocol, and missed deadlines end memberships.
+The modules beside this one decide. Here their records go into the journal before anybody sees the
+change. Groups are made, deleted and moved to the other protocol, and members that miss a deadline
+are removed.
 """
 
 from __future__ import annotations
@@ -54,13 +55,13 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _RETRY_MS = 500
-"""How long after a write that failed a missed deadline is looked at again."""
+"""When a missed deadline is tried again after a write that failed."""
 
 
 class ConsumerGroups:
     """The consumer groups of one coordinator (loop only); the coordinator lists them with others.
 
-    While the journal is read they are only machines; whoever asks is told to wait.
+    While the journal is read the groups only take its records; requests are refused.
     """
 
     def __init__(self, coordinator: Owner) -> None:
@@ -90,7 +91,7 @@ class ConsumerGroups:
         return len(self._matching)
 
     def world(self, group: HostedConsumerGroup) -> World:
-        """Return what there is around a group right now."""
+        """Return the settings, topics and time for a transition of a group."""
         return World(
             policy=self.policies.of(group.group_id),
             image=self.image,
@@ -100,7 +101,7 @@ class ConsumerGroups:
         )
 
     def run(self, group: HostedConsumerGroup, transition: Callable[[Changes], T]) -> T:
-        """Run a transition and write it; whatever goes wrong, nothing has changed then.
+        """Run a transition and write it; if anything fails, nothing has changed.
 
         Raises:
             KafkaError: The transition is refused, or the journal did not take it.
@@ -116,7 +117,7 @@ class ConsumerGroups:
         return result
 
     def run_and_match(self, group: HostedConsumerGroup, transition: Callable[[Changes], T]) -> T:
-        """Run what a member says, and match the group's expressions later if it is time to.
+        """Run a transition; then match the group's expressions, later, if it is time to.
 
         Raises:
             KafkaError: See `run`.
@@ -127,7 +128,7 @@ class ConsumerGroups:
         return result
 
     def heartbeat(self, group_id: str, request: HeartbeatRequest) -> HeartbeatResult:
-        """Keep a member alive, take it in, or let it go.
+        """Keep a member alive, add it, or remove it.
 
         Raises:
             GroupIdNotFound: There is no such consumer group, and none can be made.
@@ -155,7 +156,7 @@ class ConsumerGroups:
         return result
 
     def remove(self, group: HostedConsumerGroup, members: Collection[Member]) -> None:
-        """Let members go for good; if only classic ones are left the group is theirs.
+        """Remove members for good; if only classic ones are left, it becomes a classic group.
 
         Raises:
             KafkaError: The journal did not take it.
@@ -169,7 +170,7 @@ class ConsumerGroups:
                 group.deadlines.cancel(member.id)
 
     def missed(self, group: HostedConsumerGroup, member_id: str, deadline: Deadline) -> None:
-        """Remove a member whose time is up; later, if the journal does not take it now."""
+        """Remove a member that missed a deadline; try again later if the journal refuses it."""
         member = group.machine.members.get(member_id)
         if member is None:
             return
@@ -188,10 +189,10 @@ class ConsumerGroups:
     def become_classic(
         self, group: HostedConsumerGroup, leaving: Collection[Member], written: list[Row]
     ) -> ClassicGroup:
-        """Write that the group is a classic one of those who stay, behind ``written``.
+        """Write, behind ``written``, that the group is a classic one with the members that stay.
 
         Raises:
-            KafkaError: The journal did not take it; the group is what it was.
+            KafkaError: The journal did not take it; the group is as it was.
         """
         coordinator = self.coordinator
         classic = downgrade(group.machine, leaving, self.image, coordinator.classic_services)
@@ -238,7 +239,7 @@ class ConsumerGroups:
             raise
 
     def _start_sessions(self, group: HostedConsumerGroup, except_for: str = "") -> None:
-        """Expect the members to be heard of from now on."""
+        """Begin the members' sessions."""
         timeout_ms = self.policies.of(group.group_id).session_timeout_ms
         for member in group.machine.members.values():
             if member.id == except_for:
@@ -253,7 +254,7 @@ class ConsumerGroups:
     # Expressions
 
     def _match_later(self, group: HostedConsumerGroup, last_ms: int | None) -> None:
-        """Have the group's expressions matched if need be, unless they are at this moment."""
+        """Start to match the group's expressions if they need it, unless that is under way."""
         if group.group_id in self._matching:
             return
         regexes = find_stale(group.machine, last_ms, self.world(group))
@@ -287,10 +288,10 @@ class ConsumerGroups:
     # Reading the journal back
 
     def replay(self, partition: int, entry: Entry) -> None:
-        """Take a record.
+        """Apply a record.
 
         Raises:
-            ProtocolError: It can not be read, or a newer Kafka has written it.
+            ProtocolError: It cannot be read, or a newer Kafka has written it.
         """
         key = decode_key(entry.key)
         if key is None:
@@ -306,7 +307,7 @@ class ConsumerGroups:
         group.apply(key, value)
 
     def finish(self, partition: int) -> None:
-        """Open the groups of a partition that was read to its end."""
+        """Serve the groups of a partition that was read to its end."""
         for machine in self._loading.pop(partition, {}).values():
             group = HostedConsumerGroup(machine, self)
             self.coordinator.groups[machine.group_id] = group

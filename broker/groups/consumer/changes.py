@@ -1,4 +1,4 @@
-"""What a transition of a consumer group writes, applied as it is written and undone if need be."""
+"""The records of a transition of a consumer group: applied as they are made, undone on failure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Changes:
     """The records of one transition, applied to the group as they are put.
 
-    They go to the log before anybody else sees the group; if it does not take them, `undo` brings
-    back what was.
+    They go to the journal before anybody else sees the group. If it refuses them, `undo` restores
+    the group.
     """
 
     __slots__ = ("_before", "group", "records")
@@ -32,18 +32,18 @@ class Changes:
         self._before: list[tuple[ConsumerGroupKey, Value | None]] = []
 
     def put(self, kind: RecordType, name: str, value: Value | None) -> None:
-        """Write what is known of a member or an expression from now on; None: nothing."""
+        """Put a record of a member or an expression; None deletes it."""
         key = ConsumerGroupKey(kind, self.group.group_id, name)
         self._before.append((key, self.group.value_of(key)))
         self.records.append((key, value))
         self.group.apply(key, value)
 
     def put_group(self, kind: RecordType, value: Value | None) -> None:
-        """Write what is known of the group itself from now on."""
+        """Put a record of the group itself; None deletes it."""
         self.put(kind, "", value)
 
     def undo(self) -> None:
-        """Bring the group back to where it was before the first `put`."""
+        """Restore the group as it was before the first `put`."""
         for key, value in reversed(self._before):
             self.group.apply(key, value)
         self.group.topics_seen = -1
@@ -57,7 +57,7 @@ class Changes:
 
 
 def tombstones(group: ConsumerGroup) -> list[Row]:
-    """Return what has to be written for a group to be gone."""
+    """Return the records that delete a group."""
     ids = list(group.members)
     keys = [
         *((RecordType.CURRENT_ASSIGNMENT, each) for each in ids),

@@ -32,12 +32,12 @@ def check_commit(
     *,
     is_transactional: bool,
 ) -> None:
-    """Refuse a commit; of a member's older epoch `find_partition_check` has more to say.
+    """Refuse a commit, but not for an older epoch alone: `find_partition_check` judges that.
 
     Raises:
         UnknownMemberId: The sender is no member, and there are members.
         UnsupportedVersion: A member that has epochs must use a version that has them.
-        StaleMemberEpoch: The epoch is yet to come.
+        StaleMemberEpoch: The epoch is above the member's.
         IllegalGeneration: The same, of a classic member.
     """
     if member_epoch < 0:
@@ -60,7 +60,7 @@ def check_commit(
 def find_partition_check(
     group: ConsumerGroup, member_id: str, member_epoch: int
 ) -> PartitionCheck | None:
-    """Return what is to be asked of each partition of a commit that was not refused (KIP-1251).
+    """Return the check for each partition of a commit, None if there is none (KIP-1251).
 
     A member whose epoch has risen since it sent its commit may commit what it already had.
     """
@@ -71,11 +71,11 @@ def find_partition_check(
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:
-    """Refuse to tell offsets to who says that it is a member and is not, or not any more.
+    """Refuse an OffsetFetch of a sender that says that it is a member and is not.
 
     Raises:
         UnknownMemberId: The sender is no member.
-        StaleMemberEpoch: Its epoch is another.
+        StaleMemberEpoch: It is not in that epoch.
         IllegalGeneration: The same, of a classic member.
     """
     if member_id is None and member_epoch < 0:
@@ -90,10 +90,10 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) 
 def check_partitions(
     check: PartitionCheck, offsets: Sequence[tuple[str, int, object]], image: TopicImage
 ) -> None:
-    """Refuse a commit altogether if a check refuses one of its partitions.
+    """Refuse a whole commit if the check refuses one of its partitions.
 
     Raises:
-        KafkaError: So it is.
+        KafkaError: The check refused a partition.
     """
     for name, partition, _ in offsets:
         topic = image.find(name)
@@ -103,7 +103,7 @@ def check_partitions(
 def _check_partition(
     member: Member, member_epoch: int, topic_id: UUID | None, partition: int
 ) -> None:
-    """Refuse a commit from before the member got the partition, or for one that it has not."""
+    """Refuse a commit for a partition that the member does not have, or got later."""
     current = member.current
     since = next(
         (

@@ -2,8 +2,8 @@
 
 Kafka's GroupMetadataManager, classicGroup…ToConsumerGroup. The broker assigns; JoinGroup answers at
 once with the member epoch as the generation and no leader, SyncGroup with the assignment, and
-Heartbeat says REBALANCE_IN_PROGRESS when there is something to rejoin for. Who stays away too
-long then is fenced by a deadline of its own, beside that of the session.
+Heartbeat says REBALANCE_IN_PROGRESS when the member has to rejoin. A member that does not rejoin in
+time misses a deadline of its own, beside that of its session, and is fenced.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 
 
 def check_protocols(group: ConsumerGroup, request: JoinRequest, member_id: str) -> None:
-    """Refuse who has no protocol of consumers that all classic members know.
+    """Refuse a member without a protocol that all classic members know.
 
     Raises:
-        InconsistentGroupProtocol: So it is.
+        InconsistentGroupProtocol: It has none.
     """
     names = (name for name, _ in request.protocols)
     if request.protocol_type != PROTOCOL_TYPE or not group.supports_classic(names):
@@ -61,7 +61,7 @@ def check_protocols(group: ConsumerGroup, request: JoinRequest, member_id: str) 
 
 
 def join(changes: Changes, request: JoinRequest, member_id: str, world: World) -> JoinResult:
-    """Take a classic member in, or back, and move it towards its target assignment.
+    """Let a classic member join, or rejoin, and move it towards its target assignment.
 
     Raises:
         KafkaError: The member is refused.
@@ -77,7 +77,7 @@ def join(changes: Changes, request: JoinRequest, member_id: str, world: World) -
 
 
 class JoiningMember:
-    """A classic member on its way into a consumer group, or through it into a classic one."""
+    """A classic member that joins a consumer group."""
 
     def __init__(self, changes: Changes, request: JoinRequest, member_id: str) -> None:
         """Find the member, or the static one whose place it takes.
@@ -93,7 +93,7 @@ class JoiningMember:
         self.id = self._before.id
 
     def subscribe(self, world: World) -> bool:
-        """Keep what the member says of itself; return whether it subscribes to something else."""
+        """Note the member's metadata; return whether it subscribes to something else."""
         metadata = _merge(self._before.metadata, self._request, self._subscription)
         return subscribe(self._changes, self._before, metadata, world)
 
@@ -103,7 +103,7 @@ class JoiningMember:
         advance(self._changes, self.id, owned, world, subscription_changed=subscription_changed)
 
     def answer(self) -> JoinResult:
-        """Return the answer: a follower's, in the generation that is its epoch."""
+        """Return the answer: that of a follower; the generation is the member's epoch."""
         return JoinResult(
             ErrorCode.none,
             self.id,
@@ -114,7 +114,7 @@ class JoiningMember:
 
 
 def sync(group: ConsumerGroup, request: SyncRequest, world: World) -> SyncResult:
-    """Answer a classic member's assignment.
+    """Answer with a classic member's assignment.
 
     Raises:
         KafkaError: It is not in the group, of another generation, or has to rejoin.
@@ -148,7 +148,7 @@ def heartbeat(
     """Keep a classic member alive.
 
     Raises:
-        RebalanceInProgress: There is something for it to give up or to get.
+        RebalanceInProgress: It has to give up or to get partitions.
         KafkaError: It is not in the group, or of another generation.
     """
     member, classic = _get_classic(group, member_id, instance_id)
@@ -203,7 +203,7 @@ def _find_or_join(changes: Changes, request: JoinRequest, member_id: str) -> Mem
 def _merge(
     metadata: MemberMetadata, request: JoinRequest, subscription: Subscription
 ) -> MemberMetadata:
-    """Return what is known of a member after it has joined; nothing of the consumer protocol."""
+    """Return the metadata of a member after it joined, without that of the consumer protocol."""
     return metadata._replace(
         instance_id=request.instance_id or metadata.instance_id,
         rack_id=subscription.rack_id or metadata.rack_id,

@@ -1,4 +1,4 @@
-"""How long the members of a consumer group may stay silent, and what it is called when they do."""
+"""The deadlines of the members of a consumer group."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Deadlines:
         self._running: dict[tuple[str, Deadline], Timer] = {}
 
     def start(self, member_id: str, deadline: Deadline, after_ms: float) -> None:
-        """Give a member so long from now on, whatever it had before."""
+        """Set a member's deadline to ``after_ms`` from now."""
         key = member_id, deadline
         timer = self._running.get(key)
         if timer is None:
@@ -42,13 +42,13 @@ class Deadlines:
         timer.start(after_ms)
 
     def start_if_idle(self, member_id: str, deadline: Deadline, after_ms: float) -> None:
-        """Give a member so long from now on unless its time is running already."""
+        """Set a member's deadline to ``after_ms`` from now, unless it is running."""
         timer = self._running.get((member_id, deadline))
         if timer is None or not timer.is_running:
             self.start(member_id, deadline, after_ms)
 
     def cancel(self, member_id: str, *kinds: Deadline) -> None:
-        """Give a member all the time: of these kinds, or of all if none is named."""
+        """Cancel a member's deadlines of these kinds, or all of them if none is named."""
         for deadline in kinds or Deadline:
             timer = self._running.pop((member_id, deadline), None)
             if timer is not None:

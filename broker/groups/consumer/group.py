@@ -1,7 +1,7 @@
-"""A group of the consumer protocol (KIP-848): what its records say, kept so that it can be asked.
+"""A group of the consumer protocol (KIP-848), as its records describe it.
 
 Kafka's ConsumerGroup and ModernGroup. No I/O and no clock: `apply` takes a record, at the start
-from the log and later from the transition that wrote it, and nothing else changes the group. The
+from the journal and later from the transition that wrote it. Nothing else changes the group. The
 transitions are functions of the modules beside this one; each writes through
 `broker.groups.consumer.changes`.
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     )
 
 _NO_TARGET: Final[Mapping[UUID, frozenset[int]]] = {}
-_FIRST_EPOCH: Final = 1  # not that of a member that is yet to join
+_FIRST_EPOCH: Final = 1  # 0 is the epoch of a member that joins
 _DELETED_EPOCH: Final = -1
 _LEGACY: Final = LegacyPartitionMetadata()
 
@@ -44,11 +44,11 @@ _LEGACY: Final = LegacyPartitionMetadata()
 class ConsumerGroup:
     """One group (loop only).
 
-    Invariants: a partition has at most one owner, the member that has it assigned or has yet to
-    revoke it; epochs of the group, of its target and of each member only rise, but for a member
-    that leaves or joins anew. ``topics_seen`` and ``topics_matched``, the versions of the topics
-    that the group and its expressions were last held against, are not from the log: after a start
-    topics are looked at with the first heartbeat.
+    Invariants: a partition has at most one owner, the member to which it is assigned or that has
+    yet to revoke it. The epochs of the group, of its target and of each member only rise, but for a
+    member that leaves or joins anew. ``topics_seen`` and ``topics_matched`` are the versions of the
+    topics with which the group and its expressions were last compared. They are not from the
+    journal: after a start the topics are looked at with the first heartbeat.
     """
 
     __slots__ = (
@@ -99,7 +99,7 @@ class ConsumerGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is in it."""
+        """Whether it has no members."""
         return not self.members
 
     def get(self, member_id: str) -> Member:
@@ -114,20 +114,20 @@ class ConsumerGroup:
         return member
 
     def find_static(self, instance_id: str | None) -> Member | None:
-        """Return the member that an instance is at present."""
+        """Return the member that has an instance id now."""
         if instance_id is None:
             return None
         member_id = self.static_members.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
     def target_of(self, member_id: str, instance_id: str | None = None) -> Partitions:
-        """Return what a member, or the one that held its place, shall have in the end."""
+        """Return the target of a member, or of the one that had its place."""
         if instance_id is not None:
             member_id = self.static_members.get(instance_id, member_id)
         return self.targets.get(member_id, _NO_TARGET)
 
     def is_available(self, topic_id: UUID, partition: int, member_id: str) -> bool:
-        """Tell whether nobody but this member holds a partition."""
+        """Tell whether no other member holds a partition."""
         return self.owners.get(topic_id, {}).get(partition, member_id) == member_id
 
     def subscribed_names(self, members: Iterable[Member]) -> set[str]:
@@ -154,7 +154,7 @@ class ConsumerGroup:
         return topic in self.subscribed_names(self.members.values())
 
     def awaits_release(self, member: Member) -> bool:
-        """Tell whether something of the member's target is still another's."""
+        """Tell whether another member still holds partitions of the member's target."""
         return any(
             not self.is_available(topic_id, partition, member.id)
             for topic_id, partitions in self.target_of(member.id).items()
@@ -171,7 +171,7 @@ class ConsumerGroup:
         return any(all(name in known for known in others) for name in protocols)
 
     def apply(self, key: ConsumerGroupKey, value: Value | None) -> None:
-        """Take a record; no value: what it was about is gone."""
+        """Apply a record; without a value it deletes."""
         match value:
             case GroupMetadata():
                 self.epoch, self.metadata_hash = value
@@ -193,7 +193,7 @@ class ConsumerGroup:
                 self.targets[key.name] = value
 
     def value_of(self, key: ConsumerGroupKey) -> Value | None:
-        """Return what `apply` would have to be given to bring back what is known now."""
+        """Return the value with which `apply` would restore what the group has now."""
         member = self.members.get(key.name)
         known: dict[RecordType, Value | None] = {
             RecordType.METADATA: GroupMetadata(self.epoch, self.metadata_hash),
@@ -226,7 +226,7 @@ class ConsumerGroup:
             case RecordType.REGULAR_EXPRESSION:
                 self.regexes.pop(key.name, None)
             case RecordType.METADATA:
-                pass  # whoever keeps the groups drops this one
+                pass  # the caller drops the group
 
     def _put(self, before: Member, after: Member) -> None:
         self.members[after.id] = after
@@ -240,7 +240,7 @@ class ConsumerGroup:
             self.static_members[after.metadata.instance_id] = after.id
 
     def _forget_instance(self, member: Member) -> None:
-        """An instance may be another member by now: records of a compacted log have gaps."""
+        """Forget a member's instance id, unless another member has it: compaction leaves gaps."""
         instance_id = member.metadata.instance_id
         if instance_id is not None and self.static_members.get(instance_id) == member.id:
             del self.static_members[instance_id]

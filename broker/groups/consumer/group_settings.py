@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class GroupPolicies:
-    """Makes them when they are first asked for, and anew after a change of settings (loop only)."""
+    """The settings by group, made when first asked for and after a change (loop only)."""
 
     def __init__(self, settings: BrokerSettings) -> None:
         self._settings = settings
@@ -20,7 +20,7 @@ class GroupPolicies:
         self._own: dict[str, Policy] = {}
 
     def of(self, group_id: str) -> Policy:
-        """Return what a group obeys now."""
+        """Return the settings of a group."""
         settings = self._settings
         edition = settings.layers, settings.group_overrides
         if self._made_for != edition:

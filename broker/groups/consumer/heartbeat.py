@@ -45,7 +45,7 @@ NOT_GIVEN = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatRequest:
-    """One heartbeat; what is None, or a rebalance timeout of -1, is as it was."""
+    """One heartbeat. None, or a rebalance timeout of -1, means that nothing has changed."""
 
     member_id: str
     member_epoch: int
@@ -60,7 +60,7 @@ class HeartbeatRequest:
     owned: Partitions | None = None
 
     def named(self, member_id: str) -> HeartbeatRequest:
-        """Return the same request of a member that was given this id."""
+        """Return the same request with this member id."""
         return replace(self, member_id=member_id)
 
     @property
@@ -70,7 +70,7 @@ class HeartbeatRequest:
 
     @property
     def is_full(self) -> bool:
-        """Whether it says everything, as after an error, and so wants to be told everything."""
+        """Whether all fields are set, as after an error; the answer then has all of them, too."""
         has_subscription = (
             self.subscribed_topic_names is not None or self.subscribed_topic_regex is not None
         )
@@ -80,7 +80,7 @@ class HeartbeatRequest:
 
 
 class HeartbeatResult(NamedTuple):
-    """The answer; an assignment of None is the one that the member knows."""
+    """The answer; an assignment of None means that the member knows it."""
 
     member_id: str
     member_epoch: int
@@ -91,7 +91,7 @@ class HeartbeatResult(NamedTuple):
 def check_request(
     request: HeartbeatRequest, assignors: tuple[str, ...], *, needs_member_id: bool
 ) -> None:
-    """Refuse what contradicts itself, whatever the group.
+    """Refuse a request that contradicts itself, whatever the group's state.
 
     Raises:
         InvalidRequest: Something is missing, empty or out of place.
@@ -128,10 +128,10 @@ def check_request(
 
 
 def heartbeat(changes: Changes, request: HeartbeatRequest, world: World) -> HeartbeatResult:
-    """Keep a member alive, or let it join, and tell it what it is to read.
+    """Keep a member alive, or let it join, and return its assignment.
 
     Raises:
-        KafkaError: The member is refused; `changes` are to be undone.
+        KafkaError: The member is refused; the caller undoes the changes.
     """
     group = changes.group
     check_room(group, request.member_id, world)
@@ -153,7 +153,7 @@ def heartbeat(changes: Changes, request: HeartbeatRequest, world: World) -> Hear
 
 
 def leave(changes: Changes, request: HeartbeatRequest, world: World) -> HeartbeatResult:
-    """Let a member go: for good, or for as long as its session lasts.
+    """Remove a member, for good or until its session ends.
 
     Raises:
         KafkaError: It is not in the group, or another took its place.
@@ -174,7 +174,7 @@ def leave(changes: Changes, request: HeartbeatRequest, world: World) -> Heartbea
 
 
 def _find_or_join(changes: Changes, request: HeartbeatRequest) -> Member:
-    """Return the sender as it is before this heartbeat; a new member is in no record yet."""
+    """Return the sender as it was before this heartbeat; a new member has no record yet."""
     group = changes.group
     if request.member_epoch != JOIN_EPOCH:
         member = get_member(group, request.member_id, request.instance_id)
@@ -192,7 +192,7 @@ def _find_or_join(changes: Changes, request: HeartbeatRequest) -> Member:
 
 
 def _check_epoch(member: Member, request: HeartbeatRequest) -> None:
-    """Fence a member of another epoch, unless it is the one before and its answer was lost."""
+    """Fence a member of another epoch, unless it is the one before: the answer may be lost."""
     received, known = request.member_epoch, member.epoch
     if received > known:
         raise FencedMemberEpoch(
@@ -213,7 +213,7 @@ def _check_epoch(member: Member, request: HeartbeatRequest) -> None:
 
 
 def _is_blank(text: str | None) -> bool:
-    """Tell whether a string is there and says nothing."""
+    """Tell whether a string is there and blank."""
     return text is not None and not text.strip()
 
 
@@ -224,7 +224,7 @@ def _is_subset(owned: Partitions, assigned: OwnedPartitions) -> bool:
 
 
 def _merge(metadata: MemberMetadata, request: HeartbeatRequest) -> MemberMetadata:
-    """Return what is known of a member after its heartbeat."""
+    """Return the metadata of a member after its heartbeat."""
     said: dict[str, Any] = {
         "instance_id": request.instance_id,
         "rack_id": request.rack_id,

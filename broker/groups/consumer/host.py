@@ -1,4 +1,4 @@
-"""A consumer group among the coordinator's groups: its state, its deadlines, and who runs it."""
+"""A consumer group as one of the coordinator's groups."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class HostedConsumerGroup:
         *,
         is_transactional: bool = False,
     ) -> None:
-        """Refuse an OffsetCommit of that version by whoever may not commit now."""
+        """Refuse an OffsetCommit of that version if the sender may not commit now."""
         check_commit(
             self.machine,
             member_id,
@@ -124,11 +124,11 @@ class HostedConsumerGroup:
         )
 
     def find_partition_check(self, member_id: str, generation: int) -> PartitionCheck | None:
-        """Return what is to be asked of each partition of a commit, if anything."""
+        """Return the check for each partition of a commit, None if there is nothing to check."""
         return find_partition_check(self.machine, member_id, generation)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Refuse an OffsetFetch by whoever is no member any more."""
+        """Refuse an OffsetFetch of a sender that is no longer a member."""
         check_fetch(self.machine, member_id, member_epoch)
 
     def check_offset_delete(self) -> None:
@@ -144,29 +144,29 @@ class HostedConsumerGroup:
             raise NonEmptyGroup
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Tell whether members read a topic, or may."""
+        """Tell whether members read a topic, or may read it."""
         return self.machine.is_subscribed(topic)
 
     def expiry_base(self, topic: str, committed: OffsetCommitValue) -> int | None:
-        """Return since when an offset is of no use, ms; None: it is in use."""
+        """Return since when an offset is unused, in ms; None if it is in use."""
         return None if self.is_subscribed_to(topic) else committed.commit_timestamp
 
     def touch(self, member_id: str) -> None:
         """Do nothing: a commit is no heartbeat in this protocol."""
 
     def tombstones(self) -> list[Row]:
-        """Return what has to be written for the group to be gone, its offsets apart."""
+        """Return the records that delete the group, without those of its offsets."""
         return tombstones(self.machine)
 
     def close(self, error: ErrorCode = ErrorCode.none) -> None:
-        """Let no deadline pass any more; nobody waits who could be answered."""
+        """Cancel all deadlines; no request of this protocol waits."""
         del error
         self.deadlines.close()
 
     # Members of the classic protocol
 
     def join(self, request: JoinRequest, reply: JoinReply) -> None:
-        """Take in a classic member, or make a classic group of an empty one for it.
+        """Let a classic member join; if the group is empty, make it a classic group first.
 
         Raises:
             KafkaError: The classic group refuses the member, or the journal did not take it.
@@ -181,7 +181,7 @@ class HostedConsumerGroup:
         reply(result)
 
     def _join(self, request: JoinRequest) -> JoinResult:
-        """Take in a classic member.
+        """Let a classic member join.
 
         Raises:
             KafkaError: It is refused, or the journal did not take it.
@@ -205,7 +205,7 @@ class HostedConsumerGroup:
         )
 
     def sync(self, request: SyncRequest, reply: SyncReply) -> None:
-        """Answer a classic member's assignment.
+        """Answer with a classic member's assignment.
 
         Raises:
             KafkaError: It is not in the group, of another generation, or has to rejoin.
@@ -222,7 +222,7 @@ class HostedConsumerGroup:
         classic.heartbeat(self.machine, member_id, instance_id, generation, world)
 
     def leave(self, leaving: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
-        """Let members go, named by member id and instance id, and return what became of each.
+        """Remove members, named by member id and instance id, and return an error code for each.
 
         Raises:
             KafkaError: The journal did not take it.
@@ -242,7 +242,7 @@ class HostedConsumerGroup:
         return codes
 
     def _join_last(self, request: JoinRequest, member_id: str) -> JoinResult:
-        """Have a classic member replace the last one of the consumer protocol (static, both)."""
+        """Let a static classic member replace the last member of the consumer protocol."""
         changes = Changes(self.machine)
         world = self._groups.world(self)
         try:
@@ -260,7 +260,7 @@ class HostedConsumerGroup:
         return joining.answer()
 
     def _give_way(self, request: JoinRequest, reply: JoinReply) -> None:
-        """Make a classic group of this one: nobody is in it."""
+        """Make a classic group of this empty one."""
         if request.member_id:
             raise UnknownMemberId
         coordinator = self._groups.coordinator

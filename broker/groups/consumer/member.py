@@ -1,4 +1,4 @@
-"""A member of a consumer group: who it is, and how far it is towards its target assignment."""
+"""A member of a consumer group: its metadata, and its assignment."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ GONE_ASSIGNMENT: Final = CurrentAssignment(LEAVE_EPOCH, LEAVE_EPOCH, MemberState
 
 
 class Member(NamedTuple):
-    """One member; its parts are what two of its records say (the target is the group's)."""
+    """One member: its two records. The group keeps its target."""
 
     id: str
     metadata: MemberMetadata = NEW_METADATA
@@ -56,7 +56,7 @@ class Member(NamedTuple):
 
     @property
     def epoch(self) -> int:
-        """The member epoch: the group's epoch that its assignment is of."""
+        """The member epoch: the epoch of the group that its assignment belongs to."""
         return self.current.member_epoch
 
     @property
@@ -66,12 +66,12 @@ class Member(NamedTuple):
 
     @property
     def classic(self) -> ClassicMemberMetadata | None:
-        """What it said in the classic protocol; None if it speaks the consumer protocol."""
+        """Its metadata of the classic protocol; None if it speaks the consumer protocol."""
         return self.metadata.classic_member_metadata
 
     @property
     def regex(self) -> str:
-        """The expression that it subscribes to, or nothing."""
+        """The expression that it subscribes to, or an empty string."""
         return self.metadata.subscribed_topic_regex or ""
 
     def is_reconciled(self, target_epoch: int) -> bool:

@@ -1,7 +1,7 @@
-"""How members of a consumer group come, change and go, whichever protocol they speak.
+"""How members join a consumer group, change and leave, whichever protocol they speak.
 
-Each function writes through `Changes` and may raise a KafkaError half way; whoever called then
-undoes the changes.
+Each function writes through `Changes` and may raise a KafkaError half way; the caller then undoes
+the changes.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def check_room(group: ConsumerGroup, member_id: str, world: World) -> None:
 
 
 def get_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
-    """Return the member that sent a request, whichever of its ids it named.
+    """Return the member that sent a request, named by either of its ids.
 
     Raises:
-        UnknownMemberId: Nobody has the id, or is the instance.
-        FencedInstanceId: The instance is another member by now.
+        UnknownMemberId: No member has the id, or the instance id.
+        FencedInstanceId: Another member has the instance id now.
     """
     if instance_id is None:
         return group.get(member_id)
@@ -67,7 +67,7 @@ def get_member(group: ConsumerGroup, member_id: str, instance_id: str | None) ->
 
 
 def replace_static(changes: Changes, member: Member, member_id: str) -> Member:
-    """Have another member take the place of a static one, with all that is assigned to it."""
+    """Let another member take the place of a static one, with its assignment."""
     target = changes.group.target_of(member.id)
     remove(changes, member)
     current = member.current._replace(member_epoch=0, previous_member_epoch=0)
@@ -78,7 +78,7 @@ def replace_static(changes: Changes, member: Member, member_id: str) -> Member:
 
 
 def remove(changes: Changes, member: Member) -> None:
-    """Write that a member is gone; its partitions are free at once."""
+    """Write that a member is removed; its partitions are free at once."""
     for kind in (
         RecordType.CURRENT_ASSIGNMENT,
         RecordType.TARGET_MEMBER,
@@ -88,7 +88,7 @@ def remove(changes: Changes, member: Member) -> None:
 
 
 def fence(changes: Changes, members: Iterable[Member], world: World) -> None:
-    """Remove members for good and have the others assigned anew."""
+    """Remove members for good, and assign anew."""
     regexes = set()
     for member in members:
         remove(changes, member)
@@ -105,10 +105,10 @@ def update(
     owned: Partitions | None,
     world: World,
 ) -> Member:
-    """Take what a member says of itself, and move it one step towards its target assignment.
+    """Note a member's metadata, and move it one step towards its target assignment.
 
     Raises:
-        InvalidRegularExpression: It subscribes to something that is no expression.
+        InvalidRegularExpression: RE2 refuses the expression that it subscribes to.
     """
     subscription_changed = subscribe(changes, member, metadata, world)
     follow_epoch(changes, world)
@@ -116,12 +116,12 @@ def update(
 
 
 def subscribe(changes: Changes, member: Member, metadata: MemberMetadata, world: World) -> bool:
-    """Keep what a member says of itself; return whether it subscribes to something else now.
+    """Note a member's metadata; return whether it subscribes to something else now.
 
-    The epoch rises for what is known of the topics: for a new expression when it has been matched.
+    The epoch rises for topics that are known to match; for a new expression that is after matching.
 
     Raises:
-        InvalidRegularExpression: It subscribes to something that is no expression.
+        InvalidRegularExpression: RE2 refuses the expression that it subscribes to.
     """
     group = changes.group
     regex = metadata.subscribed_topic_regex or ""

@@ -1,8 +1,8 @@
-"""A group that goes from one protocol to the other while its members live (KIP-848, migration).
+"""Moving a group from one protocol to the other while it has members (KIP-848, migration).
 
-Up: the first heartbeat of the consumer protocol takes the classic members along, each with what it
-was assigned. Down: when the last member of the consumer protocol goes, the classic ones that stay
-are a classic group again, and rebalance.
+Up: the first heartbeat of the consumer protocol makes it a consumer group; the classic members keep
+their assignments. Down: when the last member of the consumer protocol leaves, the classic members
+become a classic group again, and rebalance.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def check_upgrade(group: ClassicGroup, policy: Policy) -> None:
     """Refuse to make a consumer group of a classic group with members.
 
     Raises:
-        GroupIdNotFound: The policy or the members' protocol is against it, or there are too many.
+        GroupIdNotFound: The policy or the members' protocol forbids it, or there are too many
+            members.
     """
     reason = None
     if not policy.may_upgrade:
@@ -69,7 +70,8 @@ def upgrade(group: ClassicGroup, image: TopicImage) -> Changes:
     """Return the consumer group that a classic group becomes, with its records.
 
     Raises:
-        GroupIdNotFound: What a member or the leader has said is not what consumers say.
+        GroupIdNotFound: The metadata of a member, or the leader's assignment, is not that of
+            consumers.
     """
     machine = ConsumerGroup(group.group_id, group.partition)
     changes = Changes(machine)
@@ -102,7 +104,7 @@ def upgrade(group: ClassicGroup, image: TopicImage) -> Changes:
 
 
 class _Upgraded:
-    """A classic member as the consumer group has it."""
+    """A classic member, translated for the consumer group."""
 
     def __init__(self, member: ClassicMember, protocol: str | None, image: TopicImage) -> None:
         subscription = decode_subscription(member.metadata_of(protocol))
@@ -124,13 +126,13 @@ class _Upgraded:
 
 
 def may_downgrade(group: ConsumerGroup, leaving: Collection[Member], policy: Policy) -> bool:
-    """Tell whether a consumer group is a classic group once these members are gone."""
+    """Tell whether a consumer group becomes a classic one when these members leave."""
     staying = _are_classic_but(group, leaving)
     return policy.may_downgrade and 0 < staying <= policy.classic_max_size
 
 
 def may_replace_last(group: ConsumerGroup, replaced: Member, policy: Policy) -> bool:
-    """Tell whether a consumer group is a classic one once a classic member replaces this one."""
+    """Tell whether a group becomes a classic one when a classic member replaces this one."""
     staying = _are_classic_but(group, (replaced,))
     is_last = replaced.classic is None and 0 <= staying < policy.classic_max_size
     return policy.may_downgrade and is_last
@@ -149,10 +151,10 @@ def downgrade(
     image: TopicImage,
     services: ClassicServices,
 ) -> ClassicGroup:
-    """Return the classic group that the classic members are; nothing is written yet.
+    """Return the classic group of the classic members; nothing is written yet.
 
     Raises:
-        GroupIdNotFound: What a member has said is not what consumers say.
+        GroupIdNotFound: The metadata of a member is not that of consumers.
     """
     gone = {member.id for member in leaving}
     classic = ClassicGroup(group.group_id, group.partition, services)

@@ -1,4 +1,4 @@
-"""What a transition of a consumer group obeys and sees besides: settings, topics, the time."""
+"""What a transition of a consumer group needs besides the group: settings, topics, the time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The settings of one group; ``assignors`` begins with the one that nobody has to ask for."""
+    """The settings of one group; the first of ``assignors`` is the default."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5000
@@ -33,7 +33,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """One moment of everything around a group: ``now_ms`` is the time of day."""
+    """The settings, topics and deadlines of one moment; ``now_ms`` is the time of day."""
 
     policy: Policy
     image: TopicImage

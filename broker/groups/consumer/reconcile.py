@@ -1,7 +1,7 @@
 """One step of a member from what it owns to its target (Kafka: CurrentAssignmentBuilder).
 
-A member keeps its epoch until it has given up what it shall no longer have; it gets the target's
-epoch together with all that is free, and waits for the rest.
+A member keeps its epoch until it has given up the partitions that are not in its target. Then it
+gets the target's epoch and all of the target's partitions that are free, and waits for the others.
 
 | state | meaning | next step when |
 | --- | --- | --- |
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 class Goal(NamedTuple):
-    """Where a member is to go.
+    """The target of a member, and what stands in its way.
 
-    ``is_available`` tells of a partition whether nobody else holds it; ``topic_ids`` are the
-    existing topics that the member subscribes to, and nothing else may be assigned to it.
+    ``is_available`` tells whether no other member holds a partition. ``topic_ids`` are the existing
+    topics that the member subscribes to; nothing else may be assigned to it.
     """
 
     epoch: int
@@ -43,13 +43,13 @@ class Goal(NamedTuple):
 def reconcile(
     member: Member, goal: Goal, owned: Partitions | None, *, subscription_changed: bool
 ) -> CurrentAssignment:
-    """Return the member's next assignment; the one that it has if it cannot move.
+    """Return the member's next assignment; its present one if it cannot move.
 
     Args:
         member: the member as it is.
         goal: its target assignment and what stands in its way.
         owned: the partitions that it says it owns; None if it did not say.
-        subscription_changed: it may have to give up topics before there is a new target.
+        subscription_changed: whether it may have to give up topics before there is a new target.
 
     Raises:
         FencedMemberEpoch: a newer broker left it in a state that is not known here.
@@ -73,7 +73,7 @@ def reconcile(
 def _advance(
     current: CurrentAssignment, epoch: int, goal: Goal, owned: Partitions | None
 ) -> CurrentAssignment:
-    """Give up what the target lacks, or else take of the target what is free."""
+    """Give up what is not in the target; if there is nothing, take what is free of it."""
     target = {topic: each for topic, each in goal.target.items() if topic in goal.topic_ids}
     kept = _split(current.assigned, target)
     revoking = _without(current.assigned, target)
@@ -110,7 +110,7 @@ def _drop_topics(
 
 
 def _holds(owned: Partitions | None, partitions: OwnedPartitions) -> bool:
-    """Tell whether the member may still own one of these: it does, or it did not say."""
+    """Tell whether the member owns one of these, or did not say what it owns."""
     if owned is None:
         return True
     return any(
@@ -119,7 +119,7 @@ def _holds(owned: Partitions | None, partitions: OwnedPartitions) -> bool:
 
 
 def _split(assigned: OwnedPartitions, target: Partitions) -> dict[UUID, dict[int, int]]:
-    """Return what of the assigned partitions is in the target."""
+    """Return the assigned partitions that are in the target."""
     kept = {
         topic_id: {
             partition: epoch
@@ -132,7 +132,7 @@ def _split(assigned: OwnedPartitions, target: Partitions) -> dict[UUID, dict[int
 
 
 def _without(assigned: OwnedPartitions, target: Partitions) -> dict[UUID, dict[int, int]]:
-    """Return what of the assigned partitions is not in the target."""
+    """Return the assigned partitions that are not in the target."""
     rest = {
         topic_id: {
             partition: epoch

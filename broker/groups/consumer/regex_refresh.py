@@ -1,9 +1,10 @@
 """When the expressions of a group are matched against the topics, and what follows from it.
 
-Kafka's GroupMetadataManager.maybeUpdateRegularExpressions and handleRegularExpressionsResult: a
-heartbeat only asks for it, it is done a moment later, for all expressions of the group at once, and
-not again within ten seconds. New topics and group.consumer.regex.refresh.interval.ms are reasons to
-do it again. The epoch rises with the result, so members see it one heartbeat later.
+Kafka's GroupMetadataManager.maybeUpdateRegularExpressions and handleRegularExpressionsResult. A
+heartbeat only asks for it. It is done a moment later, for all expressions of the group at once, and
+not again within ten seconds. It is done again for new topics, and after
+group.consumer.regex.refresh.interval.ms. The epoch rises with the result, so members see it one
+heartbeat later.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ PAUSE_MS: Final = 10_000
 
 
 def last_resolved_ms(group: ConsumerGroup) -> int | None:
-    """Return when the expressions of a group were last matched; None: there is none that was."""
+    """Return when the expressions of a group were last matched; None if they never were."""
     return next((each.timestamp_ms for each in group.regexes.values()), None)
 
 
 def find_stale(group: ConsumerGroup, last_ms: int | None, world: World) -> frozenset[str]:
-    """Return the expressions that are to be matched after a heartbeat, all or none.
+    """Return the expressions to match after a heartbeat: all of them or none.
 
-    ``last_ms`` is when they last were, as it was before the heartbeat.
+    ``last_ms`` is when they were last matched, as of before the heartbeat.
     """
     subscribed = frozenset(member.regex for member in group.members.values() if member.regex)
     if not subscribed or (last_ms is not None and world.now_ms <= last_ms + PAUSE_MS):
@@ -48,7 +49,7 @@ def find_stale(group: ConsumerGroup, last_ms: int | None, world: World) -> froze
 def take_matches(
     changes: Changes, matches: Mapping[str, frozenset[str]], version: int, world: World
 ) -> None:
-    """Keep what expressions have matched in a version of the topics, and bump the epoch for it."""
+    """Note what expressions match in a version of the topics, and raise the epoch."""
     group = changes.group
     is_other = False
     for regex, topics in matches.items():

@@ -1,8 +1,8 @@
 """Expressions in RE2's syntax and the topics that they match (Kafka: TopicRegexResolver).
 
-RE2 takes time in proportion to the text whatever the expression, so a client cannot stall the
-loop with one; a topic's name takes about 3 µs, and there is a pause after some names. What was
-matched once is remembered, and only names that are new since then are looked at.
+RE2 takes time in proportion to the text, whatever the expression, so a client cannot stall the loop
+with one. A topic's name takes about 3 µs, and others are served after some names. Results are kept,
+and only names that are new since then are looked at.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAMES_AT_A_TIME: Final = 100
 
 
 class _Known:
-    """One expression: compiled, and what it made of the names so far."""
+    """One expression, compiled, and its results so far."""
 
     __slots__ = ("matched", "pattern", "seen", "version")
 
@@ -47,7 +47,7 @@ class Regexes:
         return len(self._known)
 
     def check(self, regex: str) -> None:
-        """Refuse what is no expression.
+        """Refuse an expression that RE2 does not take.
 
         Raises:
             InvalidRegularExpression: RE2 does not take it.
@@ -56,7 +56,7 @@ class Regexes:
             self._known[regex] = _Known(_compile(regex))
 
     def newest(self, image: TopicImage) -> int:
-        """Return the version of the topics in which one was seen to have come last."""
+        """Return the version of the topics in which the last new one was seen."""
         if self._names_version != image.version:
             self._names_version = image.version
             if not image.names() <= self._names:
@@ -65,7 +65,7 @@ class Regexes:
         return self._newest
 
     def match(self, regex: str, image: TopicImage) -> Generator[None, None, frozenset[str]]:
-        """Return the topics whose whole name matches; yields wherever others may have their turn.
+        """Return the topics whose whole name matches; yields where others may be served.
 
         Raises:
             InvalidRegularExpression: RE2 does not take it.
@@ -87,7 +87,7 @@ class Regexes:
         return known.matched
 
     def forget(self, regex: str) -> None:
-        """Drop an expression that a group gave up; another that has it compiles it again."""
+        """Drop an expression that a group gave up; another group compiles it again."""
         self._known.pop(regex, None)
 
 

@@ -1,4 +1,4 @@
-"""The epoch of a consumer group and its target assignment: when they move, and to what.
+"""The epoch of a consumer group and its target assignment: when they change, and to what.
 
 The epoch rises when a member comes, goes or subscribes to something else, and when a subscribed
 topic comes, grows or goes. The target follows with a heartbeat, at most once in
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def follow_topics(changes: Changes, world: World) -> None:
-    """Bump the epoch if a topic that somebody subscribes to is no longer what it was."""
+    """Raise the epoch if a subscribed topic has changed."""
     group = changes.group
     if group.topics_seen == world.image.version:
         return
@@ -37,12 +37,12 @@ def follow_topics(changes: Changes, world: World) -> None:
 
 
 def is_hash_current(group: ConsumerGroup, image: TopicImage) -> bool:
-    """Tell whether the topics that members subscribe to are what the epoch was bumped for."""
+    """Tell whether the subscribed topics are as they were when the epoch rose last."""
     return _hash(group, image) == group.metadata_hash
 
 
 def bump_epoch(changes: Changes, world: World) -> None:
-    """Raise the group's epoch, for the topics as they are now."""
+    """Raise the group's epoch, and note the topics as they are now."""
     group = changes.group
     metadata = GroupMetadata(group.epoch + 1, _hash(group, world.image))
     changes.put_group(RecordType.METADATA, metadata)
@@ -76,7 +76,7 @@ def follow_epoch(changes: Changes, world: World) -> None:
 
 
 def preferred_assignor(group: ConsumerGroup, assignors: tuple[str, ...]) -> str:
-    """Return the assignor that most members ask for; the first of all where nobody does."""
+    """Return the assignor that most members ask for, the default if none asks."""
     asked = Counter(
         member.metadata.server_assignor
         for member in group.members.values()
@@ -86,7 +86,7 @@ def preferred_assignor(group: ConsumerGroup, assignors: tuple[str, ...]) -> str:
 
 
 def _may_assign(group: ConsumerGroup, world: World) -> bool:
-    """Tell whether the last target is old enough; none, or none with a time, always is."""
+    """Tell whether the last target is old enough, or there is none, or its time is not known."""
     interval = world.policy.assignment_interval_ms
     last = group.target_timestamp_ms
     return not last or not interval or world.now_ms >= last + interval

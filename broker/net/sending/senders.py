@@ -37,10 +37,10 @@ _READ_BYTES = 512 * _NUMBER.size
 class Senders:
     """``count`` threads (loop only, but for what the kernel does in them).
 
-    Invariants: a socket that was handed over is the senders' until ``finished`` is called for it,
-    on the loop. Until then nobody else sends on it and its descriptor stays open (whoever wants
-    to close it shuts the socket down, which has it reported), and so does that of the file. The
-    pipe of reports has room for every socket, so no sender waits for the loop.
+    Invariants: a socket that was handed over belongs to the senders until ``finished`` is called
+    for it, on the loop. Until then nobody else sends on it, and its descriptor and the file's stay
+    open. To close it, shut the socket down; it is then reported. The pipe of reports has room for
+    every socket, so no sender waits for the loop.
     """
 
     is_available: ClassVar[bool] = Table is not None

@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 
 COMPILED: bool = cython.compiled
 
-# One client that pipelines thousands of small requests gives the others their turn after these.
+# After so many requests of one client in a turn, the others are served.
 FRAMES_PER_TURN = 64
 
 
 class Transport:
     """Bytes from and to a socket that does not block (loop only).
 
-    A call that copies at most a shared buffer keeps the GIL: it is over before another thread would
-    have begun, and one that is computing would keep it for its whole switch interval.
+    A call that copies at most a shared buffer keeps the GIL: it ends before another thread could
+    begin. If it let go, a thread that computes could keep the GIL for a whole switch interval.
 
     Invariants: ``unsent`` leaves before anything else does; ``fileno`` is -1 once the socket is
     closed, since its number may be another connection's then.
@@ -84,7 +84,7 @@ class Transport:
         return -1 if received in {-EAGAIN, -EINTR} else 0
 
     def send_bytes(self, whole: bytes) -> None:
-        """Send or queue one piece, as nearly every answer is."""
+        """Send or queue an answer of one piece, which is the common case."""
         if self.unsent:
             self.send((whole,))
             return
@@ -158,7 +158,7 @@ class Turn:
         self._shared = shared
         self._limit = limit
         self._tail = b""
-        self._held = 0  # what of the tail and the frame is counted
+        self._held = 0  # how much of the tail and the frame is counted
         self._frame: LargeBuffer | None = None
         self._expects_large = False
         self._task: asyncio.Task[None] | None = None
@@ -201,7 +201,7 @@ class Turn:
         It ends early at a request that must wait, at file ranges, and when others are due.
 
         Raises:
-            ProtocolError: Of `Gate.dispatch`, or a frame cannot have the size that it says.
+            ProtocolError: From `Gate.dispatch`, or a frame cannot have the size that it states.
         """
         shared = self._shared
         answers: list[bytes] = []
@@ -250,7 +250,7 @@ class Turn:
             self._channel.send(answer)
 
     def _go_on(self) -> None:
-        """Do what an answer that is owed, a frame that has begun or kept bytes ask for."""
+        """Wait for an answer that is owed, receive a large frame, or serve kept bytes."""
         raise NotImplementedError
 
     def _keep(self, rest: memoryview, frame_size: int) -> None:
@@ -258,7 +258,7 @@ class Turn:
         raise NotImplementedError
 
     def _count(self) -> None:
-        """Have what is kept counted."""
+        """Tell `Buffers` how many bytes are kept."""
         raise NotImplementedError
 
     def _await(self, reply: "LateAnswer") -> None:
@@ -270,7 +270,7 @@ class Turn:
         raise NotImplementedError
 
     def _refuse(self, error: ProtocolError) -> None:
-        """Close on bytes that are no Kafka request."""
+        """Close the connection because of bytes that are no Kafka request."""
         raise NotImplementedError
 
     def close(self, reason: str | None = None) -> None:

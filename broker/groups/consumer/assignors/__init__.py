@@ -1,6 +1,6 @@
-"""Who shall read which partitions: the assignors that a consumer group can ask for by name.
+"""The assignors, which a consumer group asks for by name: they say who reads which partitions.
 
-An assignor is a function of values. Kafka's plug-ins have no place here; its own two do.
+An assignor is a function of values. There are Kafka's own two; plug-ins cannot be added.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,9 +1,8 @@
-"""The assignor "range": of each topic, neighbouring partitions to each subscriber (RangeAssignor).
+"""The assignor "range": each subscriber gets a range of each topic's partitions (RangeAssignor).
 
-The first ``partitions % subscribers`` members get one more. Members of topics with equally many
-partitions and the same subscribers get the same numbers of each, so that topics can be joined.
-Static members come first, by instance id, since theirs is the place that lasts; then the others by
-member id.
+The first ``partitions % subscribers`` members get one more. If topics have the same subscribers and
+equally many partitions, a member gets the same numbers of each, so that the topics can be joined.
+Static members come first, by instance id, since their places last; then the others by member id.
 """
 
 from collections.abc import Mapping

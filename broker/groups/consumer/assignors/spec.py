@@ -1,4 +1,4 @@
-"""What an assignor is told of a member, and what it answers."""
+"""The input of an assignor for one member, and its result."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
@@ -9,7 +9,7 @@ Assigned: TypeAlias = Mapping[UUID, frozenset[int]]
 
 
 class MemberSpec(NamedTuple):
-    """One member: the existing topics that it subscribes to, and what it was to have so far."""
+    """One member: the existing topics that it subscribes to, and its last target."""
 
     topic_ids: frozenset[UUID]
     target: Assigned

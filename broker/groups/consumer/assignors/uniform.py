@@ -1,11 +1,10 @@
-"""The assignor "uniform": as many partitions for everyone as can be, moving as few as can be.
+"""The assignor "uniform": partitions are spread evenly, and few of them move (UniformAssignor).
 
-Kafka's UniformAssignor promises the same. What a member was to have and may still have is the
-start; what nobody has goes to whoever has least; then partitions move along the shortest chain of
-members from one that has too many to one that has at least two fewer, until there is no such
-chain. That is the best balance there is, whoever subscribes to what (it is a semi-matching, and
-one without such a chain is optimal), and where all subscribe to the same everybody ends up with
-the average, rounded down or up.
+Each member first keeps those of its last target to whose topics it still subscribes. Partitions
+that nobody has go to the subscriber with the fewest. Then partitions move along the shortest chain
+of members, from a member to one with at least two fewer, until there is no such chain. That is the
+best balance possible for these subscriptions (a semi-matching without such a chain is optimal).
+Where all subscribe to the same topics, each member gets the average, rounded down or up.
 """
 
 from collections import defaultdict
@@ -32,14 +31,14 @@ def assign(
 
 
 class _Step(NamedTuple):
-    """A partition of ``topic_id`` goes from the member before on the chain to ``member_id``."""
+    """A partition of ``topic_id`` goes from the chain's previous member to ``member_id``."""
 
     topic_id: UUID
     member_id: str
 
 
 class _Balance:
-    """An assignment on its way to being level."""
+    """An assignment that is being balanced."""
 
     def __init__(
         self, members: Mapping[str, MemberSpec], partition_counts: Mapping[UUID, int]
@@ -61,7 +60,7 @@ class _Balance:
         }
 
     def keep_what_is_due(self) -> None:
-        """Leave with a member what it was to have, as far as it subscribes and there is such."""
+        """Leave to each member those of its last target that exist and that it subscribes to."""
         for member_id in self.assigned:
             member = self._members[member_id]
             for topic_id, partitions in member.target.items():
@@ -71,7 +70,7 @@ class _Balance:
                     self._give(member_id, topic_id, kept)
 
     def hand_out(self) -> None:
-        """Give what nobody has to the subscriber that has least, rarest topics first."""
+        """Give partitions that nobody has to subscribers with the fewest, rarest topics first."""
         by_choice = sorted(self._free, key=lambda each: (len(self._subscribers[each]), each.bytes))
         for topic_id in by_choice:
             waiting = [(self._load[each], each) for each in self._subscribers[topic_id]]
@@ -82,10 +81,10 @@ class _Balance:
                 heapreplace(waiting, (load + 1, member_id))
 
     def level(self) -> None:
-        """Move partitions, one at a time from who has most, until no move helps.
+        """Move partitions, one at a time from the member with the most, until no move helps.
 
-        Where a member finds no chain, nobody whom it reaches has two fewer; so those of them that
-        have no more than it will not find one either, now or after the moves of others.
+        If a member finds no chain, no member that it reaches has two fewer. Those of them that have
+        no more than it has will not find a chain either, now or after other moves.
         """
         settled: set[str] = set()
         fullest = [(-load, member_id) for member_id, load in self._load.items()]
@@ -104,9 +103,9 @@ class _Balance:
                     heappush(fullest, (-self._load[each], each))
 
     def _find_chain(self, member_id: str) -> tuple[list[_Step] | None, set[str]]:
-        """Return the shortest chain to a member with two fewer at least, and who was reached.
+        """Return the shortest chain to a member with at least two fewer, and the members reached.
 
-        Of the members equally far away it is the one that has least.
+        Of members equally far away it takes the one with the fewest.
         """
         enough = self._load[member_id] - 2
         came_by: dict[str, tuple[str, UUID]] = {}
@@ -126,7 +125,7 @@ class _Balance:
         topics: set[UUID],
         came_by: dict[str, tuple[str, UUID]],
     ) -> Iterator[str]:
-        """Yield, once, whoever could take a partition from a member of the ring."""
+        """Yield, once each, the members that could take a partition from one of the ring."""
         for giver in ring:
             for topic_id, partitions in self.assigned[giver].items():
                 if not partitions or topic_id in topics:
