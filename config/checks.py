@@ -8,7 +8,7 @@ _LEAST_MAP_BYTES = 1 << 20
 
 
 def contradictions(topic: TopicConfig, server: ServerConfig | None = None) -> list[str]:
-    """Return what a topic's settings, and the broker's if given, make impossible together."""
+    """Return the contradictions among a topic's settings, and with the broker's if given."""
     faults = []
     if topic.min_compaction_lag_ms > topic.max_compaction_lag_ms:
         faults.append(
@@ -49,7 +49,7 @@ def start_faults(server: ServerConfig) -> list[tuple[str, str]]:
 
 
 def _consumer_group_faults(server: ServerConfig) -> list[tuple[str, str]]:
-    """Kafka does not start with these either."""
+    """Return the faults of consumer groups' settings, with which Kafka does not start either."""
     session = server.group_consumer_session_timeout_ms
     interval = server.group_consumer_heartbeat_interval_ms
     bounds = {

@@ -38,7 +38,7 @@ class MigrationPolicy(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """What one group may have of its own; the broker settings give what it has not."""
+    """The settings that a group may have of its own; the broker's give the others."""
 
     consumer_session_timeout_ms: int = key(
         45_000,

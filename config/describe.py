@@ -1,8 +1,8 @@
 """Settings as rows: for DescribeConfigs, `siltstone config` and the documents.
 
-Kafka's ConfigHelper decides which synonyms a row shows: first the topic's own value, then of each
-layer the broker settings that give its default, without those before the one that bears the name.
-So `retention.ms` shows no `log.retention.hours` while `log.retention.ms` is not set.
+The synonyms of a row are those of Kafka's ConfigHelper: first the topic's own value, then, layer by
+layer, the broker settings that give its default. Those of a layer begin with the one of the same
+name, so `retention.ms` shows no `log.retention.hours` while `log.retention.ms` is not set.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ class Synonym(NamedTuple):
 
 
 class ConfigRow(NamedTuple):
-    """One setting as DescribeConfigs answers it, and the place of its value in words."""
+    """One setting as in the answer of DescribeConfigs, and in words where its value comes from."""
 
     name: str
     value: str | None
@@ -43,7 +43,7 @@ class ConfigRow(NamedTuple):
 
 
 def describe_topic(layers: Layers, overrides: Mapping[str, str]) -> list[ConfigRow]:
-    """Return every setting of a topic by name, those without meaning here included.
+    """Return every setting of a topic by name, also those that have no effect here.
 
     Raises:
         ConfigError: one of the topic's own values does not parse.
@@ -82,7 +82,7 @@ def _overridden(row: ConfigRow, value: str | None) -> ConfigRow:
 
 
 def describe_broker(layers: Layers) -> list[ConfigRow]:
-    """Return every setting of the broker by name, and what was given without meaning here."""
+    """Return every setting of the broker by name, and given ones that have no effect here."""
     rows = []
     for name, setting in BROKER.items():
         value = _broker_value(layers, setting)
@@ -167,7 +167,7 @@ def _known_row(
 
 
 def broker_synonyms(layers: Layers, name: str) -> tuple[Synonym, ...]:
-    """Return the places that could give the value of a broker setting, the one that does first."""
+    """Return the places that may give the value of a broker setting; the first one does."""
     found = _all_synonyms(layers, synonyms_of(name))
     return tuple(dropwhile(lambda synonym: synonym.name != name, found))
 
@@ -219,7 +219,7 @@ def _where(layers: Layers, names: Iterable[str]) -> str:
 
 
 class Place(NamedTuple):
-    """Where the value of a topic's setting comes from: by which name, and in words."""
+    """Where the value of a topic's setting comes from: the name, and a description."""
 
     name: str
     source: Source

@@ -1,4 +1,4 @@
-"""What is wrong with settings, all of it at once."""
+"""The faults of settings, reported all at once."""
 
 from collections.abc import Iterable
 
@@ -12,4 +12,4 @@ class ConfigError(Exception):
 
 
 class NotAlterableError(ConfigError):
-    """Settings that only a restart changes were to be changed while the broker runs."""
+    """Settings that need a restart were to be changed while the broker runs."""

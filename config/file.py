@@ -1,7 +1,7 @@
 """Settings from a YAML file: flat, Kafka's dotted names, every fault with its line.
 
-The document is composed to nodes and not to values: nodes have lines, and a value stays the text
-that was written, which Kafka's rules then parse.
+The document is read as nodes, not as values: nodes have lines, and a value stays the text that was
+written, which is then parsed by Kafka's rules.
 """
 
 from pathlib import Path

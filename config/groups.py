@@ -1,7 +1,7 @@
 """The settings of one group: its own under the broker's bounds, and the broker's for the rest.
 
-Kafka refuses a value out of bounds when it is set; bounds that have moved since cut it when it is
-used. (Kafka: GroupConfig, GroupConfigManager.)
+A value out of bounds is refused when it is set. If the bounds change later, they limit the value
+when it is used (Kafka: GroupConfig, GroupConfigManager).
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _CONSUMER = "consumer_"
 
 
 def effective_group(server: ServerConfig, own: Mapping[str, str]) -> GroupConfig:
-    """Return what a group obeys; own values that are no longer valid are passed over."""
+    """Return the settings of a group; own values that are no longer valid are ignored."""
     values = {}
     for name, setting in GROUP.items():
         value = getattr(server, f"group_{setting.attribute}")

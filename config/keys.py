@@ -1,4 +1,4 @@
-"""What a setting is: `key()` declares one as a dataclass field, `Setting` is what is known of it.
+"""What a setting is: `key()` declares one as a dataclass field, and `Setting` describes it.
 
 One attribute of `TopicConfig` or `ServerConfig` is one setting; Kafka's name is the attribute with
 dots. Parsing, checks, descriptions and documents all come from the metadata that `key()` attaches.

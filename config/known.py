@@ -57,8 +57,8 @@ def known_topic(name: str) -> Known | None:
 def known_broker(name: str) -> Known | None:
     """Return Kafka's broker setting of that name, given for one listener or for a plug-in included.
 
-    ``listener.name.NAME.X`` and ``listener.name.NAME.MECHANISM.X`` are known where X is; the settings
-    of a plug-in are known by their prefix, and taken for secrets.
+    ``listener.name.NAME.X`` and ``listener.name.NAME.MECHANISM.X`` are known if X is. The settings
+    of a plug-in are known by their prefix and are treated as secrets.
     """
     settings = known_settings("broker")
     if name in settings:

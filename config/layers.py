@@ -1,4 +1,4 @@
-"""Where the values of settings come from, and which of them counts.
+"""The places that values of settings come from, and which of them wins.
 
 For a topic: its own value, then the broker's through the synonyms of `config.table`. For the
 broker: dynamic for this broker, dynamic for all, `--set`, environment, file, default. The first
@@ -46,8 +46,8 @@ class Given(NamedTuple):
 class Layers:
     """All values that were given, as text, and the effective settings they make.
 
-    A change makes another one, and each is only equal to itself, so that what is derived from one
-    can be cached by it. The effective settings are made once, with it.
+    A change makes a new object. Each is equal only to itself, so that results can be cached by it.
+    The effective settings are made once, with the object.
 
     Raises:
         ConfigError: a value does not parse or is out of range.
@@ -72,7 +72,7 @@ class Layers:
     def topic(self, overrides: Mapping[str, str] = _NONE) -> TopicConfig:
         """Return the effective settings of a topic with these values of its own; cheap.
 
-        Names that are not obeyed are passed over: what was stored once must not stop a start.
+        Names that are not obeyed are ignored: a value that was stored once must not stop a start.
 
         Raises:
             ConfigError: a value does not parse or is out of range.
@@ -203,7 +203,7 @@ def checked(setting: Setting, text: str, where: str, faults: list[str]) -> Any:
 
 
 def advice(setting: Setting, value: Any, text: str) -> list[str]:
-    """Return what a person should know about a value that is taken nevertheless."""
+    """Return warnings about a value that is accepted."""
     if setting.advice is None or value is None or setting.advice.holds(value):
         return []
     return [f"{setting.name} is {text}; Apache Kafka wants {setting.advice.words}"]

@@ -13,7 +13,7 @@ BEHIND = (
     "listen only on loopback or on a network where everybody may do everything, or put a proxy "
     "that asks who is there in front"
 )
-"""What helps where clients should be asked who they are, or be kept out."""
+"""The advice for users who want clients to log in, or to be kept out."""
 
 _ENDPOINT = re.compile(r"([^:/]+)://\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -111,13 +111,13 @@ def _overlap(one: str, other: str) -> bool:
 
 
 def advertise(bound: Iterable[Listener], given: Iterable[Listener]) -> tuple[Listener, ...]:
-    """Return what clients of each bound listener are told to connect to.
+    """Return the address that clients of each bound listener are told.
 
-    A listener that is not given is advertised as it is bound; an empty host becomes this machine's
-    name. Port 0 stays and means the port that was bound.
+    A listener that is not given is advertised as it is bound. An empty host becomes this machine's
+    name. Port 0 stays, and means the port that was bound.
 
     Raises:
-        ValueError: a given name is not bound, or a host is one that no client can connect to.
+        ValueError: a given name is not bound, or no client can connect to a host.
     """
     told = {listener.name: listener for listener in given}
     bound = tuple(bound)
@@ -138,7 +138,7 @@ def _routable(listener: Listener) -> Listener:
 
 @cache
 def host_name() -> str:
-    """Return this machine's name as other machines would look it up. May ask the resolver.
+    """Return the name by which other machines look up this one. May ask the resolver.
 
     Raises:
         ValueError: the name does not resolve, so that advertising it would strand every client.

@@ -1,6 +1,6 @@
 """The settings a broker starts with, from file, environment and command line.
 
-Nothing stops at the first fault: what is wrong in any of the three is reported together.
+All faults of the three are reported together.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,7 +50,7 @@ def load(path: Path | None, environ: Mapping[str, str], sets: Sequence[str]) -> 
 
 
 def _left_out(layers: Layers) -> Iterable[str]:
-    """Yield that controllers' listeners are not opened: a configuration of Kafka's has one."""
+    """Warn that listeners of a controller, as Kafka's own configurations have, are not opened."""
     names = layers.server().controllers_listeners
     if names:
         where = layers.where("listeners")
@@ -97,7 +97,7 @@ def _disagreeing_ids(given: Mapping[str, Given]) -> Iterable[str]:
 
 
 def _other_names(given: Mapping[str, Given]) -> dict[str, Given]:
-    """Return what is given by another name, under the name it is described by."""
+    """Return the values that are given by another name of a setting, under its usual name."""
     return {
         setting.name: given[other]
         for setting in SERVER.values()
@@ -107,7 +107,7 @@ def _other_names(given: Mapping[str, Given]) -> dict[str, Given]:
 
 
 def _shadowed(given: Mapping[str, Given]) -> Iterable[str]:
-    """Yield a warning for each value that another name of the same setting makes void."""
+    """Yield a warning for each value that is overridden by another name of the same setting."""
     chains = [setting.synonyms for setting in TOPIC.values()]
     chains += [(setting.name, *setting.synonyms) for setting in SERVER.values()]
     for chain in chains:

@@ -1,4 +1,4 @@
-"""Names that are not in the typed table: known to Kafka, of the other level, or misspelt."""
+"""Names that are not in the typed table: Kafka's, those of the other level, and misspelt ones."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ _NO_HINT = "see docs/configuration.md for the names there are"
 
 
 def unknown_topic_setting(name: str, text: str, faults: list[str], warnings: list[str]) -> None:
-    """Judge a topic setting that is not obeyed: a fault if Kafka does not know it either."""
+    """Warn of a topic setting that is not obeyed; it is a fault if Kafka does not know it."""
     known = known_topic(name)
     if known is None:
         hint = _hint_for_topic(name) if len(faults) < _MOST_HINTS else _NO_HINT
@@ -27,7 +27,7 @@ def unknown_topic_setting(name: str, text: str, faults: list[str], warnings: lis
 def unknown_broker_setting(
     name: str, text: str, where: str, faults: list[str], warnings: list[str]
 ) -> Known | None:
-    """Judge a broker setting that is not obeyed: a fault if Kafka does not know it either."""
+    """Warn of a broker setting that is not obeyed; it is a fault if Kafka does not know it."""
     place = f"{where}: " if where else ""
     known = known_broker(name)
     if known is None:
@@ -39,7 +39,7 @@ def unknown_broker_setting(
 
 
 def why_fixed(known: Known, *, cluster: bool) -> list[str]:
-    """Return why Kafka would not alter a setting while it runs, for all brokers or for one."""
+    """Return why Kafka does not alter a setting at run time, for all brokers or for one."""
     if known.alterable == "-":
         return [f"{known.name} cannot be altered while the broker runs"]
     if known.name.startswith("ssl."):

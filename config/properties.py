@@ -38,7 +38,7 @@ def properties_entries(path: Path, faults: list[str]) -> list[Entry]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines that say something, put together, each with the number of its first."""
+    """Yield the logical lines, without empty ones, each with the number of its first line."""
     begun, first = "", 0
     for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         part = line.lstrip(_BLANKS)

@@ -1,7 +1,7 @@
 """Settings that promise protection which this broker does not give. They stop the start.
 
-Whoever sets one relies on it, and would otherwise find out from a stranger. A value that promises
-nothing passes: Kafka's own default, none at all, or what `_HARMLESS` lists.
+A user who sets one relies on it, and would otherwise learn from an intruder that it has no effect.
+A value that promises nothing is accepted: Kafka's default, an empty one, or one of `_HARMLESS`.
 """
 
 import re
@@ -16,7 +16,7 @@ from siltstone.config.values import parse
 
 
 class Promise(NamedTuple):
-    """What settings promise whose names match, why it is not kept, and what to do instead."""
+    """A pattern of names, what they promise, why it is not kept, and what to do instead."""
 
     names: str
     words: str
@@ -75,11 +75,11 @@ _HARMLESS = {
     "quota.producer.default": {str((1 << 63) - 1)},
 }
 _PROMISED_BY_DEFAULT = {"allow.everyone.if.no.acl.found", "sasl.enabled.mechanisms"}
-"""Kafka's default is a promise too, once somebody writes it down."""
+"""Of these Kafka's default is a promise, too, if it is written down."""
 
 
 def find_promise(name: str) -> Promise | None:
-    """Return what a setting promises, given for one listener or for all; None: nothing.
+    """Return what a setting promises, for one listener or for all; None if nothing.
 
     The setting is one that Kafka knows and this broker does not obey.
     """
@@ -89,7 +89,7 @@ def find_promise(name: str) -> Promise | None:
 
 
 def broken_promise(known: Known, text: str) -> str | None:
-    """Return in a sentence why a value cannot be taken, None if it promises nothing."""
+    """Return why a value cannot be accepted; None if it promises nothing."""
     promise = find_promise(known.name)
     if promise is None or _is_harmless(known, text.strip()):
         return None
@@ -97,7 +97,7 @@ def broken_promise(known: Known, text: str) -> str | None:
 
 
 def check_stored(values: Mapping[str, str]) -> None:
-    """Refuse values that were taken before they were known to promise anything.
+    """Refuse stored values that an earlier version accepted though they promise protection.
 
     Raises:
         ConfigError: with a sentence for each.

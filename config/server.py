@@ -1,4 +1,4 @@
-"""Every broker setting that the code obeys, but for the ones that give topic defaults.
+"""Every broker setting that the code obeys, without those that give topic defaults.
 
 Those are declared once, beside the topic setting they stand for (`config.topic`); their effective
 values are `ServerConfig.topic_defaults`. Kafka's classes: ServerConfigs, ServerLogConfigs,

@@ -14,11 +14,11 @@ RESERVED = frozenset(
 """Variables that are no settings: they are for the commands, the build and the tests."""
 
 _ORCHESTRATOR = (PREFIX + "SERVICE_", PREFIX + "PORT")
-"""What Kubernetes and container links put in for a service that is called siltstone."""
+"""What Kubernetes and container links set for a service called siltstone."""
 
 
 class Entry(NamedTuple):
-    """One name and its text as somebody wrote them, and where."""
+    """One name and its value, as written, and where."""
 
     name: str
     text: str

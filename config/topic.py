@@ -26,7 +26,7 @@ KAFKA_SEGMENT_FLOOR = 1 << 20
 class TopicConfig:
     """The settings of one topic; without arguments, Kafka's defaults.
 
-    A changed setting is a new value that is swapped into the topic's logs: nobody mutates one.
+    To change a setting, a new object is put into the topic's logs; an object never changes.
     """
 
     cleanup_policy: tuple[str, ...] = key(

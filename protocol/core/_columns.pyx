@@ -69,7 +69,7 @@ cdef class Rows:
             raise MemoryError
 
     cdef bint add(self, Row* row) noexcept nogil:
-        """Return whether there was memory for it."""
+        """Add a row; return false without memory."""
         cdef Row* items
         if self.count == self.room:
             items = <Row*> realloc(self.items, (2 * self.room + 64) * sizeof(Row))
@@ -224,7 +224,7 @@ cdef struct Done:
 
 
 cdef Buffer buffer_of(dict layout, str name, Py_buffer* arena) except? NULL:
-    """Return where a buffer begins, NULL if it is not wanted."""
+    """Return the start of a buffer, NULL if it is not wanted."""
     start = layout.get(name)
     if start is None:
         return NULL
@@ -372,7 +372,7 @@ cdef bint fill_batch(Octets batch, Row* row, Selection* wanted, Buffers* out, Do
 
 
 cdef void fill_headers(Octets batch, Record* record, Buffers* out, Done* done) noexcept nogil:
-    """Write the headers of a record that was read."""
+    """Write the headers of the record."""
     cdef Py_ssize_t position = record.headers
     cdef long long size
     cdef long long index
@@ -395,7 +395,7 @@ cdef void fill_headers(Octets batch, Record* record, Buffers* out, Done* done) n
 
 @cython.cdivision(True)
 cdef inline long long scaled(long long timestamp, long long scale) noexcept nogil:
-    """Return a time in a finer unit, the end of time where it does not fit."""
+    """Return a time in a finer unit, or the largest number if it does not fit."""
     if timestamp > INT64_MAX // scale:
         return INT64_MAX
     if timestamp < -(INT64_MAX // scale):

@@ -40,7 +40,7 @@ static inline PyObject *text_of(const uint8_t *data, Py_ssize_t start, Py_ssize_
     return PyUnicode_DecodeUTF8((const char *)data + start, end - start, NULL);
 }
 
-/* Bytes that are filled before anybody else has them: sealed() is where that ends. */
+/* Bytes that are still being filled; sealed() hands them out. */
 #define blank(size) PyBytes_FromStringAndSize(NULL, (size))
 #define inside(octets) ((uint8_t *)PyBytes_AS_STRING(octets))
 #define sealed(octets) Py_NewRef(octets)
@@ -111,7 +111,7 @@ static inline void write_int16(uint8_t *output, Py_ssize_t at, long long number)
     output[at + 1] = (uint8_t)number;
 }
 
-/* Rows are tuples, and of classes made by NamedTuple, whose own ways in and out cost more. */
+/* Rows are tuples, or of NamedTuple classes; the classes' own methods would cost more. */
 static inline PyObject *field_of(PyObject *row, Py_ssize_t column) {
     if (!PyTuple_Check(row) || column >= PyTuple_GET_SIZE(row)) {
         PyErr_SetString(PyExc_TypeError, "a row with more columns is expected");

@@ -128,7 +128,7 @@ cdef inline unsigned int batch_checksum(const unsigned char* batch, long long le
     return checksum(batch, ATTRIBUTES_POSITION, length + LOG_OVERHEAD)
 
 
-# Numbers of varying size: a position of -1 after one says that it is broken.
+# Numbers of varying size. If the position after one is -1, it is broken.
 cdef inline (long long, Py_ssize_t) read_zigzag(const unsigned char* data, Py_ssize_t position, Py_ssize_t end, int last_shift) noexcept nogil:
     cdef unsigned long long rest = 0
     cdef unsigned long long byte
@@ -184,7 +184,7 @@ cdef struct Record:
     int attributes
     long long timestamp_delta
     long long offset_delta
-    Py_ssize_t tail  # the size of the key: from here on nothing depends on where the record stands
+    Py_ssize_t tail  # the size of the key; from here on records of any place are alike
     long long key_size  # -1: null, as for the value
     Py_ssize_t key
     long long value_size
@@ -193,7 +193,7 @@ cdef struct Record:
     Py_ssize_t headers  # where the first begins
 
 
-# A size that is -1 for null, and where its bytes begin; a fault in place of that.
+# A size (-1 for null) and where its bytes begin; a fault in place of the position.
 cdef inline (long long, Py_ssize_t) read_field(const unsigned char* data, Py_ssize_t position, Py_ssize_t end) noexcept nogil:
     cdef long long size
     size, position = read_varint(data, position, end)

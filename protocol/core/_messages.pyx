@@ -2,8 +2,8 @@
 """Messages read and written by tables; `protocol.core.plain_messages` says what each step means.
 
 A `Table` is one structure of one version as an array of `Field`. One recursive function reads, one
-writes. Nothing is reserved before the bytes that it needs are known to be there, and what arrays
-may hold in all is bounded by the caller.
+writes. No memory is reserved before the bytes that it needs are known to be there, and the caller
+bounds how many elements all arrays have together.
 """
 
 cimport cython
@@ -77,7 +77,7 @@ cdef Py_ssize_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
 
 
 class Many(Exception):
-    """More elements than are read or written at once; nobody outside of this module sees it."""
+    """Raised for more elements than are read or written at once; only this module uses it."""
 
 
 cdef struct Field:
@@ -148,7 +148,7 @@ cdef class Table:
         PyMem_Free(self.tag_order)
 
     cdef Py_ssize_t _min_size(self, Field* field) except -1:
-        """Return the fewest bytes that a field takes."""
+        """Return how many bytes a field takes at least."""
         if field.is_array:
             return 1 if self.is_flexible else 4
         if field.kind == STRING:
@@ -387,7 +387,7 @@ cdef int skip_tags(Source* source) except -1:
 
 
 cdef object fail(Source* source, str reason):
-    """Raise what names the field and the place."""
+    """Raise an error that names the field and the place."""
     if source.table == NULL:
         name = "client_id" if source.field == HEAD_CLIENT_ID else "tagged fields"
         raise ProtocolError(
@@ -503,7 +503,7 @@ cdef object take_view(object buffer, Py_ssize_t position, Py_ssize_t length):
     cdef Py_buffer* view = PyMemoryView_GET_BUFFER(part)
     if view.ndim != 1 or view.itemsize != 1:
         return part[position:position + length]
-    # The new view's own copy of where the bytes are: slicing costs three times as much.
+    # Set the new view's own pointer and length: slicing costs three times as much.
     view.buf = <char*> view.buf + position
     view.len = length
     view.shape[0] = length
@@ -511,7 +511,7 @@ cdef object take_view(object buffer, Py_ssize_t position, Py_ssize_t length):
 
 
 cdef inline object take_text(Source* source, Py_ssize_t length):
-    """Read text whose bytes are known to be there; refuse what could not be written again."""
+    """Read text whose bytes are there; refuse one that is too long once U+FFFD stands in it."""
     cdef Py_ssize_t size
     text = PyUnicode_DecodeUTF8(<const char*> source.data + source.position, length, AS_JAVAS)
     if 3 * length > MAX_STRING_BYTES:
@@ -530,7 +530,7 @@ cdef object take_float(Source* source):
 
 
 cdef int64_t take_count(Source* source, Field* field, bint is_flexible) except -2:
-    """Read how many elements an array has, as the bytes that are there and the room bound it."""
+    """Read how many elements an array has; the bytes that are left and the room bound it."""
     cdef int64_t count = take_length(source, is_flexible, INT32)
     cdef Py_ssize_t least
     if count < 0:
@@ -647,7 +647,7 @@ cdef int read_tags(Table table, Source* source, object row) except -1:
 
 
 cdef int set_item(object row, Py_ssize_t i, object value) except -1:
-    """Put a value, whose reference is given away, in place of the default."""
+    """Put a value in place of the default; the reference is stolen."""
     cdef PyObject* old = <PyObject*> PyTuple_GET_ITEM(row, i)
     PyTuple_SET_ITEM(row, i, value)
     Py_DECREF_POINTER(old)
@@ -663,7 +663,7 @@ cdef class Sink:
     cdef unsigned char* data
     cdef Py_ssize_t size
     cdef Py_ssize_t room
-    cdef Py_ssize_t cut  # where the piece begins that no part holds yet
+    cdef Py_ssize_t cut  # where the bytes begin that are in no part yet
     cdef list parts  # None while there is no range
     cdef Py_ssize_t ranges  # bytes of ranges
     cdef Py_ssize_t at_once  # how many more elements before `Many` is raised
@@ -732,11 +732,11 @@ cdef class Sink:
         return 0
 
 
-cdef Sink SPARE = None  # nobody's at the moment: making one costs more than a small message
+cdef Sink SPARE = None  # kept for the next message: making one costs more than a small message
 
 
 cdef Sink take_sink():
-    """Return an empty sink, which is the caller's until `keep_sink`."""
+    """Return an empty sink; give it back with `keep_sink`."""
     global SPARE
     cdef Sink sink = SPARE
     if sink is None:
@@ -750,7 +750,7 @@ cdef Sink take_sink():
 
 
 cdef int keep_sink(Sink sink) except -1:
-    """Have a sink for the next message, unless it is large."""
+    """Keep a sink for the next message, unless it is large."""
     global SPARE
     if sink.room <= MOST_KEPT:
         sink.parts = None
@@ -780,7 +780,7 @@ def write_pairs(Table first, int first_head, Table second, int second_head, pair
 
 
 cdef bytes put_whole(Sink sink, Table table, object row, int head):
-    """Write a structure over what was in the sink before."""
+    """Write a structure into a sink; what was in it goes."""
     sink.size = 0
     if head != NO_HEAD:
         sink.put_int(head, 2)
@@ -791,7 +791,7 @@ cdef bytes put_whole(Sink sink, Table table, object row, int head):
 
 
 cdef Sink begin_response(int32_t correlation_id, bint has_tags, list errors):
-    """Return what holds the head of a response and the place of its size."""
+    """Return a sink with the head of a response, and room for its size."""
     cdef Sink sink = take_sink()
     sink.errors = errors
     sink.put_int(0, 4)
@@ -906,7 +906,7 @@ cdef object end_response(Sink sink):
     if sink.cut < sink.size:
         parts.append(PyBytes_FromStringAndSize(<char*> sink.data + sink.cut, sink.size - sink.cut))
     first = parts[0]
-    store32(<unsigned char*> PyBytes_AS_STRING(first), <uint32_t> size)  # nobody else has seen it yet
+    store32(<unsigned char*> PyBytes_AS_STRING(first), <uint32_t> size)  # nobody else has it yet
     return parts
 
 
@@ -1016,7 +1016,7 @@ cdef int put_struct(Table table, Sink sink, object row) except -1:
 
 
 cdef inline int check_row(Table table, object row) except -1:
-    """Refuse what is no structure with these fields."""
+    """Refuse a value that is no structure with these fields."""
     if not isinstance(row, tuple) or PyTuple_GET_SIZE(row) != table.count:
         raise TypeError(f"{table.cls.__name__} has {table.count} fields, not {row!r:.200}")
     return 0

@@ -1,7 +1,7 @@
 """Frames, batches, records, segments and journals; `plain_records` says what each step means.
 
-What comes here came from the wire or from a disk: no length, count or number is believed before it
-was compared with the end of what is there.
+The bytes come from the wire or from a disk: no length, count or number in them is believed before
+it was compared with the end of the buffer.
 """
 
 cimport cython
@@ -46,7 +46,7 @@ cpdef Py_ssize_t next_frame(object buffer, Py_ssize_t position, Py_ssize_t fille
 # Checksums ---------------------------------------------------------------------------------------
 
 def crc32c(object buffer, unsigned int value=0):
-    """Return the CRC-32C of what gave ``value`` with the buffer behind it; 0 starts."""
+    """Return the CRC-32C of the buffer, going on from ``value``; 0 starts."""
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     with nogil:
@@ -68,7 +68,7 @@ def crc32c_by_tables(object buffer):
 
 cdef struct Verdict:
     long long code
-    long long index  # of the record that it speaks of
+    long long index  # of the record that the verdict is about
     long long timestamp  # the largest, not below -1
 
 
@@ -97,7 +97,7 @@ def check_batch(object buffer, long long low, long long high, bint keys_required
 
 
 cpdef (long long, long long, long long, long long, long long, long long, long long) take_plain(object buffer, long long low, long long high, bint keys_required, int flags, int codecs) except *:
-    """Return the numbers of a batch as clients mostly send them; see `plain_records.take_plain`."""
+    """Return the numbers of a common batch; see `plain_records.take_plain`."""
     cdef Py_buffer view
     cdef Verdict verdict
     cdef Header header
@@ -127,7 +127,7 @@ def walk_records(
     object buffer, Py_ssize_t start, Py_ssize_t end, long long count, long long base_timestamp,
     long long low, long long high, bint keys_required,
 ):
-    """Check so many records that fill a range; see `plain_records.walk_records`."""
+    """Check ``count`` records that fill a range; see `plain_records.walk_records`."""
     cdef Py_buffer view
     cdef Verdict verdict
     cdef Octets data
@@ -168,7 +168,7 @@ def list_bad_records(
 
 
 cdef int take_range(object buffer, Py_buffer* view, Py_ssize_t start, Py_ssize_t end) except -1:
-    """Take hold of a buffer that has the range; its user lets go of it."""
+    """Acquire a buffer that has the range; the caller releases it."""
     PyObject_GetBuffer(buffer, view, PyBUF_SIMPLE)
     if start < 0 or start > end or end > view.len:
         PyBuffer_Release(view)
@@ -177,7 +177,7 @@ cdef int take_range(object buffer, Py_buffer* view, Py_ssize_t start, Py_ssize_t
 
 
 cdef inline bint is_plain(Header* header, Py_ssize_t size, int flags, int codecs, bint keys_required, long long low, long long high) noexcept nogil:
-    """Judge a header: no offset yet, a codec and flags that may be, all records there."""
+    """Judge a header: base offset 0, an allowed codec and flags, a count that fits."""
     if (
         header.base_offset != 0
         or header.length != size - LOG_OVERHEAD
@@ -356,7 +356,7 @@ cpdef bytearray pack_rows(object rows, long long timestamp, long long producer_i
 
 
 cdef inline Py_ssize_t body_size(Py_ssize_t delta, bytes key, bytes value):
-    """Return what a record takes besides its own length: 3 are attributes, time and no headers."""
+    """Return the size of a record without its length: attributes, time and header count take 3."""
     return 3 + zigzag_size(delta) + field_size(key) + field_size(value)
 
 
@@ -426,7 +426,7 @@ cdef struct IndexEntry:
 
 cdef struct Notable:
     Py_ssize_t position  # in the chunk
-    bint is_kept  # whatever its producer sent after it
+    bint is_kept  # even if its producer sent more after it
 
 
 cdef struct Seen:
@@ -556,10 +556,10 @@ cdef class SegmentScan:
         self.position = origin + position
 
     cdef Py_ssize_t thin(self, Octets data) noexcept nogil:
-        """Drop batches that later ones of their producer cover; return where what is left begins.
+        """Drop batches that later ones of a producer make needless; return where the rest begins.
 
-        It is counted backwards, in a table by producer id. Ids that share a place push each other
-        out and keep more, which does no harm.
+        They are counted backwards, in a table by producer id. Two ids with the same place overwrite
+        each other, and more batches are kept, which does no harm.
         """
         cdef Py_ssize_t first = self.notable_count
         cdef Py_ssize_t index = self.notable_count
@@ -623,7 +623,7 @@ def read_journal(object buffer, Py_ssize_t position, Py_ssize_t most, bint has_o
 
 
 cdef int read_entries(Octets batch, Header* header, Names names, list entries) except -1:
-    """Append the entries of a batch, and say whether it is as it should be."""
+    """Append the entries of a batch, and return whether all of it could be read."""
     cdef Py_ssize_t position = HEADER_SIZE
     cdef Py_ssize_t end = header.length + LOG_OVERHEAD
     cdef long long left = header.count
@@ -662,7 +662,7 @@ cdef inline bytes take_bytes(Octets data, Py_ssize_t start, long long size):
 
 @cython.final
 cdef class Names:
-    """Takes the keys of committed offsets apart; a name is decoded once as long as it repeats."""
+    """Splits the keys of committed offsets; a name that repeats is decoded once."""
 
     cdef str group, topic
     cdef bytes group_bytes, topic_bytes
@@ -672,7 +672,7 @@ cdef class Names:
         self.group_bytes = self.topic_bytes = b""
 
     cdef object take(self, Octets data, Record* record):
-        """Return group, topic and partition; None if it is another record or can not be read."""
+        """Return group, topic and partition; None for another record or one that cannot be read."""
         cdef Octets group, topic
         cdef Py_ssize_t group_size, topic_size
         if not is_committed_offset(data, record):

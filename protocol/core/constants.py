@@ -32,7 +32,7 @@ TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 ATTRIBUTE_BITS: Final = 0xFF
-"""Where they all are: the upper half has no meaning yet."""
+"""The byte in which they all are."""
 
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
@@ -45,9 +45,9 @@ SIZE_PREFIX: Final = 4
 MIN_RECORD_BYTES: Final = 7
 """Length, attributes, two deltas, a null key, a null value and no headers."""
 UNLOCKED_BYTES: Final = 256 << 10
-"""A batch as large as this is judged without the GIL."""
+"""From this size on a batch is judged without the GIL."""
 KEPT_BATCHES: Final = 5
-"""So many last batches of a producer are its state, as in Kafka."""
+"""How many of its last batches a producer's state has, as in Kafka."""
 
 # How a walk over records or batches ended: FINE and above, or a fault.
 FINE: Final = 0
@@ -89,18 +89,18 @@ FAULTS: Final = {
     TOO_LARGE: "what stays of it may be more than one batch can hold",
 }
 
-# A batch is well-formed, and rules must decide: these bits are set in its verdict.
+# Bits of the verdict about a batch that is well-formed: a rule must decide about it.
 NULL_KEY: Final = 1
 TIMESTAMP_OUTSIDE: Final = 2
 UNEVEN_OFFSETS: Final = 4
 NEEDS_REWRITE: Final = 8
 """Record attributes are not 0, or the first record is not at the base timestamp."""
 
-# A walk over batches ended before the one at its position, and nothing is wrong.
+# Why a walk over batches ended before the batch at its position, if nothing is wrong.
 WANTS_MORE: Final = 0
-"""It is not wholly there."""
+"""Not all of it is there."""
 FULL: Final = 1
-"""There is no room to note what it brings: go on from it."""
+"""There is no room for its results: go on from it."""
 
 # Why the reading of a journal ended.
 AT_END: Final = 0

@@ -1,7 +1,7 @@
-"""The packages that compute CRC-32C where our kernel is not compiled.
+"""The packages that compute CRC-32C where the core is not compiled.
 
-The crc32c package runs on the CPU's instruction and lets go of the GIL for big buffers; crcmod
-computes the same number many times slower with the GIL held.
+The crc32c package uses the processor's instruction and works without the GIL on large buffers.
+crcmod computes the same number many times slower, with the GIL.
 """
 
 from typing import TYPE_CHECKING, Protocol
@@ -16,7 +16,7 @@ class Crc(Protocol):
     """A checksum that can go on from an earlier value; 0 starts."""
 
     def __call__(self, data: "Buffer", value: int = 0, /) -> int:
-        """Return the checksum of `data` appended to what gave `value`."""
+        """Return the checksum of `data`, going on from `value`."""
 
 
 def choose_package() -> Crc:

@@ -1,7 +1,7 @@
 """Batches turned into columns, in plain Python: what `_columns.pyx` does.
 
-Two steps: a survey checks the batches of a chunk and lists those of data; what the list still has
-is then written as the buffers of Arrow arrays.
+There are two steps. A survey checks the batches of a chunk and lists those of data. The caller may
+shorten the list; then its records are written as the buffers of Arrow arrays.
 """
 
 import struct
@@ -53,7 +53,7 @@ class BatchRow(NamedTuple):
     """In the buffer."""
     size: int
     origin: int
-    """The position in the file: what the column `position` says."""
+    """The position in the file, for the column `position`."""
     base_offset: int
     last_offset: int
     count: int  # type: ignore[assignment]  # as in BatchHeader
@@ -65,8 +65,8 @@ class BatchRow(NamedTuple):
 class Selection(NamedTuple):
     """What is wanted: offsets from ``start`` to below ``end``, times between two, both inclusive.
 
-    Times are in ms; the column has them times ``time_scale``. A walk is needed where a column or a
-    limit asks for more than offsets and counts.
+    Times are in ms; the column has them multiplied by ``time_scale``. Records are read only if a
+    column or a limit needs more than offsets and counts.
     """
 
     start: int
@@ -93,7 +93,7 @@ class Filled(NamedTuple):
 
 
 class Rows(list[BatchRow]):
-    """Batches of data, and what they have together."""
+    """Batches of data, and their sums."""
 
     @property
     def records(self) -> int:
@@ -116,7 +116,7 @@ class Survey:
         self._most = most
         self.rows = Rows()
         self.last_offset = -1
-        """The last offset of the batch before; it goes from scan to scan."""
+        """The last offset of the batch before, kept from scan to scan."""
         self.status = WANTS_MORE
         """WANTS_MORE, FULL, or what is wrong with the batch at `position`."""
         self.position = 0
@@ -128,9 +128,9 @@ class Survey:
     def scan(self, buffer: "Buffer", start: int, origin: int, is_verified: bool) -> None:
         """List the whole batches of data from ``start`` on; compiled without the GIL.
 
-        Checked are length, magic, that offsets rise, that there is room for the records and, if
-        ``is_verified``, the CRC. Batches of control records are passed over. ``origin`` is where in
-        its file the buffer begins.
+        It checks length, magic, that offsets rise, that the records can fit and, if
+        ``is_verified``, the CRC. Control batches are passed over. ``origin`` is where in its file
+        the buffer begins.
 
         Raises:
             ValueError: the start is not inside the buffer.
@@ -228,7 +228,7 @@ def fill_columns(
 
 
 class _Filling:
-    """Columns on their way into the arena."""
+    """The columns while they are written."""
 
     def __init__(
         self, data: memoryview, arena: memoryview, layout: dict[str, int], selection: Selection
@@ -346,7 +346,7 @@ class _Filling:
 
 
 def _scaled(timestamp: int, scale: int) -> int:
-    """Return a time in a finer unit, the end of time where it does not fit."""
+    """Return a time in a finer unit, or the largest number if it does not fit."""
     if timestamp > INT64_MAX // scale:
         return INT64_MAX
     if timestamp < -(INT64_MAX // scale):

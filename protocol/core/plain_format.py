@@ -1,6 +1,6 @@
 """Batches and records as they lie in bytes, in plain Python: the specification of `_format.pxd`.
 
-What reads records here is strict: a record parses exactly, or BrokenRecord says why not.
+Reading is strict: a record parses exactly, or BrokenRecord says why not.
 """
 
 import struct
@@ -129,7 +129,7 @@ class RecordFields(NamedTuple):
     timestamp_delta: int
     offset_delta: int
     tail: int
-    """The size of the key: from here on nothing depends on where the record stands."""
+    """The size of the key. The bytes from here on are the same wherever the record stands."""
     key_size: int
     key: int
     value_size: int

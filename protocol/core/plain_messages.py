@@ -45,7 +45,7 @@ class _TooManyError(Exception):
 class Table:
     """One structure in one version: its class, a NamedTuple, and its fields in order.
 
-    ``min_size`` is the fewest bytes that it takes.
+    ``min_size`` is how many bytes it takes at least.
     """
 
     __slots__ = ("_by_tag", "cls", "fields", "is_flexible", "min_size")
@@ -190,7 +190,7 @@ class _Source:
         self.head_field = "client_id"  # of a head, which has no table
 
     def fail(self, reason: str) -> ProtocolError:
-        """Return what names the field, the reason and the place."""
+        """Return an error that names the field, the reason and the place."""
         if self.place is None:
             return ProtocolError(
                 f"header.{self.head_field}: {reason} at {self.position} in a frame that ends at "
@@ -260,7 +260,7 @@ class _Source:
         return bytes(view) if kind == _BYTES else view
 
     def take_text(self, length: int) -> str:
-        """Read text as Java does; refuse what is not UTF-8 and could not be written again."""
+        """Read text as Java does; refuse one that is too long once U+FFFD stands in it."""
         stop = self.position + length
         text = str(memoryview(self.buffer)[self.position : stop], "utf-8", AS_JAVA)
         size = len(text.encode())
@@ -289,7 +289,7 @@ class _Source:
         return count
 
     def take_count(self, table: Table, field: Field) -> int:
-        """Read how many elements an array has, which must be there and within the room."""
+        """Read how many elements an array has; the bytes that are left and the room bound it."""
         count = self.take_length(table, _INT32)
         if count < 0:
             if not field.is_nullable:
@@ -614,7 +614,7 @@ class _Sink:
 
 
 def _check(table: Table, row: Any) -> Any:
-    """Return a row that is a structure with these fields."""
+    """Return the row if it is a structure with these fields, else refuse it."""
     if not isinstance(row, tuple) or len(row) != len(table.fields):
         raise TypeError(f"{table.cls.__name__} has {len(table.fields)} fields, not {row!r:.200}")
     return row

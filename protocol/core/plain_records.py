@@ -1,7 +1,7 @@
 """Frames, batches, records, segments and journals in plain Python: what `_records.pyx` does.
 
-What comes here came from the wire or from a disk: no length, count or number is believed before it
-was compared with the end of what is there. Answers are the numbers of `constants`.
+The bytes come from the wire or from a disk: no length, count or number in them is believed before
+it was compared with the end of the buffer. Answers are the numbers of `constants`.
 """
 
 # ruff: noqa: PLR0913, PLR0917  # plain numbers in
@@ -134,16 +134,16 @@ def check_batch(buffer: "Buffer", low: int, high: int, keys_required: bool) -> t
 def take_plain(
     buffer: "Buffer", low: int, high: int, keys_required: bool, flags: int, codecs: int
 ) -> tuple[int, int, int, int, int, int, int]:
-    """Check a buffer that is exactly one batch as clients mostly send them.
+    """Check a buffer that is exactly one batch, and return its numbers if it is a common one.
 
-    Every rule about the bytes holds and nothing has to be corrected; `low` and `high` are those of
-    `check_batch`. `flags` are the attributes that may be set beside the codec, `codecs` has a bit
-    for each codec that is stored as it came. A compressed batch is judged by its header, so not
-    where a key is required.
+    In a common batch every rule about the bytes holds and nothing has to be corrected. `low` and
+    `high` are those of `check_batch`. `flags` are the attributes that may be set beside the codec,
+    `codecs` has a bit for each codec that is stored as it came. A compressed batch is judged by its
+    header, and not at all where a key is required.
 
     Returns:
-        Count, last offset delta, attributes, max timestamp, producer id and epoch, base sequence;
-        zeros: look closer.
+        Count, last offset delta, attributes, max timestamp, producer id and epoch, base sequence.
+        All are zero if the batch is not a common one; the caller then judges it rule by rule.
     """
     with memoryview(buffer).cast("B") as data:
         size = len(data)
@@ -173,7 +173,7 @@ _NOT_PLAIN = (0, 0, 0, 0, 0, 0, 0)
 
 
 def _is_plain(header: BatchHeader, size: int, flags: int, codecs: int) -> bool:
-    """Judge a header: no offset yet, a codec and flags that may be, all records there."""
+    """Judge a header: base offset 0, an allowed codec and flags, a count that fits."""
     return not (
         header.base_offset != 0
         or header.size != size
@@ -195,7 +195,7 @@ def walk_records(
     high: int,
     keys_required: bool,
 ) -> tuple[int, int, int]:
-    """Check `count` records that fill `start` to `end`, decompressed ones too; see `check_batch`.
+    """Check `count` records that fill `start` to `end`, also decompressed ones; see `check_batch`.
 
     Raises:
         ValueError: the range is not inside the buffer.
@@ -218,8 +218,8 @@ def list_bad_records(
 ) -> list[tuple[int, int, int]]:
     """Return (index, NULL_KEY or TIMESTAMP_OUTSIDE, timestamp) of what `walk_records` flagged.
 
-    The records must have passed the walk; `most` of them are listed. A record without a key is
-    not looked at for its timestamp, as in Kafka.
+    The records must have passed the walk; at most `most` are listed. The timestamp of a record
+    without a key is not looked at, as in Kafka.
 
     Raises:
         ValueError: the range is not inside the buffer.
@@ -288,7 +288,7 @@ def _walk(
 
 
 def _flag(record: RecordFields, index: int) -> int:
-    """Return what a record asks for by its place in the batch."""
+    """Return the bits of a verdict that follow from a record's place in the batch."""
     flags = FINE if record.offset_delta == index else UNEVEN_OFFSETS
     if record.attributes or (index == 0 and record.timestamp_delta):
         flags |= NEEDS_REWRITE
@@ -304,7 +304,7 @@ def rewrite_records(buffer: "Buffer", start: int, end: int, count: int, output: 
     Timestamp deltas become relative to the first record's timestamp.
 
     Returns:
-        The bytes that the records take; nothing useful is in `output` if it is shorter. -1 where
+        The bytes that the records take; if `output` is shorter, its content has no meaning. -1 if
         timestamps lie more than 64 bits apart.
 
     Raises:
@@ -379,8 +379,8 @@ def _put_field(field: bytes | None) -> bytes:
 def find_batch(buffer: "Buffer", start: int, end: int, offset: int) -> int:
     """Return the position of the first batch whose last offset is at or above `offset`.
 
-    Only headers are read. Where there is none, the answer is ~p: p is where the next header is to
-    be read, maybe beyond `end`; p is `start` again if what is there is cut short or no batch.
+    Only headers are read. If there is no such batch, the answer is ~p, where p is the position of
+    the next header, maybe beyond `end`. p is `start` if the first batch is cut short or is none.
     """
     with memoryview(buffer).cast("B") as data:
         end = min(end, len(data))
@@ -411,7 +411,7 @@ def find_end(buffer: "Buffer", start: int, end: int) -> int:
 class SegmentScan:
     """Walks a segment from its start, chunk by chunk, and keeps what it has seen.
 
-    Checked are length, magic, CRC and that offsets rise within the segment (`LogSegment.recover`).
+    It checks length, magic, CRC and that offsets rise within the segment (`LogSegment.recover`).
     """
 
     __slots__ = (
@@ -436,7 +436,7 @@ class SegmentScan:
     ) -> None:
         """Begin a segment; ``interval`` is `index.interval.bytes`.
 
-        The rooms say how much one call may bring.
+        The rooms say how many results one call may have.
         """
         self._interval = interval
         self._entry_room = entry_room
@@ -461,14 +461,14 @@ class SegmentScan:
         is full: the next chunk begins there.
 
         Returns:
-            What the sparse indexes get, by Kafka's rule: last offset, position, max timestamp so
-            far and its offset. And the file positions of batches that Python must see, in order:
-            those with a new leader epoch, transactional and control ones, and of every producer
-            the last `KEPT_BATCHES` in the chunk, which is all that its state remembers.
+            The entries of the sparse indexes, by Kafka's rule: last offset, position, max timestamp
+            so far and its offset. And the file positions of batches that Python must look at, in
+            order: those with a new leader epoch, transactional and control ones, and of every
+            producer the last `KEPT_BATCHES` in the chunk, which is all that its state keeps.
         """
         origin = self.position
         entries: list[tuple[int, int, int, int]] = []
-        notable: list[tuple[int, int]] = []  # position, and the producer unless it is kept anyway
+        notable: list[tuple[int, int]] = []  # position, and the producer unless it is always kept
         with memoryview(chunk).cast("B") as data:
             while header := self._find(data, self.position - origin):
                 if len(entries) == self._entry_room or len(notable) == self._notable_room:
@@ -536,10 +536,10 @@ class SegmentScan:
 
 
 def _thin(notable: list[tuple[int, int]]) -> list[int]:
-    """Drop batches that later ones of their producer cover.
+    """Drop batches that later ones of their producer make needless.
 
-    It is counted backwards, in a table by producer id. Ids that share a place push each other out
-    and keep more, which does no harm.
+    They are counted backwards, in a table by producer id. Two ids with the same place overwrite
+    each other, and more batches are kept, which does no harm.
     """
     seen: dict[int, tuple[int, int]] = {}
     kept = []
@@ -563,11 +563,11 @@ def read_journal(
 ) -> tuple[list[tuple[Any, ...]], int, int]:
     """Return the entries of whole batches from `position` on, where it ended, and why.
 
-    It ends after the batch in which `most` entries were reached, or before one that is not wholly
-    there (AT_END), that is COMPRESSED, that is DAMAGED, that is NO_BATCH or behind whose last entry
-    there is a record that does not parse (UNREADABLE). Entries are those of `journal.Entry`. With
-    `has_offsets` the key of a committed offset, if it and its value can be read, is the tuple of
-    group, topic and partition instead of bytes.
+    It ends after the batch in which `most` entries were reached, or before a batch that is cut
+    short (AT_END), COMPRESSED, DAMAGED or none at all (NO_BATCH), or after a batch with a record
+    that does not parse (UNREADABLE). Entries are those of `journal.Entry`. With `has_offsets` the
+    key of a committed offset, if it and its value can be read, is the tuple of group, topic and
+    partition instead of bytes.
     """
     entries: list[tuple[Any, ...]] = []
     status = AT_END
@@ -595,7 +595,7 @@ def read_journal(
 def _read_entries(
     batch: memoryview, header: BatchHeader, has_offsets: bool, entries: list[tuple[Any, ...]]
 ) -> int:
-    """Append the entries of a batch, and say whether it is as it should be."""
+    """Append the entries of a batch, and return whether all of it could be read."""
     position = HEADER_SIZE
     for _ in range(header.count):
         try:

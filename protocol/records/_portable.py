@@ -1,7 +1,7 @@
-"""What kernels stand on when they run uncompiled: the names of `protocol.core._format`.
+"""What kernels use when they run uncompiled: the names of `protocol.core._format`.
 
-Also a stand-in for the two words of the `cython` module that it says, so that nothing at run time
-depends on Cython.
+It also stands in for the two names of the `cython` module that kernels use, so that nothing needs
+Cython at run time.
 """
 
 import errno
@@ -35,7 +35,7 @@ _UINT16: Final = struct.Struct(">H")
 
 
 class Region:
-    """Somebody's bytes, or int64 numbers, held between acquire and release; len counts bytes."""
+    """A buffer's bytes, or int64 numbers, held between acquire and release; len counts bytes."""
 
     __slots__ = ("buf", "len")
 
@@ -166,7 +166,7 @@ def read_varlong(data: memoryview, position: int, end: int) -> tuple[int, int]:
 
 
 def read_zigzag(data: memoryview, position: int, end: int, last_shift: int) -> tuple[int, int]:
-    """Return a number and the position after it; position -1 if its last byte is not in time."""
+    """Return a number and the position after it; position -1 if it is broken."""
     rest = 0
     shift = 0
     while position < end and shift <= last_shift:

@@ -1,11 +1,11 @@
 """The five codecs of a record batch (Kafka's CompressionType): their ids, names, both directions.
 
-`unfold` believes no size that the data states: output is bounded by the caller's cap and grows
-only as it appears. `decompress` holds all of it at once, up to the one limit that every part of the
-broker has. The codecs are C libraries that let go of the GIL while they work, and are
-imported when first used. Layouts are those of the Java client: gzip members (concatenated ones are
-read), snappy as xerial blocks (a raw block, as librdkafka writes it, is read too), LZ4 frames of
-independent 64 KiB blocks, zstd frames.
+`unfold` believes no size that the data states: the caller's cap bounds the output, and memory grows
+only with it. `decompress` returns all of it at once, up to one limit for the whole broker. The
+codecs are C libraries that work without the GIL, and are imported when first used
+(docs/decisions/0012-the-codecs.md). Layouts are those of the Java client: gzip members
+(concatenated ones are read), snappy as xerial blocks (a raw block, as librdkafka writes it, is read
+too), LZ4 frames of independent 64 KiB blocks, zstd frames.
 """
 
 import zlib
@@ -30,12 +30,13 @@ ZSTD: Final = 4
 NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 MAX_DECOMPRESSED_BYTES: Final = 64 << 20
-"""What a batch may unfold to wherever one is opened: to be stored, cleaned, looked up by time, read
-back as a journal, handed to Spark. 64 times the default max.message.bytes; Kafka has no such
-limit. Where one record at a time is enough, tools at rest go on beyond it (`UNLIMITED`)."""
+"""What a batch may unfold to, wherever one is opened: to be stored, cleaned, looked up by time,
+read back as a journal, handed to Spark. It is 64 times the default max.message.bytes; Kafka has no
+such limit. Tools that need one record at a time have no limit (`UNLIMITED`).
+"""
 
 UNLIMITED: Final = 1 << 62
-"""The cap of who holds no more than a record of what a batch unfolds to."""
+"""The cap of callers that keep no more than one record of a batch in memory."""
 
 MAX_RATIO: Final = (1, 1032, 22, 255, 43_691)
 """Output bytes that one input byte can stand for at most, by codec: deflate's 258 bytes in two
@@ -53,8 +54,8 @@ _LZ4_HIGH_LEVELS = (3, 12)
 _ZSTD_LEVEL = 3
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
 
-# What zstd allocates for a call costs as much as a batch of 16 KiB: idle contexts wait here. One in
-# use is in no list; taking it out and putting it back are each one step, whatever the thread.
+# Making a zstd context costs as much as opening a batch of 16 KiB, so idle ones are kept here. One
+# in use is in no list. Taking one out and putting it back are atomic, so any thread may do it.
 _packers: "list[zstandard.ZstdCompressor]" = []
 _unpackers: "list[zstandard.ZstdDecompressor]" = []
 _KEPT_CONTEXT_BYTES = 8 << 20
@@ -85,8 +86,8 @@ def decompress(codec: int, data: "Buffer", cap: int = MAX_DECOMPRESSED_BYTES) ->
 def unfold(codec: int, data: "Buffer", cap: int = MAX_DECOMPRESSED_BYTES) -> "Iterator[bytes]":
     """Yield what `data` unfolds to in parts, all of them together `cap` bytes at most.
 
-    A part has 256 KiB at most, but for snappy, whose blocks are as large as whoever wrote them made
-    them; one that is above `MAX_DECOMPRESSED_BYTES` is refused whatever the cap.
+    A part has 256 KiB at most. Only a snappy block may be larger: its writer chose its size. One
+    above `MAX_DECOMPRESSED_BYTES` is refused, whatever the cap.
 
     Raises:
         CorruptMessage: the data is not what the codec writes, is cut short or has a tail.
@@ -128,9 +129,9 @@ def _gzip(data: memoryview, level: int | None) -> bytes:
 
 
 def _gunzip(data: memoryview, cap: int) -> "Iterator[bytes]":
-    """Read all members. Windows that double keep thousands of tiny members from costing squares.
+    """Read all members. The window doubles, so that thousands of tiny members cost linear time.
 
-    zlib puts its output together with the GIL held: it is asked for a little at a time.
+    zlib joins its output while it holds the GIL, so it is asked for a little at a time.
     """
     room = cap
     position = 0
@@ -182,7 +183,10 @@ def _unsnappy(data: memoryview, cap: int) -> "Iterator[bytes]":
 
 
 def _unsnappy_block(block: memoryview, room: int, cap: int) -> bytes:
-    """Decompress one raw block; the library allocates what the preamble says: check it first."""
+    """Decompress one raw block.
+
+    The library allocates the size that the block states; check it first.
+    """
     import snappy  # noqa: PLC0415 - loaded when first used
 
     size = shift = 0
@@ -254,7 +258,7 @@ def _zstd(data: memoryview, level: int | None) -> bytes:
 
 
 def _unzstd(data: memoryview, cap: int) -> "Iterator[bytes]":
-    """Read all frames; they are walked first, since the library is silent when one is cut."""
+    """Read all frames. They are walked first, since the library does not report one that is cut."""
     import zstandard  # noqa: PLC0415 - loaded when first used
 
     room = cap

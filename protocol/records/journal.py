@@ -1,7 +1,6 @@
-"""Batches of an internal topic as a coordinator writes and reads them: a journal of its state.
+"""Batches of an internal topic, as a coordinator writes and reads them: a journal of its state.
 
-Written is one plain batch for each operation; read is whatever lies there, compressed batches
-and markers included.
+Each operation writes one plain batch. Reading also takes compressed batches and markers.
 """
 
 from enum import IntEnum
@@ -37,7 +36,7 @@ class EntryKind(IntEnum):
 
     PLAIN = PLAIN_ENTRY
     TRANSACTIONAL = TRANSACTIONAL_ENTRY
-    """It counts when, and only if, its producer's COMMIT follows in the same partition."""
+    """It counts if its producer's COMMIT follows in the same partition."""
     ABORT = ABORT_ENTRY
     COMMIT = COMMIT_ENTRY
 
@@ -64,7 +63,7 @@ class Folded:
     """A compressed batch of data that is to be opened part by part.
 
     Raises:
-        KafkaError: It says to have less than no records.
+        KafkaError: Its number of records is negative.
     """
 
     def __init__(self, batch: memoryview) -> None:
@@ -102,13 +101,12 @@ def read_entries(
     """Return the entries of whole batches from ``position`` on, and the position behind them.
 
     It ends after the batch in which ``most`` was reached, or before one that is cut short. A batch
-    whose checksum does not hold, or whose records can not be read, is left out; it is the last
-    value. So is a compressed one, whose entries are for the caller to take. With ``has_offsets``
-    entries are plain tuples, and the key of a committed offset is the tuple of group, topic and
-    partition.
+    with a wrong checksum or unreadable records is left out and returned as the last value. So is a
+    compressed one, which the caller opens. With ``has_offsets`` entries are plain tuples, and the
+    key of a committed offset is the tuple of group, topic and partition.
 
     Raises:
-        CorruptMessage: The bytes are no batch, and nobody knows where the next one begins.
+        CorruptMessage: The bytes are no batch, so the start of the next one is not known.
     """
     read, position, status = read_journal(buffer, position, most, has_offsets)
     entries = cast("list[Entry]", read) if has_offsets else [Entry._make(each) for each in read]

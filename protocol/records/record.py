@@ -1,9 +1,9 @@
 """Records of a batch, magic 2 (Kafka's DefaultRecord, ByteUtils).
 
 A record is: length, attributes (int8), timestamp delta, offset delta, key, value, headers; lengths
-and deltas are zig-zag varints of 5 bytes at most, the timestamp delta of 10; -1 is a null. What
-reads here is strict: whatever does not parse exactly raises InvalidRecord, never IndexError. This
-is the readable reader for tools and rare paths; the hot path checks with the core.
+and deltas are zig-zag varints of 5 bytes at most, the timestamp delta of 10; -1 is a null. Reading
+is strict: what does not parse exactly raises InvalidRecord, never IndexError. This reader is for
+tools and rare paths; the core checks what clients send.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -36,7 +36,7 @@ def iterate_records(
 ) -> "Iterator[Record]":
     """Yield the records of one whole batch; a compressed one is opened up to `cap` bytes.
 
-    It is opened a little at a time: no more than what is read of it is in memory. The CRC is not
+    It is opened a little at a time, so that only what is being read is in memory. The CRC is not
     checked. The yielded keys and values are copies.
 
     Raises:
@@ -54,7 +54,7 @@ class RecordReader:
 
     Raises:
         CorruptMessage: the bytes are no batch of magic 2.
-        InvalidRecord: it says to have less than no records.
+        InvalidRecord: its number of records is negative.
     """
 
     def __init__(self, batch: "Buffer") -> None:
@@ -117,7 +117,7 @@ class RecordReader:
             InvalidRecord: records are missing, or bytes are left over.
         """
         if self._left:
-            # It is not whole, and says why.
+            # The record is not complete; this raises the reason.
             _read_record(b"".join((self._data, *self._waiting)), 0, self.header)
         if self._there:
             raise InvalidRecord(
