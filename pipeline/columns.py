@@ -1,7 +1,7 @@
-"""The columns of the table that a topic is: names and types as in Spark's own Kafka source.
+"""The columns of a topic as a table: names and types as in Spark's own Kafka source.
 
-Beyond those there are columns that only the files know, on request: ``segment``, ``position``,
-``batchOffset``, ``producerId``, ``isTombstone``, and ``timestampMs``, the time as it is stored.
+On request there are more, which only the files have: ``segment``, ``position``, ``batchOffset``,
+``producerId``, ``isTombstone``, and ``timestampMs``, the time as it is stored.
 """
 
 from typing import Final
@@ -30,11 +30,11 @@ TYPES: Final[dict[str, pa.DataType]] = {
 }
 STANDARD: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 WALKED: Final = {"key", "value", "timestamp", "timestampMs", "headers", "isTombstone"}
-"""What only the records themselves tell; the rest comes from batch headers where they agree."""
+"""Columns for which records must be read; for the others batch headers may do."""
 
 
 def check_names(names: tuple[str, ...]) -> None:
-    """Refuse columns that there are none of.
+    """Refuse columns that do not exist.
 
     Raises:
         BadOption: with all of them named.

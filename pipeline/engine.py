@@ -1,8 +1,8 @@
 """Where the tasks of a job run: on Spark, or in processes of this machine.
 
-Both run the same functions over the same splits. A task may run twice, on Spark by retry or by
-speculation: it writes into files of its own and returns their names, and only what was returned
-once is committed.
+Both run the same functions over the same splits. On Spark a task may run twice, by retry or by
+speculation. So it writes into files of its own and returns their names, and only the files of one
+attempt are committed.
 """
 
 import multiprocessing
@@ -27,7 +27,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Spread = Callable[[T], Iterator[tuple[int, pa.Table]]]
-"""Turns one item into tables for numbered places."""
+"""Turns one item into tables for numbered places: one task gathers each place."""
 Gather = Callable[[int, Iterator[pa.Table]], R]
 """Turns the tables of one place into its result."""
 
@@ -61,9 +61,9 @@ class Engine(Protocol):
 
 
 class LocalEngine:
-    """Processes of this machine, as many as it has cores; little work is done right here.
+    """Processes of this machine, as many as it has cores; small work is done in this process.
 
-    The processes start with the first work that is worth it, and end with `close`.
+    The processes start with the first work that is large enough, and end with `close`.
     """
 
     name = "local"
@@ -180,7 +180,7 @@ class SparkEngine:
 
     @contextmanager
     def _watch(self, stage: str, progress: Progress) -> Iterator[Any]:
-        """Yield an accumulator of bytes and tasks whose growth is shown until the block ends."""
+        """Yield an accumulator of bytes and tasks; its growth is shown until the block ends."""
         done = self._context.accumulator(0)
         tasks = self._context.accumulator(0)
         ended = threading.Event()
@@ -202,7 +202,7 @@ class SparkEngine:
 
 _POLL_SECONDS = 0.2
 _SMALL_BYTES = 32 << 20
-"""Less than that is read before another process has started."""
+"""Reading less than that takes less time than starting a process."""
 _FEWEST_TASKS = 2
 
 

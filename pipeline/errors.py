@@ -1,13 +1,13 @@
-"""What can go wrong for the person who runs a job: one sentence, and what to do next."""
+"""The errors of jobs: each is one sentence that says what to do next."""
 # ruff: noqa: N818  # each name says what is the matter
 
 
 class PipelineError(Exception):
-    """A fault that its sentence explains; a command prints it alone, unless asked for more."""
+    """A fault that its sentence explains; a command prints no more, unless with ``--debug``."""
 
 
 class BadOption(PipelineError, ValueError):
-    """An option that nobody knows, or with a value that it cannot have."""
+    """An option that is not known, or has an impossible value."""
 
 
 class DataLost(PipelineError):
@@ -19,8 +19,8 @@ class CorruptLog(PipelineError):
 
 
 class SnapshotExpired(PipelineError):
-    """Files of the planned moment are gone: what is left is of several moments."""
+    """Files of the planned moment are gone: the others would be of several moments."""
 
 
 class SourceUnavailable(PipelineError):
-    """Nobody answers, or nothing is where the data should be."""
+    """No broker answers, or there is no data at the place."""

@@ -1,8 +1,8 @@
 """The last row of each key, out of rows in the order of their offsets.
 
-Rows come in record batches and leave as a table; in between only survivors are kept, so that memory
-goes with the live keys and not with the log. What comes later wins, so the caller feeds a partition
-in order, or names the columns that order rows.
+Rows come in record batches and leave as a table. In between only survivors are kept, so memory
+grows with the live keys and not with the log. The later row wins, so the caller adds a partition's
+rows in order, or names the columns that order them.
 """
 
 import zlib
@@ -12,16 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 FOLD_BYTES = 48 << 20
-"""Rows of this many bytes are looked through at a time."""
+"""How many bytes of rows are folded at a time."""
 
 _ROW = "_row"
 
 
 class LatestRows:
-    """Survivors so far. Rows without a key have no last value: they are counted and dropped.
+    """The survivors so far. Rows without a key are counted and dropped.
 
-    ``by`` are the columns whose greatest values make a row the last one; without them it is the
-    order in which rows come. ``keys`` are the columns that make a key, ``key`` among them.
+    The row with the greatest values in the columns ``by`` is the last one; without them it is the
+    one that came last. ``keys`` are the columns that make a key, ``key`` among them.
     """
 
     def __init__(self, *, by: tuple[str, ...] = (), keys: tuple[str, ...] = ("key",)) -> None:
@@ -39,14 +39,14 @@ class LatestRows:
         self._take(batch)
 
     def add_table(self, table: pa.Table, *, is_counted: bool = True) -> None:
-        """Take the rows of a table, which may have been counted already."""
+        """Add the rows of a table, which may have been counted already."""
         if is_counted:
             self.rows_in += table.num_rows
         for batch in table.to_batches():
             self._take(batch)
 
     def has_repeats(self, table: pa.Table) -> bool:
-        """Tell whether a ``key`` is in several survivors, which other columns of ``keys`` part."""
+        """Tell whether survivors have the same ``key`` and differ in other columns of ``keys``."""
         return len(self._keys) > 1 and pc.count_distinct(table["key"]).as_py() < table.num_rows
 
     def _take(self, batch: pa.RecordBatch) -> None:
@@ -65,7 +65,7 @@ class LatestRows:
         return self._levels.pop()
 
     def _fold(self) -> None:
-        """Look through what is pending, and merge levels of about the same size."""
+        """Fold what is pending, and merge levels of about the same size."""
         if not self._pending:
             return
         table = pa.Table.from_batches(self._pending)

@@ -1,4 +1,4 @@
-"""What a reader is asked for: the options of the data source, named as Spark's Kafka source does.
+"""The options of the data source, named as in Spark's Kafka source.
 
     subscribe, subscribePattern, assign      which topics or partitions; exactly one of them
     startingOffsets, endingOffsets           earliest, latest, or JSON with an offset a partition
@@ -9,7 +9,7 @@
     minPartitions, maxRecordsPerPartition    cut finer than by bytes
     maxOffsetsPerTrigger, minOffsetsPerTrigger, maxTriggerDelay
 
-Ours beside them:
+Options of this source alone:
 
     transport      auto, pinned, fetch or archive: how to come to the bytes
     data           the broker's first log directory, as this machine sees it
@@ -22,7 +22,7 @@ Ours beside them:
     verify         check CRCs; onCorrupt: fail or skip; quarantine: a folder for what is skipped
     pinLeaseMs     how long a pin waits for its readers, or for a sign of life of theirs
     pinLingerMs    how long it stays after them, for further actions on the same DataFrame
-    unpinned       read a live broker's folder without a pin, on your own account
+    unpinned       read a live broker's folder without a pin, at your own risk
     filterPushdown false: take no filters from Spark, even where its session allows it
 """
 
@@ -47,7 +47,7 @@ Offsets = int | dict[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """Options, checked one by one and against each other; `parse` makes them from text."""
+    """The options, checked one by one and against each other; `parse` makes them from text."""
 
     subscribe: tuple[str, ...] = ()
     subscribe_pattern: str = ""
@@ -78,21 +78,21 @@ class ReadOptions:
     """Exclusive; LAST_TIME is no bound."""
     timestamp_order: str = "any"
     split_bytes: int = 0
-    """0: what the planner finds worth a task."""
+    """0: the planner chooses."""
     verify: bool = True
     on_corrupt: str = "fail"
     quarantine: str = ""
     pin_lease_ms: int = 60_000
     pin_linger_ms: int = 0
-    """0: 20 s, and more the more bytes are read."""
+    """0: at least 20 s, longer for more bytes."""
     unpinned: bool = False
     filter_pushdown: bool = True
     kafka: dict[str, str] = field(default_factory=dict)
-    """Other options that begin with ``kafka.``: what the fetch transport knows of them it obeys."""
+    """Other options that begin with ``kafka.``; the fetch transport obeys those that it knows."""
 
     @property
     def is_committed(self) -> bool:
-        """Whether aborted transactions are left out, and open ones not waited for but not read."""
+        """Whether aborted and open transactions are left out."""
         return self.isolation == READ_COMMITTED
 
     @classmethod
@@ -210,7 +210,7 @@ _INSTEAD: Final = {
     "value.deserializer": "values are binary, and Spark casts them",
     "interceptor.classes": "no consumer is at work",
 }
-"""What Spark's own source refuses as well, and why."""
+"""Options that Spark's own source refuses, too, and why."""
 _IGNORED: Final = {
     "path",
     "groupidprefix",
@@ -220,7 +220,7 @@ _IGNORED: Final = {
     "kafkaconsumer.polltimeout.ms",
     "kafka.group.id",
 }
-"""What only the connector has a use for: a job that moves over may keep it."""
+"""Options that only the connector uses: a job that moves over may keep them."""
 
 
 def _nearest(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Settings as text: how each kind of value is read, and what is said of one that is wrong."""
+"""Settings as text: each kind of value is read here, or refused with a sentence."""
 
 import json
 from collections.abc import Mapping

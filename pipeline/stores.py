@@ -1,7 +1,7 @@
 """Where files are: this machine's file system, or anything that pyarrow.fs opens by its URI.
 
-Local files are read with ``pread`` into a buffer and never mapped: a mapped file that is cut while
-it is read ends the process. A file stays the same one however its name is used meanwhile.
+Local files are read with ``pread`` into a buffer and never mapped: if a mapped file is cut while it
+is read, the process ends. An open file stays the same, even if another one gets its name.
 """
 
 import os
@@ -20,13 +20,13 @@ class StoredFile(Protocol):
     """0 where files have none."""
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill a view from a position on; return the bytes that there were."""
+        """Fill a view from a position on; return the bytes read."""
 
     def read(self, position: int, size: int) -> bytes:
         """Return up to ``size`` bytes."""
 
     def close(self) -> None:
-        """Let it go. Idempotent."""
+        """Close it. Idempotent."""
 
 
 class Store(Protocol):
@@ -66,7 +66,7 @@ class LocalFile:
         return self._fd
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill a view from a position on; return the bytes that there were."""
+        """Fill a view from a position on; return the bytes read."""
         filled = 0
         while filled < len(view):
             count = os.preadv(self._fd, [view[filled:]], position + filled)
@@ -80,7 +80,7 @@ class LocalFile:
         return os.pread(self._fd, size, position)
 
     def close(self) -> None:
-        """Let it go. Idempotent."""
+        """Close it. Idempotent."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -124,7 +124,7 @@ class ArrowFile:
         self.size = opened.size()
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill a view from a position on; return the bytes that there were."""
+        """Fill a view from a position on; return the bytes read."""
         found = self._opened.read_at(len(view), position)
         view[: len(found)] = found
         return len(found)
@@ -134,7 +134,7 @@ class ArrowFile:
         return bytes(self._opened.read_at(size, position))
 
     def close(self) -> None:
-        """Let it go. Idempotent."""
+        """Close it. Idempotent."""
         self._opened.close()
 
 

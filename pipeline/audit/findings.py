@@ -4,8 +4,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-MOST_LISTED: Final = 50
-"""Findings of one kind in one partition beyond these are counted, not listed."""
+MAX_LISTED: Final = 50
+"""How many findings of a kind are listed for a partition; the others are only counted."""
 
 
 class Kind(StrEnum):
@@ -43,7 +43,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Findings:
-    """The faults of a part of the work; those of a kind beyond `MOST_LISTED` only as numbers."""
+    """The faults of a part of the work; of each kind `MAX_LISTED`, the others as a number."""
 
     listed: list[Finding] = field(default_factory=list)
     counts: dict[Kind, int] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Findings:
     ) -> None:
         """Note a fault."""
         self.counts[kind] = self.counts.get(kind, 0) + 1
-        if self.counts[kind] <= MOST_LISTED:
+        if self.counts[kind] <= MAX_LISTED:
             self.listed.append(
                 Finding(kind=kind, sentence=sentence, file=file, position=position, offset=offset)
             )

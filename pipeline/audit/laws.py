@@ -1,13 +1,13 @@
-"""Two moments of one compacted partition, held against the four laws of the cleaner.
+"""Compares two moments of one compacted partition by the four laws of the cleaner.
 
 1. No latest value is lost: the record that was the last of its key is still there, or there is a
-   newer one of the key, or it was a tombstone whose time had come.
-2. Below the cleaner's checkpoint there is at most one record of a key.
-3. No record has moved or changed: what there is below the first moment's end was there before.
-4. No key comes back: where a newer record was, no older one is the last now.
+newer one of the key, or it was a tombstone whose time had come. 2. Below the cleaner's checkpoint
+there is at most one record of a key. 3. No record has moved or changed: what there is below the
+first moment's end was there before. 4. No key comes back: where a newer record was, no older one is
+the last now.
 
-What retention or DeleteRecords took from the front is gone by right. Rows are those of committed
-data: columns key, value, offset, timestampMs, headers.
+Records below the second log start offset may be gone: retention or DeleteRecords took them. Rows
+are those of committed data: columns key, value, offset, timestampMs, headers.
 """
 
 from collections.abc import Callable
@@ -138,7 +138,7 @@ def _latest(table: pa.Table) -> pa.Table:
 
 
 def _keyed(table: pa.Table) -> pa.Table:
-    """Return the rows that have a key; the others are not the cleaner's to keep."""
+    """Return the rows that have a key; the cleaner need not keep the others."""
     return table.filter(table["key"].is_valid())
 
 

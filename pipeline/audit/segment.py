@@ -1,7 +1,7 @@
-"""One segment by itself: every batch, every record, every index entry, and the name of the file.
+"""Checks one segment: every batch, every record, every index entry, and the name of the file.
 
-All of it is read once, by the compiled kernels: checksums and lengths of batches and records, the
-order of offsets. Indexes are held against the batches they point at.
+The log is read once, by the compiled core: checksums and lengths of batches and records, the order
+of offsets. Index entries are compared with the batches that they point at.
 """
 
 from array import array
@@ -29,12 +29,12 @@ CHUNK_BYTES: Final = 8 << 20
 _COLUMNS: Final = ("isTombstone", "timestampMs")
 _NO_TIMESTAMP: Final = -1
 _PASSED_OVER: Final = {FAULTS[WRONG_CRC], FAULTS[BAD_RECORD]}
-"""Faults of a batch whose length is right nevertheless."""
+"""Faults of a batch whose length can still be believed."""
 
 
 @dataclass(slots=True)
 class SegmentReport:
-    """What was read of a segment and what is wrong with it."""
+    """What was read of a segment, and its faults."""
 
     base_offset: int
     size: int = 0
@@ -42,7 +42,7 @@ class SegmentReport:
     records: int = 0
     first_offset: int = -1
     last_offset: int = -1
-    """Of the last batch that is whole; -1: there is none."""
+    """The last offset of the last whole batch; -1 if there is none."""
     findings: Findings = field(default_factory=Findings)
 
 
@@ -72,7 +72,7 @@ class _SegmentAudit:
         self._positions = array("q")  # of data batches, rising
         self._last_offsets = array("q")
         self._timestamps = array("q")
-        self._readable = segment.size  # where damage hides what follows
+        self._readable = segment.size  # the end of what can be read: damage hides the rest
         self._rowless: set[int] | None = None  # last offsets of control and empty batches
 
     def check(self) -> None:
@@ -161,7 +161,7 @@ class _SegmentAudit:
         )
 
     def _check_name(self) -> bool:
-        """The base offset is at or below all offsets; the first of them if nothing was cleaned."""
+        """Check the base offset: not above the first offset; equal to it if nothing was cleaned."""
         first = self._header_at(0)
         if first is None:
             return True
@@ -179,7 +179,7 @@ class _SegmentAudit:
         return not is_wrong
 
     def _check_offset_index(self) -> None:
-        """Each entry names a batch and its last offset, and they rise."""
+        """Check that each entry names a batch and its last offset, and that entries rise."""
         before = (-1, -1)
         for relative, position in self._entries(files.INDEX, OFFSET_ENTRY.iter_unpack):
             offset = self._segment.base_offset + relative
@@ -200,7 +200,7 @@ class _SegmentAudit:
                 )
 
     def _check_time_index(self) -> None:
-        """Each entry names a batch by its last offset, and says its timestamp."""
+        """Check that each entry names a batch by its last offset, and has its timestamp."""
         before = (-1, -1)
         for timestamp, relative in self._entries(files.TIME_INDEX, TIME_ENTRY.iter_unpack):
             offset = self._segment.base_offset + relative
@@ -226,7 +226,7 @@ class _SegmentAudit:
                 )
 
     def _check_transaction_index(self) -> None:
-        """Each entry is of a transaction that can be."""
+        """Check that each entry is of a possible transaction."""
         if files.TRANSACTION_INDEX not in self._segment.files:
             return
         data = self._read(files.TRANSACTION_INDEX)
@@ -250,7 +250,7 @@ class _SegmentAudit:
     def _entries(
         self, kind: str, unpack: Callable[[bytes], Iterable[tuple[int, ...]]]
     ) -> Iterator[tuple[int, int]]:
-        """Yield the entries of an index; Kafka's own may end in zeros (KAFKA-10207)."""
+        """Yield the entries of an index. One that Kafka wrote may end in zeros (KAFKA-10207)."""
         if kind not in self._segment.files:
             return
         data = self._read(kind)
@@ -261,7 +261,7 @@ class _SegmentAudit:
             yield entry[0], entry[1]
 
     def _last_offset_at(self, position: int) -> int | None:
-        """Return the last offset of the batch that begins at a position; None: none does."""
+        """Return the last offset of the batch at a position, None if none begins there."""
         place = bisect_left(self._positions, position)
         if place < len(self._positions) and self._positions[place] == position:
             return self._last_offsets[place]
@@ -271,12 +271,12 @@ class _SegmentAudit:
         return header.last_offset
 
     def _is_later_in_an_append(self, last: int, offset: int) -> bool:
-        """Tell whether an entry is of several batches, of which the first is there (KAFKA-806)."""
+        """Tell whether an entry stands for several batches and names the first one (KAFKA-806)."""
         place = bisect_left(self._last_offsets, offset)
         return last < offset and self._last_offsets[place : place + 1] == array("q", [offset])
 
     def _ends_with(self, offset: int) -> bool:
-        """Tell whether a batch without rows ends there; the headers are walked for it once."""
+        """Tell whether a batch without rows ends at an offset; headers are walked once for that."""
         if self._rowless is None:
             self._rowless = set()
             position = 0

@@ -38,7 +38,7 @@ _COMMITTED: Final = 1
 
 
 class Leader(NamedTuple):
-    """Who has a partition: a node, and the id of the topic that it is of."""
+    """The leader of a partition, and the id of its topic."""
 
     node: int
     topic_id: str
@@ -71,7 +71,7 @@ class Cluster:
             wire.close()
 
     def leaders(self, topics: list[str] | None) -> dict[TopicPartition, Leader]:
-        """Return who leads each partition of topics, of all if None; unknown topics have none."""
+        """Return the leader of each partition of some topics, or all; unknown topics have none."""
         asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
             topics=asked,
@@ -102,7 +102,7 @@ class Cluster:
     ) -> dict[TopicPartition, int]:
         """Return offsets by ListOffsets: of a time in ms, -1 for the end, -2 for the start.
 
-        -1 is the answer where no record is as late.
+        The answer is -1 if no record is as late.
 
         Raises:
             SourceUnavailable: a partition has no leader, or refuses.
@@ -129,7 +129,7 @@ class Cluster:
         return found
 
     def configs(self, topics: list[str]) -> dict[str, dict[str, str]]:
-        """Return settings of topics; nothing of those that this user may not see."""
+        """Return settings of topics, without topics that this user may not see."""
         names = ("cleanup.policy", "delete.retention.ms")
         resources = tuple(
             DescribeConfigsResource(
@@ -151,7 +151,7 @@ class Cluster:
         return len(self._nodes)
 
     def log_directories(self) -> list[str]:
-        """Return the log directories of the broker that was named, none if it does not tell."""
+        """Return the log directories of the first broker, none if it does not tell."""
         answer = self._first.ask(_DESCRIBE_LOG_DIRS, DescribeLogDirsRequest())
         return [each.log_dir for each in answer.results if not each.error_code]
 
@@ -169,7 +169,7 @@ class Cluster:
         return self._wires[node]
 
     def forget(self, node: int) -> None:
-        """Close the connection to a node, which may not be what it was."""
+        """Close the connection to a node: there may be another broker now."""
         wire = self._wires.pop(node, None)
         if wire is not None:
             wire.close()

@@ -1,4 +1,4 @@
-"""Who we are for a broker that asks: SASL PLAIN and SCRAM (RFC 5802), with the settings of Kafka.
+"""Logging in to a broker: SASL PLAIN and SCRAM (RFC 5802), with the settings of Kafka.
 
 Name and password are read from ``sasl.jaas.config``, as Spark's Kafka source has them, or from
 librdkafka's ``sasl.username`` and ``sasl.password``.
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from siltstone.pipeline.errors import BadOption, SourceUnavailable
 
 MECHANISMS: Final = {"PLAIN": "", "SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""What is spoken here, with the hash of each."""
+"""The mechanisms, with the hash of each."""
 _LOGIN: Final = re.compile(r"""(username|password)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _LIBRDKAFKA: Final = {
     "ssl.truststore.location": "ssl.ca.location",
@@ -29,17 +29,17 @@ Exchange = Callable[[bytes], bytes]
 
 
 class Login(NamedTuple):
-    """A mechanism, and whom to be."""
+    """A mechanism, a name and a password."""
 
     mechanism: str
     username: str
     password: str
 
     def perform(self, exchange: Exchange) -> None:
-        """Convince the broker, and with SCRAM be convinced that it knows the password too.
+        """Log in; with SCRAM, also check that the broker knows the password.
 
         Raises:
-            SourceUnavailable: what answers does not know it.
+            SourceUnavailable: the broker does not know it.
         """
         if self.mechanism == "PLAIN":
             exchange(f"\0{self.username}\0{self.password}".encode())
@@ -51,7 +51,7 @@ def read_login(settings: Mapping[str, str]) -> Login:
     """Return the login that settings of a SASL listener ask for.
 
     Raises:
-        BadOption: the mechanism is not spoken here, or name or password are missing.
+        BadOption: the mechanism is not known here, or name or password are missing.
     """
     mechanism = settings.get("sasl.mechanism", "").upper()
     if mechanism not in MECHANISMS:

@@ -1,7 +1,7 @@
 """The broker's pins, asked for over its control channel: segment files of one moment.
 
-Whoever may read the log directory may pin: the token lies in it. A pin ends with its lease, so a
-job's driver renews it in a thread of its own (`Pin`).
+A process that may read the log directory may pin: the token lies in it. A pin ends with its lease,
+so a job's driver renews it in a thread of its own (`Pin`).
 """
 
 import http.client
@@ -127,7 +127,7 @@ def extend_pin(control: Control, pin: str, lease_ms: int | None = None) -> None:
 
 
 def release_pin(control: Control, pin: str) -> None:
-    """End a pin; one that is gone is fine, and so is a broker that is: pins go with it. Blocks."""
+    """End a pin. That it is gone, or its broker, is no error. Blocks."""
     try:
         control.ask("POST", "/v1/pins/release", {"id": pin})
     except (SnapshotExpired, SourceUnavailable) as error:
@@ -137,7 +137,7 @@ def release_pin(control: Control, pin: str) -> None:
 class Pin:
     """A pin that is renewed until it is closed; for the driver of a job.
 
-    A renewal that fails is tried again until the lease must have ended; ``check`` then tells.
+    A renewal that fails is tried again until the lease must have ended; ``check`` then raises.
     """
 
     def __init__(self, control: Control, manifest: Manifest) -> None:

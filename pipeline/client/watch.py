@@ -1,8 +1,8 @@
-"""What a reader does beside reading: keep the pin that it reads from, and look at the clock.
+"""What a reader does beside reading: renew its pin, and look at the clock.
 
-While a split is read its pin is renewed every few seconds. Of a plain query nobody knows which task
-is the last, so nobody releases its pin: when a split is read the lease becomes short, and whoever
-still reads renews it in time.
+While a split is read its pin is renewed every few seconds. In a plain query no task knows whether
+it is the last, so none releases the pin. When a task has read its split it makes the lease short,
+and other tasks that still read renew it in time.
 """
 
 import threading
@@ -16,7 +16,7 @@ from siltstone.pipeline.planning.split import Lease, Split
 from siltstone.storage.clock import Clock
 
 BEAT_SECONDS: Final = 1.5
-"""Several of them fit into what a reader leaves of a lease."""
+"""Several of these fit into the lease that a reader leaves."""
 
 
 class Watch:
@@ -59,7 +59,7 @@ class Watch:
             self._thread.join()
 
     def look(self) -> None:
-        """Make sure that what is read now is of the planned moment.
+        """Make sure that what is read now is still of the planned moment.
 
         Raises:
             SnapshotExpired: the read took longer than tombstones stay.
@@ -82,7 +82,7 @@ class Watch:
         )
 
     def _renew(self, control: Control, lease: Lease) -> None:
-        """Renew the pin until the end. One that is gone shows when its files are opened."""
+        """Renew the pin until the end. If it is gone, opening its files will fail."""
         while not self._ended.wait(BEAT_SECONDS):
             with suppress(PipelineError):
                 extend_pin(control, lease.pin, lease.lease_ms)

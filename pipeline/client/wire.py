@@ -18,7 +18,7 @@ from siltstone.protocol.messages import Message, sasl_authenticate, sasl_handsha
 
 CLIENT_ID: Final = "siltstone-pipeline"
 _SECONDS: Final = 60.0
-_MOST_FRAME_BYTES: Final = 1 << 30
+_MAX_FRAME_BYTES: Final = 1 << 30
 _PLAIN_HEADER: Final = struct.Struct(">hhih")
 _CORRELATION_BYTES: Final = 4
 _OBEYED: Final = {
@@ -38,7 +38,7 @@ _SECURITY: Final = {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}
 
 
 class Exchange(NamedTuple):
-    """A question to a broker: the tables of request and response, and the version spoken."""
+    """A kind of request: the tables of request and response, and the version."""
 
     request: Message
     response: Message
@@ -56,8 +56,8 @@ class Wire:
         """Connect, and log in if the settings say how.
 
         Raises:
-            SourceUnavailable: nobody answers there, or not to us.
-            BadOption: settings ask for what is not spoken here.
+            SourceUnavailable: nobody answers there, or the login is refused.
+            BadOption: settings ask for something that is not supported here.
         """
         self._address = address
         protocol = settings.get("security.protocol", "PLAINTEXT").upper()
@@ -97,7 +97,7 @@ class Wire:
         return self.take(exchange)
 
     def send(self, exchange: Exchange, request: Any) -> None:
-        """Send a request, whose answer is to be taken later.
+        """Send a request; `take` returns its answer.
 
         Raises:
             SourceUnavailable: the connection is gone.
@@ -107,7 +107,7 @@ class Wire:
         self.send_plain(table.key, version, head + table.write(version, request))
 
     def take(self, exchange: Exchange) -> Any:
-        """Return the answer to the oldest request that has none yet. Blocks.
+        """Return the answer to the oldest request that waits for one. Blocks.
 
         Raises:
             SourceUnavailable: none comes, or none that can be read.
@@ -121,7 +121,7 @@ class Wire:
             raise self._silent(error) from error
 
     def send_plain(self, key: int, version: int, body: bytes) -> None:
-        """Send a request that is packed already; of a flexible version with its head's last byte.
+        """Send a request that is bytes already; in a flexible version with the head's last byte.
 
         Raises:
             SourceUnavailable: the connection is gone.
@@ -136,9 +136,9 @@ class Wire:
             raise self._silent(error) from error
 
     def take_plain(self) -> memoryview:
-        """Return the body of the answer to the oldest request that has none yet. Blocks."""
+        """Return the body of the answer to the oldest request that waits for one. Blocks."""
         size = int.from_bytes(self._read(4), "big")
-        if not _CORRELATION_BYTES <= size <= _MOST_FRAME_BYTES:
+        if not _CORRELATION_BYTES <= size <= _MAX_FRAME_BYTES:
             raise self._silent(ValueError(f"an answer of {size} bytes"))
         return self._read(size)[_CORRELATION_BYTES:]
 
@@ -159,7 +159,7 @@ class Wire:
         """Log in.
 
         Raises:
-            SourceUnavailable: the broker does not take the mechanism, or us.
+            SourceUnavailable: the broker refuses the mechanism, or the login.
         """
         request = sasl_handshake.SaslHandshakeRequest(login.mechanism)
         if self.ask(_HANDSHAKE, request).error_code:
@@ -186,7 +186,7 @@ class Wire:
 
 
 def refused(settings: Mapping[str, str]) -> list[str]:
-    """Return the security settings that the fetch transport would have to leave unheeded."""
+    """Return the security settings that the fetch transport could not obey."""
     return sorted(
         name
         for name in settings
@@ -195,7 +195,7 @@ def refused(settings: Mapping[str, str]) -> list[str]:
 
 
 def split_addresses(bootstrap: str) -> list[tuple[str, int]]:
-    """Return host and port of each address in a list by comma.
+    """Return host and port of each address of a list with commas.
 
     Raises:
         BadOption: one of them has no port.

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def read_options(options: Namespace) -> dict[str, str]:
-    """Return the options of the data source that arguments mean.
+    """Return the arguments as options of the data source.
 
     Raises:
         BadOption: One is not NAME=VALUE, or no topic is named.
@@ -214,7 +214,7 @@ _RUN: Final = {
 
 
 def _sentence_of(error: Exception) -> str:
-    """Return the sentence of a fault that came through Spark, or through nobody knows what."""
+    """Return the sentence of a fault, which may have come through Spark."""
     text = str(error)
     ours = _OF_A_WORKER.findall(text)
     if ours:

@@ -1,6 +1,6 @@
 """``python -m siltstone.pipeline doctor``: what is here, what is missing, and how to get it.
 
-It imports nothing that may be missing before it has looked whether it is.
+Packages that may be missing are imported only after they were looked for.
 """
 
 import argparse
@@ -27,7 +27,7 @@ EXTRA: Final = "in a clone of siltstone: pip install '.[spark]'"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was looked at."""
+    """One thing that was checked."""
 
     name: str
     is_fine: bool
@@ -37,7 +37,7 @@ class Finding:
 
 
 def examine(data: Path | None = None, jars: Path | None = None) -> list[Finding]:
-    """Return what there is for reading topics here."""
+    """Check what this machine has for reading topics."""
     looks: list[Callable[[], Finding]] = [
         _python,
         lambda: _package("pyspark", LEAST_SPARK, BELOW_SPARK),

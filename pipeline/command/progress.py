@@ -1,6 +1,6 @@
-"""How far a job is: one line on a terminal, plain lines elsewhere, on stderr.
+"""Shows how far a job is, on stderr: one line on a terminal, plain lines elsewhere.
 
-Progress goes by the bytes of splits that are done, since offsets say nothing of a compacted log.
+It counts the bytes of splits that are done, since offsets do not measure a compacted log.
 """
 
 import sys
@@ -37,7 +37,7 @@ class Progress:
         self.rows = 0
 
     def add(self, size: int, rows: int = 0, splits: int = 1) -> None:
-        """Note splits that are done, and show it if it is time."""
+        """Count splits that are done, and show it if it is time."""
         self.bytes_done += size
         self.splits_done += splits
         self.rows += rows
@@ -48,7 +48,7 @@ class Progress:
             self._show()
 
     def end(self) -> None:
-        """Leave the last line standing."""
+        """Show the last line, and leave it."""
         self._show()
         if self._is_terminal:
             self._stream.write("\n")

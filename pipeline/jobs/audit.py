@@ -1,4 +1,4 @@
-"""``audit``: is what lies on the disk right, and has the cleaner lost nothing?
+"""``audit``: checks what lies on the disk, and that the cleaner has lost nothing.
 
 Every segment is checked by itself, in tasks of some segments each. Between two moments of a topic
 the four laws of `pipeline.audit.laws` are checked, a partition a task. The earlier moment is an
@@ -120,7 +120,7 @@ def audit(engine: Engine, options: Mapping[str, str], spec: AuditSpec) -> AuditR
     """Check segments, and the laws between two moments where two are given.
 
     Raises:
-        PipelineError: It could not be looked at; what is found is no error.
+        PipelineError: The audit could not be made. A finding is no error.
     """
     began = engine.clock.monotonic()
     report = AuditReport()
@@ -162,7 +162,7 @@ def _audit_segments(engine: Engine, moment: Moment, report: AuditReport) -> None
 
 
 def segment_tasks(partitions: Sequence[PinnedPartition]) -> Iterator[PinnedPartition]:
-    """Yield partitions with as many of their segments as make a task."""
+    """Yield partitions with as many of their segments as one task takes."""
     for partition in partitions:
         chosen: list[Any] = []
         total = 0
@@ -184,7 +184,7 @@ def audit_part(partition: PinnedPartition) -> list[SegmentReport]:
 def check_order(
     partition: PinnedPartition, reports: Sequence[SegmentReport], findings: Findings
 ) -> None:
-    """Check what segments say of each other, and the checkpoint of the cleaner."""
+    """Check the order of segments, and the checkpoint of the cleaner."""
     ordered = sorted(reports, key=lambda report: report.base_offset)
     last = -1
     for one, other in pairwise(ordered):
@@ -263,9 +263,9 @@ def check_partition(task: LawTask) -> tuple[int, Findings]:
 
 
 def horizon_of(partition: PinnedPartition, offset: int, taken_at_ms: int) -> int:
-    """Return when a tombstone may go at the earliest: its horizon, or what a first pass would set.
+    """Return when a tombstone may go at the earliest: its horizon, or the one of a pass made now.
 
-    The second is a lower bound, as of the moment that the partition was looked at.
+    The second is a lower bound, as of the moment of the partition.
     """
     base = max(each.base_offset for each in partition.segments if each.base_offset <= offset)
     located = open_segment(Path(partition.folder), base).locate(offset)
@@ -296,7 +296,7 @@ def _of_archive(options: Mapping[str, str], folder: str) -> ReadOptions:
 
 
 def _clean(control: Control, moment: Moment, clock: Clock) -> None:
-    """Have the broker clean what is compacted, and wait until it has."""
+    """Have the broker clean the compacted topics, and wait until it is done."""
     for topic in {each.topic for each in moment.view.partitions if each.is_compacted}:
         name = quote(topic)
         control.ask("POST", f"/v1/clean?topic={name}&force=1")

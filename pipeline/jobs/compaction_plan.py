@@ -1,7 +1,7 @@
-"""``plan``: what compaction would come to, and what it needs, without touching the log.
+"""``plan``: what compaction would leave, and what it needs, without touching the log.
 
-One task a partition reads keys and sizes. Memory goes with the records, about 60 bytes each, and
-not with their values.
+One task a partition reads keys and sizes. It takes about 60 bytes of memory a record, however large
+the values are.
 """
 
 import math
@@ -29,13 +29,13 @@ CLEANING_BYTES_PER_SECOND: Final = 200 << 20
 _COLUMNS: Final = ("key", "value", "offset", "timestampMs", "segment")
 _RECORD_OVERHEAD: Final = 10
 _SKEWED: Final = 0.1
-_MOST_DUPLICATED: Final = 0.5
+_MAX_DUPLICATED: Final = 0.5
 _DAY_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentPlan:
-    """A segment: what is in it, and what of that is the last of its key."""
+    """A segment: what is in it, and how much of that is the last of its key."""
 
     base_offset: int
     size: int
@@ -46,7 +46,7 @@ class SegmentPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionForecast:
-    """A partition before compaction and, as far as it can be told, after it."""
+    """A partition before compaction and, as an estimate, after it."""
 
     topic: str
     partition: int
@@ -57,7 +57,7 @@ class PartitionForecast:
     live_bytes: int
     tombstones: int
     tombstones_expired: int
-    """By their timestamps, and only those that are the last of their key."""
+    """Judged by their timestamps; only those that are the last of their key."""
     tombstones_within_a_day: int
     most_of_one_key: int
     duplicate_ratio: float
@@ -79,7 +79,7 @@ class PartitionForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
-    """All partitions, and the settings that would suit them."""
+    """All partitions, and the settings that suit them."""
 
     partitions: tuple[PartitionForecast, ...]
     settings: dict[str, str]
@@ -112,7 +112,7 @@ class ForecastTask:
 def plan_compaction(
     engine: Engine, options: Mapping[str, str], buffer_bytes: int = DEDUPE_BUFFER_BYTES
 ) -> CompactionPlan:
-    """Read topics and say what compaction would do to them."""
+    """Read topics and return what compaction would do to them."""
     began = engine.clock.monotonic()
     read = committed(options)
     with moment_of(read, engine.clock) as moment:
@@ -254,7 +254,7 @@ def _propose(
                 f"one key of {name} has {each.most_of_one_key / each.records:.0%} of its records"
             )
     ratio = max((each.duplicate_ratio for each in found), default=0.0)
-    if ratio > _MOST_DUPLICATED:
+    if ratio > _MAX_DUPLICATED:
         settings["min.cleanable.dirty.ratio"] = "0.3"
     elif found and ratio < _SKEWED:
         settings["min.cleanable.dirty.ratio"] = "0.8"

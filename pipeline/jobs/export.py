@@ -57,7 +57,7 @@ class ExportSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportSummary:
-    """What an export came to."""
+    """The result of an export."""
 
     rows: int
     files: int
@@ -76,7 +76,7 @@ class ExportSummary:
 
 
 def export(engine: Engine, options: Mapping[str, str], spec: ExportSpec) -> ExportSummary:
-    """Write the rows that options mean.
+    """Write the rows that the options ask for.
 
     Raises:
         PipelineError: Nothing was changed.
@@ -129,7 +129,7 @@ _GROUP_BYTES: Final = 32 << 20
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield record batches in tables that make row groups of some size."""
+    """Join record batches to tables that make row groups of a good size."""
     held: list[pa.RecordBatch] = []
     total = 0
     for batch in batches:
@@ -143,7 +143,7 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _decoded(table: pa.Table, spec: ExportSpec, split: Split) -> pa.Table:
-    """Return a table with columns out of its values; a tombstone has none of them.
+    """Return a table with columns out of its JSON values; in a tombstone they are null.
 
     Raises:
         CorruptLog: A value is not JSON, or not of the types that were named.

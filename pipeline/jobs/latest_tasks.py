@@ -1,8 +1,8 @@
 """What the tasks of a snapshot do: the last row of each key, into files.
 
-A tombstone is a row whose value is null: it takes its key out of the table. A whole snapshot drops
-it in the end; an increment also writes which keys have changed, since files of the table may still
-hold them.
+A tombstone is a row whose value is null: it removes its key from the table. A whole snapshot drops
+tombstones at its end. An increment also writes which keys have changed, since files of the table
+may still hold them.
 """
 
 import hashlib
@@ -22,14 +22,14 @@ from siltstone.pipeline.reading.scan import scan
 from siltstone.pipeline.sinks.staging import StagedFile, write_tables
 
 CHANGES_SCHEMA: Final = pa.schema([("key", pa.binary()), ("partition", pa.int32())])
-_MOST_SAMPLED: Final = 10_000
+_MAX_SAMPLED: Final = 10_000
 _READ: Final = b"rows_read"
 _KEYLESS: Final = b"without_key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareTask:
-    """Splits of one partition in order, and which share of their keys is meant."""
+    """Splits of one partition in order, and the share of their keys that the task takes."""
 
     splits: tuple[Split, ...]
     share: int
@@ -43,7 +43,7 @@ class ShareTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResult:
-    """What a task has written: rows, and for an increment the keys that have changed."""
+    """The files of a task: rows, and for an increment the keys that have changed."""
 
     files: tuple[StagedFile, ...]
     changes: tuple[StagedFile, ...]
@@ -51,14 +51,14 @@ class TaskResult:
     tombstones: int
     without_key: int
     sample: frozenset[bytes]
-    """Hashes of some of the keys, for a comparison with other tasks."""
+    """Hashes of some of the keys, to compare with other tasks."""
     has_repeats: bool
-    """Whether a key is in several partitions of this very task."""
+    """Whether a key is in several partitions of this task."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LatestTasks:
-    """The tasks of one snapshot; goes to the executors as it is."""
+    """The tasks of one snapshot; it is sent to the executors."""
 
     folder: Path
     schema: pa.Schema
@@ -67,7 +67,7 @@ class LatestTasks:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """Return what is scanned."""
+        """Return the columns to scan."""
         names = tuple(self.schema.names)
         return (*names, "timestampMs") if self.by_time else names
 
@@ -152,10 +152,10 @@ class LatestTasks:
 
 
 def _shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the columns of a schema, as text where that says so.
+    """Return the columns of a schema, converted to text where the schema has text.
 
     Raises:
-        CorruptLog: What should be text is not UTF-8.
+        CorruptLog: A value that should be text is not UTF-8.
     """
     columns = []
     for field in schema:
@@ -182,10 +182,10 @@ def _not_text(table: pa.Table, name: str) -> str:
 
 
 def _sample_of(keys: pa.ChunkedArray) -> frozenset[bytes]:
-    """Return hashes of some keys, the same keys of every partition: by their last byte."""
+    """Return hashes of some keys, the same ones in every partition: they go by the last byte."""
     last = pc.binary_slice(keys, -1) if len(keys) else keys
     chosen = keys.filter(pc.is_in(last, value_set=_SAMPLED)).to_pylist()
-    return frozenset(hashlib.blake2b(key, digest_size=8).digest() for key in chosen[:_MOST_SAMPLED])
+    return frozenset(hashlib.blake2b(key, digest_size=8).digest() for key in chosen[:_MAX_SAMPLED])
 
 
 _SAMPLED: Final = pa.array([bytes([number]) for number in range(0, 256, 8)], pa.binary())

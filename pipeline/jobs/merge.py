@@ -1,4 +1,4 @@
-"""Taking changed keys out of the files of a table: the copy-on-write half of an increment."""
+"""Removing changed keys from the files of a table: the copy-on-write half of an increment."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from siltstone.pipeline.sinks.table import TableSink
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """Files that hold changed keys, and those that take their place."""
+    """Files that held changed keys, and those that take their place."""
 
     removed: list[Path] = field(default_factory=list)
     added: list[StagedFile] = field(default_factory=list)
@@ -31,9 +31,9 @@ def merge(
     *,
     by_partition: bool,
 ) -> Merged:
-    """Write the files of a table anew that hold one of the changed keys, without these.
+    """Rewrite the files of a table that hold changed keys, without these keys.
 
-    ``by_partition`` means that a key of another partition is another key.
+    With ``by_partition`` the same key in another partition is another key.
     """
     paths = tuple(change.path for change in changes)
     work = partial(_rewrite, sink.staging, schema, paths, by_partition)
@@ -53,7 +53,7 @@ def merge(
 def _rewrite(
     folder: Path, schema: pa.Schema, changes: Sequence[Path], by_partition: bool, path: Path
 ) -> list[StagedFile] | None:
-    """Return what takes the place of a file; None if it holds no changed key."""
+    """Return the file that takes the place of a file; None if it holds no changed key."""
     changed = pa.concat_tables(
         [pq.read_table(each, schema=CHANGES_SCHEMA) for each in changes]
     ).combine_chunks()

@@ -1,4 +1,4 @@
-"""What every job begins with: one moment of some partitions, kept while the job reads it."""
+"""The moment that a job reads: some partitions, kept as they are while the job runs."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from siltstone.storage.topic_partition import TopicPartition
 
 SAFE_SHARE: Final = 0.5
-"""Of delete.retention.ms: so long may a scan without a pin take over a compacted topic."""
+"""The part of delete.retention.ms that a scan of a compacted topic may take without a pin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """The partitions as they are read, and the offsets that are meant: start inclusive."""
+    """The partitions of one moment, and the ranges of offsets to read."""
 
     view: Manifest
     ranges: "Mapping[TopicPartition, OffsetRange]"
     transport: str
     is_still: bool
-    """Nothing can change under the reader: there is a pin, or no broker."""
+    """Whether nothing can change while it is read: there is a pin, or no broker."""
     began: float
     clock: Clock
     pin: Pin | None
     source: Source
 
     def plan(self, ranges: "Mapping[TopicPartition, OffsetRange] | None" = None) -> list[Split]:
-        """Return splits that together read the ranges, those that are meant if none are given."""
+        """Return splits that together read the ranges, by default the moment's own."""
         return self.source.plan(self.view, self.ranges if ranges is None else ranges)
 
     def plan_by_partition(
@@ -59,8 +59,8 @@ class Moment:
         """Make sure, before a commit, that all that was read is of one moment.
 
         Raises:
-            SnapshotExpired: The pin was lost, or an unpinned scan of a compacted topic has taken so
-                long that a tombstone may be gone whose key was read before.
+            SnapshotExpired: The pin was lost, or an unpinned scan of a compacted topic took too
+                long: a tombstone may be gone whose key was read before.
         """
         if self.pin is not None:
             self.pin.check()
@@ -80,7 +80,7 @@ class Moment:
 
 @contextmanager
 def moment_of(options: ReadOptions, clock: Clock) -> Iterator[Moment]:
-    """Yield the moment that options mean; a pin is renewed meanwhile and released in the end."""
+    """Yield the moment that the options ask for; its pin is renewed until the block ends."""
     began = clock.monotonic()
     with ExitStack() as stack:
         source = stack.enter_context(open_source(options))
@@ -102,5 +102,5 @@ def moment_of(options: ReadOptions, clock: Clock) -> Iterator[Moment]:
 
 
 def committed(options: "Mapping[str, str]") -> ReadOptions:
-    """Return the options of a job: a table has no use for what was taken back."""
+    """Return the options of a job: by default without aborted transactions."""
     return ReadOptions.parse({"isolation": READ_COMMITTED, **options})

@@ -1,9 +1,9 @@
 """``replay``: a table, or a range of a topic, back into a topic.
 
-Timestamps and headers are kept, and the partition too unless keys are to choose it anew. A task
-takes the rows of one source partition or file in their order. Without ``--exactly-once`` each row
-arrives at least once: progress is noted when the broker has acknowledged, so what was sent since
-comes again after a crash. With it, rows and progress are in the same transactions.
+Timestamps and headers are kept, and so is the partition, unless keys are to choose it. A task sends
+the rows of one source partition or file in their order. Without ``--exactly-once`` each row arrives
+at least once: progress is noted when the broker has acknowledged, so after a crash what was sent
+since then is sent again. With it, rows and progress are in the same transactions.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ class ReplaySpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySummary:
-    """What a replay came to."""
+    """The result of a replay."""
 
     records: int
     skipped: int
@@ -60,10 +60,10 @@ class ReplaySummary:
 
 
 def replay(engine: Engine, options: Mapping[str, str], spec: ReplaySpec) -> ReplaySummary:
-    """Send what the source holds.
+    """Send all that the source has.
 
     Raises:
-        PipelineError: It was not sent to the end; run it again to go on.
+        PipelineError: Not everything was sent; run it again to go on.
     """
     began = engine.clock.monotonic()
     bootstrap = options.get("bootstrap", "")
@@ -99,7 +99,7 @@ def replay(engine: Engine, options: Mapping[str, str], spec: ReplaySpec) -> Repl
 
 @contextmanager
 def _parts(options: Mapping[str, str], spec: ReplaySpec, clock: Clock) -> Iterator[list[Part]]:
-    """Yield the parts of a source; a pin is held meanwhile."""
+    """Yield the parts of a source, with a pin until the block ends."""
     if spec.source.startswith(_TABLES):
         files = open_table(spec.source).files()
         if not files:

@@ -1,4 +1,4 @@
-"""The batches of a part, ready to be sent again: what a replay of files reads."""
+"""The batches of a part, ready to be sent again; a replay of segment files reads these."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -23,11 +23,11 @@ class SentBatch(NamedTuple):
 
 
 def read_batches(part: Part, start: int) -> Iterator[SentBatch]:
-    """Yield what a part holds from an offset on, markers and aborted data left out.
+    """Yield the batches of a part from an offset on, without markers and aborted data.
 
     Raises:
-        CorruptLog: A batch is none.
-        SnapshotExpired: A file is not what was planned with.
+        CorruptLog: A batch is damaged.
+        SnapshotExpired: A file is not the one that was planned.
     """
     for split in part.splits:
         if split.end_offset <= start:

@@ -1,4 +1,4 @@
-"""What a replay reads: rows in order, each with its position, from any of which it can go on."""
+"""What a replay reads: rows in order. It can go on from the position of any row."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Chunk:
 
 
 def count_bytes(part: Part) -> int:
-    """Return about how many bytes a part has."""
+    """Return the bytes of a part, about."""
     if part.file is not None:
         return part.file.stat().st_size
     return sum(split.size for split in part.splits)

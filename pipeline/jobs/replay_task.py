@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
 NOTE_BYTES: Final = 16 << 20
-"""Sent bytes after which progress is noted, or a transaction committed."""
+"""How many bytes are sent before progress is noted or a transaction is committed."""
 _SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where to and how; ``rate`` is bytes a second of one task, 0: as fast as it goes."""
+    """Where to send, and how; ``rate`` is bytes a second of one task, 0 for no limit."""
 
     bootstrap: str
     settings: dict[str, str]
@@ -40,7 +40,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDone:
-    """What one part came to; ``skipped`` is the position at which it went on."""
+    """The result of one part; ``skipped`` is the position from which it went on."""
 
     records: int
     skipped: int
@@ -48,11 +48,11 @@ class TaskDone:
 
 
 def send_part(target: Target, part: Part) -> TaskDone:
-    """Send the rows of a part from where an earlier run has come to.
+    """Send the rows of a part, from where an earlier run ended.
 
     Raises:
         NotSent: The broker did not take them.
-        BadOption: The topic has not their partitions.
+        BadOption: The topic does not have their partitions.
     """
     from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # if something is sent
 
@@ -80,7 +80,7 @@ def _sender_of(target: Target, part: Part) -> "_Sender":
 
 
 class _Sender:
-    """Sends at least once; progress is a file of its own for each part."""
+    """Sends at least once; the progress of each part is a file."""
 
     def __init__(self, target: Target, part: Part) -> None:
         self._target = target
@@ -106,7 +106,7 @@ class _Sender:
         return TaskDone(records=self._records, skipped=self._start, sent_bytes=self._bytes)
 
     def _go_slowly(self, following: int) -> None:
-        """Note the progress if it is time, and wait if the rate asks for it."""
+        """Note the progress if it is time, and wait if the rate demands it."""
         if self._unnoted >= NOTE_BYTES:
             self._note(following, is_last=False)
         if self._target.rate:
@@ -180,7 +180,7 @@ class _Sender:
         timestamp: int | None,
         headers: "list[dict[str, Any]] | None",
     ) -> None:
-        """Hand one record over; librdkafka takes 0 for now, and no timestamp for 0 as well."""
+        """Hand over one record. librdkafka takes the timestamp 0 to mean now, and none as well."""
         facts: dict[str, Any] = {"on_delivery": self._on_delivery}
         if partition is not None:
             facts["partition"] = partition
@@ -203,7 +203,7 @@ class _Sender:
 class _Transactions(_Sender):
     """Sends exactly once: progress is a record of the same transaction.
 
-    The transactional id is the part's, so an attempt that was thought dead is fenced by the next.
+    Each part has its own transactional id, so a new attempt fences one that was thought dead.
     """
 
     def _open(self) -> None:
@@ -231,7 +231,7 @@ class _Transactions(_Sender):
 
 
 class _BatchSender(_Sender):
-    """Sends whole batches out of the files of a partition, without taking them apart."""
+    """Sends whole batches from the files of a partition, without decoding them."""
 
     def send(self) -> TaskDone:
         """Send everything."""
@@ -250,7 +250,7 @@ class _BatchSender(_Sender):
         return TaskDone(records=self._records, skipped=self._start, sent_bytes=self._bytes)
 
     def _open(self) -> None:
-        """Nothing yet: the connection is of the sending."""
+        """Do nothing: `send` opens the connection."""
 
     def _flush(self) -> None:
         self._batches.flush()

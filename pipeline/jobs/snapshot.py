@@ -1,12 +1,12 @@
-"""``snapshot``: the last value of every key of a topic as a table, wholly or by increments.
+"""``snapshot``: the last value of every key of a topic as a table, whole or by increments.
 
 Without a shuffle each task takes one partition, or a share of its keys if it is large. With one,
 tasks take splits, keep the last row of each key in them, and send those to the task that has the
-key's hash; this spreads a skewed partition, and finds keys that lie in several of them. Either way
-the tasks write Parquet themselves, and the driver commits their files at once.
+key's hash. That spreads a skewed partition, and finds keys that are in several partitions. Either
+way the tasks write Parquet themselves, and the driver commits all files at once.
 
 An increment reads from the offsets that the table's own commit names. Files that hold a changed key
-are written anew without it, all others stay; changes come as files of their own.
+are rewritten without it, all others stay; changes are files of their own.
 """
 
 import sys
@@ -31,7 +31,7 @@ from siltstone.pipeline.sinks.table import TableSink, open_table
 from siltstone.storage.topic_partition import TopicPartition
 
 MEMORY_BYTES: Final = 2 << 30
-"""Of log that one task may have to hold, if every key in it were another."""
+"""The bytes of log that one task takes: it would hold them all if no key repeats."""
 _SKEW: Final = 2
 _SMALL_BYTES: Final = 128 << 20
 
@@ -66,7 +66,7 @@ class SnapshotSpec:
 
 @dataclass(slots=True, kw_only=True)
 class SnapshotSummary:
-    """What a snapshot came to."""
+    """The result of a snapshot."""
 
     mode: str
     plan: str
@@ -103,7 +103,7 @@ class SnapshotSummary:
 
 
 def snapshot(engine: Engine, options: dict[str, str], spec: SnapshotSpec) -> SnapshotSummary:
-    """Write or advance the table, and return what that came to.
+    """Write the table or bring it up to date, and return the result.
 
     Raises:
         PipelineError: Nothing was changed.
@@ -192,7 +192,7 @@ class _Run:
         )
 
     def _choose_plan(self) -> str:
-        """Return the plan that was asked for, or else the one that keeps all cores at work."""
+        """Return the plan that was asked for, else the one that uses all cores."""
         spec = self._spec
         if spec.key_scope == "topic":
             return "shuffle"
@@ -249,7 +249,7 @@ class _Run:
 def _usable_state(
     sink: TableSink, spec: SnapshotSpec, moment: Moment
 ) -> tuple[TableState | None, str]:
-    """Return from where an increment can go on; else None, and why there is to be a whole one."""
+    """Return the state from which an increment goes on; else None, and why it must be whole."""
     try:
         state = sink.state()
     except ValueError as error:
@@ -260,7 +260,7 @@ def _usable_state(
 
 
 def _find_gap(state: TableState, spec: SnapshotSpec, moment: Moment) -> str:
-    """Return why the changes since a state can not be had; empty if they can."""
+    """Return why the changes since a state cannot be read; empty if they can."""
     if (state.topic, state.key_scope, state.columns) != (
         spec.topic,
         spec.key_scope,
@@ -292,7 +292,7 @@ def _find_gap(state: TableState, spec: SnapshotSpec, moment: Moment) -> str:
 
 
 def _increments(moment: Moment, state: TableState) -> dict[TopicPartition, OffsetRange]:
-    """Return what has come since a state; a new partition counts from its start."""
+    """Return the ranges since a state; a new partition is read from its start."""
     return {
         at: OffsetRange(max(span.start, state.offsets.get(at.partition, span.start)), span.end)
         for at, span in moment.ranges.items()

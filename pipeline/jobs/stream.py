@@ -1,8 +1,8 @@
 """``stream``: a table of the last values that follows its topic, micro-batch by micro-batch.
 
-Spark keeps the offsets of a query in its checkpoint and repeats a batch that was cut short. The
-table's own commit names the offsets that are in it, so a repeated batch finds its rows there and
-adds none of them again. ``--via connector`` reads by Spark's own Kafka source instead.
+Spark keeps the offsets of a query in its checkpoint and repeats a batch that was interrupted. The
+table's own commit names the offsets that are in it, so a repeated batch adds no row again. ``--via
+connector`` reads by Spark's own Kafka source instead.
 """
 
 import uuid
@@ -37,7 +37,7 @@ _CONNECTOR_OPTIONS: Final = ("starting", "ending", "kafka.", "max", "min", "fail
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSpec:
-    """What is wanted; ``upsert`` off keeps every record instead of the last of each key."""
+    """What is wanted; without ``upsert`` every record is kept, not only the last of each key."""
 
     topic: str
     target: str
@@ -58,7 +58,7 @@ class StreamSpec:
 
 @dataclass(slots=True)
 class StreamSummary:
-    """What a stream came to until it ended."""
+    """The result of a stream until it ended."""
 
     batches: int = 0
     repeated: int = 0
@@ -74,7 +74,7 @@ class StreamSummary:
 
 
 def stream(session: "SparkSession", options: Mapping[str, str], spec: StreamSpec) -> StreamSummary:
-    """Follow a topic until the query ends: at what there is now if ``once``, else when stopped.
+    """Follow a topic until the query ends: with ``once`` at the present end, else when stopped.
 
     Raises:
         PipelineError: The table is of another topic, or has other columns.
@@ -104,11 +104,11 @@ def stream(session: "SparkSession", options: Mapping[str, str], spec: StreamSpec
 
 
 def check_topic(sink: TableSink, topic: str, topic_id: str) -> None:
-    """Make sure that a table is of a topic: of another one its offsets say nothing.
+    """Make sure that a table is of this topic: offsets of another one mean nothing here.
 
     Raises:
-        BadOption: It is of one of another name, or of one that was deleted. An id may be empty:
-            not every broker tells it.
+        BadOption: It is of a topic of another name, or of a deleted one. An id may be empty: not
+            every broker tells it.
     """
     state = sink.state()
     if state is None:
@@ -132,11 +132,11 @@ def _find_topic_id(options: Mapping[str, str], spec: StreamSpec) -> str:
         with open_source(ReadOptions.parse({**place, "subscribe": spec.topic})) as source:
             return next((each.topic_id for each in source.view().partitions), "")
     except PipelineError:
-        return ""  # the query says it better
+        return ""  # the query reports it
 
 
 class BatchWriter:
-    """Brings micro-batches into a table, each of its offsets once (driver only)."""
+    """Writes micro-batches into a table, each offset once (driver only)."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class BatchWriter:
         self._topic_id = topic_id
 
     def write(self, frame: "DataFrame", batch_id: int) -> None:
-        """Write one batch; what the table has already of it is left out."""
+        """Write one batch, without what the table has already."""
         self._sink.sweep()
         state = self._sink.state()
         folder = self._sink.staging / f"batch-{batch_id}"
@@ -181,7 +181,7 @@ class BatchWriter:
         """
         try:
             frame.write.mode("overwrite").parquet(str(folder))
-        except Exception as error:  # Spark has a kind for each place in which it may fail
+        except Exception as error:  # Spark raises another class for each place in which it fails
             if NO_SPACE in str(error):
                 raise full_disk(self._sink.path) from error
             raise
@@ -233,7 +233,7 @@ class BatchWriter:
 
 
 def _advanced(offsets: Mapping[int, int], tables: list[pa.Table]) -> dict[int, int]:
-    """Return the offsets that are in the table with some more rows."""
+    """Return the offsets of the table after some more rows."""
     following = dict(offsets)
     for table in tables:
         ends = table.group_by("partition").aggregate([("offset", "max")])

@@ -1,7 +1,7 @@
-"""A log directory seen as a manifest: what lies in its folders, without asking a broker.
+"""A manifest of a log directory, made from its folders, without a broker.
 
-The last segment is walked to its last whole batch, since a torn tail is nothing; checkpoints say
-where the log starts and how far it was cleaned. All of it works on object storage too.
+The last segment is walked to its last whole batch: a torn tail does not count. Checkpoints say
+where the log starts and how far it was cleaned. All of it works on object storage, too.
 """
 
 from collections.abc import Iterable
@@ -54,7 +54,7 @@ class ArchiveView:
     def view(self, key: TopicPartition, *, is_committed: bool = False) -> PinnedPartition:
         """Return what a partition's folder holds now.
 
-        Under ``is_committed`` open transactions are looked for, which reads batch headers.
+        With ``is_committed`` open transactions are searched, which reads batch headers.
 
         Raises:
             SourceUnavailable: the folder is not there.
@@ -115,7 +115,7 @@ class ArchiveView:
     def _first_open(
         self, folder: str, names: dict[str, int], segments: list[PinnedSegment], end: int
     ) -> int:
-        """Return the first offset of the earliest open transaction, else the end."""
+        """Return the first offset of the earliest open transaction, or the end if there is none."""
         start, opened = self._snapshot(folder, names, end)
         for segment, following in zip(segments, [*segments[1:], None], strict=True):
             if following is not None and following.base_offset <= start:
@@ -132,7 +132,7 @@ class ArchiveView:
         return min(opened.values(), default=end)
 
     def _snapshot(self, folder: str, names: dict[str, int], end: int) -> tuple[int, dict[int, int]]:
-        """Return the offset of the newest usable snapshot, and what was open then."""
+        """Return the offset of the newest usable snapshot, and the transactions open then."""
         offsets = [
             parsed.base_offset
             for name in names
@@ -154,7 +154,7 @@ class ArchiveView:
         return 0, {}
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
-        """Return a checkpoint's offsets; a broken one says nothing, as to a broker that starts."""
+        """Return a checkpoint's offsets; a broken one counts as empty, as at a broker's start."""
         path = join(self._path, name)
         data = self._store.read(path)
         try:

@@ -1,8 +1,8 @@
-"""What partitions were at one moment: their offsets, their segments, and where the files are.
+"""Partitions as of one moment: their offsets, their segments, and where the files are.
 
-A pin (the broker's answer to ``POST /v1/pins``) is such a manifest, and so is what the archive
-transport finds in a folder: the planner knows nothing else. As JSON each value is an object with
-the names of its fields.
+A pin (the broker's answer to ``POST /v1/pins``) is such a manifest, and the archive transport makes
+one from a folder. The planner knows nothing else. As JSON each value is an object with the names of
+its fields.
 """
 
 import json
@@ -19,9 +19,9 @@ NO_PIN: Final = ""
 class PinnedSegment:
     """One segment, as far as it belongs to the moment.
 
-    Of the active segment the first ``size`` bytes do; a ``.log`` only grows. ``files`` are the
-    kinds that are there beside it (``.log``, ``.index``, ``.timeindex``, ``.txnindex``); an index
-    may lack entries, that of an active segment without a pin all of them.
+    Of the active segment the first ``size`` bytes belong to it; a ``.log`` only grows. ``files``
+    are the kinds of files that it has (``.log``, ``.index``, ``.timeindex``, ``.txnindex``). An
+    index may lack entries; that of an active segment without a pin may be empty.
     """
 
     base_offset: int
@@ -30,7 +30,7 @@ class PinnedSegment:
     largest_timestamp: int = -1
     files: tuple[str, ...] = (files.LOG,)
     inode: int = 0
-    """The ``.log`` that was meant, where its name may come to mean another one; 0: any."""
+    """The inode of the ``.log``, if another file may get its name; 0: any."""
 
     def file_name(self, kind: str) -> str:
         """Return the name of one of the segment's files."""
@@ -51,12 +51,12 @@ class PinnedPartition:
     end_offset: int
     last_stable_offset: int
     topic_id: str = ""
-    """Base64url without padding, as Kafka prints it; empty where nobody knows."""
+    """Base64url without padding, as Kafka prints it; empty if it is not known."""
     folder: str = ""
     is_compacted: bool = False
     delete_retention_ms: int = 86_400_000
     first_dirty_offset: int = 0
-    """Below it the cleaner has left one record a key (its checkpoint)."""
+    """The cleaner's checkpoint: below it there is one record a key."""
     segments: tuple[PinnedSegment, ...] = ()
 
     @property
@@ -72,7 +72,7 @@ class PinnedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """All asked partitions at one moment; with a pin the files stay until its lease has run out."""
+    """All partitions that were asked for, as of one moment; with a pin their files stay."""
 
     pin: str = NO_PIN
     taken_at_ms: int

@@ -1,9 +1,9 @@
 """Cutting the files of one partition into splits of about equal bytes.
 
-A partition is a row of spans, ranges of its segments that can hold what is asked for: segments are
-pruned by their offsets and by their largest timestamps, and where a time bounds the read the batch
-headers say which batches can hold records of it. The spans are cut at index entries, and small
-ones packed together: ten thousand tiny segments are not ten thousand tasks.
+A partition becomes a list of spans: ranges of its segments that can hold what is asked for.
+Segments are pruned by their offsets and their largest timestamps. If a time bounds the read, batch
+headers say which batches can hold its records. Spans are cut at index entries, and small ones are
+packed together, so that ten thousand tiny segments are not ten thousand tasks.
 """
 
 from collections.abc import Iterator
@@ -22,13 +22,13 @@ from siltstone.storage.segment.transaction_index import AbortedTransaction
 
 _NOWHERE: Final = -1
 _SLACK: Final = 1 / 8
-"""How far, as a part of a split, a cut is moved to the start of the next segment."""
+"""How far a cut may be moved to get to the start of the next segment, as a part of a split."""
 
 
 class Cut(NamedTuple):
-    """A place between two splits: what comes after begins with this offset, at this position.
+    """A place between two splits: the second begins with this offset, at this position.
 
-    What comes before ends at ``until``: behind the batch, if the offset is within it.
+    The first ends at ``until``: behind the batch, if the offset is within it.
     """
 
     span: int
@@ -127,14 +127,14 @@ class PartitionPlan:
         return [*cuts, Cut(len(spans), 0, 0, self._whole.end_offset)]
 
     def _finer(self, spans: list[Span], cuts: list[Cut]) -> list[Cut]:
-        """Add cuts where a split would have more offsets than one may have."""
-        most = self._options.max_records_per_partition
-        if not most:
+        """Add cuts where a split would have too many offsets."""
+        max_records = self._options.max_records_per_partition
+        if not max_records:
             return cuts
         finer = []
         for first, last in pairwise(cuts):
             length = last.offset - first.offset
-            parts = -(-length // most)
+            parts = -(-length // max_records)
             finer.append(first)
             finer += [
                 _cut_at(spans, first.span, first.offset + length * part // parts)

@@ -1,6 +1,6 @@
-"""From what is asked of a view to splits: files by bytes, what is read over the network by offsets.
+"""From a view and options to splits: files are cut by bytes, reads over the network by offsets.
 
-How the files of a partition are cut is `pipeline.planning.partition_plan`'s.
+How the files of a partition are cut is in `pipeline.planning.partition_plan`.
 """
 
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ from siltstone.pipeline.planning.split import Lease, Rules, Split
 from siltstone.storage.topic_partition import TopicPartition
 
 _SAFE_SHARE: Final = 2
-"""A read without a pin may take this part of delete.retention.ms: a half."""
+"""A read without a pin may take delete.retention.ms divided by this."""
 _SPLIT_BYTES: Final = 64 << 20
 _HEADER_SPLIT_BYTES: Final = 256 << 20
-"""Where batch headers say all: they are read several times as fast, and a task costs the same."""
+"""For columns of batch headers alone: these are read several times as fast."""
 
 
 def plan_splits(
@@ -32,12 +32,12 @@ def plan_splits(
     transport: str = "archive",
     is_live: bool = False,
 ) -> list[Split]:
-    """Return splits that together read the ranges once; without ranges what the options say.
+    """Return splits that together read the ranges once, by default those of the options.
 
-    ``is_live`` says of a view without a pin that its files may change while they are read.
+    ``is_live`` says that a view has no pin and its files may change while they are read.
 
     Raises:
-        PipelineError: the ranges can not be told, or are gone.
+        PipelineError: the ranges are not known, or are gone.
     """
     if ranges is None:
         ranges = resolve(view, options, find_in_files)
@@ -80,7 +80,7 @@ def plan_splits(
 
 
 def rules_of(options: ReadOptions) -> Rules:
-    """Return what options say about how to read."""
+    """Return the rules of reading that options set."""
     return Rules(
         is_verified=options.verify,
         skips_corrupt=options.on_corrupt == "skip",
@@ -93,10 +93,10 @@ def rules_of(options: ReadOptions) -> Rules:
 
 
 def deadline(view: Manifest, partition: PinnedPartition) -> int:
-    """Return until when a read without a pin is of one moment, as far as deleted keys go.
+    """Return until when a read without a pin sees deletions as of one moment.
 
-    While tombstones stay, a key that an early task has seen can not lose its deletion before a late
-    task comes to it.
+    Until then tombstones stay: if an early task saw a key's value, a late one still sees its
+    deletion.
     """
     if not partition.is_compacted:
         return 0
@@ -112,7 +112,7 @@ def target_bytes(size: int, options: ReadOptions) -> int:
 
 
 def worth_a_task(columns: tuple[str, ...]) -> int:
-    """Return how many bytes a task should read to find some columns, so that it is worth one."""
+    """Return how many bytes of log are worth a task, for some columns."""
     return _HEADER_SPLIT_BYTES if WALKED.isdisjoint(columns) else _SPLIT_BYTES
 
 
@@ -129,7 +129,7 @@ def _cut_files(
 
 
 def _cut_offsets(whole: Split, options: ReadOptions, total: int) -> list[Split]:
-    """Return splits of about equal offsets, as many as are asked for: bytes are not known."""
+    """Return splits of about equally many offsets: the bytes are not known."""
     length = whole.end_offset - whole.start_offset
     parts = max(1, round(options.min_partitions * length / total))
     if options.max_records_per_partition:

@@ -1,7 +1,6 @@
 """From options to offsets: where reading each partition begins and ends.
 
-Offsets by time are looked up by who has the bytes: `Lookup` is the files here, and ListOffsets for
-a broker that is only to be asked.
+Offsets by time come from a `Lookup`: the files, or ListOffsets of a broker without visible files.
 """
 
 from collections.abc import Callable, Iterable
@@ -44,12 +43,12 @@ def resolve(
 
 
 def last_offset(partition: PinnedPartition, options: ReadOptions) -> int:
-    """Return the offset that readers of this isolation level do not reach."""
+    """Return the offset at which readers of this isolation level end."""
     return partition.last_stable_offset if options.is_committed else partition.end_offset
 
 
 def find_in_files(partition: PinnedPartition, timestamp: int) -> int | None:
-    """Return the offset of the first record at or after a time, by the files. Reads them."""
+    """Return the offset of the first record at or after a time. Reads the files."""
     store, folder = open_store(partition.folder)
     for segment in partition.segments:
         view = SegmentView(store, folder, segment)
@@ -65,7 +64,7 @@ def find_in_files(partition: PinnedPartition, timestamp: int) -> int | None:
 
 
 def check_start(partition: PinnedPartition, offset: int, *, fails: bool) -> int:
-    """Return where reading can begin that should begin at an offset.
+    """Return the offset to begin at: the one asked for, or the nearest that is there.
 
     Raises:
         DataLost: it is not there any more, or not yet, and ``fails``.
@@ -84,7 +83,7 @@ def check_start(partition: PinnedPartition, offset: int, *, fails: bool) -> int:
 
 def _start(partition: PinnedPartition, options: ReadOptions, lookup: Lookup) -> int:
     key = partition.topic_partition
-    timestamp = options.starting_timestamp  # it goes first, as with Spark's own source
+    timestamp = options.starting_timestamp  # it wins, as in Spark's own source
     if timestamp is None:
         timestamp = options.starting_offsets_by_timestamp.get(key)
     if timestamp is not None:

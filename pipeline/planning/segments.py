@@ -1,7 +1,7 @@
-"""One segment of a manifest, looked into while a read is planned: its indexes and batch headers.
+"""One segment of a manifest, as planning needs it: its indexes and batch headers.
 
-An index is a hint. An entry counts when a batch begins where it says that fits to it; without one
-the headers are walked. Damage is not reported here: whoever reads the bytes meets it.
+An index is a hint. An entry counts if a batch that fits it begins where it says; otherwise the
+headers are walked. Damage is not reported here: the task that reads the bytes will find it.
 """
 
 from collections.abc import Iterator
@@ -69,7 +69,7 @@ class SegmentView:
             self._file = None
 
     def header_at(self, position: int) -> BatchHeader | None:
-        """Return the header at a position if there can be a batch of this segment."""
+        """Return the header at a position, if it can be that of a batch of this segment."""
         data = self._opened().read(position, HEADER_SIZE)
         return self._plausible(data, 0, position)
 
@@ -99,7 +99,7 @@ class SegmentView:
     def find_end(self) -> tuple[int, int]:
         """Return where the last whole batch ends, and the offset after it.
 
-        Behind it there is nothing but a torn tail: damage with a batch behind it is in the middle.
+        Only a torn tail is left out; damage with a whole batch behind it does not end the segment.
         """
         size, offset, end = 0, self.segment.base_offset, self.segment.size
         last = self._offset_index().last()
@@ -113,7 +113,7 @@ class SegmentView:
     def cut_before(self, position: int, start: int) -> Batch | None:
         """Return the last batch that begins at or before a position, from ``start`` on.
 
-        ``start`` is the start of a batch: an active segment may have no index to begin with.
+        ``start`` is the start of a batch, for a segment without an index.
         """
         near = self._confirmed(self._offset_index().floor_position(position))
         found = None
@@ -152,7 +152,7 @@ class SegmentView:
                     if record.timestamp >= timestamp and record.offset >= start_offset:
                         return record.offset
             except KafkaError:
-                return header.base_offset  # whoever reads from here on meets the damage
+                return header.base_offset  # the read begins here and will find the damage
         return None
 
     def aborted(self) -> list[AbortedTransaction]:
@@ -173,9 +173,9 @@ class SegmentView:
         return self._confirmed(self._offset_index().floor(offset))
 
     def _confirmed(self, entry: OffsetEntry) -> int:
-        """Return the position of an entry if a batch begins there that it can mean, else 0.
+        """Return the position of an entry if a batch that fits it begins there, else 0.
 
-        Kafka's own entry may be of several batches (KAFKA-806), of which the first is there.
+        An entry that Kafka wrote may stand for several batches and name the first (KAFKA-806).
         """
         header = self.header_at(entry.position) if entry.position else None
         is_meant = header is not None and header.last_offset <= entry.offset
@@ -198,7 +198,10 @@ class SegmentView:
         return self._times
 
     def _index(self, kind: str, size: int) -> MemoryEntries:
-        """Return the entries of an index file; Kafka's own may end in zeros (KAFKA-10207)."""
+        """Return the entries of an index file.
+
+        One that Kafka wrote may end in zeros (KAFKA-10207).
+        """
         data = (self._store.read(self._path(kind)) or b"") if kind in self.segment.files else b""
         data = data[: len(data) // size * size]
         zeros = len(data) - len(data.rstrip(b"\x00"))

@@ -1,7 +1,7 @@
-"""The work of one task: an offset range of one partition, and all that reading it takes.
+"""The work of one task: an offset range of one partition, and all that is needed to read it.
 
-A split crosses to another process, maybe another machine, and needs nothing else there: it names
-files or a broker, and says how far to trust what is found.
+A split is sent to another process, maybe on another machine, and needs nothing else there. It names
+files or a broker, and says how strictly to check what is found.
 """
 
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ class Piece:
     position: int
     end: int
     inode: int = 0
-    """The file that was planned with; 0: any of that name."""
+    """The inode of the file that was planned; 0: any of that name."""
     first_offset: int = -1
     """The base offset of the batch at ``position``; -1: not looked at."""
 
@@ -36,14 +36,14 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The pin that keeps the files, and who to tell that they are still read."""
+    """The pin that keeps the files, and where to renew it."""
 
     data: str
     control: str
     pin: str
     lease_ms: int
     linger_ms: int = 0
-    """Nobody will release the pin: who has read a split leaves it this lease; 0: somebody will."""
+    """The lease that a reader leaves when it is done: nobody releases the pin. 0: somebody does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +58,9 @@ class Rules:
     time_from: int = FIRST_TIME
     time_last: int = LAST_TIME
     deadline_ms: int = 0
-    """When records that are read now may no longer fit to those read first; 0: never."""
+    """From when on records may no longer fit those that were read first; 0: never."""
     unpinned_deadline_ms: int = 0
-    """Likewise, for a reader that does not see the pinned files."""
+    """The same for a reader that does not see the pinned files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class Split:
 
     @property
     def size(self) -> int:
-        """Bytes to read; 0 if nobody knows before."""
+        """Bytes to read; 0 if that is not known."""
         return sum(piece.size for piece in self.pieces)
 
     def at_home(self) -> "Split":
@@ -107,7 +107,7 @@ class Split:
         return replace(self, folder="", pieces=(), lease=None, rules=rules)
 
     def wanted(self, columns: tuple[str, ...]) -> Wanted:
-        """Return what a decoder is to make of the bytes."""
+        """Return what the decoder shall make of the bytes."""
         return Wanted(
             columns=columns,
             topic=self.topic,

@@ -1,9 +1,9 @@
 """Which ranges of a segment can hold records of a time.
 
-Timestamps are not sorted: a record may be older than any before it. So the lower bound skips what
-the time index and the headers' largest timestamps prove to be older; the upper bound skips a batch
-only if its header proves all of it to be later: the broker stamped it, or it has one record, or the
-reader says that no record of a batch is older than its first one (``timestampOrder=batch``).
+Timestamps are not sorted: a record may be older than any before it. The lower bound skips what is
+older by the time index and the headers' largest timestamps. The upper bound skips a batch only if
+its header proves all of it to be later: the broker stamped it, or it has one record, or the user
+says that no record of a batch is older than its first one (``timestampOrder=batch``).
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def find_time_spans(
             return
         first = max(first, view.start_of_time(rules.time_from))
     if not view.is_local:
-        yield Extent(first, last)  # a header a request is dearer than the bytes
+        yield Extent(first, last)  # a request for each header costs more than the bytes
         return
     yield from _walk(view, first, last, rules, order)
 
@@ -53,7 +53,7 @@ def _walk(view: SegmentView, first: int, last: int, rules: Rules, order: str) ->
             end = batch.end
         first = batch.end
     if first < last:
-        yield Extent(start if end == first else first, last)  # damage: whoever reads it meets it
+        yield Extent(start if end == first else first, last)  # damage: the task will find it
     elif end > start:
         yield Extent(start, end)
 

@@ -1,4 +1,4 @@
 """From a split to rows: bytes from files or from the network, decoded into columns.
 
-Here goes what a task does in whatever process it runs.
+Here goes what a task does, in any process.
 """

@@ -1,7 +1,7 @@
-"""Where the core's columns lie in memory, and the Arrow arrays over them.
+"""The memory for the core's columns, and the Arrow arrays over it.
 
-All buffers of one record batch are parts of one allocation, as long as its records could need: the
-pages that they do not are never touched. Nothing is copied on the way to Arrow.
+All buffers of one record batch are parts of one allocation, as large as its records could need.
+Pages that are not needed are never touched. Nothing is copied on the way to Arrow.
 """
 
 from typing import Final
@@ -19,11 +19,11 @@ class Arena:
     """Room for the wanted columns of some records, filled once."""
 
     def __init__(self, names: tuple[str, ...], records: int, payload: int) -> None:
-        """Make room for so many records, whose bytes are ``payload`` with all that is in them."""
+        """Make room for so many records of ``payload`` bytes in all."""
         self._names = names
         self._size = 0
         self.layout: dict[str, int] = {}
-        """Where each buffer begins, as the core wants to know it."""
+        """Where each buffer begins, for the core."""
         for name in names:
             for buffer, size in _sizes(name, records, payload):
                 if buffer not in self.layout:
@@ -78,7 +78,7 @@ class Arena:
 
 
 def _text(names: pa.Array) -> pa.Array:
-    """Return the names of headers as they are if they are UTF-8, else as Java reads them."""
+    """Return the names of headers as text; what is not UTF-8 is read as Java does."""
     try:
         names.validate(full=True)
     except pa.ArrowInvalid:

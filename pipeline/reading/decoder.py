@@ -1,7 +1,8 @@
-"""From the bytes of a chunk to Arrow record batches: what every transport hands its bytes to.
+"""From the bytes of a chunk to Arrow record batches, for every transport.
 
-A chunk is surveyed, what a reader must not see is struck from its list of batches, compressed ones
-are opened, and the rest becomes columns. Nothing here knows where the bytes come from.
+The batches of a chunk are listed, those that a reader must not see are removed from the list,
+compressed ones are opened, and their records become columns. Nothing here knows where the bytes
+come from.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +28,7 @@ from siltstone.protocol.records.batch import (
 
 ROWS_PER_SURVEY: Final = 8192
 UNPACKED_BYTES: Final = 16 << 20
-"""How much of opened batches is turned into columns at once; one batch may be more."""
+"""How many bytes of opened batches become columns at once; one batch may be larger."""
 
 IsAborted = Callable[[int, int], bool]
 """Whether a batch of a producer id at a base offset belongs to an aborted transaction."""
@@ -35,7 +36,7 @@ IsAborted = Callable[[int, int], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a reader asks of the bytes: columns, offsets and times, and how far to trust them.
+    """What a reader wants: columns, offsets, times, and how strictly to check the bytes.
 
     Offsets are from ``start_offset`` to below ``end_offset``; times are in ms, both ends inclusive.
     """
@@ -58,7 +59,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A batch that is none: where in the file, its size as it says, and why."""
+    """A bad batch: where in the file, the size that it states, and what is wrong."""
 
     position: int
     size: int
@@ -83,9 +84,9 @@ class Decoder:
         self.needed = HEADER_SIZE
         """Bytes that the next batch takes."""
         self.fault: Fault | None = None
-        """Why the last chunk was not gone through to its end."""
+        """Why the last chunk was not read to its end."""
         self.next_offset = wanted.start_offset
-        """Nothing below it is left in what was seen."""
+        """Everything below it has been read."""
         self.segment = -1
         """The base offset of the segment that the chunks are of."""
 
@@ -93,7 +94,7 @@ class Decoder:
         """Yield the records of the whole batches of a chunk, which begins with one.
 
         ``origin`` is the chunk's position in its file. Afterwards `consumed`, `needed` and `fault`
-        say how far that went.
+        say how far it was read.
         """
         survey = self._survey
         self.consumed, self.fault = 0, None
@@ -116,7 +117,7 @@ class Decoder:
         self.pass_over()
 
     def pass_over(self) -> None:
-        """Forget the order of offsets: what comes next may lie behind junk."""
+        """Forget the order of offsets: the next batch may be behind bad bytes."""
         self._survey.last_offset = -1
 
     def _fault(self, chunk: memoryview, at: int, origin: int, reason: str) -> Fault:
@@ -181,7 +182,7 @@ class Decoder:
         """Return a batch with its records uncompressed.
 
         Raises:
-            KafkaError: it can not be opened, or not to what its header says.
+            KafkaError: it cannot be opened, or differs from its header.
         """
         start, size = row.position, row.size
         codec = row.attributes & CODEC_MASK
@@ -189,8 +190,10 @@ class Decoder:
             return chunk[start : start + size]
         packed = chunk[start + HEADER_SIZE : start + size]
         if not self._wanted.is_walked and self._is_told_by_header(row):
-            most = len(packed) * compression.MAX_RATIO[codec] if codec <= compression.ZSTD else 0
-            self._check_count(row, min(most, compression.MAX_DECOMPRESSED_BYTES))
+            max_count = (
+                len(packed) * compression.MAX_RATIO[codec] if codec <= compression.ZSTD else 0
+            )
+            self._check_count(row, min(max_count, compression.MAX_DECOMPRESSED_BYTES))
             return chunk[start : start + size]
         records = compression.decompress(codec, packed)
         self._check_count(row, len(records))
@@ -200,7 +203,7 @@ class Decoder:
 
     @staticmethod
     def _check_count(row: BatchRow, room: int) -> None:
-        """Refuse a count that so many bytes have no room for: memory is taken by it."""
+        """Refuse a count that does not fit so many bytes: memory is reserved by it."""
         if row.count * MIN_RECORD_BYTES > room:
             raise CorruptMessage(FAULTS[BAD_COUNT])
 
@@ -253,7 +256,7 @@ class Decoder:
         )
 
     def _constant(self, name: str, rows: int) -> pa.Array:
-        """Return a column that has one value for all of a segment."""
+        """Return a column with one value for the whole segment."""
         known = self._constants.get(name)
         value = {
             "topic": self._wanted.topic,

@@ -1,7 +1,7 @@
 """A split's records over the network, by Fetch: from any Kafka broker, the hot tail included.
 
-Raw batches go to the same decoder as those of files. The next request is on its way while an answer
-is decoded, and an answer is megabytes: a reader asks for nothing else in between.
+Raw batches go to the same decoder as those of files. The next request is under way while an answer
+of some megabytes is decoded.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ _TRANSIENT: Final = {
 
 
 class Walked(NamedTuple):
-    """What the headers of an answer say: the offset after it, and where control batches are."""
+    """From the headers of an answer: the offset after it, and where control batches are."""
 
     next_offset: int
     markers: list[tuple[int, int]]
@@ -126,7 +126,7 @@ class FetchScan:
             chunk = chunk[fault.position + fault.size :]
 
     def _leader(self, cluster: Cluster) -> Leader:
-        """Return who has the partition now.
+        """Return the partition's leader.
 
         Raises:
             DataLost: the topic is gone, or another one has its name.
@@ -158,7 +158,7 @@ class FetchScan:
         )
 
     def _moved(self, cluster: Cluster, leader: Leader, fault: ErrorCode, offset: int) -> int:
-        """Return where reading goes on if what was at an offset is gone.
+        """Return where reading goes on if the records at an offset are gone.
 
         Raises:
             PipelineError: it does not go on.
@@ -177,7 +177,7 @@ class FetchScan:
         return first if offset < first else self._split.end_offset
 
     def _is_over(self, data: Any, chunk: memoryview) -> bool:
-        """Tell whether an answer without a whole batch means that there is none left.
+        """Tell whether an answer without a whole batch means that the split is read.
 
         Raises:
             DataLost: the log ends before the split does.
@@ -220,7 +220,7 @@ def _walk(chunk: memoryview, offset: int) -> Walked:
 def _intervals(
     aborted: list[Any] | None, markers: list[tuple[int, int]]
 ) -> Iterator[AbortedTransaction]:
-    """Yield aborted transactions with their ends: an answer only says where each begins."""
+    """Yield aborted transactions with their ends, since an answer only has their starts."""
     for each in aborted or ():
         last = min(
             (

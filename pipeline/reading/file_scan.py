@@ -1,8 +1,8 @@
 """A split's records out of segment files.
 
-A file is what was planned if its inode is, its length reaches the planned end and a batch begins
-where the split does. If not, the cleaner or retention has been there: the offsets are looked for
-again, never the positions.
+A file is the planned one if its inode is the same, it is long enough and a batch begins where the
+split begins. If not, the cleaner or retention has replaced it: the split's offsets, not its
+positions, are searched again.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from siltstone.pipeline.reading.scanned import Scanned
 from siltstone.pipeline.stores import StoredFile, open_store
 
 CHUNK_BYTES: Final = 4 << 20
-_MOST_RELOCATIONS: Final = 10
+_MAX_RELOCATIONS: Final = 10
 
 
 class FileScan:
@@ -50,10 +50,10 @@ class FileScan:
             yield from self._pieces(self._split)
 
     def _pieces(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Yield the records, looking for their offsets again when files are not what they were.
+        """Yield the records, and search their offsets again if files were replaced.
 
-        So does a reader whose pin has ended, but not of a compacted topic: a value that was the
-        last one of its key then may be gone now.
+        That also goes for a reader whose pin has ended, but not for a compacted topic: a value that
+        was the last of its key then may be gone.
         """
         relocations = 0
         while True:
@@ -66,7 +66,7 @@ class FileScan:
                 relocations += 1
                 if split.lease is not None and (split.is_compacted or isinstance(error, Replaced)):
                     raise _unpinned(split, error) from error
-                if relocations > _MOST_RELOCATIONS:
+                if relocations > _MAX_RELOCATIONS:
                     raise DataLost(
                         f"segments of {split.topic_partition} go away faster than they can be "
                         f"read, the last time at offset {self._decoder.next_offset}: {error}"
@@ -117,7 +117,7 @@ class FileScan:
         return self._buffer[:size]
 
     def _after(self, piece: Piece, opened: StoredFile, fault: Fault) -> int:
-        """Return where to go on behind a fault, which is put aside if the rules allow it.
+        """Return where to go on behind a fault, if the rules allow it; its bytes are kept.
 
         Raises:
             CorruptLog: they do not.
@@ -140,12 +140,12 @@ class FileScan:
 
 
 def first_offset_at(opened: StoredFile, piece: Piece) -> int:
-    """Return the base offset of the batch that a piece begins with, if one can."""
+    """Return the base offset of the first batch of a piece, if there is one."""
     return int.from_bytes(opened.read(piece.position, 8), "big", signed=True)
 
 
 def _unpinned(split: Split, error: Exception) -> PipelineError:
-    """Return what it means that pinned files are not what was pinned."""
+    """Return the error for pinned files that are gone or replaced."""
     if isinstance(error, Replaced):
         return DataLost(f"{split.topic_partition} was cut since it was pinned: {error}; read again")
     return SnapshotExpired(

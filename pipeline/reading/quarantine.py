@@ -1,4 +1,4 @@
-"""Where skipped bytes go: the bytes as they are, and a sentence on what is wrong with them."""
+"""Where skipped bytes are kept, each with a sentence about what is wrong with them."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from siltstone.pipeline.planning.split import Split
 
 
 class Quarantine:
-    """A folder; without one nothing is kept. A repeated read writes the same names again."""
+    """A folder; without one nothing is kept. A second read writes the same names again."""
 
     def __init__(self, split: Split) -> None:
         self._name = str(split.topic_partition)

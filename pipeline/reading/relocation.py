@@ -1,4 +1,4 @@
-"""Finding offsets again after the files that held them were replaced."""
+"""Finding offsets again after their files were replaced."""
 
 from dataclasses import replace
 
@@ -11,11 +11,11 @@ from siltstone.pipeline.planning.split import Split
 
 
 class Replaced(Exception):  # noqa: N818 - what became of the file
-    """A file is not what was planned with."""
+    """A file is not the one that was planned."""
 
 
 def check_identity(split: Split) -> None:
-    """Refuse the folder of another topic that has the name now; links in a pin are of their own.
+    """Refuse the folder of another topic that has the name now; a pin's links need no check.
 
     Raises:
         DataLost: the topic was deleted and made again.
@@ -31,7 +31,7 @@ def check_identity(split: Split) -> None:
 
 
 def relocate(split: Split, offset: int) -> Split:
-    """Return the rest of a split from an offset on, in the files that are there now.
+    """Return the rest of a split, from an offset on, planned with the present files.
 
     Raises:
         DataLost: the offsets are gone, or the topic is another one of the same name.

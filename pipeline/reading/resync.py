@@ -1,4 +1,4 @@
-"""Finding the way again behind bytes that are no batch."""
+"""Finding the next batch behind bytes that are none."""
 
 from typing import Final
 
@@ -19,8 +19,8 @@ _SEARCHED_BYTES: Final = 4 << 20
 def find_batch_after(opened: StoredFile, position: int, size: int, end: int) -> int:
     """Return where the next batch begins behind a bad one; ``end`` if there is none.
 
-    If the ``size`` that the bad one says holds, there is a batch behind it; otherwise every magic
-    byte is looked at.
+    If a batch begins behind the ``size`` that the bad one states, it is that one. Otherwise every
+    magic byte is tried.
     """
     behind = position + size
     if size >= HEADER_SIZE and (behind == end or is_batch(opened, behind, end)):

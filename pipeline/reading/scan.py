@@ -1,7 +1,7 @@
 """Reading a split: its records as Arrow record batches, in any process that has pyarrow.
 
-Rows come in the order of offsets. Gaps are normal, control batches are no rows, and under
-read_committed neither is what was aborted.
+Rows come in the order of offsets. Gaps are normal. Control batches give no rows, and with
+read_committed neither do aborted transactions.
 """
 
 from collections.abc import Iterator
@@ -18,12 +18,12 @@ from siltstone.pipeline.reading.scanned import Scanned
 def scan(
     split: Split, columns: tuple[str, ...] = STANDARD, *, scanned: Scanned | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a split; what it costs is added to ``scanned``.
+    """Yield the records of a split; ``scanned`` counts them.
 
-    Where the pinned folder is not visible, the broker is asked if its address is known.
+    If the pinned folder is not visible, the broker is asked, if its address is known.
 
     Raises:
-        PipelineError: they can not be read, or not as of the moment that was planned with.
+        PipelineError: they cannot be read, or not as of the planned moment.
     """
     counts = scanned or Scanned()
     if split.lease is not None and split.bootstrap and not Path(split.lease.data).is_dir():

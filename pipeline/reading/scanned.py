@@ -1,4 +1,4 @@
-"""What a scan has cost and found, as it goes."""
+"""What a scan has read so far."""
 
 from dataclasses import dataclass
 
@@ -13,4 +13,4 @@ class Scanned:
     records: int = 0
     """Rows that came out."""
     corrupt: int = 0
-    """Faults that were passed over."""
+    """Faults that were skipped."""

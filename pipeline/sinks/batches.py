@@ -1,8 +1,8 @@
-"""Whole batches into a partition, as they are: Produce 8 over a connection of our own.
+"""Sends whole batches to a partition, by Produce 8 over a connection of its own.
 
-What was written once need not be taken apart to be written again: timestamps, headers and
-compression stay, and only the header loses what was the old broker's and the old producer's.
-Requests go out ahead of their answers, which come in order.
+They are not decoded: timestamps, headers and compression stay, and only the batch header loses the
+fields of the old broker and the old producer. Several requests are sent before their answers come,
+in order.
 """
 
 import struct
@@ -53,7 +53,7 @@ class BatchProducer:
         self._ahead_bytes = 0
 
     def send(self, batch: bytes | bytearray) -> None:
-        """Send a batch; what is ahead of its answer is bounded.
+        """Send a batch; it may have to wait for answers to earlier ones.
 
         Raises:
             NotSent: An earlier one was refused.
@@ -91,8 +91,8 @@ class BatchProducer:
 def again(header: BatchHeader, data: memoryview, start: int, end: int) -> tuple[bytearray, int]:
     """Return a batch as a producer would send it, and how many records it has.
 
-    A batch whose offsets have no gaps keeps its bytes but for the header; another one, or one that
-    a range of offsets cuts, is built anew.
+    A batch without gaps in its offsets keeps its bytes but for the header. Others, and a batch that
+    the range cuts, are built anew.
     """
     is_dense = header.count == header.last_offset_delta + 1
     is_within = start <= header.base_offset and header.last_offset < end

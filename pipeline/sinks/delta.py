@@ -23,7 +23,7 @@ from siltstone.pipeline.sinks.state import PROPERTY, TableState
 
 
 class DeltaSink:
-    """The Delta table in the folder ``path``; concurrent jobs are refused by its protocol."""
+    """The Delta table in the folder ``path``; its protocol refuses concurrent jobs."""
 
     kind = "delta"
 
@@ -32,16 +32,16 @@ class DeltaSink:
         self.staging = self.path / STAGING
 
     def sweep(self) -> None:
-        """Delete what jobs have left that were killed."""
+        """Delete what killed jobs have left."""
         jobs = {state.job for state in self._states()}
         sweep_moved(self.staging, jobs.__contains__)
 
     def state(self) -> TableState | None:
-        """Return what the newest commit of ours says; None if there is none."""
+        """Return the state in the newest commit of a job; None if there is none."""
         return next(self._states(), None)
 
     def check(self, schema: pa.Schema, *, keeps: bool, takes_over: bool = False) -> None:  # noqa: ARG002  # its versions stay
-        """Make sure that files of a schema fit to those that stay.
+        """Make sure that files of a schema fit those that stay.
 
         Raises:
             BadOption: The table has other columns.
@@ -62,10 +62,11 @@ class DeltaSink:
         added: Iterable[StagedFile],
         removed: Sequence[Path] | None,
     ) -> str:
-        """Make the table the files it has, without those removed (None: all), and those added.
+        """Remove files from the table (None: all) and add others, in one commit.
 
         Raises:
-            SinkFailed: The disk does not take it, or somebody else has changed the table meanwhile.
+            SinkFailed: The disk does not take it, or another writer has changed the table
+                meanwhile.
         """
         table = self._open()
         moved = move_into(self.path, self.staging, state.job, added)
@@ -102,7 +103,7 @@ class DeltaSink:
         return str(DeltaTable(str(self.path)).version())
 
     def _states(self) -> Iterator[TableState]:
-        """Yield what the commits of ours say, the newest first."""
+        """Yield the states in the commits of jobs, the newest first."""
         table = self._open()
         for commit in [] if table is None else table.history():
             text = commit.get(PROPERTY)

@@ -1,4 +1,4 @@
-"""Whether a table can take files of other columns: asked before any work is done for it."""
+"""Whether a table can take files with some columns; checked before any work is done."""
 
 import pyarrow as pa
 
@@ -6,7 +6,7 @@ from siltstone.pipeline.errors import BadOption
 
 
 def check_columns(place: object, there: pa.Schema, wanted: pa.Schema) -> None:
-    """Make sure that files of a schema fit to those of a table, in whatever order columns are.
+    """Make sure that files of a schema fit those of a table, in any order of columns.
 
     Raises:
         BadOption: A column is missing on one side, or of another type.
@@ -20,7 +20,7 @@ def check_columns(place: object, there: pa.Schema, wanted: pa.Schema) -> None:
 
 
 def _described(schema: pa.Schema) -> dict[str, str]:
-    """Return the type of each column; formats name the element of a list in ways of their own."""
+    """Return the type of each column; formats name the element of a list differently."""
     return {
         field.name: str(field.type).replace("large_", "").replace("<item:", "<element:")
         for field in schema

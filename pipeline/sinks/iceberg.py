@@ -35,7 +35,7 @@ NAMESPACE = "default"
 
 
 class IcebergSink:
-    """The table ``name`` of the warehouse in a folder; a job that was outrun is refused."""
+    """The table ``name`` of the warehouse in a folder; of two concurrent jobs one is refused."""
 
     kind = "iceberg"
 
@@ -47,20 +47,20 @@ class IcebergSink:
         self.staging = self.path / STAGING
 
     def sweep(self) -> None:
-        """Delete what jobs have left that were killed."""
+        """Delete what killed jobs have left."""
         table = self.open()
         snapshots = [] if table is None else table.snapshots()
         jobs = {state.job for each in snapshots if (state := _state_of(each)) is not None}
         sweep_moved(self.staging, jobs.__contains__)
 
     def state(self) -> TableState | None:
-        """Return what the current snapshot says, if a job of ours has made it."""
+        """Return the state in the current snapshot, if a job has made it."""
         table = self.open()
         snapshot = None if table is None else table.current_snapshot()
         return None if snapshot is None else _state_of(snapshot)
 
     def check(self, schema: pa.Schema, *, keeps: bool, takes_over: bool = False) -> None:  # noqa: ARG002  # its snapshots stay
-        """Make sure that files of a schema fit to the table, whose columns stay as they are.
+        """Make sure that files of a schema fit the table, whose columns do not change.
 
         Raises:
             BadOption: It has other columns.
@@ -83,10 +83,11 @@ class IcebergSink:
         added: Iterable[StagedFile],
         removed: Sequence[Path] | None,
     ) -> str:
-        """Make the table the files it has, without those removed (None: all), and those added.
+        """Remove files from the table (None: all) and add others, in one commit.
 
         Raises:
-            SinkFailed: The disk does not take it, or somebody else has changed the table meanwhile.
+            SinkFailed: The disk does not take it, or another writer has changed the table
+                meanwhile.
         """
         table = self.open() or self._create(schema)
         moved = move_into(self.path / "data", self.staging, state.job, added)

@@ -28,7 +28,7 @@ class NotSent(PipelineError):  # noqa: N818  # as all of `pipeline.errors`
 def make_producer(
     bootstrap: str, settings: Mapping[str, str], transactional_id: str | None = None
 ) -> Producer:
-    """Return a producer that is made for throughput and loses nothing."""
+    """Return a producer set for throughput that loses nothing."""
     given: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "enable.idempotence": True,
@@ -48,7 +48,7 @@ def make_producer(
 def check_partitions(
     bootstrap: str, settings: Mapping[str, str], topic: str, parts: Iterable[Part]
 ) -> None:
-    """Make sure that a topic has the partitions that the rows come from, as far as that is known.
+    """Make sure that a topic has the partitions of the rows, as far as these are known.
 
     Raises:
         BadOption: It is not there, or has fewer.
@@ -70,7 +70,7 @@ def check_partitions(
 
 
 def read_progress(bootstrap: str, settings: Mapping[str, str], key: str) -> int:
-    """Return the position that the last committed transaction of a part has noted; 0: none.
+    """Return the position noted by the last committed transaction of a part; 0 if there is none.
 
     Raises:
         SourceUnavailable: Nobody answers.
@@ -105,7 +105,7 @@ def note_progress(producer: Producer, key: str, position: int) -> None:
 
 
 def _read_to(consumer: Consumer, high: int, key: bytes) -> int:
-    """Return what the last record of a key says, below an offset."""
+    """Return the value of the last record of a key below an offset."""
     position = 0
     clock = Clock()
     deadline = clock.monotonic() + _SECONDS
@@ -113,7 +113,7 @@ def _read_to(consumer: Consumer, high: int, key: bytes) -> int:
         for message in consumer.consume(500, timeout=1.0):
             if message.error() is None and message.key() == key:
                 position = json.loads(message.value() or b"{}").get("next", 0)
-        # Aborted records and markers are no messages: how far it is, the position tells.
+        # Aborted records and markers give no messages, so the position says how far it is.
         (at,) = consumer.position([TopicPartition(PROGRESS_TOPIC, 0)])
         if at.offset >= high - _PARTITION_ROOM:
             return position

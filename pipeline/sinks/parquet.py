@@ -21,7 +21,7 @@ from siltstone.pipeline.sinks.staging import StagedFile, full_disk_told, sweep
 from siltstone.pipeline.sinks.state import TableState
 
 STATE_FILE: Final = "_siltstone.json"
-"""Readers leave names alone that begin with an underscore."""
+"""Readers ignore names that begin with an underscore."""
 
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
@@ -37,21 +37,21 @@ class ParquetTable:
         self.staging = self.path.with_name(f".{self.path.name}-staging")
 
     def sweep(self) -> None:
-        """Delete what jobs have left that were killed."""
+        """Delete what killed jobs have left."""
         sweep(self.staging)
 
     def state(self) -> TableState | None:
-        """Return what the table says of itself; None if there is none that a job has written."""
+        """Return the state of the table; None if no job has written it."""
         try:
             return TableState.from_json((self.path / STATE_FILE).read_text())
         except FileNotFoundError:
             return None
 
     def check(self, schema: pa.Schema, *, keeps: bool, takes_over: bool = False) -> None:
-        """Make sure that the folder is a table: a commit exchanges it with all that is in it.
+        """Make sure that the folder is a table: a commit replaces it with everything in it.
 
         Raises:
-            BadOption: It has other columns, or things of somebody else's.
+            BadOption: It has other columns, or files that no job has written.
         """
         names = {path.name for path in self.path.iterdir()} if self.path.exists() else set()
         is_ours = takes_over or STATE_FILE in names
@@ -76,7 +76,7 @@ class ParquetTable:
         added: Iterable[StagedFile],
         removed: Sequence[Path] | None,
     ) -> str:
-        """Make the table the files it has, without those removed (None: all), and those added.
+        """Remove files from the table (None: all) and add others, in one step.
 
         Raises:
             SinkFailed: The disk does not take it; the table is as it was.
@@ -104,7 +104,7 @@ class ParquetTable:
 
 
 def _is_of_table(path: Path) -> bool:
-    """Tell whether a Parquet writer leaves such things; readers pass over ``_`` and ``.``."""
+    """Tell whether a Parquet writer leaves such files; readers ignore ``_`` and ``.``."""
     return path.is_file() and (path.suffix == ".parquet" or path.name.startswith(("_", ".")))
 
 
@@ -118,7 +118,7 @@ def _link_or_copy(old: Path, new: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> None:
-    """Exchange the names of two folders in one step; where that is not to be had, in two."""
+    """Exchange the names of two folders, in one step if the system can."""
     libc = ctypes.CDLL(None, use_errno=True)
     names = (os.fsencode(one), os.fsencode(other))
     if not libc.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE):

@@ -1,7 +1,7 @@
-"""Files that tasks write where nobody looks yet; a commit makes them part of a table.
+"""Files that tasks write beside a table; a commit makes them part of it.
 
-Each attempt of a task writes under names of its own, so an attempt that is thrown away, by a retry
-or by speculation, leaves files that no commit names and the next job sweeps.
+Each attempt of a task writes under names of its own. An attempt that is thrown away, by a retry or
+by speculation, leaves files that no commit names; the next job deletes them.
 """
 
 import errno
@@ -26,18 +26,18 @@ ROW_GROUP_ROWS: Final = 256 << 10
 FILE_BYTES: Final = 256 << 20
 COMPRESSION: Final = "snappy"
 NO_SPACE: Final = "No space left on device"
-"""What the kernel calls it, in Python, Arrow and Java alike."""
+"""The kernel's words for it, the same in Python, Arrow and Java."""
 _SUFFIX: Final = ".parquet"
 _MOVED: Final = "moved.json"
 
 
 class SinkFailed(PipelineError):  # noqa: N818  # as all of `pipeline.errors`
-    """The place for the table does not take it; the table is as it was."""
+    """The table cannot be written; it is as it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
-    """A Parquet file that a task has written; offsets are those of its rows, both inclusive."""
+    """A Parquet file that a task has written; offsets are of its rows, both inclusive."""
 
     path: Path
     rows: int
@@ -138,9 +138,9 @@ def write_tables(folder: Path, schema: pa.Schema, tables: Iterable[pa.Table]) ->
 def move_into(
     folder: Path, staging: Path, job: str, staged: Iterable[StagedFile]
 ) -> list[StagedFile]:
-    """Rename staged files into the folder of a table, where only a commit makes them count.
+    """Rename staged files into the folder of a table, where they count after a commit.
 
-    Before that it is noted in the staging folder what is about to be there, for `sweep_moved`.
+    Their names are first noted in the staging folder, for `sweep_moved`.
     """
     moved = [replace(file, path=folder / file.path.name) for file in staged]
     with full_disk_told(folder):
@@ -160,7 +160,7 @@ def sweep(folder: Path) -> None:
 
 
 def sweep_moved(staging: Path, was_committed: Callable[[str], bool]) -> None:
-    """Delete what a job has left that was killed, perhaps just before its commit."""
+    """Delete what a killed job has left, perhaps just before its commit."""
     try:
         note = json.loads((staging / _MOVED).read_text())
     except (FileNotFoundError, ValueError):
@@ -172,7 +172,7 @@ def sweep_moved(staging: Path, was_committed: Callable[[str], bool]) -> None:
 
 
 def full_disk(folder: Path) -> SinkFailed:
-    """Return the sentence for a full disk."""
+    """Return the error for a full disk."""
     return SinkFailed(
         f"the disk of {folder} is full; make room and run the job again: the table is as it was"
     )
@@ -180,10 +180,10 @@ def full_disk(folder: Path) -> SinkFailed:
 
 @contextmanager
 def full_disk_told(folder: Path) -> Iterator[None]:
-    """Turn an error of the disk into the sentence for it.
+    """Turn an error of a full disk into `SinkFailed`, which says what to do.
 
     Raises:
-        SinkFailed: With what to do.
+        SinkFailed: The disk is full.
     """
     try:
         yield

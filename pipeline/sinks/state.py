@@ -1,19 +1,19 @@
-"""What a snapshot table says of itself, in the very commit that made it so."""
+"""The state of a table, kept in the commit that made it."""
 
 import json
 from dataclasses import asdict, dataclass, field
 from typing import Self
 
 PROPERTY = "siltstone.state"
-"""Under this name it stands in the commit of a table format that has names."""
+"""Its name among the properties of a commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:
-    """Up to where a topic is in a table: ``offsets`` are exclusive, by partition.
+    """How far a topic is in a table: ``offsets`` are exclusive, by partition.
 
-    ``taken_at_ms`` is the moment that the table shows; a later increment is right only as long as
-    no tombstone from after it can be gone.
+    ``taken_at_ms`` is the moment that the table shows. An increment is right only while no
+    tombstone written after it can be gone.
     """
 
     job: str
@@ -33,7 +33,7 @@ class TableState:
         """Read what `to_json` wrote.
 
         Raises:
-            ValueError: The text is nothing of the kind.
+            ValueError: The text is no state.
         """
         try:
             facts = json.loads(text)

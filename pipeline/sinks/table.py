@@ -1,4 +1,4 @@
-"""Which sink a ``--to`` names: ``parquet:DIR``, ``delta:DIR`` or ``iceberg:WAREHOUSE/TABLE``."""
+"""The sinks that ``--to`` names: ``parquet:DIR``, ``delta:DIR``, ``iceberg:WAREHOUSE/TABLE``."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -21,19 +21,19 @@ class TableSink(Protocol):
     staging: Path
 
     def sweep(self) -> None:
-        """Delete what jobs have left that were killed."""
+        """Delete what killed jobs have left."""
 
     def state(self) -> "TableState | None":
-        """Return what the table says of itself; None if no job of ours has written it."""
+        """Return the state of the table; None if no job has written it."""
 
     def check(self, schema: "pa.Schema", *, keeps: bool, takes_over: bool = False) -> None:
         """Make sure, before any work, that a commit will do no harm.
 
-        ``keeps`` says that files stay beside those of the schema, ``takes_over`` that files may go
-        that no job has written.
+        ``keeps`` says that files stay beside those of the schema, ``takes_over`` that files which
+        no job has written may go.
 
         Raises:
-            BadOption: The table has other columns, or things of somebody else's.
+            BadOption: The table has other columns, or files that no job has written.
         """
 
     def files(self) -> list[Path]:
@@ -46,7 +46,7 @@ class TableSink(Protocol):
         added: "Iterable[StagedFile]",
         removed: Sequence[Path] | None,
     ) -> str:
-        """Make the table the files it has, without those removed (None: all), and those added."""
+        """Remove files from the table (None: all) and add others, in one commit."""
 
 
 def open_table(target: str) -> TableSink:

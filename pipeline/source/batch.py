@@ -1,4 +1,4 @@
-"""Reading topics at once: splits on the driver, records in the tasks."""
+"""Reading topics as a batch: splits on the driver, records in the tasks."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -18,19 +18,19 @@ from siltstone.pipeline.source.worker import is_pushing, settle
 from siltstone.pipeline.transports import open_source
 
 LEAST_LINGER_MS: Final = 20_000
-"""Spark plans a DataFrame once: a second action on it reads what the first has pinned."""
+"""How long a pin stays at least: a second action on a DataFrame reads what the first has pinned."""
 LINGER_BYTES_PER_MS: Final = 32 << 10
 
 
 class SplitPartition(InputPartition):
-    """A split as Spark's scheduler hands it to a task."""
+    """A split, as Spark hands it to a task."""
 
     def __init__(self, split: Split) -> None:
         super().__init__(split)
 
 
 class BatchReader(DataSourceReader):
-    """Plans a read where the driver is and reads splits where the executors are."""
+    """Plans a read on the driver, and reads splits on the executors."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options = ReadOptions.parse(options)
@@ -41,7 +41,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return a split for each task.
 
-        A pin stays: tasks renew it while they read, and it ends by itself after the last.
+        The pin is not released: tasks renew it while they read, and its lease ends after the last.
         """
         source = open_source(self._asked())
         try:
@@ -57,7 +57,7 @@ class BatchReader(DataSourceReader):
         return [SplitPartition(lingering(split, size, asked)) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a split; Spark asks with none if there is nothing to read."""
+        """Yield the records of a split; without anything to read Spark passes no split."""
         settle()
         if partition.value is None:
             return iter(())
@@ -65,7 +65,7 @@ class BatchReader(DataSourceReader):
         return converted(self._narrowed.keep(batches), self._schema)
 
     def _asked(self) -> ReadOptions:
-        """Return the options as the filters and the columns leave them."""
+        """Return the options, narrowed by filters and columns."""
         options, narrowed = self._options, self._narrowed
         last = narrowed.time_last
         return replace(
@@ -79,7 +79,7 @@ class BatchReader(DataSourceReader):
 def lingering(split: Split, size: int, asked_ms: int) -> Split:
     """Return a split whose pin ends some time after its readers.
 
-    Unless a time is asked for it is the longer, the more bytes are read, and a lease at most.
+    Unless a time is given, it grows with the bytes that are read, up to a lease.
     """
     if split.lease is None:
         return split
@@ -89,10 +89,10 @@ def lingering(split: Split, size: int, asked_ms: int) -> Split:
 
 
 class FilteringReader(BatchReader):
-    """Takes filters from Spark, where a session allows that."""
+    """Takes filters from Spark, if the session allows it."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take what can be done here exactly and return the rest."""
+        """Take the filters that can be applied here exactly, and return the others."""
         self._narrowed, left = narrow(filters, self._columns)
         return left
 
@@ -100,8 +100,8 @@ class FilteringReader(BatchReader):
 def make_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
     """Return a reader that takes filters if the session allows it.
 
-    A reader that could and may not would be refused by Spark, and a data source is not told what
-    the session says; but filters are pushed in a worker of their own.
+    Spark refuses a reader with this ability in other sessions, and does not tell a data source what
+    the session allows. But it pushes filters in a worker of its own, which shows it.
     """
     settle()
     reads_filters = ReadOptions.parse(options).filter_pushdown

@@ -1,7 +1,7 @@
-"""What Spark asks a data source for: a name, a schema, and its readers.
+"""The data source for Spark: a name, a schema, and its readers.
 
-Every session imports this module to look for data sources, and sessions that never read a topic
-should not pay for it: the rest is imported when it is used.
+Every session imports this module when it looks for data sources. So that sessions which read no
+topic need not pay, everything else is imported when it is used.
 """
 # ruff: noqa: N802, PLC0415  # Spark names the methods; imports wait until they are needed
 
@@ -38,13 +38,13 @@ class SiltstoneSource(DataSource):
         return default_schema(self.options)
 
     def reader(self, schema: "StructType") -> "BatchReader":
-        """Return who reads at once."""
+        """Return the reader of a batch."""
         from siltstone.pipeline.source.batch import make_reader
 
         return make_reader(self.options, schema)
 
     def streamReader(self, schema: "StructType") -> "StreamReader":
-        """Return who reads as a stream."""
+        """Return the reader of a stream."""
         from siltstone.pipeline.source.stream import StreamReader
 
         return StreamReader(self.options, schema)

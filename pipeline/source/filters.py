@@ -1,7 +1,7 @@
-"""Filters that Spark hands down: what of them is done here, exactly, and what is left to Spark.
+"""Filters that Spark hands down: which are applied here, exactly, and which are left to Spark.
 
-Offsets, partitions, topics and times narrow what is read at all; a key, or whether a value is
-there, is looked at before rows cross into the JVM.
+Offsets, partitions, topics and times narrow what is read. Conditions on the key, or on whether
+there is a value, are applied before rows cross into the JVM.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -50,7 +50,7 @@ Keep = Callable[[pa.RecordBatch], Any]
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """What filters leave: bounds, all inclusive, sets of names, and conditions on rows."""
+    """What filters allow: bounds, all inclusive, sets of names, and conditions on rows."""
 
     first_offset: int = 0
     last_offset: int = LAST_TIME
@@ -101,7 +101,7 @@ class RowFilter:
 
 
 def narrow(filters: Iterable[Filter], columns: tuple[str, ...]) -> tuple[Narrowed, list[Filter]]:
-    """Return what filters leave, and those that Spark has to apply itself."""
+    """Return what filters allow, and the filters that Spark has to apply itself."""
     narrowed = Narrowed()
     left = []
     for each in filters:
@@ -163,7 +163,7 @@ def _take_bytes(narrowed: Narrowed, name: str, asked: Filter) -> Narrowed | None
 
 
 def _take_names(narrowed: Narrowed, name: str, asked: Filter) -> Narrowed | None:
-    """Return what an equality or a list of topics or partitions leaves; None for others."""
+    """Narrow by an equality or a list of topics or partitions; None for other filters."""
     if isinstance(asked, EqualTo | EqualNullSafe):
         values = frozenset((asked.value,))
     elif isinstance(asked, In):

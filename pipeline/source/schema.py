@@ -1,7 +1,7 @@
 """Between the columns of a topic and a DataFrame's schema.
 
-A user's schema chooses columns (Spark prunes none by itself) and may ask for ``key`` and ``value``
-as text; anything else of another type is refused before a byte is read.
+A user's schema chooses columns (Spark does not prune them) and may have ``key`` and ``value`` as
+text. Any other type is refused before a byte is read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ def default_schema(options: Mapping[str, str]) -> str:
     """Return the schema of a read that gives none, as DDL.
 
     Raises:
-        BadOption: options are wrong, or name columns that there are none of.
+        BadOption: options are wrong, or name columns that do not exist.
     """
     parsed = ReadOptions.parse(options)
     names = parsed.columns or (*STANDARD, *(("headers",) if parsed.include_headers else ()))
@@ -50,7 +50,7 @@ def check_schema(schema: StructType) -> tuple[str, ...]:
     """Return the columns that a schema names.
 
     Raises:
-        BadOption: there is none of a name, or it is of another type.
+        BadOption: a column does not exist, or has another type.
     """
     names = tuple(schema.fieldNames())
     check_names(names)
@@ -69,7 +69,7 @@ def converted(batches: Iterator[pa.RecordBatch], schema: StructType) -> Iterator
     """Yield record batches in exactly the form that Spark expects for a schema.
 
     Raises:
-        CorruptLog: text is asked for and bytes are not UTF-8.
+        CorruptLog: text is wanted, and the bytes are not UTF-8.
     """
     target = to_arrow_schema(schema, timezone="UTC")
     for batch in batches:

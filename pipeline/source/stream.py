@@ -1,10 +1,9 @@
 """Reading topics as a stream: offsets in Spark's checkpoint, each of them read once.
 
 Offsets are ``{"orders": {"0": 23, "topicId": "…"}}``: the form of Spark's Kafka source, and the
-topic they are of, so that a topic that was deleted and made again is not taken for the old one.
-What a micro-batch reads follows from its two offsets alone; a replayed one may have fewer records
-if the cleaner has been there. With pins, each look at the log's end is a pin, and the micro-batch
-reads what that pin has.
+topic's id, so that a topic which was deleted and made again is noticed. What a micro-batch reads
+follows from its two offsets alone; a repeated one may have fewer records if the cleaner has been
+there. With pins, each look at the log's end takes a pin, and the micro-batch reads from it.
 """
 # ruff: noqa: N802  # Spark names the methods
 
@@ -41,7 +40,7 @@ _ENDS: Final = {"endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"}
 _TOPIC_ID: Final = "topicId"
 _LOOK_SECONDS: Final = 1.0
 _LOOKS_PER_LEASE: Final = 4
-"""Of a run to a fixed end: it needs no newer view, but a pin that is there."""
+"""How often a run to a fixed end takes a new pin: it needs no newer view, only a living pin."""
 
 Offsets = dict[TopicPartition, int]
 
@@ -60,10 +59,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._source: Source | None = None
         self._view: Manifest | None = None
         self._looked = 0.0
-        self._target: Offsets | None = None  # where a run of AvailableNow ends
+        self._target: Offsets | None = None  # where a run with AvailableNow ends
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a task needs of the reader: nothing that is open."""
+        """Return what a task needs of the reader, without anything open."""
         return {"_schema": self._schema, "_columns": self._columns}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -79,7 +78,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the next micro-batch ends.
 
         Raises:
-            DataLost: a topic is another one of the same name.
+            DataLost: a topic was deleted and made again.
         """
         begun = from_json(start)
         view = self._look()
@@ -98,11 +97,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit that the options set."""
-        most = self._options.max_offsets_per_trigger
-        return ReadMaxRows(most) if most else ReadAllAvailable()
+        max_offsets = self._options.max_offsets_per_trigger
+        return ReadMaxRows(max_offsets) if max_offsets else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Remember where the log ends now: this run goes no further."""
+        """Note where the log ends now: this run goes no further."""
         self._target = self._ends(self._look(is_fresh=True))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -140,10 +139,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return converted(scan(partition.value, self._columns), self._schema)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Take note that everything below an offset is done with: nothing is kept for it."""
+        """Do nothing: nothing is kept for offsets that are done."""
 
     def stop(self) -> None:
-        """Let go of what is open."""
+        """Close what is open."""
         if self._source is not None:
             with suppress(OSError):
                 self._source.close()
@@ -155,7 +154,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._source
 
     def _look(self, *, is_fresh: bool = False) -> Manifest:
-        """Return the partitions as they are, or were a moment ago: Spark asks all the time."""
+        """Return the partitions as they are or were a moment ago: Spark asks often."""
         now = self._clock.monotonic()
         lasts = _LOOK_SECONDS
         if self._target is not None:
@@ -172,7 +171,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {each.topic_partition: last_offset(each, self._options) for each in view.partitions}
 
     def _starts(self, begun: Offsets, view: Manifest) -> Offsets:
-        """Return where each partition is read from: a new one from its start.
+        """Return where each partition is read from; a new one is read from its start.
 
         Raises:
             DataLost: it is not there any more.
@@ -210,15 +209,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def timeless(split: Split) -> Split:
-    """Return a split that may be read late: a stream follows a log and is of no one moment."""
+    """Return a split without deadlines: a stream is of no one moment."""
     return replace(split, rules=replace(split.rules, deadline_ms=0, unpinned_deadline_ms=0))
 
 
 def with_stream_defaults(options: Mapping[str, str]) -> dict[str, str]:
-    """Return options of a stream, which begins at the end of the log unless it says otherwise.
+    """Return the options of a stream, which by default begins at the end of the log.
 
     Raises:
-        BadOption: They name an end, which a stream has not.
+        BadOption: They name an end, which a stream does not have.
     """
     said = {name.lower() for name in options}
     ends = [name for name in options if name.lower() in _ENDS]

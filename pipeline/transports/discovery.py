@@ -1,7 +1,7 @@
-"""Finding the folder of a broker that is known by its address alone.
+"""Finding the folder of a broker of which only the address is known.
 
-A broker says where its log directories are. If one of them is here too, is of the same cluster and
-lets this user read the control token, its files can be pinned and the broker be left alone.
+A broker says where its log directories are. If one of them is visible here, belongs to the same
+cluster and lets this user read the control token, its files can be pinned.
 """
 
 import os
@@ -16,16 +16,16 @@ from siltstone.storage.directory.meta_properties import MetaProperties
 
 
 def find_data(options: ReadOptions) -> str:
-    """Return the log directory of the only broker of a cluster, empty if it is not seen here."""
+    """Return the log directory of a cluster's only broker, empty if it is not visible here."""
     try:
         with Cluster(options.bootstrap, options.kafka) as cluster:
             cluster.leaders([])
             if cluster.node_count > 1:
-                return ""  # every broker has a part
+                return ""  # each broker has some partitions
             directories = cluster.log_directories()
             cluster_id = cluster.cluster_id
     except PipelineError:
-        return ""  # whoever reads over the network says it better
+        return ""  # reading over the network will report it
     return next((each for each in directories if _is_of(Path(each), cluster_id)), "")
 
 

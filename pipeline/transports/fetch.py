@@ -19,7 +19,7 @@ _DEFAULT_RETENTION_MS = 86_400_000
 
 
 class FetchSource:
-    """Knows offsets and no files; what it plans is read while the broker goes on."""
+    """Knows offsets but no files; splits are read while the broker goes on."""
 
     name = "fetch"
 
@@ -50,7 +50,7 @@ class FetchSource:
         self.close()
 
     def view(self) -> Manifest:
-        """Return the partitions that the options mean, with their offsets of now."""
+        """Return the partitions of the options, with their present offsets."""
         options, cluster = self.options, self._cluster
         now_ms = self._clock.now_ms()
         named = sorted({key.topic for key in options.assign} | set(options.subscribe))
@@ -83,7 +83,7 @@ class FetchSource:
         )
 
     def ranges(self, view: Manifest) -> dict[TopicPartition, OffsetRange]:
-        """Return the offsets that the options mean."""
+        """Return the ranges of offsets of the options."""
         return resolve(view, self.options, self._find)
 
     def plan(

@@ -1,4 +1,4 @@
-"""A running broker's own files: it pins what is asked for at one moment and is then left alone."""
+"""A running broker's own files: the broker pins them, and then has nothing to do with the read."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ from siltstone.storage.topic_partition import TopicPartition
 
 
 class PinnedSource:
-    """Takes a pin with each `view`; `close` releases the last one, or nobody does but its lease."""
+    """Takes a pin with each `view`; `close` releases the last one, or its lease ends it."""
 
     name = "pinned"
 
@@ -24,7 +24,7 @@ class PinnedSource:
         """Find the broker's control channel.
 
         Raises:
-            SourceUnavailable: the log directory says nothing of one.
+            SourceUnavailable: the log directory names none.
         """
         if not options.data:
             raise BadOption("transport=pinned needs data: the broker's log directory")
@@ -39,7 +39,7 @@ class PinnedSource:
         self.close()
 
     def view(self) -> Manifest:
-        """Return the partitions that the options mean, at the moment of a new pin."""
+        """Return the partitions of the options, as of the moment of a new pin."""
         options = self.options
         names = list(options.subscribe)
         if options.subscribe_pattern:
@@ -57,7 +57,7 @@ class PinnedSource:
         return view
 
     def ranges(self, view: Manifest) -> dict[TopicPartition, OffsetRange]:
-        """Return the offsets that the options mean."""
+        """Return the ranges of offsets of the options."""
         return resolve(view, self.options, find_in_files)
 
     def plan(

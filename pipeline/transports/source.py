@@ -1,4 +1,4 @@
-"""What every transport offers."""
+"""The interface of a transport."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from siltstone.storage.topic_partition import TopicPartition
 
 
 class Source(Protocol):
-    """Topics at one place; a context manager that lets go of what `view` took."""
+    """Topics at one place; a context manager that closes what `view` opened."""
 
     name: str
     """``pinned``, ``fetch`` or ``archive``."""
@@ -24,10 +24,10 @@ class Source(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def view(self) -> Manifest:
-        """Return the partitions that the options mean, as they are now."""
+        """Return the partitions of the options, as they are now."""
 
     def ranges(self, view: Manifest) -> dict[TopicPartition, OffsetRange]:
-        """Return the offsets that the options mean."""
+        """Return the ranges of offsets of the options."""
 
     def plan(
         self, view: Manifest, ranges: Mapping[TopicPartition, OffsetRange] | None = None
@@ -35,17 +35,17 @@ class Source(Protocol):
         """Return splits that together read the ranges once."""
 
     def close(self) -> None:
-        """Let go of what was taken. Idempotent."""
+        """Close what was opened. Idempotent."""
 
 
 def select(
     options: ReadOptions, there: Iterable[TopicPartition], where: str
 ) -> list[TopicPartition]:
-    """Return the partitions that the options mean among those that there are.
+    """Return those of the existing partitions that the options name.
 
     Raises:
         SourceUnavailable: a topic or partition that is named is not there.
-        BadOption: the pattern is none.
+        BadOption: the pattern is no regular expression.
     """
     known = sorted(there)
     if options.assign:
