@@ -146,7 +146,7 @@ def _verify_outputs(path: Path, receipt: Receipt, report: Report) -> bool:
             else:
                 report.notes.append(f"{sentence}: a later pass was cut short")
     if is_whole:
-        report.notes.append(f"{len(receipt.outputs)} files are as the receipt of {when} says")
+        report.notes.append(f"files that are as the receipt of {when} says: {len(receipt.outputs)}")
     return is_whole
 
 

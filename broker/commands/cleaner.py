@@ -95,9 +95,13 @@ def run_clean(layers: Layers, name: str, *, is_forced: bool, waits: bool, second
         asked = json.loads(channel.post("/v1/clean", which, "force=1" if is_forced else "").body)
         count = len(asked["requested"])
         if not waits:
-            sys.stdout.write(f"asked for a pass over {_partitions(count)}")
+            sys.stdout.write(f"asked for a pass over {explain_text.counted(count, 'partition')}")
             clean = asked["nothing_to_clean"]
-            sys.stdout.write(f"; {_partitions(clean)} had nothing to clean\n" if clean else "\n")
+            sys.stdout.write(
+                f"; {explain_text.counted(clean, 'partition')} had nothing to clean\n"
+                if clean
+                else "\n"
+            )
             return 0
         left = _wait(channel, which, seconds)
         events = list(_events(channel, which, asked["now_ms"]))
@@ -176,10 +180,6 @@ def _add_predictions(answer: dict[str, Any], predictions: list[dict[str, Any]]) 
         prediction = found.get((facts["topic"], facts["partition"]))
         if prediction is not None:
             facts["prediction"] = prediction
-
-
-def _partitions(count: int) -> str:
-    return f"{count} partition{'' if count == 1 else 's'}"
 
 
 def _fail(sentence: str) -> int:

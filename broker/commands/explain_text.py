@@ -64,7 +64,7 @@ def _detail(facts: Mapping[str, Any], now_ms: int) -> Iterator[str]:
 def _next(facts: Mapping[str, Any], now_ms: int) -> str:
     next_ms = facts["next_eligible_ms"]
     if next_ms is None:
-        return "not by the passing of time"
+        return "not until something changes"
     if next_ms <= now_ms:
         return "now"
     return f"at {moment(next_ms)}, in {duration((next_ms - now_ms) / 1000)}"
@@ -74,7 +74,7 @@ def _last(last: Mapping[str, Any]) -> str:
     return (
         f"{moment(last['started_ms'])}, {duration(last['seconds'])}: offsets "
         f"{last['first_dirty_offset']} to {last['end_offset']}, {size(last['bytes_read'])} became "
-        f"{size(last['bytes_written'])}, {last['records_dropped']} records went"
+        f"{size(last['bytes_written'])}, {counted(last['records_dropped'], 'record')} dropped"
     )
 
 
@@ -129,6 +129,11 @@ def event_line(event: Mapping[str, Any]) -> str:
         f"map {event['map_keys']} keys{' (full)' if event['map_full'] else ''}, "
         f"{event['seconds']:.3g} s{held}"
     )
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number of things: 1 fault, 2 faults."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def size(count: int) -> str:

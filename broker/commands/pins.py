@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
-from siltstone.broker.commands.explain_text import duration, size
+from siltstone.broker.commands.explain_text import counted, duration, size
 
 if TYPE_CHECKING:
     from siltstone.broker.commands.http_client import ControlAnswer
@@ -46,10 +46,12 @@ def _print(answer: ControlAnswer, *, as_json: bool) -> None:
 
 def _line(pin: dict[str, Any]) -> str:
     holder = f" for {pin['holder']}" if pin["holder"] else ""
+    partitions = counted(pin["partitions"], "partition")
+    segments = counted(pin["segments"], "segment")
     return (
-        f"{pin['id']}{holder}: {', '.join(pin['topics'])}; {pin['partitions']} partitions, "
-        f"{pin['segments']} segments, {size(pin['bytes'])}, of which {size(pin['held_bytes'])} "
-        f"only pins keep; ends in {duration(pin['expires_in_ms'])} unless renewed"
+        f"{pin['id']}{holder}: {', '.join(pin['topics'])}; {partitions}, {segments}, "
+        f"{size(pin['bytes'])}, of which {size(pin['held_bytes'])} only pins keep; ends in "
+        f"{duration(pin['expires_in_ms'])} unless renewed"
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.commands.asking import meant_by
+from siltstone.broker.commands.explain_text import counted
 from siltstone.broker.commands.stopped import find_folders
 from siltstone.cleaner.checkpoints import CleanerCheckpoints
 from siltstone.cleaner.history.history import read_history
@@ -102,7 +103,7 @@ def _events_of(
 
 def _lines(report: Report, checkpoint: int | None) -> Iterator[str]:
     count = len(report.faults)
-    verdict = "fine" if not count else f"{count} faults"
+    verdict = "fine" if not count else counted(count, "fault")
     clean = "never cleaned" if checkpoint is None else f"{report.keys} keys below {checkpoint}"
     yield f"{report.topic_partition}: {verdict}; {report.records} records, {clean}"
     for note in report.notes:

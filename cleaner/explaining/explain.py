@@ -144,7 +144,7 @@ def _find_selection(view: PartitionView, cleanable: CleanableLog | None) -> Find
         ratio = view.setting("min.cleanable.dirty.ratio", cleanable.threshold)
         return Finding(
             Rule.RATIO_ABOVE,
-            f"{cleanable.ratio:.4g} of it is dirty, more than {ratio}",
+            f"its dirty ratio is {cleanable.ratio:.4g}, more than {ratio}",
             ratio,
         )
     held = _find_limit(view, cleanable)
@@ -161,7 +161,7 @@ def _find_rest_of_small_map(view: PartitionView, cleanable: CleanableLog) -> Fin
         outlook = "the next pass goes on there"
     else:
         ratio = view.setting("min.cleanable.dirty.ratio", cleanable.threshold)
-        outlook = f"what is left is {cleanable.ratio:.4g} of it, not more than {ratio}"
+        outlook = f"the dirty ratio of the rest is {cleanable.ratio:.4g}, not more than {ratio}"
     return Finding(
         Rule.MAP_TOO_SMALL,
         f"the last pass ended at offset {last.end_offset} because the offset map was full with "
@@ -222,7 +222,7 @@ def _find_lack(view: PartitionView, cleanable: CleanableLog) -> Finding:
         ratio = view.setting("min.cleanable.dirty.ratio", cleanable.threshold)
         return Finding(
             Rule.RATIO_BELOW,
-            f"{cleanable.ratio:.4g} of it is dirty, not more than {ratio}{_lacking(cleanable)}",
+            f"its dirty ratio is {cleanable.ratio:.4g}, not more than {ratio}{_lacking(cleanable)}",
             ratio,
         )
     if not cleanable.clean_bytes and not cleanable.uncleanable_bytes:
@@ -267,10 +267,10 @@ def _lacking(cleanable: CleanableLog) -> str:
     """Return in words how many bytes make the ratio."""
     threshold = cleanable.threshold
     if threshold >= _NEVER:
-        return "; no number of bytes is"
+        return ", and no ratio can be"
     total = cleanable.clean_bytes + cleanable.cleanable_bytes
     lacking = (threshold * total - cleanable.cleanable_bytes) / (1 - threshold)
-    return f"; {int(lacking) + 1} more bytes in closed segments make it so"
+    return f"; {int(lacking) + 1} more bytes in closed segments exceed it"
 
 
 def _after(progress: str | None) -> str:

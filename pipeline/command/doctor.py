@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from siltstone.pipeline.command.progress import counted
 from siltstone.pipeline.errors import PipelineError
 from siltstone.pipeline.spark.java import TRIED, find_java
 
@@ -167,7 +168,7 @@ def _data(data: Path) -> Finding:
         count = len(topics(find_control(data, None)))
     except PipelineError as error:
         return Finding(name="data", is_fine=False, text=str(error))
-    text = f"{data}: a broker serves {count} topics there and can pin them"
+    text = f"{data}: a broker serves {counted(count, 'topic')} there and can pin them"
     return Finding(name="data", is_fine=True, text=text)
 
 

@@ -77,6 +77,11 @@ class Progress:
         self._stream.flush()
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things for a person: 1 fault, 2,000 records."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def size(count: float) -> str:
     """Return a number of bytes for a person."""
     for unit in ("B", "KiB", "MiB", "GiB"):

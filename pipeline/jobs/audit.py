@@ -22,7 +22,7 @@ from siltstone.pipeline.audit.laws import COLUMNS, Rows, check_laws
 from siltstone.pipeline.audit.segment import SegmentReport, audit_segment
 from siltstone.pipeline.client.pins import Control, find_control
 from siltstone.pipeline.columns import arrow_schema
-from siltstone.pipeline.command.progress import seconds_text, size
+from siltstone.pipeline.command.progress import counted, seconds_text, size
 from siltstone.pipeline.engine import Engine
 from siltstone.pipeline.errors import BadOption, PipelineError
 from siltstone.pipeline.jobs.reading import Moment, committed, moment_of
@@ -93,8 +93,9 @@ class AuditReport:
                 yield f"{finding.kind.value}: {finding.sentence}"
         rate = f"{size(self.bytes_read / self.seconds)}/s" if self.seconds else "-"
         yield (
-            f"audit: {self.faults} faults in {len(self.findings)} partitions, {self.segments} "
-            f"segments, {self.records:,} records, {size(self.bytes_read)}, in "
+            f"audit: {counted(self.faults, 'fault')} in "
+            f"{counted(len(self.findings), 'partition')}, {counted(self.segments, 'segment')}, "
+            f"{counted(self.records, 'record')}, {size(self.bytes_read)}, in "
             f"{seconds_text(self.seconds)} ({rate})"
         )
 

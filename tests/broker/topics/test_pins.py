@@ -276,7 +276,7 @@ def test_pins_of_a_process(tmp_path: Path) -> None:
         shown = subprocess.run(
             broker.command("pins"), capture_output=True, text=True, check=True
         ).stdout
-        assert "for me: orders; 1 partitions, 1 segments" in shown
+        assert "for me: orders; 1 partition, 1 segment," in shown
         assert b"\nsiltstone_pins 1\n" in asked.metrics()
         pinned = json.loads(answer.body)["partitions"][0]
         assert pinned["folder"].startswith(str(broker.folder / files.PINS))
