@@ -49,7 +49,7 @@ def start_faults(server: ServerConfig) -> list[tuple[str, str]]:
 
 
 def _consumer_group_faults(server: ServerConfig) -> list[tuple[str, str]]:
-    """Return the faults of consumer groups' settings, with which Kafka does not start either."""
+    """Return the faults of the consumer groups' settings; Kafka does not start with them either."""
     session = server.group_consumer_session_timeout_ms
     interval = server.group_consumer_heartbeat_interval_ms
     bounds = {

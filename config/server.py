@@ -36,7 +36,7 @@ from siltstone.config.topic import DAY_MS, FOREVER, TopicConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """The settings of the broker; without arguments, what it starts with when nothing is set."""
+    """The settings of the broker; without arguments, the defaults."""
 
     node_id: int = key(
         1,
@@ -392,7 +392,7 @@ class ServerConfig:
 
     @property
     def migration_policy(self) -> MigrationPolicy:
-        """Which way groups may go."""
+        """Which way a group with members may change its protocol."""
         return MigrationPolicy(self.group_consumer_migration_policy.lower())
 
     @property

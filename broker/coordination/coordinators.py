@@ -1,7 +1,7 @@
 """The coordinators of groups and of transactions, and what they have in common.
 
-Their modules are a sixth of what a start would import, and the first request of most clients is
-not for them: `broker.server` builds them when somebody needs them.
+Their modules would be a sixth of all imports of a start, and the first request of most clients does
+not need them. So `broker.server` builds them when a request or a journal does.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class Coordinators:
 
     async def run_transactions(self) -> None:
         """Read the journal back while clients are served, then look after time-outs."""
-        await self.groups.loaded.wait()  # what markers decide is known then
+        await self.groups.loaded.wait()  # the offsets that markers commit are known then
         await self.transactions.load()
         await self.transactions.run()
 
     async def close(self) -> None:
-        """Let no more time pass."""
+        """Stop the timers."""
         await self.groups.close()
         await self.transactions.close()

@@ -55,8 +55,8 @@ class CoordinatorLog(Journal):
     """The partitions of one internal topic (loop only); the topics are known when it is built.
 
     From then on a partition is loading until `load` has applied all that is in it; nothing may be
-    appended to it meanwhile. The topic is made when it is first needed. How many partitions it
-    has is read once, since every id belongs to one of them for good.
+    appended to it meanwhile. The topic is made when it is first needed. How many partitions it has
+    is read once: an id belongs to the same partition for ever.
     """
 
     def __init__(

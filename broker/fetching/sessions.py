@@ -197,7 +197,7 @@ class FetchSession:
             return
         partition.stand_on(log)
         if log.end.log_start_offset != partition.log_start_offset:
-            changed.add(partition)  # a cleaner thread has moved it before we stood there
+            changed.add(partition)  # a cleaner thread moved its start meanwhile
 
     def is_at(self, epoch: int) -> bool:
         """Tell whether the request that has brought the session to ``epoch`` is the newest."""

@@ -270,8 +270,8 @@ class GroupOffsets:
 class OffsetTable:
     """The offsets of groups, by group (loop only).
 
-    ``append(partition, rows, producer)`` writes them into the journal; only then are they true.
-    A base of `Offsets`, which shares its shards, so that a commit makes no call of Python's here.
+    ``append(partition, rows, producer)`` writes them into the journal; only then do they count. A
+    base of `Offsets`, which shares its shards, so that a commit makes no call of Python's here.
     """
 
     __slots__ = ("_append", "_shards", "commit_count", "count")

@@ -165,7 +165,7 @@ class Timers:
 
 
 class LivingMember:
-    """One member as far as it has to be heard of; ``timer`` is that of its session.
+    """The session of one member; ``timer`` is that of its deadline.
 
     ``on_silence`` gets the member when its session has ended. A base of `Member`, so that a
     heartbeat moves its timer without a call of Python's.
@@ -216,7 +216,7 @@ class MemberTable:
 
 
 class LivingGroup:
-    """A classic group as far as its members are heard of between two rebalances (loop only).
+    """What a classic group needs for heartbeats and commits between two rebalances (loop only).
 
     A base of `ClassicGroup` and not a part of it: state, generation and members are the group's,
     and a heartbeat or commit would take a method of Python's to come here
@@ -299,8 +299,8 @@ class LivingGroup:
 class GroupTable:
     """Groups by id, and who may commit to them (loop only).
 
-    ``make_classic`` makes a group that nobody else knows yet. A base of `GroupCoordinator`, for the
-    reason of `LivingGroup`'s: heartbeats and commits come in here.
+    ``make_classic`` makes a group and adds it nowhere. A base of `GroupCoordinator`, as
+    `LivingGroup` is of groups: heartbeats and commits come in here.
     """
 
     __slots__ = ("_make_classic", "groups", "journal", "offsets")

@@ -95,7 +95,7 @@ class GroupCoordinator(GroupTable):
             group.close(NotCoordinator.code)
 
     async def close(self) -> None:
-        """Let no more time pass."""
+        """Stop the timers."""
         self._is_closed = True
         if self._wake is not None:
             self._wake.cancel()
@@ -109,7 +109,7 @@ class GroupCoordinator(GroupTable):
         return list(self.groups.values())
 
     def add_classic(self, group_id: str) -> ClassicGroup:
-        """Have a group that is not in the journal yet, or only by its offsets."""
+        """Add a group that is not in the journal yet, or only with its offsets."""
         group = self.groups[group_id] = self._make_classic_group(group_id)
         return group
 
@@ -190,7 +190,7 @@ class GroupCoordinator(GroupTable):
             self.start_task(work, "offsets of a deleted topic")
 
     def start_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Do something a moment later, unless the broker stops before."""
+        """Run a coroutine as a task, unless the broker stops."""
         self._tasks.start(work, name)
 
     async def _forget_offsets(self, topic: str, doomed: list[tuple[str, dict[int, bytes]]]) -> None:
@@ -207,7 +207,7 @@ class GroupCoordinator(GroupTable):
             await asyncio.sleep(0)
 
     def _wake_at(self, deadline_ms: float) -> None:
-        """Look at the timers then, if not sooner anyway."""
+        """Look at the timers at this time, unless that is planned for sooner."""
         if self._is_closed:
             return
         loop = asyncio.get_running_loop()

@@ -20,7 +20,7 @@ _MINUTE_MS = 60_000
 
 
 def expire(owner: Owner) -> Iterator[None]:
-    """Delete what has expired, a group at a time; a generator, so that others get their turn."""
+    """Delete what has expired, a group at each step, so that others are served in between."""
     before = owner.offsets.expired_count
     groups = 0
     for group_id in {*owner.groups, *owner.offsets}:

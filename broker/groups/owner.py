@@ -31,7 +31,7 @@ class Owner(Protocol):
     topics: TopicRegistry
 
     def check(self, group_id: str) -> None:
-        """Refuse to speak of a group whose state is not known."""
+        """Refuse a request for a group whose state is not known."""
 
     def find(self, group_id: str) -> Group | None:
         """Return a group that is there."""

@@ -24,7 +24,7 @@ class Replay:
     """Takes entries in their order; when a partition was read, it makes the classic groups.
 
     Only the last record of a group counts, so it is read at the end. Records of other types go to
-    ``others``. A record that can not be read, or that a newer Kafka has written, is skipped.
+    ``others``. A record that cannot be read, or that a newer Kafka has written, is skipped.
     """
 
     def __init__(self, owner: Owner, others: ConsumerGroups) -> None:

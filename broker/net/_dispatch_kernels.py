@@ -92,25 +92,25 @@ if TYPE_CHECKING:
             position: int,
             end: int,
         ) -> Coroutine[Any, Any, Any]:
-            """Return what reads and handles a request of more elements than are read at once."""
+            """Return a coroutine that reads and handles a request with many elements."""
 
         def refuse_version(self, key: int, version: int, correlation_id: int) -> Answer:
-            """Answer, or close on, a version or an API that is not served."""
+            """Answer a version or an API that is not served, or close the connection."""
 
         def explain_head(
             self, buffer: memoryview, start: int, end: int, error: ProtocolError
         ) -> ProtocolError:
-            """Say of which request the head cannot be read."""
+            """Return an error that names the request whose head cannot be read."""
 
         def explain(
             self, connection: Connection, route: "Route", version: int, error: ProtocolError
         ) -> ProtocolError:
-            """Say of whom and what an undecodable request was."""
+            """Return an error for a request that cannot be decoded, with its client and API."""
 
         def fault(
             self, connection: Connection, route: "Route", version: int, error: Exception
         ) -> ProtocolError:
-            """Log a fault of ours, and return what closes the connection."""
+            """Log a fault of this broker, and return the error that closes the connection."""
 
 
 COMPILED: bool = cython.compiled
@@ -301,7 +301,7 @@ class Gate:
     def dispatch(
         self, connection: "Connection", buffer: memoryview, start: int, end: int
     ) -> "Answer | LateAnswer":
-        """Serve the frame ``buffer[start:end]``, which is the caller's again on return.
+        """Serve the frame ``buffer[start:end]``; on return the caller may reuse it.
 
         If a coroutine is returned, it has copied what it needs, unless the frame has a buffer of
         its own.

@@ -116,7 +116,7 @@ class RareRequests:
         position: int,
         end: int,
     ) -> Coroutine[Any, Any, Any]:
-        """Return what reads and handles a request of more elements than are read at once."""
+        """Return a coroutine that reads and handles a request with many elements."""
         if end <= SHARED_BYTES:  # the buffer may be the one that the next frame comes into
             buffer = memoryview(bytearray(buffer[:end]))
         return self._read_and_handle(route, context, table, buffer, position, end)
@@ -150,7 +150,7 @@ class RareRequests:
         return response
 
     def refuse_version(self, key: int, version: int, correlation_id: int) -> Answer:
-        """Answer ApiVersions of a newer kind as every client can read it; close on others.
+        """Answer an ApiVersions request of a newer version with version 0; close on other requests.
 
         Kafka does the same: a client asks ApiVersions first, so it knows what is served.
         """
@@ -172,7 +172,7 @@ class RareRequests:
     def explain_head(
         self, buffer: memoryview, start: int, end: int, error: ProtocolError
     ) -> ProtocolError:
-        """Say of which request the head cannot be read, if its first four bytes are there."""
+        """Return ``error`` with the API and version, if these four bytes have come."""
         if end - start < _KEY_AND_VERSION.size:
             return error
         key, version = _KEY_AND_VERSION.unpack_from(buffer, start)
@@ -183,7 +183,7 @@ class RareRequests:
     def explain(
         self, connection: Connection, route: Route, version: int, error: ProtocolError
     ) -> ProtocolError:
-        """Say of whom and what an undecodable request was."""
+        """Return an error that names the client and the API of a request that cannot be decoded."""
         return ProtocolError(
             f"api={route.api.name} version={version} client={connection.client_id!r} reason={error}"
         )
@@ -191,7 +191,7 @@ class RareRequests:
     def fault(
         self, connection: Connection, route: Route, version: int, error: Exception
     ) -> ProtocolError:
-        """Log a fault of ours, its traceback once; the client learns by a closed connection."""
+        """Log a fault of this broker with its traceback; return what closes the connection."""
         log.error(
             "request failed api=%s version=%d peer=%s",
             route.api.name,

@@ -34,7 +34,7 @@ class OnFirstUse(Generic[T]):
         return self._make() if built is None else built
 
     def preload(self) -> Iterator[None]:
-        """Import one module a step, then build the part, so that who needs it need not wait."""
+        """Import one module a step, then build the part, before the first request needs it."""
         for module in self._modules:
             import_module(module)
             yield

@@ -69,8 +69,8 @@ class ClassicGroup(LivingGroup):
     """One group (loop only).
 
     Invariants: the generation only grows; a stable group has a leader and all members have an
-    assignment of this generation; a parked join is answered when the join phase ends, a parked
-    sync when the leader's is there, both at the latest when their member goes.
+    assignment of this generation; a parked join is answered when the join phase ends, a parked sync
+    when the leader's has come, and both at the latest when their member goes.
 
     ``pending`` are the ids that were given out and have not joined yet. The protocol type is empty
     in a group that only committed offsets.
@@ -155,12 +155,12 @@ class ClassicGroup(LivingGroup):
             self._join_again(self.members.get(member_id, request.instance_id), request, reply)
 
     def has_room(self, member_id: str) -> bool:
-        """Tell whether a member may come in, or back, as far as group.max.size goes."""
+        """Tell whether group.max.size leaves room for a member, new or back."""
         most = self._services.settings().group_max_size
         member = self.members.by_id.get(member_id)
         match self.state:
             case GroupState.PREPARING:
-                # Not the members: some may not come back, and those over the limit are not let in.
+                # Those that join are counted, not the members: some members may not come back.
                 is_parked = member is not None and member.join_reply is not None
                 return is_parked or self.members.joining_count < most
             case GroupState.COMPLETING | GroupState.STABLE:
@@ -485,10 +485,10 @@ class ClassicGroup(LivingGroup):
     # Committed offsets
 
     def find_partition_check(self, member_id: str, generation: int) -> None:
-        """Ask nothing more: a member of the generation may commit any partition."""
+        """Return None: a member of the generation may commit any partition."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Allow everybody to ask what is committed: epochs are for consumer groups.
+        """Allow anybody to fetch offsets: epochs are for consumer groups.
 
         Raises:
             GroupIdNotFound: The group was deleted.
@@ -498,7 +498,7 @@ class ClassicGroup(LivingGroup):
             raise GroupIdNotFound
 
     def check_offset_delete(self) -> None:
-        """Allow offsets to be deleted where it can be told which topics are in use.
+        """Allow offsets to be deleted if it is known which topics are in use.
 
         Raises:
             NonEmptyGroup: The members are no consumers.
@@ -516,7 +516,7 @@ class ClassicGroup(LivingGroup):
         return topic in self._subscribed_topics
 
     def expiry_base(self, topic: str, committed: OffsetCommitValue) -> int | None:
-        """Return since when an offset is of no use, ms; None: it is in use."""
+        """Return since when an offset is unused, in ms; None if it is in use."""
         if not self.protocol_type:
             return committed.commit_timestamp
         if self.state is GroupState.EMPTY:
@@ -529,7 +529,7 @@ class ClassicGroup(LivingGroup):
     # The journal
 
     def tombstones(self) -> list[Row]:
-        """Return what has to be written for the group to be gone."""
+        """Return the records that delete the group."""
         return [(group_key(self.group_id), None)]
 
     def write_new(self) -> None:
@@ -541,7 +541,7 @@ class ClassicGroup(LivingGroup):
         self._write(self._metadata({}))
 
     def record(self) -> Row:
-        """Return what has to be written for the group to be as it is."""
+        """Return the record of the group as it is now."""
         return group_key(self.group_id), put_group(self._metadata(self.members.assignments))
 
     def _metadata(self, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
@@ -591,7 +591,7 @@ class ClassicGroup(LivingGroup):
     def take_over(
         self, protocol_type: str, generation: int, requests: Iterable[JoinRequest]
     ) -> None:
-        """Be what a group of another protocol was: stable, with these members, all of classic."""
+        """Take the place of a consumer group: stable, with these members, all of them classic."""
         self.protocol_type = protocol_type
         self.generation = generation
         for request in requests:
@@ -633,7 +633,7 @@ class ClassicGroup(LivingGroup):
         self.state_timestamp = self._services.clock.now_ms()
 
     def _find_subscribed_topics(self) -> frozenset[str] | None:
-        """Return the topics that members subscribe to; None: it can not be told."""
+        """Return the topics that members subscribe to; None if that is not known."""
         if self.members and not self.is_of_consumers:
             return None
         return self.members.find_topics(self.protocol_name)

@@ -211,7 +211,7 @@ class Members(MemberTable):
         )
 
     def find_topics(self, protocol: str | None) -> frozenset[str] | None:
-        """Return the topics that consumers subscribe to; None: what they say can not be read."""
+        """Return the topics that consumers subscribe to; None if a subscription cannot be read."""
         if not self.by_id:
             return frozenset()
         if protocol is None:

@@ -54,7 +54,7 @@ class Host(Protocol):
     coordinator: Owner
 
     def world(self, group: HostedConsumerGroup) -> World:
-        """Return what there is around a group right now."""
+        """Return the settings, topics and time for a transition of a group."""
 
     def run_and_match(self, group: HostedConsumerGroup, transition: Callable[[Changes], T]) -> T:
         """Run what a member says, and write it."""

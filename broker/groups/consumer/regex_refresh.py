@@ -1,4 +1,4 @@
-"""When the expressions of a group are matched against the topics, and what follows from it.
+"""Matching the regular expressions of a group against the topics: when, and with what effect.
 
 Kafka's GroupMetadataManager.maybeUpdateRegularExpressions and handleRegularExpressionsResult. A
 heartbeat only asks for it. It is done a moment later, for all expressions of the group at once, and

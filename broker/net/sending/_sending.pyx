@@ -1,4 +1,4 @@
-"""What a sender thread does all its life: file ranges to sockets, as far as each one takes them.
+"""The loop of a sender thread: it sends file ranges to sockets, as far as each one takes them.
 
 It never holds the GIL, which plain Python could not promise: so this has no plain form.
 """
@@ -50,8 +50,8 @@ cdef struct Row:  # a line of the cache, so that nobody waits for a neighbour's
 cdef class Table:
     """What senders and the loop share: a row for each socket.
 
-    A row is the loop's until its socket is watched, and again from the moment it is reported;
-    between these it is the sender's.
+    A row belongs to the loop until its socket is watched, and again once the socket is reported; in
+    between it belongs to the sender.
     """
 
     cdef Row* _rows
@@ -89,8 +89,8 @@ cdef class Table:
         """Send what the rows say until ``stop``, which ``epoll`` watches too, is readable.
 
         A socket is watched for one report of room (EPOLLONESHOT), so that one thread at a time has
-        it; one without room is watched again, and holds nobody up. The number of a socket that got
-        all or failed goes to ``done``.
+        it. A socket without room is watched again and holds up nobody. The number of a socket that
+        has got everything, or has failed, is written to ``done``.
         """
         with nogil:
             serve_rows(self._rows, epoll, stop, done)

@@ -49,8 +49,8 @@ class Transport:
     A call that copies at most a shared buffer keeps the GIL: it ends before another thread could
     begin. If it let go, a thread that computes could keep the GIL for a whole switch interval.
 
-    Invariants: ``unsent`` leaves before anything else does; ``fileno`` is -1 once the socket is
-    closed, since its number may be another connection's then.
+    Invariants: ``unsent`` leaves before anything else does. ``fileno`` is -1 once the socket is
+    closed, since its number may then belong to another connection.
 
     A base of `PlainChannel` and not a part of it: both change ``unsent``, and a turn calls
     `receive` and `send_bytes` without a call of Python's (docs/decisions/0015-compiled-bases.md).
@@ -262,11 +262,11 @@ class Turn:
         raise NotImplementedError
 
     def _await(self, reply: "LateAnswer") -> None:
-        """Send what a request answers later."""
+        """Wait for the answer of a request, and send it."""
         raise NotImplementedError
 
     def resume(self) -> None:
-        """Go on when an answer has left or memory is free: kept bytes first, then the socket."""
+        """Go on when an answer has left or memory is free: kept bytes first, then new ones."""
         raise NotImplementedError
 
     def _refuse(self, error: ProtocolError) -> None:
