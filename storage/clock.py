@@ -1,4 +1,4 @@
-"""Time as a value that is handed in, so that tests decide what the hour is."""
+"""The time as a value that is handed in, so that tests can set it."""
 
 import time
 

@@ -1,9 +1,9 @@
 """Names of the files, and the only place that creates, renames, fsyncs and unlinks them.
 
-Whatever has to survive a crash goes through these functions, and they go through ``os`` alone: a
-test that puts another object in its place here records their order, or has the Nth call of a kind
-fail (`tests.support.faults`). A file changes its content under its name only by `replace_file`:
-temporary file, fsync, rename, fsync of the directory (KAFKA-16541, KAFKA-3968).
+Everything that has to survive a crash goes through these functions, and they use ``os`` alone: a
+test that puts another object in its place can record their order, or let the Nth call of a kind
+fail (`tests.support.faults`). The content of a named file changes only by `replace_file`: temporary
+file, fsync, rename, fsync of the directory (KAFKA-16541, KAFKA-3968).
 """
 
 import errno
@@ -44,7 +44,7 @@ CONTROL_TOKEN = ".siltstone-control-token"  # noqa: S105  # where it is, not wha
 CONTROL_ADDRESS = ".siltstone-control-address"
 
 MOST_OFFSET = (1 << 63) - 1 - (1 << 32)
-"""No log has got there: beyond it, the sum of an offset and of what a batch holds is no int64."""
+"""The largest offset: above it an offset plus the records of a batch might not fit an int64."""
 
 _FILE_MODE = 0o644
 _FALLOCATE_KEEP_SIZE = 1
@@ -54,7 +54,7 @@ _ROOM_CHUNK = 1 << 16
 
 
 class FsyncFailed(OSError):  # noqa: N818  # what happened, in two words
-    """An fsync failed: nobody knows what of the file is on the disk, and no later fsync tells."""
+    """An fsync failed: parts of the file may not be on the disk, and no later fsync tells."""
 
 
 class SegmentName(NamedTuple):
@@ -98,7 +98,10 @@ def create_file(path: Path) -> int:
 
 
 def find_size(path: str) -> int | None:
-    """Return the bytes of a file, None if there is none. A str: start-up asks by thousands."""
+    """Return the bytes of a file, None if there is none.
+
+    Takes a str: a start asks thousands of times.
+    """
     try:
         return os.stat(path).st_size  # noqa: PTH116  # a Path costs more than the call
     except FileNotFoundError:
@@ -106,7 +109,7 @@ def find_size(path: str) -> int | None:
 
 
 def find_identity(path: Path | str, folder: int | None = None) -> tuple[int, int]:
-    """Return device and inode of a file or folder; of one in an open folder by its name alone."""
+    """Return device and inode of a file or folder, or of a name in an open folder."""
     found = os.stat(path, dir_fd=folder)
     return found.st_dev, found.st_ino
 
@@ -118,7 +121,7 @@ def open_file(path: Path | str, *, write: bool = False, create: bool = False) ->
 
 
 def write_all(fd: int, data: bytes | bytearray | memoryview, position: int) -> None:
-    """Write all of ``data`` at ``position``, however often the kernel takes only a part."""
+    """Write all of ``data`` at ``position``, in several calls if the kernel takes only a part."""
     view = memoryview(data)
     done = 0
     while done < len(view):
@@ -134,14 +137,13 @@ def truncate(fd: int, size: int) -> None:
 
 
 def preallocate(fd: int, size: int) -> None:
-    """Reserve room on the disk for an open file, whose size stays what it is.
+    """Reserve room on the disk for an open file without changing its size.
 
-    Kafka makes the file as large as that. A tail of zeros is then in the way of everybody who reads
-    it before it is cut, so we have the file system keep the size. One that cannot reserve does
-    without.
+    Kafka makes the file that large, and readers then meet a tail of zeros. A file system that
+    cannot reserve does nothing.
 
     Raises:
-        OSError: The disk has not so much room.
+        OSError: The disk does not have the room.
     """
     import ctypes  # noqa: PLC0415  # 1 MiB and 5 ms for a setting that is rarely used
 
@@ -152,7 +154,7 @@ def preallocate(fd: int, size: int) -> None:
 
 
 def set_modified(path: Path, modified_ns: int) -> None:
-    """Have a file look as if it was last written at a time, in ns since the epoch."""
+    """Set the modification time of a file, in ns since the epoch."""
     os.utime(path, ns=(modified_ns, modified_ns))
 
 
@@ -173,7 +175,7 @@ def fsync_directory(path: Path) -> None:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return  # renamed or deleted meanwhile: whoever did that fsyncs (KAFKA-15391)
+        return  # renamed or deleted meanwhile, and fsynced by that (KAFKA-15391)
     try:
         fsync(fd)
     finally:
@@ -187,7 +189,7 @@ def rename(old: Path, new: Path) -> None:
 
 @contextmanager
 def open_folder(path: Path) -> Iterator[int]:
-    """Give a folder's descriptor, with which its files are named without walking its path."""
+    """Yield a folder's descriptor; files in it are then found without walking its path."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield fd
@@ -196,7 +198,7 @@ def open_folder(path: Path) -> Iterator[int]:
 
 
 def link(old: str, new: str, source: int, target: int) -> None:
-    """Give a file of one open folder a name in another one, for as long as a pin lasts.
+    """Link a file of one open folder into another one, for a pin.
 
     Nothing is made durable.
     """
@@ -207,7 +209,7 @@ def write_in_folder(name: str, data: bytes, folder: int) -> None:
     """Create a file in an open folder. Nothing is made durable.
 
     Raises:
-        FileExistsError: There is one of that name: it may be a link to what others need.
+        FileExistsError: There is one of that name; it may be a link to a file in use.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     fd = os.open(name, flags, _FILE_MODE, dir_fd=folder)
@@ -218,13 +220,13 @@ def write_in_folder(name: str, data: bytes, folder: int) -> None:
 
 
 def unlink(path: Path) -> None:
-    """Delete a file; one that is gone already is fine (KAFKA-6624)."""
+    """Delete a file, if it exists (KAFKA-6624)."""
     with suppress(FileNotFoundError):
         os.unlink(path)  # noqa: PTH108  # all changes of the disk go through os
 
 
 def remove_folder(path: Path, *, durably: bool = True) -> None:
-    """Delete a folder with all that is in it; one that is gone already is fine."""
+    """Delete a folder with everything in it, if it exists."""
     if path.exists():
         import shutil  # noqa: PLC0415  # with every format of archives: half a MiB
 
@@ -243,9 +245,9 @@ def deleted_name(path: Path) -> Path:
 
 
 def mark_deleted(path: Path) -> Path:
-    """Rename a file so that the next start deletes it; return its new name; missing is fine."""
+    """Rename a file, if it exists, so that the next start deletes it; return its new name."""
     marked = deleted_name(path)
-    with suppress(FileNotFoundError):  # whoever deleted it first did what was wanted
+    with suppress(FileNotFoundError):  # it is deleted already
         rename(path, marked)
     return marked
 
@@ -253,8 +255,8 @@ def mark_deleted(path: Path) -> Path:
 def replace_file(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Give a file new content, so that a crash leaves the old one or the new one, whole. Blocks.
 
-    If it need not be ``durable`` nothing is fsynced: a power failure may leave an empty file, so
-    that is for files whose reader checks them and can do without.
+    Without ``durable`` nothing is fsynced, and a power failure may leave an empty file: for files
+    that their reader checks and can do without.
     """
     temporary = path.with_name(path.name + TEMPORARY)
     fd = create_file(temporary)
@@ -277,9 +279,9 @@ def replace_file(path: Path, data: bytes, *, durable: bool = True) -> None:
 def write_again(path: Path) -> None:
     """Write all bytes of a file once more in their place, and wait for the disk. Blocks.
 
-    After a failed fsync the kernel may hold pages that it takes for written although the disk lacks
-    them. Written again they are sure to go there, and what it has dropped already was read from
-    the disk for that, so that whoever scans the file knows.
+    After a failed fsync the kernel may take pages for written that the disk lacks. Written again,
+    they go there. Pages that it has dropped are read from the disk for that, so a scan finds what
+    is lost.
 
     Raises:
         FsyncFailed: The disk still does not take them.
@@ -296,14 +298,14 @@ def write_again(path: Path) -> None:
 
 
 def note_failed_fsync(directory: Path) -> None:
-    """Leave a mark for the next start, as far as the disk takes one."""
+    """Leave a mark for the next start, if the disk takes it."""
     with suppress(OSError):
         os.close(create_file(directory / FSYNC_FAILED))
         fsync_directory(directory)
 
 
 def try_room(directory: Path, size: int) -> None:
-    """Write a file of ``size`` bytes, which no file system can store in fewer, and delete it.
+    """Write a file of ``size`` random bytes, which cannot be compressed, and delete it.
 
     Raises:
         OSError: The directory does not take it.

@@ -41,10 +41,9 @@ _logger = logging.getLogger(__name__)
 class LogManager:
     """Owner of every `Log`, of the directories and their files, and of the background thread.
 
-    The event loop reads ``logs``; `create` and `delete` run on io threads, so whoever iterates
-    takes `all_logs`. Unlike Kafka, a broker does not start while one of its directories is
-    missing or faulty: it could not tell a lost partition from a new one, and would give its
-    offsets out again.
+    The event loop reads ``logs``; `create` and `delete` run on io threads, so iterate over
+    `all_logs`. Unlike Kafka, a broker does not start while one of its directories is missing or
+    faulty: it could not tell a lost partition from a new one, and would give its offsets out again.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class LogManager:
         self.futures = FutureLogs(self._placement, self._schedule_removal)
         self._checkpoints: dict[Path, LogCheckpoints] = {}  # constant after load
         self._loaded = False
-        self._directories_checked = True  # false while the background has it to do
+        self._directories_checked = True  # false while the background thread checks them
 
     @property
     def moved_starts(self) -> set[Watched]:
@@ -140,7 +139,7 @@ class LogManager:
         )
 
     def _take(self, loaded: LoadedPartition | SetAside) -> None:
-        """Serve a partition, or keep in mind that it is not served."""
+        """Serve a partition, or note that it is set aside."""
         topic_partition = loaded.folder.topic_partition
         if isinstance(loaded, SetAside):
             self.set_aside[topic_partition] = loaded
@@ -156,14 +155,14 @@ class LogManager:
         return self._services.flush_stats
 
     def all_logs(self) -> list[Log]:
-        """Return the logs at this moment, for whoever iterates."""
+        """Return the present logs, for iterating."""
         return list(self.logs.values())
 
     def topic_ids(self) -> dict[str, set[uuid.UUID]]:
-        """Return the ids in the folders of each topic; more than one is for a person to solve.
+        """Return the ids in the folders of each topic; more than one is a conflict.
 
-        A topic that the catalogue does not know is adopted from here; `UNKNOWN_TOPIC_ID` stands
-        for a folder without a valid ``partition.metadata``.
+        A topic that the catalogue does not have is adopted by its id. `UNKNOWN_TOPIC_ID` stands for
+        a folder without a valid ``partition.metadata``.
         """
         ids: dict[str, set[uuid.UUID]] = {}
         for topic_partition, topic_id in self.folder_ids().items():
@@ -178,7 +177,7 @@ class LogManager:
     def create(
         self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: TopicConfig
     ) -> Log:
-        """Create a partition in the directory that has the fewest, or is preferred. Blocks.
+        """Create a partition in the preferred directory, or the one with the fewest. Blocks.
 
         Raises:
             KafkaStorageError: No directory works, or the chosen one failed just now; then nothing
@@ -212,13 +211,13 @@ class LogManager:
             )
 
     def delete(self, *topic_partitions: TopicPartition) -> None:
-        """Take partitions away: folders are renamed now and removed after the delay. Blocks.
+        """Delete partitions: folders are renamed now and removed after the delay. Blocks.
 
-        The delay is ``file.delete.delay.ms`` of the broker's defaults. A start in between removes
-        them then.
+        The delay is the broker's default of ``file.delete.delay.ms``. A start in between removes
+        them.
 
         Raises:
-            KafkaStorageError: A folder can not be renamed; the others are, as far as they can.
+            KafkaStorageError: A folder cannot be renamed; the others are, as far as possible.
         """
         moves: list[tuple[LogDirectory, Path, Path, AbstractContextManager[object]]] = []
         for topic_partition in topic_partitions:
@@ -233,7 +232,7 @@ class LogManager:
             log.abandon(path.with_name(name))
             # A pin may be linking the files under their old names.
             moves.append((log.directory, path, log.path, log.names.changing()))
-        self.background.drain()  # nothing that was begun may meet a new folder of these names
+        self.background.drain()  # work that has begun must not meet a new folder of these names
         failed: dict[LogDirectory, OSError] = {}
         for directory, old, new, changing in moves:
             self._placement.add(directory, -1)
@@ -255,11 +254,11 @@ class LogManager:
             raise directory.fail(reason) from reason
 
     def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
-        """Have a partition made in a directory, if it is made before the next start."""
+        """Prefer a directory for a partition, if it is created before the next start."""
         self._placement.prefer(topic_partition, directory)
 
     def checkpoint_recovery_points(self) -> None:
-        """Have the recovery points written where they have moved; picks them now, on the loop."""
+        """Have the recovery points written if they have moved; they are collected here, at once."""
         for directory, logs in self._by_directory():
             write = self._checkpoints[directory.path].write_recovery_points
             self._write_later(directory, partial(write, log_checkpoints.recovery_points(logs)))
@@ -277,7 +276,7 @@ class LogManager:
             self._write_later(directory, partial(write, log_checkpoints.high_watermarks(logs)))
 
     def check_directories(self) -> None:
-        """Have the background look which directories are gone, or take writes again."""
+        """Have the background thread check which directories are gone, or take writes again."""
         if self._directories_checked:
             self._directories_checked = False
             self.background.submit("directory check", self._check_directories)
@@ -292,8 +291,9 @@ class LogManager:
     def close(self, *, clean: bool = True) -> bool:
         """Close every log, write the checkpoints and the marks; true if all got one. Blocks.
 
-        A directory that failed, one of whose logs failed to close, or that was never loaded, gets
-        no mark, so the next start recovers it; so does every one if not ``clean``. Idempotent.
+        A directory gets no mark if it failed, if one of its logs failed to close, or if it was
+        never loaded; the next start then recovers it. Without ``clean`` none gets a mark.
+        Idempotent.
         """
         unmarked = set(self.directories)
         failed = self._close_logs() if clean and self._loaded else set(self.directories)
@@ -340,9 +340,9 @@ class LogManager:
     def _log_starts(
         self, directory: LogDirectory, logs: Sequence[AnyLog]
     ) -> dict[TopicPartition, int]:
-        """Pick the log start offsets; that of a partition that is set aside stays what it was.
+        """Collect the log start offsets; that of a partition that is set aside stays as it was.
 
-        Its recovery point does not: the next start reads all of it again.
+        It gets no recovery point, so the next start scans all of it.
         """
         aside = {
             each.folder.topic_partition: each.folder.log_start_offset
@@ -386,7 +386,7 @@ class LogManager:
 
 
 def _sweep_pins(directory: LogDirectory) -> None:
-    """Delete what a killed broker left of its pins; a disk that refuses is no reason to stop."""
+    """Delete the pins that a killed broker left; if the disk refuses, go on."""
     try:
         count = pins.sweep(directory.path)
     except OSError as error:

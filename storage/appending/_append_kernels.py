@@ -1,8 +1,8 @@
-"""Where a partition grows: compiled by Cython, or plain Python as it stands.
+"""The end of a partition, where it grows. Compiled by Cython, or run as plain Python.
 
-A batch that breaks no rule is stamped, written and counted without leaving compiled code but for
-the write itself. What is rare is asked of the log or the segment whose end it is.
-The types of C stand in ``_append_kernels.pxd``.
+A batch that breaks no rule is stamped, written and counted in compiled code; only the write leaves
+it. For what is rare the log or the segment is asked. The types of C stand in
+``_append_kernels.pxd``.
 """
 
 from os import pwrite
@@ -63,11 +63,11 @@ if TYPE_CHECKING:
     from siltstone.storage.log.watcher import Watcher
 
     class Segment(Protocol):
-        """The segment that grows: its end, and what is rare."""
+        """The segment that grows, as its end sees it: for what is rare."""
 
         @property
         def end(self) -> "SegmentEnd":
-            """Where it grows."""
+            """Its end."""
 
         @property
         def size(self) -> int:
@@ -81,13 +81,13 @@ if TYPE_CHECKING:
             """Open it to write."""
 
         def write_rest(self, buffer: Buffer, written: int) -> None:
-            """Write what the kernel left over."""
+            """Write the rest of a batch of which the system took only a part."""
 
         def add_index_entries(self, last_offset: int, position: int) -> None:
-            """Note where a batch begins."""
+            """Add the index entries of a batch."""
 
     class Log(Protocol):
-        """The log that grows: what is rare."""
+        """The log that grows, as its end sees it: for what is rare."""
 
         def refusal(self) -> KafkaError:
             """Return why nothing can be appended."""
@@ -99,10 +99,10 @@ if TYPE_CHECKING:
             """Have the kernel begin to write the last bytes of a segment."""
 
         def check_producer(self, batch: ValidatedBatch, origin: Origin) -> AppendResult | None:
-            """Return the answer to a batch that was sent again; refuse one that may not be."""
+            """Return the answer to a batch sent again; refuse one that may not be written."""
 
         def note_producer(self, batch: ValidatedBatch, base_offset: int, segment: Any) -> None:
-            """Take a written batch into the producer state."""
+            """Note a written batch in the producer state."""
 
     class Producers(Protocol):
         """The producers of a log."""
@@ -139,11 +139,11 @@ if TYPE_CHECKING:
 
         @property
         def epochs(self) -> LeaderEpochs:
-            """Which leader wrote what."""
+            """The leader epochs."""
 
         @property
         def producers(self) -> Producers:
-            """Who produced."""
+            """The producer state."""
 
         @property
         def log_start_offset(self) -> int:
@@ -164,7 +164,7 @@ WRITE_BACK_BYTES = 16 << 20
 """Appended bytes after which the kernel is asked to start writing them."""
 
 SHORT_BYTES = 16 << 10
-"""A write of at most so many is done before another thread could have taken the GIL."""
+"""A write of at most so many bytes ends before another thread could have taken the GIL."""
 
 UNKNOWN = -2
 """Of a timestamp: not looked up yet. -1: there is none."""
@@ -181,9 +181,9 @@ _KEPT_BY = (
 
 
 class PlainRules:
-    """A topic's rules in numbers, for batches that break none and are stored as they came.
+    """A topic's rules as numbers, for common batches: valid ones that are stored as they came.
 
-    What nearly every batch is. `storage.appending.validation` has every rule, in words.
+    `storage.appending.validation` has every rule, in words.
     """
 
     __slots__ = (
@@ -208,7 +208,7 @@ class PlainRules:
                 self.kept_codecs |= 1 << codec
 
     def take(self, records: memoryview, now_ms: int) -> ValidatedBatch | None:
-        """Return the batch, ready to be appended, or None: then ask `validation.validate`."""
+        """Return the batch, ready to be appended; None if it is one for `validation.validate`."""
         count, last_offset_delta, attributes, max_timestamp, producer_id, epoch, sequence = (
             self.judge(records, now_ms, TRANSACTIONAL)
         )
@@ -256,8 +256,8 @@ class PlainRules:
 class ProducerEntry:
     """One producer: its epochs, its last batches and where its open transaction began.
 
-    ``next_sequence`` is the only one that a client may go on with; 0 as long as the epoch has no
-    batch. Changed only after the log was written (KAFKA-6683).
+    ``next_sequence`` is the only one that the next batch may have; 0 while the epoch has no batch.
+    It changes only after the log was written (KAFKA-6683).
     """
 
     __slots__ = (
@@ -298,7 +298,7 @@ class ProducerEntry:
             self.next_sequence = 0
 
     def is_followed_by(self, epoch: int, first_sequence: int) -> bool:
-        """Tell whether a batch is the next one, of a producer that has no open transaction."""
+        """Tell whether a batch is the producer's next one, and no transaction is open."""
         return (
             first_sequence == self.next_sequence
             and epoch == self.epoch
@@ -308,7 +308,7 @@ class ProducerEntry:
     def note(
         self, first_sequence: int, last_offset_delta: int, first_offset: int, timestamp: int
     ) -> None:
-        """Take a batch that was written as the newest."""
+        """Note a batch that was written: it is the newest."""
         last_sequence = -1
         if first_sequence >= 0:
             last_sequence = (first_sequence + last_offset_delta) & INT32_MAX
@@ -330,7 +330,7 @@ class ProducerEntry:
 
 
 class Lock:
-    """What one thread has at a time: ``with`` it, or `take` it and `drop` it (not reentrant)."""
+    """A lock that one thread has at a time: use ``with``, or `take` and `drop` (not reentrant)."""
 
     __slots__ = ("_lock",)
 
@@ -355,8 +355,9 @@ class Lock:
 class SegmentEnd:
     """Where a segment ends, and the times of what is in it: all that an append changes.
 
-    What is below ``size`` is written. Belongs to one owner at a time (``Log.lock``); readers take
-    ``size`` without. The segment comes along in a call for what is rare, and changes no field.
+    What is below ``size`` is written. It belongs to one owner at a time (``Log.lock``); readers
+    take ``size`` without the lock. A call gets the segment, for what is rare; the segment changes
+    no field.
     """
 
     __slots__ = (
@@ -387,7 +388,7 @@ class SegmentEnd:
         self.obey(INT32_MAX, INT32_MAX, INT64_MAX)
 
     def obey(self, segment_bytes: int, index_interval_bytes: int, roll_after_ms: int) -> None:
-        """Take limits that count from the next append on."""
+        """Note limits that count from the next append on."""
         self.segment_bytes = segment_bytes
         self.index_interval_bytes = index_interval_bytes
         self.roll_after_ms = roll_after_ms
@@ -402,7 +403,7 @@ class SegmentEnd:
         self.is_index_full = False
 
     def resize(self, size: int) -> None:
-        """Have so many bytes, as the ``.log`` has."""
+        """Set the size to that of the ``.log``."""
         self.size = size
         if not size:
             self.first_timestamp = UNKNOWN
@@ -425,7 +426,7 @@ class SegmentEnd:
         self.offset_of_max_timestamp = offset
 
     def follow(self, other: "SegmentEnd") -> None:
-        """Be where the end of another segment is that has the same bytes."""
+        """Take over the fields of the end of another segment, which has the same bytes."""
         self.size = other.size
         self.first_timestamp = other.first_timestamp
         self.max_timestamp = other.max_timestamp
@@ -442,9 +443,9 @@ class SegmentEnd:
     ) -> bool:
         """Tell whether a batch has to go into a new segment (docs/log.md).
 
-        Time is that of the records: how far the batch is from the first one of the segment. Only if
-        that one has none, it is the age of this object. An empty segment rolls only for an offset
-        that it cannot express (KAFKA-6388).
+        The time is that of the records: from the first batch of the segment to this one. Only if
+        the first has none, it is the age of this object. An empty segment rolls only for an offset
+        that it cannot hold (KAFKA-6388).
         """
         if last_offset - self.base_offset > INT32_MAX:
             return True
@@ -498,10 +499,10 @@ class SegmentEnd:
 class LogEnd:
     """Where a partition grows: its offsets, its counters and the append that moves them.
 
-    The event loop is the only one that appends; ``lock`` is for the few others that touch the same
-    memory. ``view`` is what readers see: they take it once, without the lock, and an append shows
-    in it after its bytes are written. The `Log` whose end it is comes along for what is rare: a
-    refusal, a new segment, a producer that is not known yet. Nobody else changes a field.
+    Only the event loop appends; ``lock`` is for the few others that touch the same memory. ``view``
+    is what readers see: they take it once, without the lock, and an append shows in it after its
+    bytes are written. A call gets the `Log`, for what is rare: a refusal, a new segment, a producer
+    that is not known yet. Nobody else changes a field.
     """
 
     __slots__ = (
@@ -562,9 +563,9 @@ class LogEnd:
     ) -> AppendResult:
         """Stamp a validated batch with its offsets and write it, as far as the page cache.
 
-        The order is Kafka's: roll, producer check, write, end offset, producer state. If the
-        write fails the segment is cut back, the directory refuses writes for as long as
-        `LogDirectory` says, and the log is as it was. Who watches the log is told at the end.
+        The order is Kafka's: roll, producer check, write, end offset, producer state. If the write
+        fails the segment is cut back, the directory refuses writes for as long as `LogDirectory`
+        says, and the log is as it was. The log's watchers are told at the end.
 
         Raises:
             OutOfOrderSequence: Or another refusal of `ProducerStateManager.check`.
@@ -638,10 +639,11 @@ class LogEnd:
         return base_offset
 
     def take(self, log: "Log", records: memoryview, now_ms: int) -> int:
-        """Append a client's batch that breaks no rule and is its producer's next, as nearly all.
+        """Append a common batch of a client: it breaks no rule and is its producer's next.
 
         Returns:
-            Its base offset; -1: nothing was done, `storage.appending.validation` has to look at it.
+            Its base offset; -1 if it is not such a batch: nothing was done, and
+            `storage.appending.validation` has to judge it.
 
         Raises:
             KafkaStorageError: As `append` does.
@@ -730,7 +732,7 @@ class LogEnd:
         return base_offset
 
     def _find_producer(self, producer_id: int, epoch: int, sequence: int) -> ProducerEntry | None:
-        """Return the producer whose next plain batch this is: nearly every one's."""
+        """Return the producer of a common batch, if this is its next one."""
         producer = self.producers.producers.get(producer_id)
         if producer is None or not producer.is_followed_by(epoch, sequence):
             return None
@@ -743,7 +745,7 @@ class LogEnd:
         self._unwritten = 0
 
     def show(self, segments: tuple[Any, ...]) -> None:
-        """Have readers see these segments, which end where those before do; likewise."""
+        """Show readers these segments, which have the same end as those before; likewise."""
         end_offset, before, end_position = self.view
         self.view = (end_offset, segments, end_position)
         self.size += sum([each.size for each in segments]) - sum([each.size for each in before])
@@ -760,13 +762,13 @@ class LogEnd:
     def move(
         self, directory: "LogDirectory", segments: tuple[Any, ...], recovery_point: int
     ) -> None:
-        """Go on in another log directory, with copies of the segments; likewise."""
+        """Go on with copies of the segments in another log directory; likewise."""
         self.show(segments)
         self.directory = directory
         self.recovery_point = recovery_point
 
     def obey(self, config: "TopicConfig") -> None:
-        """Take rules that count from the next append on; likewise."""
+        """Note settings that count from the next append on; likewise."""
         self.rules = PlainRules(config)
 
     def close(self) -> None:
@@ -774,13 +776,13 @@ class LogEnd:
         self.is_closed = True
 
     def tell_watchers(self) -> None:
-        """Tell everybody who watches that the log has changed. For the event loop."""
+        """Tell the watchers that the log has changed. For the event loop."""
         for each in tuple(self.watchers):
             each.log_changed()
 
 
 def _stamp(buffer: "Buffer", size: int, base_offset: int, leader_epoch: int) -> None:
-    """Write base offset, length and leader epoch, none of which the CRC covers."""
+    """Write base offset, length and leader epoch, which the CRC does not cover."""
     target = no_target()
     acquire_target(buffer, target)
     is_whole = target.len == size and size >= 61

@@ -39,8 +39,8 @@ def rebuild(
 ) -> bytearray:
     """Return a new batch of checked records, packed as the topic wants; producer fields are kept.
 
-    `is_uneven` asks for deltas and record attributes to be written anew (Kafka's tolerance for
-    clients that number compressed records wrongly).
+    With `is_uneven` deltas and record attributes are written anew: Kafka tolerates clients that
+    number compressed records wrongly.
 
     Raises:
         RecordTooLarge: it came out above max.message.bytes.

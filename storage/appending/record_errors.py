@@ -1,4 +1,4 @@
-"""Refuses batches for single records, and says which and why (KIP-467)."""
+"""Refuses batches because of single records, and names these and the reasons (KIP-467)."""
 
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
@@ -29,14 +29,14 @@ _STAMPED = (
 
 
 class Limits(NamedTuple):
-    """The timestamps, inclusive, that a record may carry; none at all is always allowed."""
+    """The timestamps, inclusive, that a record may have; having none is always allowed."""
 
     low: int
     high: int
 
     @classmethod
     def of(cls, config: "TopicConfig", now_ms: int, attributes: int) -> "Limits":
-        """Return the limits of records; there are none where their own timestamps do not count."""
+        """Return the limits of records; there are none if their own timestamps do not count."""
         if config.is_log_append_time or attributes & LOG_APPEND_TIME:
             return cls(_INT64_MIN, _INT64_MAX)
         return cls.around(config, now_ms)
@@ -50,7 +50,7 @@ class Limits(NamedTuple):
         )
 
     def allow(self, timestamp: int) -> bool:
-        """Whether a record may carry the timestamp."""
+        """Whether a record may have the timestamp."""
         return timestamp == NO_TIMESTAMP or self.low <= timestamp <= self.high
 
     def explain(self, timestamp: int) -> str:
@@ -82,7 +82,7 @@ def find_stamp_error(header: "BatchHeader", config: "TopicConfig", now_ms: int) 
 
 
 def refuse_whole(text: str) -> NoReturn:
-    """Refuse a batch whose records were not looked at; its first record stands for all.
+    """Refuse a batch whose records were not read; the error names its first record.
 
     Raises:
         InvalidTimestamp: always.
@@ -98,10 +98,10 @@ def refuse_records(
     keys_required: bool,
     stamp_error: str | None,
 ) -> NoReturn:
-    """Refuse a batch by naming its bad records; `data` are its records, checked and unpacked.
+    """Refuse a batch and name its bad records; `data` are its records, checked and unpacked.
 
     Raises:
-        InvalidTimestamp: a record's timestamp is not allowed; others may lack keys besides.
+        InvalidTimestamp: a record's timestamp is not allowed; records may also lack keys.
         InvalidRecord: records lack keys.
     """
     rows = list_bad_records(

@@ -4,8 +4,8 @@ The order of the checks and their errors are Kafka's. Two deliberate differences
 is opened only where a rule needs its records (docs/decisions/0002), and an uncompressed batch whose
 offset deltas are not 0, 1, 2, … is refused, where Kafka would store it.
 
-Pure CPU on the caller's bytes, safe in any thread. What can be corrected in place is: the buffer
-must be writable and belongs to the `ValidatedBatch` afterwards.
+It only computes on the caller's bytes, in any thread. It corrects in place what it can: the buffer
+must be writable, and belongs to the `ValidatedBatch` afterwards.
 """
 
 from struct import Struct
@@ -68,7 +68,7 @@ _read_length = Struct(">i").unpack_from
 
 
 class _Content(NamedTuple):
-    """What is known of the records: None for `data` that was not opened."""
+    """What is known of the records; `data` is None if the batch was not opened."""
 
     data: "bytes | memoryview | None"
     flags: int
@@ -108,7 +108,7 @@ def check_records(records: memoryview | None, version: int) -> memoryview:
 
 
 def must_open(records: memoryview, config: "TopicConfig") -> bool:
-    """Whether `validate` will run a codec over the batch: for a large one, worth a thread."""
+    """Whether `validate` will open the batch: for a large one a thread should do it."""
     if len(records) < HEADER_SIZE:
         return False
     header = BatchHeader.read(records)
@@ -186,7 +186,7 @@ def _check_header(header: BatchHeader) -> None:
 
 
 def _needs_records(header: BatchHeader, config: "TopicConfig") -> bool:
-    """Whether a rule besides the codec wants a compressed batch opened."""
+    """Whether a rule, other than that of the codec, needs a compressed batch opened."""
     if header.codec == NONE:
         return False
     if config.is_compacted:
@@ -236,7 +236,7 @@ def _read_content(
 
 
 def _check_unopened(header: BatchHeader, limits: Limits, stamp_error: str | None) -> None:
-    """Hold the first and the largest timestamp, as the header says them, against the limits."""
+    """Compare the header's first and largest timestamps with the limits."""
     if stamp_error is not None:
         refuse_whole(stamp_error)
     for timestamp in (header.base_timestamp, header.max_timestamp):
@@ -289,10 +289,10 @@ def _store(
 
 
 def _find_size(records: memoryview, there: int) -> int:
-    """Return the size of the first batch, or 0 if what is there is cut short.
+    """Return the size of the first batch, or 0 if it is cut short.
 
     Raises:
-        CorruptMessage: no batch of any format has that length, or that magic.
+        CorruptMessage: no batch of any format has that length or magic.
     """
     if there <= MAGIC_POSITION:
         return 0

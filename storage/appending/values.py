@@ -1,21 +1,21 @@
-"""What goes into an append, and what comes out of it."""
+"""The input of an append, and its result."""
 
 from enum import Enum
 from typing import Final, NamedTuple
 
 
 class Origin(Enum):
-    """Who appends: it decides which rules a batch has to meet."""
+    """Who appends: this decides which rules a batch has to obey."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
     """Markers and committed offsets: epochs count, sequences do not."""
     REPLICATION = "replication"
-    """What is in the log already: every rule was checked when it was written."""
+    """Batches that are in the log already: every rule was checked when they were written."""
 
 
 class ValidatedBatch(NamedTuple):
-    """Exactly one batch that may be stamped and written; no append time (-1) with CreateTime."""
+    """Exactly one batch that may be stamped and written; the append time is -1 with CreateTime."""
 
     buffer: memoryview
     size: int
@@ -43,7 +43,7 @@ LOG_APPEND_TIME_MS: Final = 9
 
 
 class AppendResult(NamedTuple):
-    """Where a batch went; a duplicate: where it went the first time.
+    """Where a batch was written; of a duplicate, where it was written the first time.
 
     ``flush_due`` asks the caller to await `Log.flush` on an io thread before it answers.
     """

@@ -1,8 +1,8 @@
 """The ``housekeeping`` thread: file work that the event loop has decided and must not wait for.
 
-It fsyncs rolled segments, renames and unlinks old files, writes checkpoints and starts
-write-back. Whatever is queued waits in the kernel and computes next to nothing: a thread that
-holds the GIL stalls the loop.
+It fsyncs rolled segments, renames and unlinks old files, writes checkpoints and starts write-back.
+Whatever is queued waits in the kernel and computes next to nothing: a thread that holds the GIL
+stalls the loop.
 """
 
 import logging
@@ -18,12 +18,11 @@ _logger = logging.getLogger(__name__)
 
 
 class Background:
-    """One daemon thread that works a queue off in order.
+    """One daemon thread that works off a queue in order.
 
-    Work that fails is counted, its traceback logged once per kind of work, and the thread goes
-    on: each piece of work stands for itself. ``error`` is set, and ``alive`` false, only when the
-    thread itself ended; then readiness turns red. What is queued may be lost in a crash: every
-    piece of work is one that recovery or the next start repeats.
+    Work that fails is counted and its traceback logged once per kind of work, and the thread goes
+    on with the next. ``error`` is set, and ``alive`` false, only if the thread itself ended;
+    readiness then fails. A crash may lose what is queued: recovery or the next start repeats it.
     """
 
     def __init__(self, name: str = "housekeeping") -> None:
@@ -52,7 +51,7 @@ class Background:
         self._queue.put((what, work))
 
     def write_back(self, file: HasFileno, position: int, size: int) -> None:
-        """Queue the start of write-back of a range; nobody waits for the disk."""
+        """Queue the start of write-back of a range; it does not wait for the disk."""
         self._queue.put(("write back", lambda: start_write_back(file, position, size)))
 
     def drain(self) -> None:
@@ -87,7 +86,7 @@ class Background:
         try:
             work()
         except KafkaStorageError:
-            self.failures += 1  # the directory is offline and has said so
+            self.failures += 1  # the directory is offline, which was logged
         except Exception:
             self.failures += 1
             if what not in self._reported:

@@ -1,9 +1,9 @@
 """``siltstone-catalog.json``: what Kafka keeps in ``__cluster_metadata``, in one small file.
 
-Topic ids, partition counts and settings of topics, dynamic settings of the broker, levels of
-features, and the next block of producer ids. The first log directory has it; it is replaced
-atomically, a line for each topic. Without it topics come back from their folders, but not their
-settings.
+It has topic ids, partition counts and settings of topics, dynamic settings of the broker, levels of
+features, and the next block of producer ids. It lies in the first log directory, has a line for
+each topic, and is replaced atomically. Without it topics come back from their folders, but not
+their settings.
 """
 
 import json
@@ -49,11 +49,11 @@ class CatalogTopic:
 
 @dataclass(slots=True, kw_only=True)
 class CatalogState:
-    """The content of the file. Whoever changes it works on a copy and has that written.
+    """The content of the file. To change it, change a copy and have that written.
 
-    ``deleted`` are ids of topics whose folders may still be there under their names: the next
-    start takes them away, so that a topic is deleted as a whole or not at all. ``generation``
-    counts the writes, and tells the newer of two files when log.dirs are put in another order.
+    ``deleted`` are ids of topics whose folders may still have their names: the next start removes
+    them, so that a topic is deleted as a whole or not at all. ``generation`` counts the writes, and
+    tells the newer of two files if log.dirs are put in another order.
     """
 
     topics: dict[str, CatalogTopic] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class CatalogState:
     generation: int = 0
 
     def copy(self) -> "CatalogState":
-        """Return a state whose topics can be changed without changing these."""
+        """Return a copy with topics of its own."""
         return replace(self, topics=dict(self.topics))
 
 
@@ -84,7 +84,7 @@ class Catalog:
         self.found = False
 
     def load(self) -> None:
-        """Read the newest file of all log directories; none at all is fine. Blocks.
+        """Read the newest file of all log directories; there may be none. Blocks.
 
         Raises:
             LogDirError: A file is damaged, or of a newer version of this program.
@@ -103,10 +103,10 @@ class Catalog:
         files.replace_file(self.path, encode(state))
 
     def put_back(self, state: CatalogState) -> None:
-        """Have the content that was there before a write whose fsync failed. Blocks.
+        """Write the old content again, after a write whose fsync failed. Blocks.
 
-        The new file may have its name already. A restart must not find a change that its client was
-        told has failed: the deletion of a topic that went on to be used, say.
+        The new file may have its name already. A restart must not find a change of which its client
+        was told that it failed, such as the deletion of a topic that is still used.
         """
         with suppress(OSError):
             if state.generation:

@@ -5,8 +5,7 @@
     user-profiles 0 1500
     user-profiles 1 0
 
-They are replaced as a whole and atomically. An empty file reads as no entries: Kafka creates them
-so.
+They are replaced as a whole, atomically. An empty file has no entries: Kafka creates such files.
 """
 
 import logging
@@ -22,7 +21,7 @@ _logger = logging.getLogger(__name__)
 
 
 class MalformedCheckpoint(Exception):  # noqa: N818  # what is wrong, in Kafka's word for the file
-    """A checkpoint, or another small text file of ours, is not what its format says."""
+    """A checkpoint, or another small text file, does not follow its format."""
 
 
 def read_entries(path: Path, fields: int) -> list[list[str]]:
@@ -90,8 +89,8 @@ class OffsetCheckpoint:
     def read_or_empty(self) -> dict[TopicPartition, int]:
         """Return the offsets, none with a warning if the file cannot be understood.
 
-        Without recovery points every log is recovered whole; without start offsets each begins at
-        its first segment. Both are safe.
+        Without recovery points every log is scanned whole. Without start offsets each begins at its
+        first segment. Both are safe.
         """
         try:
             return self.read()
@@ -110,10 +109,10 @@ class OffsetCheckpoint:
 
 
 def offsets_of(entries: Iterable[list[str]], path: object) -> dict[TopicPartition, int]:
-    """Return the offsets that entries are; ``path`` names their file in faults.
+    """Return the offsets in entries; ``path`` names their file in faults.
 
     Raises:
-        MalformedCheckpoint: A word that should be a number is none, or no log has such an offset.
+        MalformedCheckpoint: A word is not a number, or no log can have the offset.
     """
     offsets = {}
     for number, (topic, partition, offset) in enumerate(entries, start=3):

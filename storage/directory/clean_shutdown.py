@@ -1,7 +1,7 @@
 """``.kafka_cleanshutdown``: there is one only between a clean stop and the next start.
 
-Its existence says that every log of the directory was flushed and closed; its content says nothing
-to us (Kafka: ``CleanShutdownFileHandler``).
+Its existence says that every log of the directory was flushed and closed; its content has no
+meaning (Kafka: ``CleanShutdownFileHandler``).
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ _CONTENT = b'{"version":0,"brokerEpoch":-1}'
 
 
 def mark(log_directory: Path) -> None:
-    """Say that the directory was closed cleanly. Blocks."""
+    """Leave the mark of a clean stop. Blocks."""
     files.replace_file(log_directory / files.CLEAN_SHUTDOWN, _CONTENT)
 
 

@@ -1,7 +1,7 @@
-"""Deleting what nobody may find any more: renamed at once, unlinked after ``file.delete.delay.ms``.
+"""Delayed deletion: files are renamed at once, and unlinked after ``file.delete.delay.ms``.
 
-Readers that hold a file open keep it; the delay is for those who only know its name, as Kafka has
-it. What still waits at a stop is found by its suffix at the next start and goes then.
+Readers that have a file open keep it. As in Kafka, the delay is for those that only know its name.
+What still waits at a stop is found by its suffix at the next start, and deleted.
 """
 
 import heapq
@@ -14,21 +14,21 @@ from siltstone.storage.directory.background import Background
 
 
 class DelayedDeletions:
-    """Work that deletes, in the order it falls due.
+    """The deletions that wait, in the order of their times.
 
-    Any thread schedules; the loop's housekeeping asks for what is due, which the background
-    thread then does.
+    Any thread schedules them. The loop's housekeeping hands those that are due to the background
+    thread.
     """
 
     def __init__(self, clock: Clock, background: Background) -> None:
         self._clock = clock
         self._background = background
         self._lock = threading.Lock()
-        self._numbers = itertools.count()  # equal times keep their order; work is never compared
+        self._numbers = itertools.count()  # orders equal times; work cannot be compared
         self._waiting: list[tuple[float, int, Callable[[], object]]] = []  # guarded by: _lock
 
     def schedule(self, delay_ms: int, delete: Callable[[], object]) -> None:
-        """Have ``delete`` run in the background when ``delay_ms`` have passed."""
+        """Run ``delete`` in the background after ``delay_ms``."""
         due = self._clock.monotonic() + delay_ms / 1000
         with self._lock:
             heapq.heappush(self._waiting, (due, next(self._numbers), delete))

@@ -25,7 +25,7 @@ from siltstone.storage.topic_partition import FolderState, TopicPartition, parse
 _KRAFT_METADATA = TopicPartition("__cluster_metadata", 0)
 _NOT_OURS = frozenset({"remote-log-index-cache", "lost+found"})
 
-# What a folder answers in which a name is not of the kind of file, or not the name, that it says.
+# The errors of a folder that contains something else than its names say.
 _WRONG_KIND = frozenset({errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.ENOENT})
 
 _logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FoundFolder:
-    """A folder that by its name holds a partition."""
+    """A folder with the name of a partition."""
 
     topic_partition: TopicPartition
     directory: LogDirectory
@@ -42,7 +42,7 @@ class FoundFolder:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """A partition that is not served, since its folder holds what no broker writes; and why."""
+    """A partition that is not served, since its folder has what no broker writes; the reason."""
 
     folder: PartitionFolder
     topic_id: UUID
@@ -56,10 +56,10 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True)
 class FoundFolders:
-    """What lies in the log directories: partitions, and folders whose deletion was begun.
+    """The folders in the log directories: partitions, and deletions that had begun.
 
-    ``futures`` are copies on their way to another directory; ``left`` are folders of partitions
-    whose copy has taken over in another directory, so that they go.
+    ``futures`` are unfinished copies for another directory. ``left`` are folders of partitions
+    whose copy in another directory has taken over; they will be deleted.
     """
 
     live: dict[TopicPartition, FoundFolder] = field(default_factory=dict)
@@ -69,9 +69,9 @@ class FoundFolders:
 
 
 def find_folders(directories: Sequence[LogDirectory]) -> FoundFolders:
-    """List the partition folders; what is not one is left alone with a line in the log. Blocks.
+    """List the partition folders; others are logged and left alone. Blocks.
 
-    Kafka refuses to start beside a folder whose name it does not understand; we have no reason to.
+    Kafka refuses to start beside a folder whose name it does not understand.
 
     Raises:
         LogDirError: A directory can not be listed, or two of them hold the same partition.
@@ -96,7 +96,7 @@ def _note(found: FoundFolders, directory: LogDirectory, name: str) -> None:
     try:
         topic_partition, state = parse_folder(name)
     except ValueError:
-        # A name with a dot in front hides a folder of ours, such as the probe's, from everybody.
+        # A folder whose name begins with a dot, such as the probe's, is no topic's.
         if name not in _NOT_OURS and not name.startswith("."):
             _logger.warning("folder is left alone: it is no partition's folder=%s", path)
         return
@@ -116,10 +116,10 @@ def _note(found: FoundFolders, directory: LogDirectory, name: str) -> None:
 
 
 def _tell_apart(one: FoundFolder, other: FoundFolder) -> tuple[FoundFolder, FoundFolder]:
-    """Return of two folders of a partition the one that took over, and the one it was before.
+    """Return of two folders of a partition the one that has taken over, and the old one.
 
     Raises:
-        LogDirError: Nothing says which.
+        LogDirError: Nothing says which it is.
     """
     moved = [each for each in (one, other) if (each.path / files.MOVED).exists()]
     if len(moved) != 1:
@@ -135,11 +135,11 @@ def load_folders(
 ) -> list[LoadedPartition | SetAside]:
     """Open partitions, ``threads`` of each directory at a time. Blocks.
 
-    The threads pay off after a crash, when they are in the kernel's and the disk's hands; a clean
-    start is Python's work and needs one.
+    Several threads help after a crash, when they wait for the disk or run compiled code. A clean
+    start is Python's work; one thread is enough.
 
-    One that is damaged beyond what a start mends is set aside: nothing of it is served, and the
-    others are.
+    A partition that is damaged in a way that no start can mend is set aside: it is not served, and
+    the others are.
 
     Raises:
         LogDirError: The disk does not let a partition be opened.
@@ -160,12 +160,12 @@ def load_folders(
 
 
 def _load_from(folders: Iterator[PartitionFolder], now_ms: int) -> list[LoadedPartition | SetAside]:
-    """Open the partitions of an iterator, of which other threads take too."""
+    """Open partitions from an iterator that several threads share."""
     return [_load(folder, now_ms) for folder in folders]
 
 
 def set_aside(folder: PartitionFolder, error: Exception) -> SetAside:
-    """Say in one line that a partition is not served, and why."""
+    """Log in one line that a partition is not served, and why."""
     reason = error.message if isinstance(error, KafkaError) else f"{type(error).__name__}: {error}"
     _logger.error(
         "partition is set aside and not served, the others are: look at it with siltstone "

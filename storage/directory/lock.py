@@ -1,9 +1,9 @@
 """The ``.lock`` file that keeps a second broker, ours or Apache Kafka's, out of a log directory.
 
-Java's channel lock is a POSIX record lock on Linux, so this is one too: a ``flock`` would not
-exclude a Java process. A record lock does not exclude its own process, hence the set of what this
-process holds; and it goes when the process closes *any* descriptor of the file, hence nothing else
-here opens ``.lock``.
+Java's channel lock is a POSIX record lock on Linux, so this is one, too: a ``flock`` would not
+exclude a Java process. A record lock does not exclude its own process, so this module keeps a set
+of what this process has locked. And it ends when the process closes *any* descriptor of the file,
+so nothing else here opens ``.lock``.
 """
 
 import fcntl
@@ -19,7 +19,7 @@ _held: set[Path] = set()
 
 
 class DirectoryLocked(Exception):  # noqa: N818  # a state of the directory, said in one word
-    """Another process, or another broker in this one, works in the log directory."""
+    """Another process, or another broker in this process, uses the log directory."""
 
 
 class DirectoryLock:
@@ -55,7 +55,7 @@ class DirectoryLock:
         """Delete the file and let the lock go. Idempotent."""
         if self._fd < 0:
             return
-        with suppress(OSError):  # it is the lock that counts, and that goes with the descriptor
+        with suppress(OSError):  # the lock counts, and it ends with the descriptor
             files.unlink(self._path)
         os.close(self._fd)
         self._fd = -1
@@ -70,9 +70,9 @@ class DirectoryLock:
 
 
 def is_held(directory: Path) -> bool:
-    """Tell whether another process works in a log directory; nothing is taken or created.
+    """Tell whether another process uses a log directory; nothing is locked or created.
 
-    Not for a process that holds the lock itself: it would lose it by looking.
+    Not for a process that has the lock itself: it would lose it.
     """
     try:
         fd = files.open_file(directory / files.LOCK)
@@ -86,7 +86,7 @@ def is_held(directory: Path) -> bool:
 
 
 def _holder(fd: int) -> int:
-    """Return the process that holds the lock, 0 if that cannot be told (another namespace)."""
+    """Return the process that has the lock, 0 if it is not known (another namespace)."""
     try:
         kind, pid = _ask(fd)
     except OSError:
@@ -95,7 +95,7 @@ def _holder(fd: int) -> int:
 
 
 def _ask(fd: int) -> tuple[int, int]:
-    """Return what lock somebody else has on a file, and that process."""
+    """Return the kind of lock that another process has on a file, and the process."""
     question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, question))
     return kind, pid

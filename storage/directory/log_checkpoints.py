@@ -1,8 +1,7 @@
 """The offset checkpoints of one log directory (docs/on-disk-format.md).
 
-Recovery points are written after the data below them was fsynced, so a crash finds them too low
-at worst. Offsets are picked on the event loop; the background thread writes them, and only if
-they have changed.
+Recovery points are written after the data below them was fsynced, so after a crash they are too low
+at worst. The event loop collects the offsets; the background thread writes them, if they changed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,11 +15,11 @@ from siltstone.storage.moving.future_log import FutureLog
 from siltstone.storage.topic_partition import TopicPartition
 
 AnyLog: TypeAlias = Log | FutureLog
-"""Copies under way are in the checkpoints of the directory that they go to, as Kafka's are."""
+"""As in Kafka, an unfinished copy is in the checkpoints of its new directory."""
 
 
 class LogCheckpoints:
-    """The three files. One writes: the background thread, or the stop after it has ended."""
+    """The three files. One thread writes: the background thread, or the stop after its end."""
 
     __slots__ = ("_high_watermarks", "_log_starts", "_recovery_points", "_written")
 
@@ -31,7 +30,7 @@ class LogCheckpoints:
         self._written: dict[Path, Mapping[TopicPartition, int]] = {}
 
     def read_recovery_points(self) -> dict[TopicPartition, int]:
-        """Return up to where each partition is on the disk for certain."""
+        """Return the offset below which each partition is on the disk."""
         return self._read(self._recovery_points)
 
     def read_log_starts(self) -> dict[TopicPartition, int]:
@@ -49,7 +48,7 @@ class LogCheckpoints:
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace the file if anything in it has changed. Blocks.
 
-        Nothing of ours reads it: the log end offset is the high watermark. Kafka's broker does.
+        Only Kafka's broker reads it: here the log end offset is the high watermark.
         """
         self._write(self._high_watermarks, offsets)
 
@@ -65,12 +64,12 @@ class LogCheckpoints:
 
 
 def recovery_points(logs: Iterable[AnyLog]) -> dict[TopicPartition, int]:
-    """Pick the recovery points of logs."""
+    """Collect the recovery points of logs."""
     return {log.topic_partition: log.recovery_point for log in logs}
 
 
 def log_starts(logs: Iterable[AnyLog]) -> dict[TopicPartition, int]:
-    """Pick the log start offsets that the first segment does not tell."""
+    """Collect the log start offsets that differ from the first segment's base."""
     return {
         log.topic_partition: log.log_start_offset
         for log in logs
@@ -79,5 +78,5 @@ def log_starts(logs: Iterable[AnyLog]) -> dict[TopicPartition, int]:
 
 
 def high_watermarks(logs: Iterable[AnyLog]) -> dict[TopicPartition, int]:
-    """Pick the high watermarks of logs."""
+    """Collect the high watermarks of logs."""
     return {log.topic_partition: log.high_watermark for log in logs}

@@ -1,4 +1,4 @@
-"""One log directory: whether another broker has it, and whether its disk takes writes."""
+"""One log directory: its lock, and whether its disk takes writes."""
 
 import errno
 import logging
@@ -12,10 +12,10 @@ from siltstone.storage.directory.lock import DirectoryLock
 from siltstone.storage.files import FsyncFailed
 
 ROOM_BYTES: Final = 1 << 20
-"""What must fit into a directory that was full before it takes writes again: the largest batch."""
+"""The room that a full directory must have before it takes writes again: the largest batch."""
 
 CALM_CHECKS: Final = 3
-"""Checks without another refusal after which the log says that a directory takes writes again."""
+"""After so many checks without another refusal it is logged that a directory takes writes again."""
 
 _REMEDIES: Final = {
     errno.ENOSPC: "make room on the disk",
@@ -30,25 +30,25 @@ _logger = logging.getLogger(__name__)
 
 
 class LogDirError(Exception):
-    """The broker can not start with its log directories; the text says which one and what to do."""
+    """The broker cannot start with its log directories; the text says which and what to do."""
 
 
 def remedy_for(error: OSError) -> str | None:
-    """Return what helps against an error that passes; None if it does not pass by itself."""
+    """Return what helps against an error that may pass; None for one that does not pass."""
     return None if isinstance(error, FsyncFailed) else _REMEDIES.get(error.errno or 0)
 
 
 class LogDirectory:
     """One entry of ``log.dirs``, from when it is locked until it is unlocked.
 
-    Whoever meets an OSError while writing calls `fail`, from any thread. What can pass by itself (a
-    full disk, a read-only mount, no descriptors left) refuses writes until `check` finds that they
-    work; nothing was lost by it. Anything else refuses them until the next start. That holds above
-    all for a failed fsync: the kernel may have dropped the pages that it could not write, and calls
-    the next fsync a success, so the first answer is the only one to believe.
+    After an OSError of a write call `fail`, from any thread. After an error that may pass (a full
+    disk, a read-only mount, no descriptors) writes are refused until `check` finds that they work;
+    nothing is lost. After any other error they are refused until the next start. That includes a
+    failed fsync: the kernel may have dropped the pages that it could not write, and the next fsync
+    succeeds, so only the first answer can be believed.
 
-    Reading never asks: what can be read is served, and one unreadable segment stops nobody who
-    reads another. Directories do not share their fate (KAFKA-17356).
+    Reads never ask: what can be read is served, and an unreadable segment affects no other.
+    Directories do not affect each other (KAFKA-17356).
     """
 
     __slots__ = (
@@ -77,10 +77,10 @@ class LogDirectory:
         lock: DirectoryLock | None = None,
         identity: tuple[int, int] | None = None,
     ) -> None:
-        """Stand for a folder, which ``lock`` keeps for us and whose device and inode are given."""
+        """Make it of a folder that is locked and whose device and inode are known."""
         self.path = path
         self.directory_id = directory_id
-        self.was_clean = was_clean  # whether the last stop left its mark
+        self.was_clean = was_clean  # whether the last stop was clean
         self.must_rewrite = must_rewrite  # whether an fsync failed during the last run
         self.refusal: str | None = None  # why writes are refused, for now or for good; any thread
         self.failure: str | None = None  # why they are refused until the next start; written once
@@ -90,10 +90,10 @@ class LogDirectory:
         self._state = threading.Lock()  # held for a few instructions
         self._announced = False  # guarded by: _state; that the log has told of a refusal
         self._calm_checks = 0  # likewise
-        self._reported: set[str] = set()  # what was told once, by any thread
+        self._reported: set[str] = set()  # the sentences logged so far, by any thread
 
     def fail(self, error: OSError, *, for_good: bool = False) -> KafkaStorageError:
-        """Refuse writes and return what the caller raises; until when, the error says.
+        """Refuse writes, for now or until the next start; return the error that the caller raises.
 
         ``for_good``: until the next start, whatever the error.
         """
@@ -133,22 +133,22 @@ class LogDirectory:
 
     @property
     def trouble(self) -> str | None:
-        """What keeps writes out and what to do about it, after the path; None if nothing does."""
+        """Why writes are refused and what to do: text to follow the path; None if they are not."""
         refusal, remedy = self.refusal, self._remedy
         if self.failure is not None:
             return f"is offline for writes ({self.failure}): check the disk and restart the broker"
         return None if refusal is None else f"takes no writes now ({refusal}): {remedy}"
 
     def report_once(self, sentence: str) -> None:
-        """Log a sentence on something unreadable, the first time only."""
+        """Log a sentence about something unreadable, once."""
         if sentence not in self._reported:
             self._reported.add(sentence)
             _logger.error("%s", sentence)
 
     def check(self) -> None:
-        """Notice that the directory is gone, or that it takes writes again. Blocks.
+        """Check whether the directory is gone, or takes writes again. Blocks.
 
-        Kafka keeps a full directory offline until it is restarted; there is no need to.
+        In Kafka a full directory stays offline until the restart.
         """
         if self.failure is not None:
             return
@@ -171,15 +171,15 @@ class LogDirectory:
             _logger.info("log directory takes writes again directory=%s", self.path)
 
     def release(self) -> None:
-        """Let another broker have the directory. Idempotent."""
+        """Unlock the directory. Idempotent."""
         if self._lock is not None:
             self._lock.release()
 
     def _check_identity(self) -> None:
-        """Tell a directory that was moved, deleted or unmounted from ours.
+        """Check that the path still leads to the directory that was locked.
 
         Raises:
-            OSError: It is not there, or another one is.
+            OSError: There is none, or another one.
         """
         if self._identity is not None and files.find_identity(self.path) != self._identity:
             raise OSError(errno.ESTALE, "another folder is there now", str(self.path))

@@ -68,7 +68,7 @@ class MetaProperties:
 
 
 def _parse(text: str) -> dict[str, str]:
-    """Return the properties; values of ours need neither escapes nor continued lines."""
+    """Return the properties. Escapes and continued lines are not needed here."""
     properties = {}
     for line in text.splitlines():
         stripped = line.strip()

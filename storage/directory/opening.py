@@ -1,4 +1,4 @@
-"""Opening the log directories at the start: locks, whose they are, marks of the last stop."""
+"""Opening the log directories at the start: locks, identities, marks of the last stop."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,8 +21,8 @@ def open_directories(
 ) -> tuple[tuple[LogDirectory, ...], str]:
     """Lock the directories, and return them with the id of the cluster that they belong to. Blocks.
 
-    A directory without ``meta.properties`` is new and joins the others. The clean-shutdown marks
-    are taken last, when nothing can refuse the start any more.
+    A directory without ``meta.properties`` is new and joins the others. The marks of a clean stop
+    are taken last, when nothing can stop the start any more.
 
     Raises:
         LogDirError: With a line for every fault; then nothing is locked.
@@ -43,9 +43,9 @@ def open_directories(
 
 
 def find_readable(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """Return the log directories that are there, for who only reads them. Blocks.
+    """Return the log directories that exist, for commands that only read. Blocks.
 
-    One that is missing is new to a broker that has others.
+    If others exist, a missing one is new.
 
     Raises:
         LogDirError: None is there, or one is no folder or not for this user, a line for each.
@@ -75,7 +75,7 @@ def find_readable(paths: Sequence[Path]) -> tuple[Path, ...]:
 def live_folders(directories: Iterable[Path]) -> Iterator[tuple[TopicPartition, Path]]:
     """Yield the partition folders that are in use, those of each directory sorted by name. Blocks.
 
-    Folders of deleted topics and what is none of ours are passed over.
+    Folders of deleted topics and foreign folders are left out.
     """
     for directory in directories:
         for path in sorted(directory.iterdir()):
@@ -86,7 +86,7 @@ def live_folders(directories: Iterable[Path]) -> Iterator[tuple[TopicPartition, 
 
 
 def forget_failed_fsyncs(directories: Iterable[LogDirectory]) -> None:
-    """Take the marks of failed fsyncs away: all that may have been lost was written again. Blocks.
+    """Remove the marks of failed fsyncs: everything that may be missing was written again. Blocks.
 
     Raises:
         LogDirError: The disk still fails.
@@ -111,7 +111,7 @@ class _Locked(NamedTuple):
 
 
 def _lock_all(paths: Iterable[Path], found: list[_Locked]) -> list[str]:
-    """Lock the directories that can be used into ``found``; return what is wrong with others."""
+    """Lock the directories that can be used, into ``found``; return the faults of the others."""
     faults = []
     for path in paths:
         try:
@@ -183,7 +183,7 @@ def _read_identities(paths: Iterable[Path]) -> dict[Path, MetaProperties]:
 
 
 def _agree(known: dict[Path, MetaProperties], node_id: int) -> str:
-    """Return the cluster id that all directories name, a new one if there is none yet."""
+    """Return the cluster id of all directories, a new one if there is none yet."""
     _report(
         [
             f"log directory {path} belongs to node.id={properties.node_id}, not to {node_id}; set "
@@ -209,7 +209,7 @@ def _identify(
     node_id: int,
     now_ms: int,
 ) -> LogDirectory:
-    """Return the directory with its ids, written if they are new; its mark is taken."""
+    """Return the directory with its ids; new ones are written, and its mark is taken."""
     try:
         if properties is None or not properties.directory_id:
             properties = MetaProperties(

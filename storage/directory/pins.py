@@ -1,11 +1,10 @@
 """Pins: hard links to the files of partitions as they were at one moment.
 
 Why they are links is said in docs/decisions/0011-pins.md. A pin lies in ``.pins/<id>/`` of each log
-directory. It copies no byte of a log and keeps nobody from anything: the cleaner replaces segments
-and retention deletes them, and only the blocks of what they took away stay until the pin goes.
-Indexes that are in memory get files of the pin's own, of 80 KiB at most, so that readers of an
-active segment need not walk it from its start. Nothing of a pin is durable: a start sweeps what is
-left.
+directory. It copies no byte of a log. The cleaner still replaces segments and retention deletes
+them; only the blocks of these stay until the pin ends. Indexes that are in memory get files of the
+pin's own, of 80 KiB at most, so that readers of an active segment need not walk it from its start.
+Nothing of a pin is durable: a start sweeps what is left.
 """
 
 import os
@@ -25,7 +24,7 @@ from siltstone.storage.topic_partition import TopicPartition
 class PinnedSegment(NamedTuple):
     """One segment of a pin: its ``.log`` is read up to ``size`` bytes, whatever is appended.
 
-    ``files`` are the kinds that are there. Device and inode say which file the ``.log`` is.
+    ``files`` are its kinds of files. Device and inode identify the ``.log``.
     """
 
     base_offset: int
@@ -41,7 +40,7 @@ class PinnedSegment(NamedTuple):
 class PinnedPartition:
     """A partition of a pin: where its links lie, and its offsets at the moment of the pin.
 
-    Below ``first_dirty_offset`` the cleaner has left one record a key; 0 if it has not been there.
+    Below ``first_dirty_offset`` the cleaner has left one record a key; 0 if there was no pass.
     """
 
     topic_partition: TopicPartition
@@ -62,7 +61,7 @@ class PinnedPartition:
 
 
 def link(pin_id: str, logs: Sequence[FrozenLog]) -> tuple[PinnedPartition, ...]:
-    """Link the files of frozen logs, whose names are free again when this returns. Blocks.
+    """Link the files of frozen logs, and release their names. Blocks.
 
     Raises:
         OSError: The disk does not take it, or the file system has no hard links; nothing is left.
@@ -85,7 +84,7 @@ def link(pin_id: str, logs: Sequence[FrozenLog]) -> tuple[PinnedPartition, ...]:
 
 
 def remove(pin_id: str, directories: Iterable[Path]) -> None:
-    """Delete the links of a pin; what is gone already is fine. Blocks.
+    """Delete the links of a pin, as far as they exist. Blocks.
 
     Raises:
         OSError: A log directory does not let them be deleted.
@@ -95,7 +94,7 @@ def remove(pin_id: str, directories: Iterable[Path]) -> None:
 
 
 def remove_empty(directories: Iterable[Path]) -> None:
-    """Delete the folder of pins where there is none in it. Blocks."""
+    """Delete the folders of pins that are empty. Blocks."""
     for directory in directories:
         with suppress(OSError):  # not empty, or not there
             (directory / files.PINS).rmdir()
@@ -117,7 +116,7 @@ def sweep(directory: Path) -> int:
 
 
 def held_bytes(pins: Sequence[Sequence[PinnedPartition]]) -> list[int]:
-    """Return for each pin the bytes of log that no name but those of pins keeps. Blocks.
+    """Return for each pin the bytes of log that only pins keep on the disk. Blocks.
 
     A file in several pins counts for each of them.
     """
@@ -176,7 +175,7 @@ def _link_segments(log: FrozenLog, folder: Path) -> Iterator[PinnedSegment]:
 
 
 def _count_links(folder: Path, segment: PinnedSegment) -> int:
-    """Return how many names a pinned ``.log`` has; 0 if somebody took the pin's own away."""
+    """Return how many names a pinned ``.log`` has; 0 if the pin's own is gone."""
     try:
         return (folder / files.segment_file_name(segment.base_offset)).stat().st_nlink
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Which log directory a new partition goes to: the one that somebody has named, or has fewest."""
+"""Chooses the log directory of a new partition: the preferred one, or the one with the fewest."""
 
 import threading
 from collections import Counter
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MOST_PREFERENCES = 10_000
-"""Names of partitions that may never be made are remembered up to here, the oldest go first."""
+"""How many preferences for partitions that do not exist yet are kept, the newest."""
 
 
 class Placement:
@@ -24,12 +24,12 @@ class Placement:
         self._preferred: dict[TopicPartition, LogDirectory] = {}  # guarded by: _lock
 
     def add(self, directory: LogDirectory, partitions: int = 1) -> None:
-        """Count partitions that are there; a negative number counts those that went."""
+        """Count partitions; a negative number counts those that are gone."""
         with self._lock:
             self._placed[directory.path] += partitions
 
     def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
-        """Have a partition that is not there yet go to a directory, if that takes writes then."""
+        """Prefer a directory for a partition that does not exist yet, if it takes writes then."""
         with self._lock:
             self._preferred.pop(topic_partition, None)
             self._preferred[topic_partition] = directory

@@ -1,7 +1,7 @@
 """Prints any file of a log directory as text (``siltstone dump-log``; Kafka: ``DumpLogSegments``).
 
-Indexes are held against the ``.log`` beside them. Keys and values are printed only when asked for.
-Nothing is written, and a folder may be in use.
+Indexes are compared with the ``.log`` beside them. Keys and values are printed only on request.
+Nothing is written, and the folder may be in use.
 """
 
 import sys
@@ -42,7 +42,7 @@ def dump_file(path: Path, options: DumpOptions = SHALLOW) -> Iterator[Line]:
     """Yield the lines of one file; a `Fault` says what is wrong with it.
 
     Raises:
-        ValueError: The name is none of ours.
+        ValueError: The name is not that of a known file.
         OSError: The file cannot be read.
     """
     dumper = _DUMPERS.get(path.name)
@@ -76,7 +76,7 @@ def dump_files(paths: Sequence[Path], options: DumpOptions, write: Callable[[str
 
 
 def run(paths: Sequence[Path], *, deep: bool, data: bool) -> int:
-    """Print files; return the exit code, 1 if anything is wrong. ``data`` asks for records, too."""
+    """Print files; return the exit code, 1 if anything is wrong. ``data`` prints records, too."""
     options = DumpOptions(deep=deep or data, data=data)
     faults = dump_files(paths, options, sys.stdout.write)
     if faults:
@@ -85,7 +85,7 @@ def run(paths: Sequence[Path], *, deep: bool, data: bool) -> int:
 
 
 def _expand(paths: Sequence[Path]) -> Iterator[Path]:
-    """Yield files as they are and the files of folders that have a meaning for us."""
+    """Yield files as they are; of folders, the files that are known."""
     for path in paths:
         if not path.is_dir():
             yield path

@@ -1,4 +1,4 @@
-"""Prints the indexes of a segment and holds every entry against the ``.log`` beside it."""
+"""Prints the indexes of a segment and compares every entry with the ``.log`` beside it."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -14,7 +14,7 @@ class Line:
 
 
 class Fault(Line):
-    """Something that a sound file does not have."""
+    """A fault of the file."""
 
     __slots__ = ("_text",)
 

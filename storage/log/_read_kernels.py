@@ -1,10 +1,10 @@
 """Finding the bytes of a fetch: from an offset to a range of a file.
 
-A consumer's next fetch begins where its last one ended, so the reader remembers where reads ended
-and a follower of the log's end never searches. Everybody else goes by the
-offset index and a short walk over batch headers, a few KiB at a time and never past an end. A batch
-that does not end there is a torn tail and is not seen; nothing here checks a CRC.
-Compiled by Cython, or plain Python as it stands. The types of C stand in ``_read_kernels.pxd``.
+A consumer's next fetch begins where its last one ended, so the reader remembers where reads ended,
+and a consumer at the log's end never searches. Others use the offset index and a short walk over
+batch headers, a few KiB at a time and never past an end. A batch that does not end there is a torn
+tail and is not seen; nothing here checks a CRC. Compiled by Cython, or plain Python as it stands.
+The types of C stand in ``_read_kernels.pxd``.
 """
 
 from os import pread
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Hint = tuple[int, Segment | None, int]
 
     class Log(Protocol):
-        """The log that is read, for what it says when a read fails."""
+        """The log that is read: its errors."""
 
         def absence(self) -> KafkaError:
             """Return the refusal of a log that is closed."""
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
             """Return the refusal of a read that the disk failed."""
 
         def damaged(self, error: CorruptMessage) -> KafkaError:
-            """Return the refusal of a read of what is no batch."""
+            """Return the refusal of a read that found no batch."""
 
 
 COMPILED: bool = cython.compiled
 
 LOOKUP_CHUNK = 8192
-"""What a lookup reads at once: the usual distance of two index entries and the batch after it."""
+"""What a lookup reads at once: the usual distance of two index entries, and the batch after it."""
 
 _NEAR = 64 * 1024
-"""Bytes that are walked from header to header sooner than searched by the index."""
+"""A distance that is walked from header to header without asking the index."""
 
 _HEADER_SIZE = 61
 _LOG_OVERHEAD = 12
@@ -68,8 +68,8 @@ class LogReader:
     """Reads of one log, and where the last few of them ended.
 
     A hint (offset, segment, position) says that the first batch whose last offset is >= offset
-    begins at position, or will once it is written. Any thread may read; the worst that a lost hint
-    costs is a search. The `Log` whose reader it is comes along to say what went wrong.
+    begins at position, or will once it is written. Any thread may read; losing a hint costs a
+    search at worst. A call gets the `Log`, for its errors.
     """
 
     __slots__ = ("_end", "_hints")
@@ -79,26 +79,26 @@ class LogReader:
         self._hints = [_NO_HINT] * _HINTS
 
     def forget(self) -> None:
-        """Let go of the segments that hints name, as the log drops some of them.
+        """Drop all hints, since the log drops some of their segments.
 
-        A read that is on its way goes on with the hints that it has.
+        A read that is under way goes on with the hints that it has.
         """
         self._hints = [_NO_HINT] * _HINTS
 
     def read(
         self, log: "Log", offset: int, max_bytes: int, upto: int, at_least_one: bool
     ) -> LogRead | None:
-        """Return whole batches from the one that holds ``offset`` or follows it; None: nothing yet.
+        """Return whole batches from ``offset`` on; None if there is none yet.
 
-        ``upto`` is exclusive: the high watermark, or the last stable offset for read_committed.
-        The first batch may exceed ``max_bytes`` if ``at_least_one``. The range may begin with
-        records below ``offset``; it ends with its segment at the latest.
+        ``upto`` is exclusive: the high watermark, or the last stable offset for read_committed. The
+        first batch may exceed ``max_bytes`` if ``at_least_one``. The range may begin with records
+        below ``offset``, and ends with its segment at the latest.
 
         Raises:
             NotLeaderOrFollower: The log is closed.
             OffsetOutOfRange: ``offset`` is below the log start offset or above the log end offset.
             KafkaStorageError: The files there can not be read.
-            CorruptMessage: They hold no batch there.
+            CorruptMessage: There is no batch in them there.
         """
         end = self._end
         if end.is_closed:
@@ -136,7 +136,7 @@ class LogReader:
         """Read; ``offset`` is within the log."""
         end_offset, segments, end_position = view
         active = segments[len(segments) - 1]
-        hints = self._hints  # held here: another thread may put new ones there meanwhile
+        hints = self._hints  # kept here: another thread may replace them
         if offset >= upto or offset >= end_offset:
             if offset == end_offset:
                 hints[offset % _HINTS] = (offset, active, end_position)
@@ -165,7 +165,7 @@ class LogReader:
 
 
 def _count_bytes(hints: "list[Hint]", view: "LogView[Segment]", offset: int, upto: int) -> int:
-    """Return what `LogReader.available_bytes` promises."""
+    """Return the bytes for `LogReader.available_bytes`."""
     if offset >= upto or offset >= view[0]:
         return 0
     start = _search(hints, view, offset)
@@ -185,7 +185,7 @@ def _search(hints: "list[Hint]", view: "LogView[Segment]", offset: int) -> "Plac
         return _find_place(view, offset)
     if position < _end_of(view, segment):
         return segment, position
-    return _next_place(view, segment)  # it has rolled since
+    return _next_place(view, segment)  # the log has rolled since then
 
 
 def find_position(fd: int, position: int, end: int, offset: int) -> int:
@@ -194,7 +194,7 @@ def find_position(fd: int, position: int, end: int, offset: int) -> int:
     ``position`` is the start of a batch.
 
     Raises:
-        CorruptMessage: There is no batch where one has to begin.
+        CorruptMessage: No batch begins where one has to.
     """
     while end - position >= _HEADER_SIZE:
         chunk = pread(fd, min(LOOKUP_CHUNK, end - position), position)
@@ -212,10 +212,10 @@ def find_position(fd: int, position: int, end: int, offset: int) -> int:
 def find_cut(
     segment: "Segment", position: int, max_bytes: int, limit: int, at_least_one: bool
 ) -> tuple[int, int]:
-    """Return the end and the next offset of what `ReadableSegment.cut` promises.
+    """Return the end and the next offset, as `ReadableSegment.cut` does.
 
     Raises:
-        CorruptMessage: There is no batch where one has to begin.
+        CorruptMessage: No batch begins where one has to.
     """
     fd = segment.file().fileno()
     bound = limit if max_bytes > limit - position else position + max_bytes
@@ -247,8 +247,8 @@ def find_cut(
 def count_up_to(data: "bytes | bytearray", size: int, key: int, width: int, at: int) -> int:
     """Count the entries of ``size`` bytes whose field is at most ``key``, as they are in order.
 
-    The field is ``width`` bytes, ``at`` bytes into the entry. The data may be growing: it is not
-    held, which would keep its writer from it.
+    The field is ``width`` bytes, ``at`` bytes into the entry. The data may be growing, so no buffer
+    of it is kept, which would block its writer.
     """
     octets = data
     low = 0
@@ -269,8 +269,8 @@ def count_up_to(data: "bytes | bytearray", size: int, key: int, width: int, at: 
 def position_before(data: bytearray, key: int, at: int) -> int:
     """Return the position in the last entry of an offset index whose field is at most ``key``.
 
-    The fields are at 0, the offset less the segment's, and at 4, the position. Below the first
-    entry it is 0, the segment's start.
+    The fields are the offset relative to the segment, at 0, and the position, at 4. Below the first
+    entry the answer is 0, the segment's start.
     """
     count = count_up_to(data, 8, key, 4, at)
     octets = data
@@ -292,8 +292,8 @@ def _end_of(view: "LogView[Segment]", segment: "Segment") -> int:
 def _find_place(view: "LogView[Segment]", offset: int) -> "Place | None":
     """Return where the first batch with a last offset >= ``offset`` begins; None: nowhere.
 
-    An offset in a gap that compaction left is answered by the next batch that is there, in this
-    segment or in a later one.
+    For an offset in a gap that compaction left it is the next batch, in this segment or a later
+    one.
     """
     segments = view[1]
     for index in range(find_index(segments, offset), len(segments)):
@@ -345,7 +345,7 @@ def _base_offset_at(chunk: bytes, at: int) -> int:
 
 
 def _next_offset_at(chunk: bytes, at: int) -> int:
-    """Return the offset after a batch, however many bits it has."""
+    """Return the offset after a batch, even if it does not fit 64 bits."""
     first: int = read_int64(inside(chunk), at)
     delta: int = read_int32(inside(chunk), at + 23)
     return first + delta + 1

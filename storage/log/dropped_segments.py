@@ -1,4 +1,4 @@
-"""Segments that left the view of their log: renamed in the background, unlinked after the delay."""
+"""Segments that were taken out of a log: renamed in the background, unlinked after the delay."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from siltstone.storage.log.services import LogServices
 
 RETRY_MS: Final = 5_000
-"""When a disk that refused to delete is asked again."""
+"""When a deletion that failed is tried again."""
 
 
 class DroppedSegments:
-    """Some segments and producer snapshots on their way out (housekeeping thread only).
+    """Segments and producer snapshots that are being deleted (housekeeping thread only).
 
-    A start in between finds them by their suffix, or loads them once more and drops them again.
-    They go even if the renaming fails: a disk may be so full that a longer name does not fit into
-    its folder, and only unlinking makes room. ``is_abandoned`` tells that the partition's folder is
-    taken away as a whole; a new one of its name may be there, so nothing is touched any more.
+    A start in between finds them by their suffix, or loads them and drops them again. They are
+    deleted even if renaming fails: a disk may be so full that a longer name does not fit into its
+    folder, and only unlinking makes room. ``is_abandoned`` tells that the whole folder is being
+    deleted. A new one may have its name, so nothing is touched then.
     """
 
     def __init__(
@@ -60,10 +60,9 @@ class DroppedSegments:
             raise self._directory.fail(error) from error
 
     def unlink(self) -> None:
-        """Delete the files; if the disk refuses, ask it again later.
+        """Delete the files; if the disk refuses, try again later.
 
-        Nobody misses what goes here, so an error says nothing of what the directory holds: writes
-        go on, and find out for themselves.
+        The files are no longer used, so an error here does not stop writes.
 
         Raises:
             OSError: A file could not be deleted.

@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset (Kafka: ``LeaderEpochFileCache``).
+"""At which offset each leader epoch began (Kafka: ``LeaderEpochFileCache``).
 
     0
     1
@@ -32,8 +32,8 @@ NO_EPOCH: Final = EpochStart(UNDEFINED, UNDEFINED)
 class LeaderEpochs:
     """The leader epochs of one partition and their file.
 
-    ``entries`` is a tuple that is replaced in one assignment: readers need no lock, changes belong
-    to one owner. A change is on the disk when the method returns, unless ``write`` is false;
+    ``entries`` is a tuple that is replaced in one assignment, so readers need no lock; one owner
+    makes changes. A change is on the disk when the method returns, unless ``write`` is false:
     recovery assigns many and calls `flush` once.
     """
 
@@ -71,9 +71,9 @@ class LeaderEpochs:
         return self.entries[-1].epoch if self.entries else UNDEFINED
 
     def assign(self, epoch: int, offset: int, *, write: bool = True) -> bool:
-        """Note that ``epoch`` begins at ``offset``; true if that was news. Blocks if it writes.
+        """Note that ``epoch`` begins at ``offset``; true if that was new. Blocks if it writes.
 
-        Entries that contradict it, of the same or a later epoch or from the same offset on, go.
+        Entries that contradict it are dropped: of the same or a later epoch, or from the offset on.
         """
         if epoch < 0:
             return False
@@ -89,7 +89,7 @@ class LeaderEpochs:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return an epoch, or the next lower one that exists, and one past its last offset.
+        """Return an epoch, or the next lower one that exists, and the offset after its last.
 
         (-1, -1) if it is not known.
         """
@@ -105,8 +105,8 @@ class LeaderEpochs:
         return entries[following - 1].epoch, entries[following].start_offset
 
     def epoch_of(self, offset: int) -> int:
-        """Return the epoch that wrote an offset, -1 if it is older than all that is known."""
-        for entry in reversed(self.entries):  # few, and nearly always it is the last
+        """Return the epoch of an offset, -1 if it is older than all known epochs."""
+        for entry in reversed(self.entries):  # there are few, and it usually is the last
             if entry.start_offset <= offset:
                 return entry.epoch
         return UNDEFINED
@@ -118,7 +118,7 @@ class LeaderEpochs:
             self._replace(kept, write=write)
 
     def truncate_start(self, offset: int, *, write: bool = True) -> None:
-        """Drop the epochs that end at or before ``offset``; the one it lies in begins there now."""
+        """Drop the epochs that end at or before ``offset``; the one around it begins there."""
         entries = self.entries
         following = bisect_right(entries, offset, key=lambda entry: entry.start_offset)
         if not following:
@@ -141,7 +141,7 @@ class LeaderEpochs:
         )
 
     def relocate(self, directory: Path) -> None:
-        """Follow the folder that was renamed."""
+        """Note the new path of the folder."""
         self._directory = directory
 
     def _replace(self, entries: tuple[EpochStart, ...], *, write: bool) -> None:

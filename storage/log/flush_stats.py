@@ -12,7 +12,7 @@ class FlushStats:
         self._lock = threading.Lock()
 
     def add(self, seconds: float) -> None:
-        """Count one flush, failed ones too: a disk that takes long to refuse is slow as well."""
+        """Count one flush, also a failed one: its time counts, too."""
         with self._lock:
             self.flushes += 1
             self.seconds += seconds

@@ -1,4 +1,4 @@
-"""A partition as it was at one moment, for a pin: values of memory, no file touched yet."""
+"""A partition as of one moment, for a pin: values in memory, no file touched yet."""
 
 import uuid
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class FrozenLog:
     """What a pin will link: segments, how far each is read, and the offsets of that moment.
 
-    Whoever holds it calls ``names.release()`` once, when the files are linked or will not be. The
-    last of ``sizes`` is the end of the active segment, to which more is appended meanwhile.
+    Its owner calls ``names.release()`` once, when the files are linked or will not be. The last of
+    ``sizes`` is the present end of the active segment, to which more may be appended.
     """
 
     topic_partition: TopicPartition

@@ -1,4 +1,4 @@
-"""What a crash can leave in a partition folder, and how opening it ends what was begun.
+"""Settles what a crash has left in a partition folder, when it is opened.
 
 The cleaner and the splitting of a segment write ``.cleaned`` files, rename a finished group to
 ``.swap`` from the highest base down, mark the old segments ``.deleted``, and take ``.swap`` off
@@ -32,7 +32,7 @@ def settle(path: Path, config: TopicConfig) -> list[SegmentName]:
     parsed = {name: each for name in names - deleted if (each := files.parse_name(name))}
     cleaned = {name for name, each in parsed.items() if each.suffix == files.CLEANED}
     swaps = {name for name, each in parsed.items() if each.suffix == files.SWAP}
-    if files.MOVED in names:  # the folder that it was copied from is gone
+    if files.MOVED in names:  # the folder of which it is a copy is gone
         files.unlink(path / files.MOVED)
     if not deleted and not cleaned and not swaps:
         return list(parsed.values())
@@ -65,10 +65,10 @@ def _unfinished(swaps: set[str], cleaned: set[str], parsed: dict[str, SegmentNam
 def _replaced(
     path: Path, config: TopicConfig, swaps: set[str], parsed: dict[str, SegmentName]
 ) -> set[str]:
-    """Return the files of the old segments, snapshots too, that ``.log.swap`` files replace.
+    """Return the files of the old segments, also snapshots, that ``.log.swap`` files replace.
 
-    Kafka leaves those of the same base alone where nothing is left in the new segment: the old
-    transaction index, say, of data that is gone.
+    If the new segment is empty, Kafka keeps the old files of the same base, such as the transaction
+    index of data that is gone; here they are deleted.
     """
     bases = [parsed[name].base_offset for name in swaps if parsed[name].kind == files.LOG]
     if not bases:
@@ -89,7 +89,7 @@ def _replaced(
 
 
 def _order(name: SegmentName) -> tuple[int, int]:
-    """Return the rank in which ``.swap`` is taken off: segments ascending, the ``.log`` first."""
+    """Return the order in which ``.swap`` is taken off: segments ascending, the ``.log`` first."""
     return name.base_offset, files.SEGMENT_KINDS.index(name.kind)
 
 

@@ -1,10 +1,10 @@
 """One partition: segments that grow at one end and are read anywhere (Kafka: ``UnifiedLog``).
 
-Appends run on the event loop and end in the page cache; whatever waits for the disk is handed to
-the background thread or called from an io thread. The append itself is `LogEnd`, a read
-`LogReader`. What retention deletes is decided in `storage.log.retention`, opening after a crash is
+Appends run on the event loop and end in the page cache. What waits for the disk is handed to the
+background thread, or called from an io thread. The append itself is `LogEnd`, a read `LogReader`.
+What retention deletes is decided in `storage.log.retention`, opening after a crash is
 `storage.log.recovery`, lookups by time are `storage.log.timestamp_lookup`, the order of a swap on
-the disk is `storage.segment.swap`. What is left is long because one lock covers all of it.
+the disk is `storage.segment.swap`. The class is long because one lock covers all of it.
 """
 
 import logging
@@ -53,11 +53,11 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 HIGH_WATERMARK = -1
-"""The offset by which DeleteRecords means all there is."""
+"""The offset by which DeleteRecords means the high watermark."""
 
 
 class FutureLog(Protocol):
-    """A copy in another log directory; `storage.moving.future_log` says what each of these does."""
+    """A copy in another log directory; see `storage.moving.future_log`."""
 
     @property
     def directory(self) -> "LogDirectory":
@@ -204,7 +204,7 @@ class Log:
         return self.reader.read(self, offset, max_bytes, upto, at_least_one)
 
     def available_bytes(self, offset: int, upto: int) -> int:
-        """Return the bytes that a read of ``offset`` could come to, over all segments."""
+        """Return how many bytes there are from ``offset`` on, over all segments."""
         return self.reader.available_bytes(self, offset, upto)
 
     def aborted_transactions(self, offset: int, next_offset: int) -> list[tuple[int, int]]:
@@ -245,7 +245,7 @@ class Log:
         return self.epochs.end_offset_for(epoch, self.end.log_end_offset)
 
     def check_producer(self, batch: "ValidatedBatch", origin: Origin) -> AppendResult | None:
-        """Return the answer to a batch that was sent again; refuse one that may not be written."""
+        """Return the answer to a batch sent again; refuse one that may not be written."""
         if batch.attributes & CONTROL:
             marker = read_marker(batch.buffer)
             if marker is not None:
@@ -264,7 +264,7 @@ class Log:
         )
 
     def note_producer(self, batch: "ValidatedBatch", base_offset: int, segment: LogSegment) -> None:
-        """Take a written batch into the producer state, an aborted transaction into its index."""
+        """Note a written batch in the producer state, and an aborted transaction in its index."""
         if not batch.attributes & CONTROL:
             self.producers.update(batch, base_offset)
             return
@@ -277,11 +277,11 @@ class Log:
         try:
             segment.append_aborted(aborted)
         except OSError as error:
-            # The marker is in the log already: only recovery can make the index complete.
+            # The marker is in the log already; only recovery can complete the index.
             raise self.directory.fail(error, for_good=True) from error
 
     def dismiss_watchers(self) -> None:
-        """Tell everybody who watches that the log is gone, or cut. For the event loop."""
+        """Tell the watchers that the log is gone, or cut. For the event loop."""
         for each in tuple(self.watchers):
             each.log_gone()
         self._services.moved_starts.discard(self.end)
@@ -295,9 +295,9 @@ class Log:
     def begin_segment(self) -> LogSegment:
         """Start a new active segment; the caller holds the lock.
 
-        The old one's last index entries, its fsync and the producer snapshot are the background's
-        work; only after them does the recovery point move, so a crash in between finds all of it
-        again.
+        The background thread writes the old one's last index entries, fsyncs it and writes the
+        producer snapshot. Only then does the recovery point move, so a crash in between loses
+        nothing of it.
         """
         end_offset, segments, _ = self.view
         segment = LogSegment.create(
@@ -324,10 +324,10 @@ class Log:
         self._services.background.write_back(segment.file(), position, size)
 
     def delete_records(self, offset: int) -> int:
-        """Raise the log start offset and return it; `HIGH_WATERMARK` means all there is.
+        """Raise the log start offset and return it; `HIGH_WATERMARK` means all records.
 
-        Whole segments below go with the next retention. A stop that is not clean can lose it, as
-        Kafka's can: it is durable with the next checkpoint of log start offsets.
+        Whole segments below it are deleted by the next retention. As in Kafka, a crash can lose the
+        new start: it is durable with the next checkpoint of log start offsets.
 
         Raises:
             PolicyViolation: The topic's ``cleanup.policy`` has no ``delete``.
@@ -353,12 +353,12 @@ class Log:
             return self.log_start_offset
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete the oldest segments that retention dooms, and return how many.
+        """Delete the oldest segments by the rules of retention, and return how many.
 
-        If all go, the log rolls first, so that an empty segment at the log end offset stays; while
-        the disk takes no writes the active segment stays instead. A full disk does not keep the
-        others: this is what makes room. For the event loop, and for a cleaner thread that has taken
-        the log: it decides again under the lock, since a batch may have come meanwhile.
+        If all go, the log rolls first, so that an empty segment at the log end offset stays. While
+        the disk takes no writes the active segment stays instead; the others go, which makes room.
+        For the event loop, and for a cleaner thread that has taken the log. It decides again under
+        the lock, since a batch may have come meanwhile.
 
         Raises:
             KafkaStorageError: The segments can not be read.
@@ -384,7 +384,7 @@ class Log:
         return count
 
     def _find_doomed(self, now_ms: int) -> list[Doomed]:
-        """Return what retention dooms now; the first time it may read bytes of the segments."""
+        """Return what retention deletes now; the first time it may read bytes of the segments."""
         with self._reading():
             return find_doomed(
                 self.segments,
@@ -427,7 +427,7 @@ class Log:
     def _start_at(self, offset: int) -> None:
         """Raise the log start offset; the caller holds the lock.
 
-        A cleaner thread may be who does it, so the event loop tells who watches, when it looks.
+        A cleaner thread may do it, so it is the event loop that tells the watchers, later.
         """
         self.end.start_at(offset)
         if self.watchers:
@@ -447,11 +447,11 @@ class Log:
         The recovery point moves afterwards. May be called by several threads at a time.
 
         Raises:
-            KafkaStorageError: It may not be on the disk.
+            KafkaStorageError: Some of it may not be on the disk.
         """
         with self._flush_lock:
             if self.directory.failure is not None:
-                # Whoever waited for a flush that failed would see the next one succeed.
+                # After a flush that failed, another one would succeed and mean nothing.
                 raise self.directory.refuse()
             end_offset, segments, _ = self.view
             target = end_offset if upto is None else min(upto, end_offset)
@@ -504,7 +504,7 @@ class Log:
         return self._swap is not None
 
     def finish_swap(self) -> None:
-        """Go on with a swap in which the disk failed: to its end, or back. Blocks.
+        """Complete or undo a swap during which the disk failed. Blocks.
 
         Until then no segment may be cleaned. A start does the same.
 
@@ -534,7 +534,7 @@ class Log:
     def _publish(self, swap: SegmentSwap) -> None:
         """Show readers the new segments, in one assignment.
 
-        Old ones that are gone already, by retention, are not missed (KAFKA-7278).
+        Old ones may be gone already, by retention (KAFKA-7278).
         """
         bases = {segment.base_offset for segment in swap.new}
         chosen = set(swap.old)
@@ -592,10 +592,10 @@ class Log:
         self._flush_lock.release()
 
     def move(self, future: FutureLog, most_bytes: int) -> bool:
-        """Have the copy take over, for files and appends, unless the log has gone on too far.
+        """Let the copy take over, unless the log has grown too far beyond it.
 
-        For the event loop, with flushes held: what the copy lacks, ``most_bytes`` at the most, is
-        copied here, and the rename of its folder is what a crash comes before or after.
+        For the event loop, with flushes held. What the copy lacks, at most ``max_bytes``, is copied
+        here. The rename of its folder decides which of the two a start takes.
 
         Raises:
             OSError: The disk did not take it; the log is as it was.
@@ -606,7 +606,7 @@ class Log:
                 return False
             twins = future.hand_over(view)
             future.put_in_place()
-            for segment in view[1]:  # who opens a file of one now finds the same bytes
+            for segment in view[1]:  # a reader that opens a file of one now finds the same bytes
                 segment.files.relocate(future.final_path)
             self.end.move(future.directory, twins, future.recovery_point)
             self.reader.forget()
@@ -630,7 +630,7 @@ class Log:
                 segment.reconfigure(config)
 
     def remove_expired_producers(self, now_ms: int) -> int:
-        """Forget the producers that have been silent for too long, and return how many."""
+        """Forget the producers that have written nothing for too long, and return how many."""
         with self.lock:
             return self.producers.remove_expired(now_ms)
 
@@ -638,7 +638,7 @@ class Log:
         """Refuse everything from now on, and flush. Blocks; idempotent.
 
         Raises:
-            KafkaStorageError: The directory failed; the stop was not clean for it.
+            KafkaStorageError: The directory failed, so its stop is not clean.
         """
         with self.lock:
             if self.is_closed:
@@ -689,13 +689,13 @@ class Log:
         )
 
     def unreadable(self, error: OSError) -> KafkaStorageError:
-        """Return the refusal of this read; whoever reads elsewhere, or writes, goes on."""
+        """Return the refusal of this read; other reads, and writes, go on."""
         sentence = f"files of {self.topic_partition} can not be read: {error}; check the disk"
         self.directory.report_once(sentence)
         return KafkaStorageError(sentence)
 
     def damaged(self, error: CorruptMessage) -> CorruptMessage:
-        """Return the refusal of a read of what is no batch."""
+        """Return the refusal of a read that found no batch."""
         sentence = f"{self.topic_partition} is damaged: {error.message}"
         self.directory.report_once(sentence)
         return CorruptMessage(sentence)
@@ -715,7 +715,7 @@ class Log:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Have the directory refuse writes after an OSError, unless the folder was taken away."""
+        """After an OSError let the directory refuse writes, unless the folder was deleted."""
         try:
             yield
         except FileNotFoundError as error:  # KAFKA-15391

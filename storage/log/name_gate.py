@@ -1,4 +1,4 @@
-"""Who may change the names of a log's files, and who wants to link them, at a time."""
+"""Keeps pins from linking a log's files while their names change, and the other way round."""
 
 import threading
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ class NameGate:
     """Keeps the names of a log's files still while a pin links them (any thread).
 
     `hold` is for the event loop and never waits for the disk. From then on no change of names
-    begins; one that is under way ends, and `wait_for_changes` waits for it. So a change waits for
-    as long as linking the files of a pin takes.
+    begins; `wait_for_changes` waits for one that is under way. So a change waits while a pin's
+    files are linked.
     """
 
     __slots__ = ("_changes", "_condition", "_holds")

@@ -1,7 +1,7 @@
-"""A partition folder, read and never written: for ``dump-log``, tools and jobs beside a broker.
+"""A partition folder that is only read: for ``dump-log``, tools and jobs beside a broker.
 
-Takes no lock and asks no broker. What a running broker appends after `PartitionReader.refresh` is
-not seen, and a batch that is being written is not seen half.
+No lock is taken and no broker is asked. What a running broker appends after
+`PartitionReader.refresh` is not seen, and never half a batch.
 """
 
 from collections.abc import Iterator
@@ -33,8 +33,8 @@ class StoredBatch(NamedTuple):
 class PartitionReader:
     """The segments of one partition folder as they were at the last `refresh`.
 
-    A cleaner may replace them, and retention may delete them, while they are read: reading goes by
-    offsets and looks again when a file is gone.
+    A cleaner may replace them, and retention may delete them, while they are read. Reading goes by
+    offsets and lists the files again if one is gone.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -80,7 +80,7 @@ class PartitionReader:
         """Yield the batches that reach ``start_offset`` and begin below ``end_offset``.
 
         Raises:
-            OffsetOutOfRange: Segments went faster than they could be read.
+            OffsetOutOfRange: Segments were deleted faster than they could be read.
             CorruptMessage: The log is damaged.
         """
         offset = start_offset

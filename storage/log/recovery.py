@@ -1,8 +1,8 @@
 """Opening a partition folder after any stop (docs/log.md; Kafka: ``LogLoader``).
 
 The steps and their order are Kafka's: settle what the cleaner left, load the segments, scan those
-above the recovery point if the stop was not clean, cut at the first damaged batch and drop what
-follows. Every step can be interrupted and repeated, and only a prefix of what was written is ever
+above the recovery point if the stop was not clean, cut at the first damaged batch and drop the
+rest. Every step can be interrupted and repeated, and only a prefix of what was written is ever
 kept.
 """
 
@@ -40,8 +40,8 @@ _logger = logging.getLogger(__name__)
 class PartitionFolder:
     """A folder to open, and what the log directory knows of it.
 
-    ``is_clean``: its log was closed by a clean stop. A folder that the recovery points do not
-    name came from elsewhere, and is scanned even then.
+    ``is_clean`` says that a clean stop closed its log. A folder that is not among the recovery
+    points came from elsewhere, and is scanned even then.
     """
 
     topic_partition: TopicPartition
@@ -71,8 +71,8 @@ class LoadedPartition:
 def create_partition(folder: PartitionFolder, topic_id: uuid.UUID, now_ms: int) -> LoadedPartition:
     """Create a partition's folder with its id, before any record of it. Blocks.
 
-    The leader epoch is in memory only; the caller has it written. Without its file recovery takes
-    it from the batches.
+    The leader epoch is in memory only; the caller writes it. Without its file recovery takes it
+    from the batches.
 
     Raises:
         OSError: The folder can not be written.
@@ -99,7 +99,7 @@ def load_partition(folder: PartitionFolder, now_ms: int) -> LoadedPartition:
 
     Raises:
         OSError: The folder can not be read or repaired.
-        KafkaError: It holds what no broker writes; so may any other exception say.
+        KafkaError: It has what no broker writes. Other exceptions may mean the same.
     """
     return _Loading(folder, now_ms).run()
 
@@ -152,8 +152,9 @@ class _Loading:
     def _load_segments(self) -> None:
         """Open the segments in the order of their offsets, and note which have to be scanned.
 
-        Kafka scans a segment without offset index and leaves a missing time index empty; we scan
-        for both, and look at the end of the last segment, where the next append goes.
+        Kafka scans a segment without offset index and leaves a missing time index empty. Here
+        either is a reason to scan, and the end of the last segment, where the next append goes, is
+        checked.
         """
         kinds: dict[int, set[str]] = {}
         for name in self.names:
@@ -216,7 +217,7 @@ class _Loading:
 
     @staticmethod
     def _note_epochs(epochs: LeaderEpochs, segment: LogSegment) -> None:
-        """Take the epochs of a flushed segment, up to where it is damaged."""
+        """Note the epochs of a flushed segment, up to the first damage."""
         try:
             for _, header in segment.batches():
                 epochs.assign(max(0, header.leader_epoch), header.base_offset, write=False)
@@ -294,10 +295,10 @@ class _Loading:
         ]
 
     def _settle_epochs(self, log_start_offset: int, end_offset: int) -> None:
-        """Keep the epochs that the log still has, and have one for the next append.
+        """Keep the epochs that the log still has, and ensure one for the next append.
 
-        One that begins at the log end offset stays, where Kafka drops it and adds it again when the
-        partition gets its leader: the file of an empty partition is not written at each start.
+        One that begins at the log end offset stays. Kafka drops it, and adds it when the partition
+        gets its leader; here the file of an empty partition is not written at each start.
         """
         self.epochs.truncate_end(end_offset + 1, write=False)
         self.epochs.truncate_start(log_start_offset, write=False)

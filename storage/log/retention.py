@@ -1,8 +1,8 @@
 """Which segments of a log may go: decisions, no files (Kafka: ``UnifiedLog.deletableSegments``).
 
-Each rule walks from the oldest segment and stops at the first one that has to stay, so what goes
-is always a prefix of the log. The active segment is a candidate like any other for size and time:
-a quiet topic becomes empty after ``retention.ms``, its log rolling just before.
+Each rule walks from the oldest segment on and stops at the first that has to stay, so it deletes a
+prefix of the log. For size and time the active segment is a candidate, too: a quiet topic becomes
+empty after ``retention.ms``, and its log rolls just before.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Segment(Protocol):
 
 
 class Doomed(NamedTuple):
-    """The next number of the oldest segments go, by the rule that ``reason`` names."""
+    """How many of the oldest segments go, by the rule that ``reason`` names."""
 
     segments: int
     reason: str
@@ -41,7 +41,7 @@ def find_doomed(
     now_ms: int,
     log_start_offset: int,
 ) -> list[Doomed]:
-    """Return what each rule deletes, one after the other; the counts add up from the oldest.
+    """Return what each rule deletes, one after the other, counted from the oldest left.
 
     The order is Kafka's: log start offset (KAFKA-12177), then size, then time. Without ``delete``
     in the policy only the log start offset counts. On one replica the high watermark is the log

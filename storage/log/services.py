@@ -13,15 +13,15 @@ class Watched(Protocol):
     """The end of a log that somebody watches."""
 
     def tell_watchers(self) -> None:
-        """Tell everybody who watches that the log has changed."""
+        """Tell the watchers that the log has changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogServices:
     """The clock, the thread for file work, the deletions that wait for their time, the figures.
 
-    ``moved_starts`` are the ends of logs whose start has moved while somebody watched them. Any
-    thread adds to it; the event loop takes out, and tells who watches.
+    ``moved_starts`` are the ends of watched logs whose start has moved. Any thread adds to it; the
+    event loop empties it and tells the watchers.
     """
 
     clock: Clock

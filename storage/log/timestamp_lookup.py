@@ -1,8 +1,8 @@
 """Finding records by time, for ListOffsets (Kafka: ``UnifiedLog.fetchOffsetByTimestamp``).
 
-Offsets and timestamps are not sorted against each other: what is looked for is the first record
-*by offset* that is young enough. The time index names a place to begin; batches, and for the hit
-its records, are read and may have to be decompressed. Called from io threads, without a lock.
+Records are not in the order of their timestamps: what is searched is the first record *by offset*
+that is young enough. The time index says where to begin; from there batches are read, and records
+of the one that has it. They may have to be decompressed. Called from io threads, without a lock.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,7 @@
 """What a reader of a log sees: its segments and its end, published in one assignment.
 
-A reader takes the view once and then no lock. Everything in it stays valid: segments that
-retention or the cleaner takes out meanwhile keep their open files, and bytes below the end never
+A reader takes the view once and needs no lock. Everything in it stays valid: segments that
+retention or the cleaner removes meanwhile keep their open files, and bytes below the end never
 change.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Segment(Protocol):
-    """What a reader asks of a segment; `storage.segment.readable` says what each of these does."""
+    """A segment, as a reader sees it; see `storage.segment.readable`."""
 
     @property
     def base_offset(self) -> int:
@@ -57,7 +57,7 @@ Place: TypeAlias = tuple[Segment, int]
 class LogRead(NamedTuple):
     """Whole batches of one segment, as a range of its file.
 
-    ``next_offset`` is one past the last offset in the range, or more where compaction left a gap.
+    ``next_offset`` is one past the last offset in the range, or more if compaction left a gap.
     """
 
     slice: FileSlice

@@ -1,10 +1,10 @@
-"""Who wants to know when a log changes."""
+"""The interface of those that are told when a log changes."""
 
 from typing import Protocol
 
 
 class Watcher(Protocol):
-    """What stands in ``Log.watchers`` until it takes itself out (loop only).
+    """A member of ``Log.watchers``, until it removes itself (loop only).
 
     The broker's are in `broker.fetching.waiting`.
     """
@@ -13,4 +13,4 @@ class Watcher(Protocol):
         """Note that the log has more records, or another start or last stable offset."""
 
     def log_gone(self) -> None:
-        """Note that nobody finds the log any more, or that what was to be read of it is gone."""
+        """Note that the log was deleted, or that records which were to be read are gone."""

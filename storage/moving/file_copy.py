@@ -1,7 +1,7 @@
 """Copying a range of one file into another, by the kernel where it can (copy_file_range).
 
-No byte passes through this process then, file systems that share blocks share them, and the
-interpreter is free meanwhile. Nothing is made durable here.
+Then no byte passes through this process, file systems that can share blocks do so, and the GIL is
+free meanwhile. Nothing is made durable here.
 """
 
 import errno
@@ -19,12 +19,12 @@ _CHUNK: Final = 1 << 18
 
 
 class SourceUnreadable(OSError):  # noqa: N818  # whose fault it is, in two words
-    """It is the file that is copied which failed, not the one that is written."""
+    """Reading the source failed, not writing the copy."""
 
 
 @contextmanager
 def reading_source() -> Iterator[None]:
-    """Say of an OSError in the block that it is the source which failed.
+    """Turn an OSError in the block into `SourceUnreadable`.
 
     Raises:
         SourceUnreadable: Instead of any other OSError.
@@ -39,7 +39,7 @@ def copy_range(source: int, target: int, position: int, size: int) -> None:
     """Copy ``size`` bytes at ``position`` of an open file to the same place in another. Blocks.
 
     Raises:
-        SourceUnreadable: They can not be read, or there are not so many.
+        SourceUnreadable: They cannot be read, or there are too few.
         OSError: The other file does not take them.
     """
     done = 0
@@ -52,7 +52,8 @@ def copy_range(source: int, target: int, position: int, size: int) -> None:
             if error.errno in _NOT_BY_KERNEL:
                 _copy_through(source, target, position + done, size - done)
                 return
-            _read(source, position + done, min(size - done, _CHUNK))  # says so if it is the source
+            # This raises SourceUnreadable if it is the source that fails.
+            _read(source, position + done, min(size - done, _CHUNK))
             raise
         if not count:
             raise _too_short(position + done)
@@ -60,7 +61,7 @@ def copy_range(source: int, target: int, position: int, size: int) -> None:
 
 
 def _copy_through(source: int, target: int, position: int, size: int) -> None:
-    """Copy by hand: between file systems that the kernel does not copy between."""
+    """Copy through this process, where the kernel does not copy between the file systems."""
     end = position + size
     while position < end:
         data = _read(source, position, min(end - position, _CHUNK))

@@ -1,7 +1,8 @@
 """The copy of a partition that grows in another log directory, to take its place (KIP-113).
 
-Kafka's future replica fetches what it lacks; ours copies the segment files as they are, in slices
-of whole batches, so that offsets, positions and indexes stay true. Its folder ends in ``-future``.
+Kafka's future replica fetches what it lacks. Here the segment files are copied as they are, in
+slices of whole batches, so that offsets, positions and indexes stay valid. Its folder ends in
+``-future``.
 """
 
 import os
@@ -27,25 +28,25 @@ if TYPE_CHECKING:
     from siltstone.storage.segment.segment import LogSegment
 
 NEAR_BYTES: Final = 1 << 20
-"""How close behind the end of the log a copy is good enough to be settled."""
+"""When a copy is at most so far behind the end of the log, it is settled."""
 
 _UNIQUE_ID_LENGTH = 32
 
 
 class MoveCancelled(Exception):  # noqa: N818  # what happened, not a fault
-    """Nobody wants the copy any more."""
+    """The copy is no longer wanted."""
 
 
 class FutureLog:
-    """A copy under way: what a start finds of it is a prefix of the log, or thrown away.
+    """A copy under way. A start keeps of it what is a prefix of the log, and throws away the rest.
 
     One thread at a time copies. The event loop reads the figures, cancels, and calls `hand_over`
-    and `put_in_place` while no thread copies. ``book`` is told of bytes before they are copied,
-    waits as the throttle demands and asks meanwhile whether the copy is still wanted.
+    and `put_in_place` while no thread copies. ``book`` is called with the bytes before they are
+    copied; it waits as the throttle demands and asks meanwhile whether the copy is still wanted.
 
-    A crash before the folder gets its final name leaves the log where it was. From then on the copy
-    is the log: a folder of the same name in the old directory is not. `files.MOVED` says so, which
-    is in a copy from its beginning until the old folder is gone.
+    After a crash before the folder gets its final name, the log is where it was. From then on the
+    copy is the log, and a folder of the same name in the old directory is not. The file
+    `files.MOVED` says so; a copy has it from its beginning until the old folder is gone.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class FutureLog:
         self.path = path
         self.final_path = directory.path / folder_name(log.topic_partition)
         self.size = 0  # bytes copied
-        self.end_offset = log.segments[0].base_offset  # exclusive, of what is copied
+        self.end_offset = log.segments[0].base_offset  # the end of what is copied, exclusive
         self.recovery_point = 0  # up to where it is on the disk
         self.is_cancelled = False
         self._book = book
@@ -81,7 +82,7 @@ class FutureLog:
 
     @property
     def high_watermark(self) -> int:
-        """Return up to where the copy could be read."""
+        """Return the offset up to which the copy could be read."""
         return self.end_offset
 
     @property
@@ -90,11 +91,11 @@ class FutureLog:
         return max(0, self.log.log_end_offset - self.end_offset)
 
     def cancel(self) -> None:
-        """Have the copy end at its next look."""
+        """Let the copy end at its next check."""
         self.is_cancelled = True
 
     def check(self) -> None:
-        """Look whether the copy is still wanted, and may be made.
+        """Check that the copy is still wanted and possible.
 
         Raises:
             MoveCancelled: It is not, or the log is closed.
@@ -108,7 +109,7 @@ class FutureLog:
             raise self.directory.refuse()
 
     def create(self) -> None:
-        """Make the folder, or take that of an interrupted copy. Blocks.
+        """Make the folder, or go on in that of an interrupted copy. Blocks.
 
         Raises:
             OSError: The disk does not take it.
@@ -122,9 +123,9 @@ class FutureLog:
         """Copy until the end of the log is near. Blocks for as long as that takes.
 
         Raises:
-            MoveCancelled: Nobody wants it any more.
+            MoveCancelled: It is no longer wanted.
             OSError: A disk failed; `storage.moving.file_copy.SourceUnreadable` if it was that of
-            the log. CorruptMessage: The log is damaged.
+                the log. CorruptMessage: The log is damaged.
             KafkaStorageError: A directory failed meanwhile.
         """
         self.check()
@@ -132,13 +133,13 @@ class FutureLog:
             self._copy_up_to(self.log.view, lambda count: self._book(count, self.check))
         for copy in self._copies.values():
             if not copy.is_finished:
-                copy.sync()  # so that little is left to be waited for when flushes are held off
+                copy.sync()  # so that little is left to fsync while flushes are held
 
     def settle(self) -> None:
-        """Have everything up to the end of the log on the disk. Blocks.
+        """Copy and fsync everything up to the end of the log. Blocks.
 
-        The caller holds off the flushes of the log, so that nothing becomes durable there that is
-        not durable here. There is no throttle: what is left is little.
+        The caller holds the flushes of the log, so that nothing becomes durable there that is not
+        durable here. There is no throttle: little is left.
 
         Raises:
             MoveCancelled, OSError, CorruptMessage, KafkaStorageError: As `copy` does.
@@ -152,7 +153,7 @@ class FutureLog:
         self.recovery_point = view[0]
 
     def hand_over(self, view: "LogView[LogSegment]") -> "tuple[LogSegment, ...]":
-        """Return the segments for readers and appends, with what was missing until now.
+        """Copy what is missing, and return the segments for readers and appends.
 
         Raises:
             OSError: The disk does not take that; the log is as it was.
@@ -172,7 +173,7 @@ class FutureLog:
         files.rename(self.path, self.final_path)
 
     def forget_source(self) -> None:
-        """Let go of the old files, now that the copy has taken over."""
+        """Close the old files, now that the copy has taken over."""
         for copy in self._copies.values():
             copy.forget_source()
 
@@ -212,14 +213,14 @@ class FutureLog:
                 try:
                     data = (self.log.path / name).read_bytes()
                 except FileNotFoundError:
-                    continue  # it is yet to be written, here or there
+                    continue  # it has not been written yet, here or there
                 files.replace_file(self.path / name, data)
                 self._snapshots.add(offset)
 
     def _remove_strangers(self) -> None:
-        """Delete what an earlier copy has left of segments that the log does not have, or no more.
+        """Delete the files of an earlier copy whose segments the log does not have.
 
-        Kafka's own copies have other segments: what it has begun is begun anew.
+        A copy that Kafka began has other segments; it is begun anew.
         """
         bases = {segment.base_offset for segment in self.log.segments}
         for name in os.listdir(self.path):  # noqa: PTH208  # names are all that is needed

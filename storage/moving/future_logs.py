@@ -18,10 +18,10 @@ _logger = logging.getLogger(__name__)
 
 
 class FutureLogs:
-    """One copy of a partition at the most. Loop only, but for what blocks.
+    """At most one copy for each partition. Loop only, but for what blocks.
 
-    The old folder of a partition is renamed only when that its copy has taken over is on the disk,
-    and the mark of that goes only afterwards: a start finds one folder, or two and the mark.
+    The old folder of a partition is renamed only when the copy's new name is on the disk, and the
+    mark is deleted after that. So a start finds one folder, or two and the mark.
     """
 
     def __init__(self, placement: Placement, schedule_removal: Callable[[Path], None]) -> None:
@@ -36,16 +36,16 @@ class FutureLogs:
         self._placement.add(future.directory)
 
     def end(self, future: FutureLog) -> None:
-        """Count it no more: it has taken over, or was given up."""
+        """Count it no longer: it has taken over, or was given up."""
         del self.under_way[future.topic_partition]
         has_taken_over = future.log.directory is future.directory
         self._placement.add(future.source if has_taken_over else future.directory, -1)
 
     def remove_source(self, future: FutureLog) -> None:
-        """Have the folder go whose log is elsewhere now. Blocks; a start does it otherwise.
+        """Delete the folder whose log is elsewhere now. Blocks; if it fails, a start does it.
 
         Raises:
-            OSError: Its directory does not let it go.
+            OSError: Its directory does not allow it.
         """
         path = future.source.path / folder_name(future.topic_partition)
         with future.log.names.changing():  # a pin may be linking the files under their old names
@@ -55,10 +55,10 @@ class FutureLogs:
         files.fsync_directory(future.final_path)
 
     def remove(self, path: Path, topic_partition: TopicPartition, *, at_once: bool = False) -> None:
-        """Have the folder of a copy go that was given up, after the delay of deletions. Blocks.
+        """Delete the folder of a copy that was given up, after the delay of deletions. Blocks.
 
         Raises:
-            OSError: Its directory does not let it go.
+            OSError: Its directory does not allow it.
         """
         if at_once:
             files.remove_folder(path)
@@ -66,10 +66,10 @@ class FutureLogs:
             self._doom(path, topic_partition)
 
     def remove_deleted(self, topic_ids: Container[UUID]) -> None:
-        """Have the interrupted copies go whose topic is being deleted. Blocks.
+        """Delete interrupted copies of topics that are being deleted. Blocks.
 
         Raises:
-            OSError: A directory does not let one go.
+            OSError: A directory does not allow it.
         """
         deleted = [each for each in self.found if find_topic_id(each.path) in topic_ids]
         for each in deleted:
@@ -77,10 +77,10 @@ class FutureLogs:
         self.found = tuple(each for each in self.found if each not in deleted)
 
     def leave(self, left: Iterable[FoundFolder]) -> None:
-        """Have folders go whose partition had been moved when the broker was killed. Blocks.
+        """Delete folders of partitions that had been moved when the broker was killed. Blocks.
 
         Raises:
-            LogDirError: A directory does not let one go.
+            LogDirError: A directory does not allow it.
         """
         for folder in left:
             _logger.info("folder of a partition that was moved goes folder=%s", folder.path)

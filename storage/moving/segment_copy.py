@@ -11,14 +11,14 @@ from siltstone.storage.segment.open_file import SegmentFile
 from siltstone.storage.segment.segment import LogSegment
 
 SLICE_BYTES: Final = 1 << 20
-"""What is copied between two looks at whether the copy is still wanted, and at the throttle."""
+"""How much is copied between two checks of the throttle, and of whether the copy is wanted."""
 
 
 class SegmentCopy:
-    """How much of a segment is there, and the twin that readers and appends will get.
+    """How much of a segment is copied, and the new segment for readers and appends.
 
-    A copy that is finished has the modification time of its source, which it gets last, after its
-    fsync: by it and the size the next try knows what it need not do again.
+    A finished copy gets the modification time of its source, last, after its fsync. By that and by
+    the size the next try knows that it need not copy it again.
     """
 
     __slots__ = (
@@ -40,7 +40,7 @@ class SegmentCopy:
             final, source.base_offset, source.config, now_ms=source.end.created_ms
         )
         self.position = 0
-        self.next_offset = source.base_offset  # exclusive, of what is copied
+        self.next_offset = source.base_offset  # the end of what is copied, exclusive
         self.is_finished = False
         self._has_indexes = False
         path = self._path(files.LOG)
@@ -84,9 +84,9 @@ class SegmentCopy:
         self.is_finished = True
 
     def hand_over(self, limit: int, *, is_active: bool) -> LogSegment:
-        """Return the twin, ready for readers; the last one, up to its end, for appends too.
+        """Return the new segment, ready for readers; if it is the last one, also for appends.
 
-        For the log's owner: what is missing is copied here, and is little.
+        For the log's owner: the little that is missing is copied here.
 
         Raises:
             OSError: The disk does not take that.
@@ -105,7 +105,7 @@ class SegmentCopy:
         return self.twin
 
     def forget_source(self) -> None:
-        """Keep the files of the source open no longer than somebody reads them."""
+        """Close the files of the source as soon as nobody reads them."""
         for kind in files.SEGMENT_KINDS:
             self._source.files.forget(kind)
 
@@ -140,7 +140,7 @@ class SegmentCopy:
         return self._file.fileno()
 
     def _is_same(self, path: Path) -> bool:
-        """Tell whether an earlier try has finished."""
+        """Tell whether an earlier try has copied it."""
         try:
             found = path.stat()
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Whether a producer's batch may be written: decisions only (Kafka: ``ProducerAppendInfo``)."""
+"""Decides whether a producer's batch may be written (Kafka: ``ProducerAppendInfo``)."""
 
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from siltstone.storage.topic_partition import TopicPartition
 
 
 class ProducerBatch(Protocol):
-    """What has to be known of a batch; a `BatchHeader` and a ``ValidatedBatch`` know it."""
+    """The fields of a batch that matter here; `BatchHeader` and ``ValidatedBatch`` have them."""
 
     @property
     def producer_id(self) -> int:

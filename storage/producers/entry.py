@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 SEQUENCES: Final = 1 << 31
 """Sequences run from 0 to 2147483647 and begin at 0 again."""
 KEPT_BATCHES: Final = 5
-"""As many batches as a client has in flight at most: what it may send again."""
+"""How many batches a client may have in flight, and so may send again."""
 
 
 class AppendedBatch(NamedTuple):

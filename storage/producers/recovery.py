@@ -17,10 +17,10 @@ def rebuild_producers(
     end_offset: int,
     now_ms: int,
 ) -> None:
-    """Bring producers, whose snapshots are noted, to what they were at ``end_offset``. Blocks.
+    """Rebuild the state of producers, whose snapshots are noted, as of ``end_offset``. Blocks.
 
-    Snapshots above it are deleted. Without any snapshot Kafka takes a log that was closed cleanly
-    to have no producers; here its batches are read.
+    Snapshots above it are deleted. If a log was closed cleanly and has no snapshot, Kafka assumes
+    that it has no producers; here its batches are read.
     """
     start = producers.load(log_start_offset, end_offset, now_ms)
     if start >= end_offset:
@@ -37,7 +37,7 @@ def replay_segment(
     """Feed a segment's batches from ``start`` to ``end``, exclusive, to ``producers``.
 
     Raises:
-        CorruptMessage: A producer's batch is damaged: what it says would be believed in appends.
+        CorruptMessage: A producer's batch is damaged; appends would believe its fields.
         InvalidRecord: A marker can not be read.
     """
     located = segment.locate(start)
@@ -54,7 +54,7 @@ def replay_segment(
 
 
 def write_snapshot(producers: ProducerStateManager, offset: int) -> None:
-    """Write a snapshot without fsync: one that a power failure takes or tears costs a replay."""
+    """Write a snapshot without fsync: if a power failure destroys it, batches are read again."""
     snapshot = producers.capture(offset)
     if snapshot is not None:
         producers.write_snapshot(snapshot, fsync=False)

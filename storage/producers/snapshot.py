@@ -9,9 +9,9 @@
                        offset delta int32, timestamp int64, coordinator epoch int32,
                        first offset of the open transaction int64
 
-Kafka's ``ProducerStateManager``. Only the last batch of a producer is kept, so after a restart a
-batch that was sent again is known as a duplicate only if it was the last one. A producer without a
-batch has -1 for last sequence and last offset.
+Kafka's ``ProducerStateManager``. Only the last batch of a producer is kept, so after a restart only
+that one is recognised if it is sent again. A producer without a batch has -1 for last sequence and
+last offset.
 """
 
 import struct
@@ -35,7 +35,7 @@ _CRC_END: Final = 6
 
 
 class CorruptSnapshot(Exception):  # noqa: N818  # Kafka's name
-    """A snapshot cannot be used; an older one, or the log itself, has to serve."""
+    """A snapshot cannot be used; an older one, or the log, is read instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +62,7 @@ def decode(data: "Buffer", end_offset: int = files.MOST_OFFSET) -> dict[int, Pro
     """Return the producers in a snapshot of the batches below ``end_offset``.
 
     Raises:
-        CorruptSnapshot: Version, length or CRC is wrong, or a producer has an offset that it can
-        not have.
+        CorruptSnapshot: Version, length or CRC is wrong, or a producer has an impossible offset.
     """
     view = memoryview(data)
     if len(view) < HEAD.size:

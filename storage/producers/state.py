@@ -1,4 +1,4 @@
-"""What keeps a retry from being written twice (Kafka: ``ProducerStateManager``, KIP-98).
+"""The producer state, by which a retry is not written twice (``ProducerStateManager``, KIP-98).
 
 Per producer id and partition: the last five batches, the epochs and the open transaction. The rules
 are in docs/log.md.
@@ -34,15 +34,16 @@ _logger = logging.getLogger(__name__)
 class ProducerStateManager:
     """The producers of one partition, their open transactions and their snapshot files.
 
-    `check` and `check_marker` change nothing; `update` and `update_marker` follow when the batch is
-    in the log (KAFKA-6683), so a failed write leaves no trace. One owner at a time (``Log.lock``).
+    `check` and `check_marker` change nothing. `update` and `update_marker` are called when the
+    batch is in the log (KAFKA-6683), so a failed write changes nothing. One owner at a time
+    (``Log.lock``).
 
     Transactions open in the order of their first offsets, so the first of ``_open`` is the
     earliest. As the high watermark follows the log end offset, a transaction is decided as soon as
     its marker is written.
 
-    The state is that of all batches below ``map_end_offset``. A crash loses it; the newest snapshot
-    and the batches after it bring it back.
+    The state is that of all batches below ``map_end_offset``. A start rebuilds it from the newest
+    snapshot and the batches after it.
     """
 
     __slots__ = (
@@ -77,7 +78,7 @@ class ProducerStateManager:
 
         Returns:
             The batch that this one repeats, if it is one of the last five: it must not be written,
-            and the answer is that of the first time. None: write it.
+            and gets the answer of the first time. None: write it.
 
         Raises:
             InvalidProducerEpoch: A newer epoch has written.
@@ -86,13 +87,13 @@ class ProducerStateManager:
         """
         entry = self.producers.get(batch.producer_id)
         if entry is None:
-            return None  # of a producer that is not known any sequence may come first
+            return None  # the first batch of an unknown producer may have any sequence
         if entry.is_followed_by(batch.producer_epoch, batch.base_sequence):
             return None
         return check_data(entry, batch, origin, self._topic_partition)
 
     def update(self, batch: ProducerBatch, base_offset: int) -> None:
-        """Take note of a data batch that was written at ``base_offset``."""
+        """Note a data batch that was written at ``base_offset``."""
         producer_id = batch.producer_id
         epoch = batch.producer_epoch
         entry = self.producers.get(producer_id)
@@ -120,7 +121,7 @@ class ProducerStateManager:
     def update_marker(
         self, batch: ProducerBatch, marker: Marker, offset: int
     ) -> AbortedTransaction | None:
-        """Take note of a marker that was written at ``offset``.
+        """Note a marker that was written at ``offset``.
 
         Returns:
             The entry for the transaction index of the marker's segment, if data was aborted.
@@ -146,7 +147,7 @@ class ProducerStateManager:
         )
 
     def replay(self, header: BatchHeader, batch: "Buffer") -> AbortedTransaction | None:
-        """Take note of a batch found in the log, by the rules for what was checked already."""
+        """Note a batch that was found in the log; its rules were checked when it was written."""
         aborted = None
         if header.producer_id >= 0:
             if header.is_control:
@@ -159,10 +160,10 @@ class ProducerStateManager:
         return aborted
 
     def remove_expired(self, now_ms: int) -> int:
-        """Forget the producers that were silent for too long, and return how many.
+        """Forget the producers that have written nothing for too long, and return how many.
 
-        Silence is measured by the timestamps of their batches, as in Kafka: who writes old data may
-        be forgotten at once. A producer with an open transaction stays.
+        As in Kafka the time is that of their batches' timestamps, so a producer of old data may be
+        forgotten at once. A producer with an open transaction stays.
         """
         expired = [
             producer_id
@@ -211,7 +212,7 @@ class ProducerStateManager:
         return log_start_offset
 
     def install(self, producers: dict[int, ProducerEntry], offset: int, now_ms: int) -> None:
-        """Take the state that a snapshot holds, that of all batches below ``offset``."""
+        """Set the state to that of a snapshot, of all batches below ``offset``."""
         self.producers = {
             producer_id: entry
             for producer_id, entry in producers.items()
@@ -232,7 +233,7 @@ class ProducerStateManager:
         return self._open
 
     def truncate_fully(self, offset: int) -> None:
-        """Forget everything, snapshots included; the log begins anew at ``offset``."""
+        """Forget everything, also snapshots: the log begins anew at ``offset``."""
         for snapshot in self.snapshots:
             self._delete_snapshot(snapshot)
         self.install({}, offset, 0)
@@ -240,8 +241,8 @@ class ProducerStateManager:
     def capture(self, offset: int | None = None) -> Snapshot | None:
         """Return a snapshot to be written, None if there is one at this offset already.
 
-        ``offset`` becomes the map's end offset; it is the log end offset on a roll and on close.
-        Only memory is touched: write it outside of the lock.
+        ``offset`` becomes the map's end offset; it is the log end offset on a roll and on close. It
+        is only in memory; write it without the lock.
         """
         if offset is not None:
             self.map_end_offset = offset
@@ -257,7 +258,7 @@ class ProducerStateManager:
         snapshot.write(self._directory, fsync=fsync)
 
     def remove_stray_snapshots(self, segment_bases: Collection[int]) -> None:
-        """Delete the snapshots that are not at the base of a segment; one above all stays."""
+        """Delete the snapshots that are at no segment's base, but for one above all bases."""
         newest = self._snapshots[-1] if self._snapshots else NO_OFFSET
         above_all = newest > max(segment_bases, default=NO_OFFSET)
         for offset in self.snapshots:
@@ -265,14 +266,14 @@ class ProducerStateManager:
                 self._delete_snapshot(offset)
 
     def forget_snapshot(self, offset: int) -> Path | None:
-        """Return the file of a snapshot, which is the caller's to delete; None if there is none."""
+        """Return the file of a snapshot, for the caller to delete; None if there is none."""
         if offset not in self._snapshots:
             return None
         self._snapshots.remove(offset)
         return self._snapshot_path(offset)
 
     def relocate(self, directory: Path) -> None:
-        """Follow the folder that was renamed."""
+        """Note the new path of the folder."""
         self._directory = directory
 
     def _read_snapshot(self, offset: int) -> dict[int, ProducerEntry] | None:

@@ -1,6 +1,6 @@
-"""From batch to batch through a ``.log``, by headers alone (Kafka: ``FileRecords``).
+"""Walking from batch to batch through a ``.log``, by headers alone (Kafka: ``FileRecords``).
 
-A batch that does not end at or before ``end`` is a torn tail and is not seen; recovery cuts it.
+A batch that does not end at or before ``end`` is a torn tail and is left out; recovery cuts it.
 Nothing here checks a CRC. Lookups are in `storage.log.read_kernels`.
 """
 
@@ -27,8 +27,8 @@ class Located(NamedTuple):
 class Cut(NamedTuple):
     """The end of a range of whole batches, and an offset behind it.
 
-    ``next_offset`` is one past the last offset in the range, or more: at most the base offset of
-    the batch that follows, which compaction may have moved away.
+    ``next_offset`` is above the last offset in the range and at most the base offset of the next
+    batch; compaction may have left a gap.
     """
 
     end: int
@@ -41,7 +41,7 @@ def iterate_batches(
     """Yield every whole batch from ``position``, the start of one, to ``end``.
 
     Raises:
-        CorruptMessage: There is no batch where one has to begin.
+        CorruptMessage: No batch begins where one has to.
     """
     while end - position >= HEADER_SIZE:
         chunk = os.pread(fd, min(chunk_size, end - position), position)

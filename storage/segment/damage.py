@@ -1,7 +1,7 @@
-"""Whether the indexes of a segment can be right, by a few reads.
+"""Checks by a few reads whether the indexes of a segment can be right.
 
-Kafka has not looked since KAFKA-7283. What is found here is repaired by `LogSegment.recover`, which
-rebuilds all indexes from the ``.log``; a time index that is missing, too.
+Kafka does not check since KAFKA-7283. `LogSegment.recover` repairs what is found here: it rebuilds
+all indexes from the ``.log``, also a missing time index.
 """
 
 from siltstone.protocol.records.batch import HEADER_SIZE, MAGIC
@@ -12,7 +12,7 @@ from siltstone.storage.segment.readable import ReadableSegment
 
 
 def find_damage(segment: ReadableSegment) -> str | None:
-    """Return what is wrong with an index at first sight, None if nothing is."""
+    """Return a fault of an index, None if these checks find none."""
     for kind, entry_size in ((files.INDEX, OFFSET_ENTRY.size), (files.TIME_INDEX, TIME_ENTRY.size)):
         length = segment.files.find_size(kind)
         if length is None:
@@ -33,8 +33,8 @@ def find_damage(segment: ReadableSegment) -> str | None:
 def offset_index_damage(index: OffsetIndex, log_size: int) -> str | None:
     """Return what is wrong with an offset index, looking at its last entry alone.
 
-    It has to lie behind the first batch and inside the log; a tail of zeros, left by a Kafka that
-    crashed, does not.
+    It has to be behind the first batch and inside the log; a tail of zeros, which Kafka leaves
+    after a crash, is not.
     """
     last = index.last()
     if last is None:
@@ -61,7 +61,7 @@ def time_index_damage(index: TimeIndex) -> str | None:
 
 
 def _find_offset_damage(segment: ReadableSegment) -> str | None:
-    """Compare the last entry with its batch; Kafka's own may be of several batches (KAFKA-806)."""
+    """Compare the last entry with its batch; Kafka's entry may stand for several (KAFKA-806)."""
     index = segment.offset_index()
     damage = offset_index_damage(index, segment.size)
     last = index.last()

@@ -16,10 +16,10 @@ _ATTEMPTS = 3
 
 
 class SegmentFiles:
-    """The files of one segment, which have folder, base offset and suffix in common.
+    """The files of one segment: the same folder, base offset and suffix.
 
-    Files may be renamed while others read. A reader that misses a file under the old name finds it
-    under the new one, and a file that is open stays readable whatever its name.
+    Files may be renamed while others read. A reader that does not find a file by the old name finds
+    it by the new one, and an open file stays readable.
     """
 
     __slots__ = ("_moving_to", "_open_files", "base_offset", "directory", "suffix")
@@ -53,7 +53,7 @@ class SegmentFiles:
         return Path(self._path_text(kind, self.suffix))
 
     def open_to_read(self, kind: str) -> SegmentFile:
-        """Return a file, from those that are open if it is there.
+        """Return a file, the open one if there is one.
 
         Raises:
             FileNotFoundError: There is no such file.
@@ -73,8 +73,8 @@ class SegmentFiles:
     def change_suffix(self, suffix: str) -> None:
         """Rename the files that exist, the ``.log`` first; the caller fsyncs the directory.
 
-        The order is what start-up relies on: no ``.log`` with the suffix of an unfinished swap
-        means that its data is in place (docs/on-disk-format.md).
+        A start relies on this order: if no ``.log`` has the suffix of an unfinished swap, the data
+        is in place (docs/on-disk-format.md).
         """
         self._moving_to = suffix
         for kind in files.SEGMENT_KINDS:
@@ -88,7 +88,7 @@ class SegmentFiles:
         self.suffix = suffix
 
     def restore_suffix(self, original: str) -> None:
-        """Take a `change_suffix` back, the ``.log`` last; what was not renamed is fine."""
+        """Undo a `change_suffix`, as far as it was done, the ``.log`` last."""
         for kind in reversed(files.SEGMENT_KINDS):
             for changed in {self.suffix, self._moving_to} - {original}:
                 with suppress(FileNotFoundError):
@@ -98,13 +98,13 @@ class SegmentFiles:
         self.suffix = self._moving_to = original
 
     def relocate(self, directory: Path) -> None:
-        """Follow the folder that was renamed."""
+        """Note the new path of the folder."""
         self.directory = directory
 
     def unlink(self) -> None:
-        """Delete the files; those that are gone already are fine. Slices on their way out go on.
+        """Delete the files that exist. Slices that are being sent stay valid.
 
-        Files that were to be renamed, and only in part were, go under both names.
+        If files were renamed only in part, both names are deleted.
         """
         for kind in files.SEGMENT_KINDS:
             self.forget(kind)
@@ -117,8 +117,8 @@ class SegmentFiles:
         """Link the files that exist into another folder, and return their kinds. Blocks.
 
         There they get their final names. ``source`` and ``target`` are open folders, and ``names``
-        is what there is in the first; nobody may rename the files meanwhile. The kinds in ``own``
-        are not linked: the folder gets files of that content.
+        is the content of the first; nobody may rename the files meanwhile. The kinds in ``own`` are
+        not linked but written with that content.
 
         Raises:
             FileNotFoundError: There is no ``.log``.
@@ -142,7 +142,7 @@ class SegmentFiles:
         return tuple(kinds)
 
     def check_present(self) -> None:
-        """Notice that somebody took the files away while we have them open.
+        """Check that the files were not deleted while they are open.
 
         Raises:
             FileNotFoundError: The ``.log`` is not there.

@@ -4,9 +4,8 @@
     .timeindex 12 bytes   int64 largest timestamp so far, int32 last offset of its batch - base
     offset
 
-Neither has a header, a footer or a checksum. We keep the files exactly as long as their entries:
-Kafka fills a new one with zeros up to ``segment.index.bytes`` and must find the end again
-(KAFKA-10207).
+Neither has a header, a footer or a checksum. The files are exactly as long as their entries. Kafka
+fills a new one with zeros up to ``segment.index.bytes`` and must find the end again (KAFKA-10207).
 """
 
 import struct
@@ -105,8 +104,8 @@ class TimeIndex:
 class ActiveIndexes:
     """Both indexes of a segment that is being written, in memory.
 
-    They reach their files when the segment is flushed, rolled or closed. That is safe: after a
-    crash recovery builds the indexes of every segment above the recovery point anew from its
+    They are written to their files when the segment is flushed, rolled or closed. That is safe:
+    after a crash recovery rebuilds the indexes of every segment above the recovery point from its
     ``.log``, and the recovery point passes a segment only after its indexes were fsynced. One
     thread writes.
     """
@@ -130,7 +129,7 @@ class ActiveIndexes:
         return TimeIndex(self.base_offset, self.times)
 
     def copy(self) -> "ActiveIndexes":
-        """Return the same entries for a copy of the segment, whose files have none of them yet."""
+        """Return the same entries for a copy of the segment; none of them is in its files yet."""
         twin = ActiveIndexes(self.base_offset, bytes(self.offsets.data), bytes(self.times.data))
         twin.offsets.written = twin.times.written = 0
         twin.is_ours = self.is_ours
@@ -141,7 +140,7 @@ class ActiveIndexes:
         self.offsets.data += OFFSET_ENTRY.pack(last_offset - self.base_offset, position)
 
     def add_time(self, timestamp: int, offset: int) -> None:
-        """Add an entry if the timestamp is later than the last one's; otherwise it says nothing."""
+        """Add an entry if the timestamp is later than the last one's."""
         if timestamp > self._last_timestamp:
             self.times.data += TIME_ENTRY.pack(timestamp, offset - self.base_offset)
             self._last_timestamp = timestamp
@@ -165,8 +164,8 @@ class ActiveIndexes:
     def sample(self, size: int, end_offset: int) -> dict[str, bytes]:
         """Return entries up to an end, by kind of index, if the file of the kind lacks any.
 
-        There are 4,096 of each at most: an entry may be missing, and readers then walk a little
-        further. Any thread.
+        There are at most 4,096 of each: if entries are left out, readers walk a little further. Any
+        thread.
         """
         sampled = {}
         if self.offsets.is_ahead:

@@ -57,14 +57,14 @@ class MemoryEntries:
         return self.written < len(self.data)
 
     def sample(self, count: int, most: int) -> bytes:
-        """Return the first ``count`` entries, or so many of them, evenly, that it is ``most``."""
+        """Return the first ``count`` entries, or ``max_count`` of them, evenly spread."""
         step = -(-count // most) or 1
         if step == 1:
             return bytes(self.data[: count * self.size])
         return b"".join(self.entry(index) for index in range(0, count, step))
 
     def unwritten(self) -> bytes:
-        """Return a copy of what the file lacks: a view would keep the writer from appending."""
+        """Return a copy of what the file lacks; a view would block the writer."""
         return bytes(self.data[self.written :])
 
     def truncate(self, count: int) -> None:
@@ -74,7 +74,7 @@ class MemoryEntries:
 
 
 class FileEntries:
-    """Entries of a closed segment, read where they lie: nothing of them stays in memory."""
+    """Entries of a closed segment, read from the file; none of them stays in memory."""
 
     __slots__ = ("_count", "_file", "size")
 

@@ -1,4 +1,4 @@
-"""Open files that live as long as someone refers to them, and a bound on those kept to read."""
+"""Open files that live as long as they are used, and a limited number kept open for reading."""
 
 import os
 from collections import OrderedDict
@@ -13,8 +13,8 @@ DEFAULT_OPEN_FILES = 512
 class SegmentFile:
     """One open file. The descriptor is closed when the last reference goes.
 
-    A `protocol.parts.FileSlice` holds such a reference: a range queued for sendfile outlives the
-    deletion of its segment or the cleaner's swap.
+    A `protocol.parts.FileSlice` has such a reference, so a range that waits to be sent outlives the
+    deletion of its segment and the cleaner's swap.
     """
 
     __slots__ = ("__weakref__", "_fd")
@@ -33,8 +33,8 @@ class SegmentFile:
 class OpenFiles:
     """The files of closed segments that were read last, ``limit`` at most, shared by all logs.
 
-    Forgetting a file drops this object's reference only; a slice that is on its way out keeps it
-    open. Keys name a segment object and not a path: a path may come to mean another segment's file
+    Forgetting a file drops this object's reference only; a slice that is being sent keeps it open.
+    A key names a segment object and not a path, which may later belong to another segment's file
     (the cleaner's swap). Any thread may call.
     """
 
@@ -82,4 +82,4 @@ class OpenFiles:
 
 
 OPEN_FILES = OpenFiles()
-"""What every segment uses unless it is told otherwise."""
+"""The default for all segments."""

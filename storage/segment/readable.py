@@ -48,10 +48,10 @@ class TimestampOffset(NamedTuple):
 class ReadableSegment:
     """Batches from ``base_offset`` on, back to back, with sparse indexes to find them.
 
-    What is below ``size`` does not change, so a reader needs no lock; every method reads no
-    further. At rest nothing is open or in memory: files are opened through `OpenFiles`, and lookups
-    read the few index entries they compare. A segment that is written has its ``.log`` open and its
-    indexes in memory: `storage.segment.segment.LogSegment`, which is one of these for all who read.
+    What is below ``size`` does not change, so a reader needs no lock; no method reads further. At
+    rest nothing is open or in memory: files are opened through `OpenFiles`, and lookups read the
+    few index entries that they compare. A segment that is written is a
+    `storage.segment.segment.LogSegment`; it has its ``.log`` open and its indexes in memory.
     """
 
     __slots__ = (
@@ -79,7 +79,7 @@ class ReadableSegment:
         self.end = SegmentEnd(base_offset, size, created_ms)
         self._file: SegmentFile | None = None  # the .log, while it is written
         self._active: ActiveIndexes | None = None  # likewise
-        self._distrusted = False  # an entry of the offset index was wrong: none is used any more
+        self._distrusted = False  # an entry of the offset index was wrong, so it is no longer used
         self._has_aborted: bool | None = None  # None: not looked yet
 
     def __repr__(self) -> str:
@@ -125,7 +125,7 @@ class ReadableSegment:
         return self.end.first_timestamp
 
     def file(self) -> SegmentFile:
-        """Return the ``.log``, open; it stays so as long as the caller keeps the object."""
+        """Return the ``.log``; it stays open as long as the caller keeps the object."""
         file = self._file
         return file if file is not None else self.files.open_to_read(files.LOG)
 
@@ -141,8 +141,8 @@ class ReadableSegment:
     def locate(self, offset: int, position: int = 0) -> Located | None:
         """Return the first batch whose last offset is at or above ``offset``, if there is one.
 
-        ``position``, if the caller knows one, is the start of a batch at or before it: the index is
-        then left alone. An offset in a gap that compaction left finds the next batch.
+        If the caller knows the start of a batch at or before it, ``position``, the index is not
+        used. For an offset in a gap that compaction left it is the next batch.
 
         Raises:
             CorruptMessage: The log is damaged there.
@@ -166,7 +166,7 @@ class ReadableSegment:
     def start_before(self, offset: int) -> int:
         """Return where to begin a walk to a batch: near it by the index, or at the start."""
         active = self._active
-        if active is not None and active.is_ours:  # it is as it was written
+        if active is not None and active.is_ours:  # it was written by this process
             return position_before(active.offsets.data, offset - self.base_offset, 0)
         return self._confirm(self.offset_index().floor(offset))
 
@@ -180,8 +180,8 @@ class ReadableSegment:
     def cut(self, position: int, max_bytes: int, limit: int, *, at_least_one: bool) -> Cut:
         """Return where the whole batches from ``position`` on end that fit into ``max_bytes``.
 
-        ``position`` is the start of a batch. ``limit``, at most ``size``, is the end of one: of
-        what may be read. The first batch counts as fitting under ``at_least_one``; without, the
+        ``position`` is the start of a batch. ``limit``, at most ``size``, is the end of the last
+        one that may be read. With ``at_least_one`` the first batch always fits; without it the
         answer may be ``position``.
 
         Raises:
@@ -205,7 +205,8 @@ class ReadableSegment:
     def next_offset(self) -> int:
         """Return the offset after the last batch, ``base_offset`` if there is none."""
         last = self.offset_index().last()
-        for position in (self._confirm(last) if last else 0, 0):  # it may be ahead of a torn log
+        # If the index is ahead of a torn log, the walk from the start finds the last batch.
+        for position in (self._confirm(last) if last else 0, 0):
             found = deque(self.batches(position), maxlen=1)
             if found:
                 return found[0].header.next_offset
@@ -214,7 +215,7 @@ class ReadableSegment:
     def upper_offset(self, position: int) -> int | None:
         """Return an offset that no batch before ``position`` reaches, None if the index has none.
 
-        It is good enough for the list of aborted transactions, which may hold too many.
+        It is used for the list of aborted transactions, which may have too many.
         """
         entry = self.offset_index().ceiling_position(position)
         return entry.offset if entry else None
@@ -272,7 +273,7 @@ class ReadableSegment:
         return active.sample(size, end_offset) if active is not None else {}
 
     def header_at(self, position: int) -> BatchHeader:
-        """Return what is at a position where a batch has to begin; nothing is checked.
+        """Return the header at a position, unchecked.
 
         Raises:
             struct.error: The segment ends inside the header.
@@ -283,10 +284,11 @@ class ReadableSegment:
         return CorruptMessage(f"{self.log_path}: {error.message}")
 
     def _confirm(self, entry: OffsetEntry) -> int:
-        """Return the position of an index entry if a batch begins there that it can mean, else 0.
+        """Return the position of an index entry if a batch that fits it begins there, else 0.
 
-        A wrong entry would skip batches, or have a walk begin inside of one. Kafka's own may be of
-        several batches (KAFKA-806), of which the first is at the position.
+        By a wrong entry batches would be skipped, or a walk would begin inside of one. An entry
+        that Kafka wrote may stand for several batches and have the position of the first
+        (KAFKA-806).
         """
         position = entry.position
         if not position or (self._active is not None and self._active.is_ours):
@@ -305,7 +307,7 @@ class ReadableSegment:
         return 0
 
     def _is_damaged_before(self, position: int) -> bool:
-        """Tell whether it is the log that has no batch there, by a walk from its start."""
+        """Walk from the start: tell whether the log itself is damaged before a position."""
         try:
             for batch in self.batches():
                 if batch.position >= position:
@@ -316,11 +318,11 @@ class ReadableSegment:
 
     @property
     def has_damaged_index(self) -> bool:
-        """Tell whether a lookup has met an entry of the offset index that was wrong."""
+        """Tell whether a lookup has found a wrong entry in the offset index."""
         return self._distrusted
 
     def _report_distrust(self, reason: str) -> None:
-        """Have it known that the offset index is no longer used; its owner overrides this."""
+        """Report that the offset index is no longer used; a subclass overrides this."""
 
     def _is_confirmed(self, entry: TimeEntry) -> bool:
         """Tell whether a time entry is of a batch that has its timestamp."""
@@ -330,9 +332,9 @@ class ReadableSegment:
         return found is not None and found.header.max_timestamp == entry.timestamp
 
     def _load_max_timestamp(self) -> None:
-        """Take the last entry of the time index: roll, close and recovery put it there.
+        """Take the largest timestamp from the last entry of the time index.
 
-        Retention deletes by it, so it is not believed unless its batch says the same.
+        Retention deletes by it, so the entry is compared with its batch.
         """
         last = self.time_index().last()
         if last is None:
@@ -354,7 +356,7 @@ class ReadableSegment:
         try:
             return FileEntries(size, self.files.open_to_read(kind))
         except FileNotFoundError:
-            return MemoryEntries(size)  # everything is found from the segment's start
+            return MemoryEntries(size)  # lookups then walk from the segment's start
 
 
 def open_segment(directory: Path, base_offset: int, *, suffix: str = "") -> ReadableSegment:

@@ -1,9 +1,9 @@
 """Reading a ``.log`` from its start as after a crash: how far it is sound, and its indexes.
 
-Follows ``LogSegment.recover``: length, magic and CRC of each batch; the first one that is wrong
-ends the log. Stricter than Kafka in one point: a batch whose offsets do not follow those before it
-is wrong as well. The walk is `core.SegmentScan` (1 MiB per call, without the GIL); Python sees one
-row per index entry and the batches that matter.
+As in Kafka's ``LogSegment.recover``, length, magic and CRC of each batch are checked, and the first
+wrong one ends the log. Stricter than Kafka, a batch whose offsets do not follow those before it is
+wrong, too. The walk is `core.SegmentScan` (1 MiB per call, without the GIL); Python gets one row
+per index entry, and the batches that matter.
 """
 
 import os
@@ -25,11 +25,11 @@ _LEGACY_HEAD: Final = struct.Struct(">qiIb")  # offset, length, CRC, magic
 _LEGACY_MINIMUM: Final = 14
 
 Observer = Callable[[BatchHeader, memoryview], None]
-"""Takes the header and the bytes of a batch that has a producer, is a marker or begins an epoch."""
+"""Called with the header and bytes of a batch with a producer, of a marker, or of a new epoch."""
 
 
 class LegacyFormatError(OSError):
-    """The log is sound but in a format that we cannot read."""
+    """The log is sound, but in a format that is not supported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def scan_log(
 
 
 def _refuse_legacy(fd: int, position: int, size: int) -> None:
-    """Tell an old message from damage by its own CRC, a plain CRC-32 from the magic byte on."""
+    """Refuse an old message: its own CRC, a plain CRC-32 from the magic byte on, is right."""
     head = os.pread(fd, _LEGACY_HEAD.size, position)
     if len(head) < _LEGACY_HEAD.size:
         return

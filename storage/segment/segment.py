@@ -1,8 +1,7 @@
 """A segment of a log, as its owner sees it (Kafka: ``LogSegment``).
 
-What is only read of it is in `storage.segment.readable`, its names in `storage.segment.file_set`.
-What is left is long because it is one state machine: at rest, active, sealed; each method below is
-a transition or a question to it.
+Reading is in `storage.segment.readable`, names are in `storage.segment.file_set`. What is here is
+one state machine: at rest, active, sealed. Each method is a transition or a question.
 """
 
 import errno
@@ -36,13 +35,14 @@ _logger = logging.getLogger(__name__)
 class LogSegment(ReadableSegment):
     """A segment that can be appended to, by `storage.appending._append_kernels.SegmentEnd`.
 
-    It is *active* from its first append until it is sealed and flushed, or closed: one open file,
-    and indexes in memory, which a crash may lose (`storage.segment.index.ActiveIndexes` says why).
-    Otherwise it is at rest, and an append makes it active again.
+    It is *active* from its first append until it is sealed and flushed, or closed: its file is
+    open, and its indexes are in memory, which a crash may lose (see
+    `storage.segment.index.ActiveIndexes`). Otherwise it is at rest, and an append makes it active
+    again.
 
     Bytes below ``size`` change only by `truncate_to` and `recover`. ``size`` grows after the bytes
-    are written. Everything that changes belongs to one owner at a time (``Log.lock``), except
-    `flush`, which may run in another thread beside appends, one flush at a time.
+    are written. One owner at a time makes changes (``Log.lock``); only `flush` may run in another
+    thread beside appends, one flush at a time.
     """
 
     __slots__ = (
@@ -86,7 +86,7 @@ class LogSegment(ReadableSegment):
         suffix: str = "",
         open_files: OpenFiles = OPEN_FILES,
     ) -> Self:
-        """Create the files of an empty segment, replacing leftovers of the same names."""
+        """Create the files of an empty segment; leftovers of the same names are replaced."""
         segment = cls(
             directory, base_offset, config, now_ms=now_ms, suffix=suffix, open_files=open_files
         )
@@ -130,10 +130,10 @@ class LogSegment(ReadableSegment):
         return segment
 
     def succeed(self, source: Self, file: SegmentFile | None) -> None:
-        """Go on as the segment of which this one is a copy that is not on the disk yet.
+        """Take the place of the segment of which this one is a copy.
 
-        ``file`` is the ``.log`` of the copy, open to be written, if there will be appends. For the
-        log's owner, who appends to the source no more.
+        ``file`` is the ``.log`` of the copy, open for writing, if there will be appends. For the
+        log's owner, which no longer appends to the source.
         """
         self.follow(source)
         self._sealed = file is None
@@ -148,7 +148,7 @@ class LogSegment(ReadableSegment):
         self._note_full()
 
     def follow(self, source: Self) -> None:
-        """Take over what is known of the segment of which this one is a copy."""
+        """Take over the fields of the segment of which this one is a copy."""
         self.end.follow(source.end)
         self._jitter_ms = source._jitter_ms
         self._has_aborted = source._has_aborted
@@ -169,7 +169,7 @@ class LogSegment(ReadableSegment):
             return None
 
     def reconfigure(self, config: TopicConfig) -> None:
-        """Obey changed settings from the next append on; the jitter stays what it was drawn."""
+        """Obey changed settings from the next append on; the jitter is not drawn again."""
         self.config = config
         longest = config.segment_ms
         if config.is_compacted:
@@ -178,7 +178,7 @@ class LogSegment(ReadableSegment):
         self._note_full()
 
     def activate(self) -> None:
-        """Open the ``.log`` to write and bring the indexes into memory, if that is not so yet."""
+        """Open the ``.log`` for writing and read the indexes into memory, unless it is active."""
         if self.end.fd >= 0:
             return
         file = SegmentFile(files.open_file(self.log_path, write=True))
@@ -195,7 +195,7 @@ class LogSegment(ReadableSegment):
         self.end.open(file.fileno())
 
     def write_rest(self, buffer: "Buffer", written: int) -> None:
-        """Write what the kernel left over; if that fails, leave no half batch behind."""
+        """Write the rest of a batch; if that fails, cut the part that was written."""
         try:
             files.write_all(self.end.fd, memoryview(buffer)[written:], self.size + written)
         except OSError:
@@ -204,7 +204,7 @@ class LogSegment(ReadableSegment):
             raise
 
     def add_index_entries(self, last_offset: int, position: int) -> None:
-        """Note in both indexes where a batch begins, and the largest timestamp up to it."""
+        """Add entries to both indexes: where a batch begins, and the largest timestamp up to it."""
         active = self._active
         if active is not None:
             active.add(last_offset, position)
@@ -222,13 +222,13 @@ class LogSegment(ReadableSegment):
         max_timestamp: int,
         offset_of_max_timestamp: int,
     ) -> None:
-        """Write many batches at once, as the cleaner does; their index entries are made already.
+        """Write many batches at once, for the cleaner; their index entries are given.
 
-        The timestamps are those of the whole segment: of its first batch, the largest so far and
-        the last offset of the batch that has it.
+        The timestamps are those of the whole segment: that of its first batch, and the largest so
+        far with the last offset of its batch.
 
         Raises:
-            OSError: Part of it may be written; the segment is to be thrown away.
+            OSError: A part may be written; the caller throws the segment away.
         """
         self.activate()
         data = memoryview(batches)
@@ -250,7 +250,10 @@ class LogSegment(ReadableSegment):
         self._unsynced |= {files.TRANSACTION_INDEX}
 
     def seal(self) -> None:
-        """Stop being the active segment: the last time entry, in memory. `flush` does the rest."""
+        """Stop being the active segment: add the last time entry, in memory.
+
+        `flush` does the rest.
+        """
         active = self._active
         if active is not None:
             active.add_time(self.end.max_timestamp, self.end.offset_of_max_timestamp)
@@ -259,9 +262,9 @@ class LogSegment(ReadableSegment):
     def flush(self) -> None:
         """Put everything up to the size at the call on the disk. Blocks.
 
-        The directory is fsynced when the names in it are new (KAFKA-3968). A sealed segment then
-        gives its memory back, and its descriptor to those kept for reading. Files that were deleted
-        or whose folder was renamed meanwhile need no flush (KAFKA-15391).
+        The directory is fsynced if names in it are new (KAFKA-3968). A sealed segment then frees
+        its memory, and its descriptor is kept for reading. Files that were deleted, or whose folder
+        was renamed meanwhile, need no flush (KAFKA-15391).
         """
         sealed = self._sealed
         with suppress(FileNotFoundError):
@@ -281,7 +284,7 @@ class LogSegment(ReadableSegment):
             self._rest()
 
     def close(self) -> None:
-        """Write the indexes with the last time entry, and let the files go. Idempotent. Blocks.
+        """Write the indexes with the last time entry, and close the files. Idempotent. Blocks.
 
         The ``.log`` is not fsynced: a clean stop is `seal` and `flush`, then this.
         """
@@ -291,7 +294,7 @@ class LogSegment(ReadableSegment):
         self._rest()
 
     def delete(self) -> None:
-        """Unlink the files under whatever suffix they have. Slices on their way out go on."""
+        """Unlink the files, whatever their suffix. Slices that are being sent stay valid."""
         self._sealed = True
         self._active = None
         self._rest()
@@ -300,7 +303,7 @@ class LogSegment(ReadableSegment):
     def truncate_to(self, offset: int) -> int:
         """Cut the first batch that reaches ``offset``, and all after it; return the bytes cut.
 
-        Blocks. Nobody may be sending from there. The files are not fsynced.
+        Blocks. Nobody may be sending these bytes. The files are not fsynced.
         """
         found = self.locate(offset)
         if found is None:
@@ -323,7 +326,7 @@ class LogSegment(ReadableSegment):
         return cut
 
     def find_damage(self) -> str | None:
-        """Return what is wrong with the indexes at first sight; `recover` makes it good."""
+        """Return a fault of the indexes, by a few checks; `recover` repairs it."""
         return segment_damage.find_damage(self)
 
     def recover(
@@ -333,10 +336,10 @@ class LogSegment(ReadableSegment):
     ) -> int:
         """Check every batch, cut the log before the first bad one, rebuild the indexes. Blocks.
 
-        With ``producers``, standing at ``base_offset``, their state moves to the segment's end and
-        the transaction index is rebuilt too. ``epochs`` get new leader epochs in memory; call their
-        `flush` after the last segment. Returns the bytes cut. The next `flush`
-        of the segment fsyncs what was rebuilt.
+        If ``producers`` are given, as of ``base_offset``, their state is brought to the segment's
+        end and the transaction index is rebuilt, too. New leader epochs are noted in ``epochs``;
+        call their `flush` after the last segment. Returns the bytes cut. The next `flush` of the
+        segment fsyncs what was rebuilt.
 
         Raises:
             LegacyFormatError: The ``.log`` holds messages of a Kafka before 0.11; nothing was
@@ -372,7 +375,7 @@ class LogSegment(ReadableSegment):
         return cut
 
     def _adopt(self, scan: Scan, file: SegmentFile) -> None:
-        """Become active with what a scan has found; the index files are emptied."""
+        """Become active with the result of a scan; the index files are emptied."""
         for kind in (files.INDEX, files.TIME_INDEX):
             os.close(files.create_file(self.files.path(kind)))
         self._names_unsynced = True
@@ -402,7 +405,7 @@ class LogSegment(ReadableSegment):
         self.end.note_full(active is not None and active.is_full(self.config.segment_index_bytes))
 
     def _write_indexes(self, *, cut: bool = False) -> None:
-        """Write the entries that the files lack; ``cut`` what they have too much."""
+        """Write the entries that the files lack; with ``cut`` remove those that are too many."""
         active = self._active
         if active is None:
             return
@@ -422,7 +425,7 @@ class LogSegment(ReadableSegment):
 
     def _fsync_indexes(self) -> None:
         for kind in sorted(self._unsynced):
-            with suppress(FileNotFoundError):  # there need not be any aborted transactions
+            with suppress(FileNotFoundError):  # there may be no aborted transactions
                 fd = files.open_file(self.files.path(kind))
                 try:
                     files.fsync(fd)
@@ -435,7 +438,7 @@ class LogSegment(ReadableSegment):
         self.end.resize(size)
 
     def _restore_maximum(self) -> None:
-        """Find the largest timestamp again: the last time entry, and the batches after it."""
+        """Find the largest timestamp again, from the last time entry and the batches after it."""
         self._load_max_timestamp()
         position = 0
         if self.end.max_timestamp >= 0:
@@ -456,13 +459,13 @@ class LogSegment(ReadableSegment):
             self._delete_index()
 
     def _delete_index(self) -> None:
-        """Take a damaged offset index away: a missing one is what the next start builds anew."""
+        """Delete a damaged offset index: the next start rebuilds a missing one."""
         self.files.forget(files.INDEX)
         with suppress(OSError):
             files.unlink(self.files.path(files.INDEX))
 
     def _rest(self) -> None:
-        """Let descriptor and memory go."""
+        """Give up the descriptor and the memory."""
         if self._distrusted and self._active is not None:
             self._delete_index()
         self.end.rest()

@@ -17,7 +17,7 @@ from siltstone.storage.segment.segment import LogSegment
 class SegmentSwap:
     """One swap. `begin`, then either `undo`, or `end` once readers go by the new segments.
 
-    Each of the three may fail with the disk; `undo` and `end` may then be called again and go on
+    Each of the three fails if the disk fails. `undo` and `end` may then be called again and go on
     where they were. ``new`` and ``old`` are in the order of their offsets; ``snapshots`` are those
     of the old bases that are not new bases.
     """
@@ -32,13 +32,13 @@ class SegmentSwap:
         self.is_published = False
 
     def begin(self) -> None:
-        """Make the new segments what a start would take. Blocks."""
+        """Give the new files the suffix with which a start takes them. Blocks."""
         for segment in reversed(self.new):
             segment.files.change_suffix(files.SWAP)
         files.fsync_directory(self.path)
 
     def undo(self) -> None:
-        """Take `begin` back in its own order, and delete the new segments. Blocks."""
+        """Undo `begin`, and delete the new segments. Blocks."""
         for segment in self.new:
             segment.files.restore_suffix(files.CLEANED)
         for segment in self.new:

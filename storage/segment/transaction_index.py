@@ -33,7 +33,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class AbortedLookup(NamedTuple):
-    """What a fetch has to know; ``is_complete``: no later segment can add to it."""
+    """The aborted transactions for a fetch; ``is_complete``: no later segment can add any."""
 
     transactions: list[AbortedTransaction]
     is_complete: bool
@@ -83,8 +83,8 @@ def find_aborted(
 ) -> AbortedLookup:
     """Return those that overlap ``fetch_offset`` (inclusive) to ``upper_offset`` (exclusive).
 
-    An entry whose last stable offset is at or above ``upper_offset`` ends the search: every later
-    abort began at or above it.
+    An entry whose last stable offset is at or above ``upper_offset`` ends the search: transactions
+    aborted later began at or above it.
     """
     found = []
     for transaction in transactions:
