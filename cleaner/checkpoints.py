@@ -1,7 +1,7 @@
 """``cleaner-offset-checkpoint`` of every log directory: how far each partition is clean.
 
-A crash between the swap of new segments and this file leaves it too low; the next pass then does
-the same again, which changes nothing.
+After a crash between the swap of new segments and the write of this file it is too low. The next
+pass then does the same again, which changes nothing.
 """
 
 from collections.abc import Container, Iterable
@@ -13,7 +13,7 @@ from siltstone.storage.topic_partition import TopicPartition
 
 
 class CleanerCheckpoints:
-    """The files and what they say, both changed under the manager's lock.
+    """The files and their offsets in memory, both changed under the manager's lock.
 
     Memory follows the file: an offset that could not be written does not count.
     """
@@ -24,7 +24,7 @@ class CleanerCheckpoints:
         self._offsets = {path: file.read_or_empty() for path, file in self._files.items()}
 
     def get(self, directory: Path, topic_partition: TopicPartition) -> int | None:
-        """Return the first offset that is not clean yet, None if none was noted."""
+        """Return the first dirty offset of a partition, None if none was noted."""
         return self._offsets.get(directory, {}).get(topic_partition)
 
     def update(
@@ -42,10 +42,12 @@ class CleanerCheckpoints:
         self._replace(directory, kept | offsets)
 
     def move(self, topic_partition: TopicPartition, source: Path, target: Path) -> None:
-        """Have a partition's offset where its log is now (Kafka: ``alterCheckpointDir``). Blocks.
+        """Move a partition's offset to the directory of its log (Kafka: ``alterCheckpointDir``).
+
+        Blocks.
 
         Raises:
-            OSError: A file is as it was; where an offset is missing, all of the log is dirty.
+            OSError: A file is as it was; a log whose offset is missing is dirty from its start.
         """
         offset = self.get(source, topic_partition)
         others = self._without(target, {topic_partition})

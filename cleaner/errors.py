@@ -1,17 +1,17 @@
-"""What ends a pass early besides the disk: it is no longer wanted, or the log is damaged."""
+"""The errors that end a pass, besides those of the disk."""
 
 from pathlib import Path
 
 
 class CleaningAborted(Exception):  # noqa: N818  # Kafka's word: LogCleaningAbortedException
-    """The pass is no longer wanted: deletion, truncation, another policy, or the broker stops.
+    """The pass is no longer wanted: deletion, truncation, another policy, or a stop of the broker.
 
-    Whoever asks in ``still_wanted`` raises it; the log is as it was before the group at hand.
+    ``still_wanted`` raises it; the log is as it was before the present group.
     """
 
 
 class CorruptSegment(Exception):  # noqa: N818  # says what is, as CorruptMessage does
-    """A segment holds something that is no sound batch; nothing of it got into a new segment."""
+    """A segment has something that is no sound batch; nothing of it is in a new segment."""
 
     def __init__(self, path: Path, position: int, offset: int, reason: str) -> None:
         self.path = path
@@ -35,8 +35,8 @@ class CorruptSegment(Exception):  # noqa: N818  # says what is, as CorruptMessag
 class UnopenedBatch(CorruptSegment):
     """A batch unfolds to more than is opened.
 
-    The log stays as it is: whether a record in the batch replaces another one, or a tombstone
-    behind it is the last word about its key, nobody can say without its keys.
+    The log stays as it is: without the keys of the batch nobody knows whether its records replace
+    others, or tombstones behind it replace them.
     """
 
     def _sentence(self) -> str:

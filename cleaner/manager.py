@@ -1,6 +1,6 @@
 """Which log is cleaned next, and how far each is clean (Kafka: ``LogCleanerManager``).
 
-What is decided is in `cleaner.selection`, who may work on what in `cleaner.states`.
+The rules are in `cleaner.selection`, the states of partitions in `cleaner.states`.
 """
 
 import logging
@@ -24,7 +24,7 @@ from siltstone.storage.topic_partition import TopicPartition
 _logger = logging.getLogger(__name__)
 
 _BREATH = 16  # logs: some 200 µs of Python
-_LOOKS_KEPT = 10  # a ranking counts for ten times as long as it took: a tenth of the time at most
+_LOOKS_KEPT = 10  # a ranking is used for ten times as long as making it took
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class GrabbedLog:
 
 
 class LastSelection(NamedTuple):
-    """What the last look at all logs came to, for the gauges."""
+    """The result of the last ranking of all logs, for the gauges."""
 
     now_ms: int
     max_dirty_ratio: float
@@ -52,11 +52,11 @@ class LastSelection(NamedTuple):
 
 
 class CleanerManager:
-    """States, checkpoints, failures and wishes of all partitions.
+    """States, checkpoints, failures and requests of all partitions.
 
-    Any thread may call; the event loop only what says that it takes no lock. The lock is held for
-    memory and for the write of a checkpoint, never for other I/O; whoever holds a ``Log.lock``
-    does not take it. A log in progress has one owner, the thread that took it.
+    Any thread may call; the event loop only calls methods that take no lock. The lock is held for
+    memory and for the write of a checkpoint, never for other I/O, and never taken by a thread that
+    has a ``Log.lock``. A log in progress has one owner, the thread that took it.
 
     Checkpoints are written after the segments of a pass are in place. The rest is in memory only:
     after a restart everything is tried again.
@@ -70,7 +70,7 @@ class CleanerManager:
     ) -> None:
         self._logs = logs  # LogManager's: read in one step only
         self._clock = clock
-        self._breathe = breathe  # lets the event loop have the interpreter
+        self._breathe = breathe  # lets the event loop take the GIL
         self._lock = threading.Lock()
         self.states = CleaningStates(self._lock)
         self._set_aside = SetAside(clock)  # guarded by: _lock
@@ -99,8 +99,8 @@ class CleanerManager:
     def snapshot(self, log: Log) -> LogSnapshot:
         """Return a log as selection sees it. Takes no lock.
 
-        The segments come first: a batch in one that is closed has been taken note of by its
-        producer's state, so that its transaction is in the last stable offset read afterwards.
+        The segments are read first: the producer state has noted each batch of a closed segment, so
+        its transaction is in the last stable offset, which is read afterwards.
         """
         segments = log.segments
         return LogSnapshot(
@@ -122,7 +122,7 @@ class CleanerManager:
                 self._breathe()
 
     def grab_filthiest(self) -> GrabbedLog | None:
-        """Take the log that needs it most: who asked comes first, then the greatest ratio.
+        """Take the next log: a requested one first, then the one with the greatest ratio.
 
         None if there is none. A log whose state cannot be read is set aside.
         """
@@ -143,9 +143,9 @@ class CleanerManager:
         return None
 
     def _rank(self, now_ms: int) -> None:
-        """Look at all logs. With thousands of them that is work, so that the order is kept a while.
+        """Rank all logs. With thousands of them that takes time, so the order is kept for a while.
 
-        The log at its head is looked at again before it is taken.
+        The first log is checked again before it is taken.
         """
         began = self._clock.monotonic()
         found = {each.topic_partition: (log, each) for log, each in self._look(now_ms)}
@@ -162,7 +162,7 @@ class CleanerManager:
         self._ranked_until = now + _LOOKS_KEPT * (now - began)
 
     def _grab_ranked(self, log: Log, now_ms: int) -> GrabbedLog | None:
-        """Take a log if it still is eligible."""
+        """Take a log if it is still eligible."""
         topic_partition = log.topic_partition
         if self._set_aside.holds(topic_partition) or not log.config.is_compacted:
             return None
@@ -179,14 +179,14 @@ class CleanerManager:
             return self._is_current(log) and self.states.take(log.topic_partition)
 
     def release(self, log: Log) -> None:
-        """End what `take` or `grab_filthiest` began; nothing has changed."""
+        """Give back a log that `take` or `grab_filthiest` took; nothing has changed."""
         with self._lock:
             self.states.release(log.topic_partition)
 
     def done(self, work: GrabbedLog, end_offset: int) -> None:
         """End a pass: the log is clean up to ``end_offset``, exclusive. Blocks.
 
-        A pass that was aborted at the last moment leaves the checkpoint where it was.
+        If the pass was aborted at the last moment, the checkpoint stays as it was.
 
         Raises:
             OSError: The checkpoint could not be written; call `fail`.
@@ -201,7 +201,7 @@ class CleanerManager:
             self.states.release(topic_partition)
 
     def fail(self, work: GrabbedLog, error: Exception) -> Failure:
-        """End a pass that has failed: the log is set aside, and a pass asked for remains so."""
+        """End a pass that has failed: the log is set aside, and a request for a pass stays."""
         topic_partition = work.topic_partition
         with self._lock:
             if work.is_requested:
@@ -211,7 +211,7 @@ class CleanerManager:
         return failure
 
     def set_aside(self, log: Log, error: Exception) -> None:
-        """Leave a log alone for a while that could not even be looked at."""
+        """Set aside a log whose state could not be read."""
         with self._lock:
             failure = self._set_aside.add(log.topic_partition, error)
         _logger.warning(
@@ -228,12 +228,14 @@ class CleanerManager:
             self._set_aside.take_back(topic_partition)
 
     def take_back(self, topic_partition: TopicPartition) -> None:
-        """Try a partition again that was set aside: its settings have changed."""
+        """Let a partition that was set aside be tried again: its settings have changed."""
         with self._lock:
             self._set_aside.take_back(topic_partition)
 
     def move_checkpoint(self, topic_partition: TopicPartition, source: Path, target: Path) -> None:
-        """Have a partition's checkpoint where its log is now; the partition is paused. Blocks.
+        """Move a partition's checkpoint to the directory of its log; the partition is paused.
+
+        Blocks.
 
         Raises:
             OSError: It could not be written; the next pass cleans all of the log again.
@@ -255,13 +257,13 @@ class CleanerManager:
             self._checkpoints.remove(topic_partitions)
 
     def _grab_requested(self, now_ms: int) -> GrabbedLog | None:
-        """Take a log that somebody asked for; what cannot be cleaned is not asked for any more."""
+        """Take a requested log; requests for logs that cannot be cleaned are dropped."""
         for topic_partition, is_forced in list(self._requests.items()):
             log = self._logs.get(topic_partition)
             if log is not None and self.states.get(topic_partition) is not State.NONE:
                 continue  # later, when its state has ended
             if self._set_aside.holds(topic_partition):
-                continue  # likewise, when the pause has
+                continue  # likewise, when its pause has ended
             cleanable = None
             if log is not None and log.config.is_compacted:
                 snapshot = self.snapshot(log)
@@ -285,7 +287,7 @@ class CleanerManager:
         return None
 
     def _look(self, now_ms: int) -> Iterator[tuple[Log, CleanableLog]]:
-        """Yield the logs that have something to clean, or to correct."""
+        """Yield the logs that have something to clean, or a checkpoint to correct."""
         for log in self.compacted_logs():
             topic_partition = log.topic_partition
             if self._set_aside.holds(topic_partition):
@@ -309,7 +311,7 @@ class CleanerManager:
             return None
 
     def _correct(self, found: Iterable[tuple[Log, CleanableLog]]) -> None:
-        """Write the checkpoints anew that lay outside of their logs (KAFKA-6266)."""
+        """Correct the checkpoints that lie outside of their logs (KAFKA-6266)."""
         by_directory: dict[Path, dict[TopicPartition, int]] = {}
         for log, each in found:
             if each.correction is not None:
@@ -327,19 +329,19 @@ class CleanerManager:
                 )
 
     def _take(self, log: Log, cleanable: CleanableLog) -> bool:
-        """Take a log unless that changed on which the choice was based."""
+        """Take a log, unless the facts behind the choice have changed."""
         topic_partition = log.topic_partition
         with self._lock:
             if not self._is_current(log) or not self.states.take(topic_partition):
                 return False
-        # Whoever changes the policy looks for a state afterwards: one of the two sees the other.
+        # A change of the policy looks for a state afterwards, so one of the two sees the other.
         if log.config.is_compacted and self._starts_at(log, cleanable):
             return True
         self.release(log)
         return False
 
     def _starts_at(self, log: Log, cleanable: CleanableLog) -> bool:
-        """Tell whether no other thread has cleaned the log since it was looked at."""
+        """Tell whether no other thread has cleaned the log since it was ranked."""
         checkpoint = self._checkpoints.get(log.directory.path, log.topic_partition)
         return checkpoint in {None, cleanable.first_dirty_offset}
 

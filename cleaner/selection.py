@@ -3,8 +3,8 @@
      log start      first dirty      first uncleanable    active base    log end
          |--- clean -----|--- cleanable ----|-- uncleanable --|-- active --|
 
-Kafka's LogToClean and LogCleanerManager.cleanableOffsets. Beside the numbers it is kept which rule
-drew each line, so that `cleaner.explaining.explain` can name it.
+Kafka's LogToClean and LogCleanerManager.cleanableOffsets. With the numbers the rule behind each of
+them is kept, so that `cleaner.explaining.explain` can name it.
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,11 +16,11 @@ from typing import NamedTuple, Protocol
 from siltstone.config.topic import TopicConfig
 from siltstone.storage.topic_partition import TopicPartition
 
-_END_OF_TIME = 253_402_300_799_000  # the year 9999: what would happen later does not
+_END_OF_TIME = 253_402_300_799_000  # the year 9999: what would happen later never happens
 
 
 class Segment(Protocol):
-    """What selection asks of a segment; a ``ReadableSegment`` answers."""
+    """The fields of a segment that selection needs; a ``ReadableSegment`` has them."""
 
     base_offset: int
 
@@ -40,7 +40,7 @@ class Segment(Protocol):
 class LogSnapshot(NamedTuple):
     """A partition as it was at one moment; ``segments`` end with the active one.
 
-    ``checkpoint`` is what ``cleaner-offset-checkpoint`` says, None if nothing.
+    ``checkpoint`` is the offset in ``cleaner-offset-checkpoint``, None if there is none.
     """
 
     topic_partition: TopicPartition
@@ -61,7 +61,7 @@ class Limit(Enum):
 
 
 class Correction(Enum):
-    """Why the checkpoint does not count and was written anew."""
+    """Why the checkpoint is not used and is corrected."""
 
     BELOW_LOG_START = "the checkpoint is below the log start offset"
     ABOVE_LOG_END = "the checkpoint is above the log end offset"
@@ -71,11 +71,12 @@ class Correction(Enum):
 class CleanableLog:
     """The parts of a log, in offsets and bytes.
 
-    ``first_uncleanable_offset`` is exclusive and the base of a segment; it may lie below
-    ``first_dirty_offset`` when nothing is cleanable. ``cleanable_bytes`` counts a segment that the
-    first dirty offset cuts as a whole, and so does ``clean_bytes``. ``uncleanable_bytes`` are the
-    rest, the active segment included. ``delay_ms`` is by how much ``max.compaction.lag.ms`` is
-    exceeded, 0 if it is not. ``young_segment`` is the first one too young, if that is the limit.
+    ``first_uncleanable_offset`` is exclusive and the base of a segment; it may be below
+    ``first_dirty_offset`` when nothing is cleanable. A segment that contains the first dirty offset
+    counts as a whole, both in ``cleanable_bytes`` and in ``clean_bytes``. ``uncleanable_bytes`` are
+    the rest, with the active segment. ``delay_ms`` is by how much ``max.compaction.lag.ms`` is
+    exceeded, 0 if it is not. ``young_segment`` is the first one that is too young, if that is the
+    limit.
     """
 
     topic_partition: TopicPartition
@@ -92,7 +93,7 @@ class CleanableLog:
 
     @property
     def ratio(self) -> float:
-        """Return the share of cleanable bytes, 0.0 where there are neither clean nor cleanable."""
+        """Return the dirty ratio, 0.0 if there are neither clean nor cleanable bytes."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
@@ -115,7 +116,7 @@ class CleanableLog:
 
     @property
     def pass_limit(self) -> int:
-        """Return where a pass ends at the latest, exclusive; the first dirty offset if empty."""
+        """Return where a pass must end, exclusive; the first dirty offset: nothing is cleanable."""
         return max(self.first_dirty_offset, self.first_uncleanable_offset)
 
 
@@ -159,33 +160,33 @@ def find_cleanable(snapshot: LogSnapshot, now_ms: int) -> CleanableLog:
 
 
 def without_min_lag(snapshot: LogSnapshot) -> LogSnapshot:
-    """Return the snapshot as if ``min.compaction.lag.ms`` were 0: what a forced pass takes."""
+    """Return the snapshot as if ``min.compaction.lag.ms`` were 0, for a forced pass."""
     return snapshot._replace(config=replace(snapshot.config, min_compaction_lag_ms=0))
 
 
 def rank(candidates: Iterable[CleanableLog]) -> list[CleanableLog]:
-    """Return the eligible ones, who is to be cleaned next first: the one of the greatest ratio.
+    """Return the eligible logs in the order of cleaning: the greatest ratio first.
 
-    Of equal ones the first; a greater ratio wins over a log that must be cleaned, as in Kafka.
+    Equal ones keep their order. As in Kafka, a greater ratio wins over a log that must be cleaned.
     """
     eligible = [each for each in candidates if each.is_eligible]
     return sorted(eligible, key=lambda each: each.ratio, reverse=True)
 
 
 def is_worth_a_look(snapshot: LogSnapshot) -> bool:
-    """Tell whether there may be something to clean or a checkpoint to correct; cheap.
+    """Tell, cheaply, whether there may be something to clean or a checkpoint to correct.
 
-    Thousands of partitions have a single segment, the active one.
+    Most of thousands of partitions have only one segment, the active one.
     """
     return len(snapshot.segments) > 1 or snapshot.checkpoint is not None
 
 
 def find_next_eligible(snapshot: LogSnapshot, now_ms: int) -> int | None:
-    """Return when the log becomes eligible by the passing of time alone, in ms since the epoch.
+    """Return when the log becomes eligible if only time passes, in ms since the epoch.
 
-    ``now_ms`` if it is already; None if it never does: it takes more records, the end of a
-    transaction, or somebody's hand. Time only ever adds to what is cleanable and to the delay, so
-    that the moments at which something changes can be halved.
+    ``now_ms`` if it is eligible already; None if it never becomes so without more records, the end
+    of a transaction or a request. With time the cleanable part and the delay only grow, so the
+    moment can be found by bisection.
     """
     if find_cleanable(snapshot, now_ms).is_eligible:
         return now_ms
@@ -200,7 +201,7 @@ def find_next_eligible(snapshot: LogSnapshot, now_ms: int) -> int | None:
     if forced is not None:
         moments.add(forced + config.max_compaction_lag_ms + 1)
     later = sorted(moment for moment in moments if now_ms < moment < _END_OF_TIME)
-    # True sorts above False: the first moment at which it is eligible.
+    # The first moment at which it is eligible: True sorts above False.
     index = bisect_left(
         later, True, key=lambda moment: find_cleanable(snapshot, moment).is_eligible
     )
@@ -208,12 +209,12 @@ def find_next_eligible(snapshot: LogSnapshot, now_ms: int) -> int | None:
 
 
 def _first_dirty(snapshot: LogSnapshot) -> tuple[int, Correction | None]:
-    """Return where cleaning begins, and why that is not what the checkpoint says."""
+    """Return where cleaning begins, and why that is not the checkpoint, if it is not."""
     start = snapshot.log_start_offset
     checkpoint = snapshot.checkpoint
     if checkpoint is None:
         return start, None
-    if checkpoint < start:  # normal where retention or DeleteRecords passed it
+    if checkpoint < start:  # normal if retention or DeleteRecords passed it
         return start, Correction.BELOW_LOG_START
     if checkpoint > snapshot.log_end_offset:  # the log was damaged: clean all of it again
         return start, Correction.ABOVE_LOG_END
@@ -232,7 +233,7 @@ def _earliest(segments: Sequence[Segment]) -> int | None:
 
 def _delay(segments: Sequence[Segment], limit_ms: int) -> int:
     """Return how far the earliest dirty batch lies before the limit, 0 if it does not."""
-    if limit_ms <= 0:  # with the default lag no time is before it; spares reading the headers
+    if limit_ms <= 0:  # with the default lag no time is before it, so no header is read
         return 0
     earliest = _earliest(segments)
     return 0 if earliest is None else max(0, limit_ms - earliest)

@@ -1,4 +1,4 @@
-"""Partitions that cannot be cleaned for now, why, and when they are tried again.
+"""Partitions whose last pass failed, why, and when they are tried again.
 
 Kafka marks such a partition uncleanable until the broker restarts (KAFKA-19895). Here it is tried
 again after a pause that doubles, and at once when its settings change or somebody asks.
@@ -28,7 +28,7 @@ class Failure(NamedTuple):
 
 
 class SetAside:
-    """The partitions that failed, by the clock that never goes back. One owner at a time."""
+    """The partitions that failed; times are of the steady clock. One owner at a time."""
 
     def __init__(self, clock: Clock) -> None:
         self.failures: dict[TopicPartition, Failure] = {}
@@ -54,14 +54,14 @@ class SetAside:
         return failure
 
     def holds(self, topic_partition: TopicPartition) -> bool:
-        """Tell whether the pause of a partition has not passed yet."""
+        """Tell whether a partition still has to wait."""
         due = self._due.get(topic_partition)
         return due is not None and self._clock.monotonic() < due
 
     def take_back(self, topic_partition: TopicPartition) -> bool:
-        """Have a partition tried at once, and the pauses begin anew; tell if it was set aside.
+        """Let a partition be tried at once, and reset its pause; tell whether it was set aside.
 
-        Why it failed is remembered until a pass succeeds.
+        The reason of the failure is kept until a pass succeeds.
         """
         failure = self.failures.get(topic_partition)
         if failure is None:
@@ -71,6 +71,6 @@ class SetAside:
         return True
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """A pass succeeded, or the partition is gone."""
+        """Forget a partition: a pass succeeded, or it was deleted."""
         self.failures.pop(topic_partition, None)
         self._due.pop(topic_partition, None)

@@ -1,4 +1,4 @@
-"""What the cleaner threads obey of the broker's settings (Kafka: ``CleanerConfig``)."""
+"""The settings of the cleaner threads (Kafka: ``CleanerConfig``)."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -10,8 +10,8 @@ from siltstone.config.server import ServerConfig
 class CleanerSettings:
     """Effective values; ``threads`` is 0 where ``log.cleaner.enable`` is false.
 
-    Map and buffers are what one thread gets of what is set for all of them; half of the buffers is
-    for reading and half for writing.
+    Map and buffers are one thread's part of what is set for all; half of the buffers is for reading
+    and half for writing.
     """
 
     threads: int
@@ -23,7 +23,7 @@ class CleanerSettings:
 
     @classmethod
     def of(cls, server: ServerConfig) -> Self:
-        """Return what these settings of the broker come to."""
+        """Return the effective values of the broker's settings."""
         threads = server.log_cleaner_threads if server.log_cleaner_enable else 0
         share = max(1, threads)
         return cls(

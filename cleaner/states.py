@@ -5,7 +5,7 @@
                        v
                     aborted ──release──> paused(n) ──resume──> none
 
-Pauses are counted. Unlike Kafka's, who aborts what is aborted already waits with the first.
+Pauses are counted. Unlike in Kafka, a second abort waits together with the first.
 """
 
 import threading
@@ -17,7 +17,7 @@ from siltstone.storage.topic_partition import TopicPartition
 
 
 class State(StrEnum):
-    """What stands between a partition and its next pass."""
+    """The state of a partition, which may keep it from its next pass."""
 
     NONE = "none"
     IN_PROGRESS = "in progress"
@@ -39,10 +39,10 @@ class _Entry:
 
 
 class CleaningStates:
-    """The partitions that have a state; the others have none.
+    """The states of partitions; those without an entry have none.
 
-    Any thread may call. ``lock`` is the manager's: changes happen under it, `get` and `check`
-    read without.
+    Any thread may call. ``lock`` is the manager's: changes are made with it, `get` and `check` do
+    not take it.
     """
 
     def __init__(self, lock: threading.Lock) -> None:
@@ -58,7 +58,7 @@ class CleaningStates:
         """Return if the work on a partition may go on.
 
         Raises:
-            CleaningAborted: Somebody waits for its end.
+            CleaningAborted: It was aborted.
         """
         entry = self._entries.get(topic_partition)
         if entry is not None and entry.is_aborted:
@@ -72,7 +72,7 @@ class CleaningStates:
         return True
 
     def release(self, topic_partition: TopicPartition) -> None:
-        """End the work and let those go on who wait for that. The caller holds the lock."""
+        """End the work, and wake the threads that wait for that. The caller holds the lock."""
         entry = self._entries[topic_partition]
         entry.is_held = entry.is_aborted = False
         if not entry.pauses:
@@ -88,7 +88,7 @@ class CleaningStates:
             self._released.wait_for(lambda: not entry.is_held)
 
     def abort(self, topic_partition: TopicPartition) -> None:
-        """End the work on a partition, if there is any, and let the next begin. Blocks."""
+        """End the work on a partition, if there is any; the next may begin at once. Blocks."""
         self.abort_and_pause(topic_partition)
         self.resume(topic_partition)
 

@@ -1,9 +1,9 @@
-"""Holds compacted folders, at rest, against the rules and against the receipts of the cleaner.
+"""Checks compacted folders, at rest, by the rules of compaction and by the cleaner's receipts.
 
-Below the checkpoint a key is there once, with its newest value; offsets ascend; files are what the
-last receipt says; and where the files that went into the last pass are still there as
-``.deleted``, no survivor differs from them and no last value is missing. Keys are never shown.
-Kafka has nothing like it.
+Below the checkpoint a key is there once, with its newest value. Offsets ascend. Files are as the
+last receipt says. If the files that went into the last pass are still there as ``.deleted``, no
+survivor differs from them and no last value is missing. Keys are never shown. Kafka has nothing
+like it.
 """
 
 import itertools
@@ -36,7 +36,7 @@ from siltstone.storage.segment.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition, parse_folder
 
 MOST_FAULTS = 20
-"""More of one partition are counted, not listed."""
+"""How many faults of a partition are listed; the others are only counted."""
 
 _KEYS_AT_ONCE = 10_000
 
@@ -52,7 +52,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
 
     def fault(self, sentence: str) -> None:
-        """Note what must not be."""
+        """Note a fault."""
         self.faults.append(sentence)
 
 
@@ -72,8 +72,8 @@ def verify_partition(
 ) -> Report:
     """Verify a partition folder that no broker has open. Blocks, for as long as it takes to read.
 
-    ``events`` are those of this partition in the cleaner's history, the oldest first; all below
-    ``recovery_point`` was on the disk once.
+    ``events`` are those of this partition in the cleaner's history, the oldest first. Everything
+    below ``recovery_point`` was on the disk once.
     """
     report = Report(parse_folder(path.name).topic_partition)
     survivors = _verify_log(path, checkpoint, recovery_point, report)
@@ -126,7 +126,7 @@ def _verify_log(
 
 
 def _verify_outputs(path: Path, receipt: Receipt, report: Report) -> bool:
-    """Check the files that the last pass has made; true if all are there as they were."""
+    """Check the files that the last pass has made; true if all of them are unchanged."""
     is_whole = True
     when = moment(receipt.started_ms)
     start = _find_start(path)
@@ -151,9 +151,9 @@ def _verify_outputs(path: Path, receipt: Receipt, report: Report) -> bool:
 
 
 def _find_start(path: Path) -> int:
-    """Return the log start offset: what lies below may be gone. Blocks.
+    """Return the log start offset: records below it may be gone. Blocks.
 
-    Whoever raises it has the first leader epoch begin there before a segment goes.
+    It is that of the first leader epoch, which is moved before a segment is deleted.
     """
     entries = LeaderEpochs.load(path).entries
     return entries[0].start_offset if entries else sys.maxsize
@@ -170,7 +170,7 @@ def _verify_keys(receipt: Receipt, survivors: dict[bytes, int], report: Report) 
 
 
 def _digest_of(keys: list[bytes]) -> int:
-    """Return the digest of a set of keys, summed up by the kernel."""
+    """Return the digest of a set of keys, computed by the kernel."""
     sums = array("q", [0, 0])
     for start in range(0, len(keys), _KEYS_AT_ONCE):
         some = keys[start : start + _KEYS_AT_ONCE]
@@ -180,7 +180,7 @@ def _digest_of(keys: list[bytes]) -> int:
 
 
 def _verify_inputs(path: Path, receipt: Receipt, report: Report) -> None:
-    """Hold what the last pass has left against what went into it, as far as that is there."""
+    """Compare what the last pass has left with its inputs, as far as they are there."""
     old = [(each, path / f"{each.name}{files.DELETED}") for each in receipt.inputs]
     found = [file for each, file in old if file.exists() and each.matches(file)]
     if not found:
@@ -212,7 +212,7 @@ def _verify_inputs(path: Path, receipt: Receipt, report: Report) -> None:
 def _compare(
     inputs: Iterator[Record], survivors: Iterator[Record], report: Report, *, is_complete: bool
 ) -> int:
-    """Hold each survivor against the record at its offset; return how many were found there."""
+    """Compare each survivor with the record at its offset; return how many were found."""
     kept = 0
     survivor = next(survivors, None)
     for record in inputs:
@@ -230,7 +230,7 @@ def _compare(
 
 
 def _note_stranger(survivor: Record, report: Report, *, is_complete: bool) -> None:
-    """A survivor that no input holds is a fault, if all inputs are there."""
+    """Note a survivor that no input has: a fault, if all inputs are there."""
     if is_complete:
         report.fault(f"offset {survivor.offset} was not in what it was made of")
 
@@ -255,7 +255,7 @@ def _below(
     aborted: list[AbortedTransaction],
     report: Report,
 ) -> Iterator[Record]:
-    """Yield the data records below the end of a pass that no transaction took back."""
+    """Yield the data records below the end of a pass, without aborted ones."""
     for log in logs:
         for batch in _batches(log, report):
             if _is_aborted(batch.header, aborted):
@@ -287,7 +287,7 @@ def _logs(path: Path) -> list[Path]:
 
 
 def _batches(log: Path, report: Report) -> Iterator[_Batch]:
-    """Yield the batches of a file up to the first that is none; checks each CRC."""
+    """Yield the batches of a file up to the first bad one; checks each CRC."""
     size = log.stat().st_size
     position = 0
     with log.open("rb") as file:

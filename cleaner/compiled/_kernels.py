@@ -1,15 +1,15 @@
-"""The cleaner's loops over batches and records: compiled by Cython, or plain Python as they stand.
+"""The cleaner's loops over batches and records. Compiled by Cython, or run as plain Python.
 
 Each is one call without the GIL over a chunk of a segment. `map_keys` puts keys into the offset
 map; `plan_batches` decides what becomes of each record and batch, by the rules that stand below
-under names of their own, and `emit_batches` writes what stays. What comes here came from the disk:
-a batch is believed when its checksum holds, and no number in it before it was compared with the end
-of what is there. Keys are hashed some records ahead of the look-up, so that the map's slots are on
-their way from memory meanwhile.
+under names of their own, and `emit_batches` writes what stays. The bytes come from the disk: a
+batch is believed if its checksum is right, and no number in it before it was compared with the end
+of the buffer. Keys are hashed some records ahead of the look-up, so that the map's slots can be
+fetched from memory meanwhile.
 
 The numbers stand in `slots.py` and in `protocol.core.constants`, the types of C in `_kernels.pxd`.
-All is in one file because what one compiled unit has is inlined. Uncompiled these loops hold the
-GIL: a pass runs in a process of its own then, never in a thread.
+It is one file because a compiler inlines within one unit. Uncompiled, these loops hold the GIL;
+then a pass runs in a process of its own, never in a thread.
 """
 # ruff: noqa: F403, F405  # the numbers of slots.py and the names of C's side, as `cimport` has them
 # ruff: noqa: C901, PLR0911, PLR0912, PLR0913, PLR0915, PLR0917  # kernels: plain numbers in
@@ -71,10 +71,10 @@ def map_keys(
     aborted: "Buffer",
     rows: "Buffer",
 ) -> None:
-    """Put the keys of a chunk's whole batches into the map, later offsets over earlier ones.
+    """Put the keys of a chunk's whole batches into the map; later offsets replace earlier ones.
 
-    Markers and aborted data are not mapped, nor records below the first dirty offset, nor those
-    without a key (Kafka: ``buildOffsetMapForSegment``). The caller makes room for transactions.
+    Not mapped are markers, aborted data, records below the first dirty offset and records without a
+    key (Kafka: ``buildOffsetMapForSegment``). The caller makes room for transactions.
     """
     region = no_region()
     numbers = no_numbers()
@@ -119,7 +119,7 @@ def move_slots(old: "Buffer", start: int, end: int, new: "Buffer") -> None:
 
 
 def count_records(buffer: "Buffer") -> int:
-    """Return how many records the batches of a chunk say they have, the last one cut or not."""
+    """Return the sum of the counts of a chunk's batches, also of a last one that is cut."""
     region = no_region()
     acquire(buffer, region)
     data = region.buf
@@ -137,7 +137,7 @@ def count_records(buffer: "Buffer") -> int:
 
 
 def add_keys(keys: "Buffer", ends: "Buffer", sums: "Buffer") -> None:
-    """Add the public digests of joined keys, each of which ends at one of ``ends``, to a sum."""
+    """Add the public digests of joined keys to a sum; ``ends`` says where each key ends."""
     region = no_region()
     numbers = no_numbers()
     total = no_numbers()
@@ -168,8 +168,8 @@ def plan_batches(
 ) -> None:
     """Decide what becomes of the whole batches of a chunk and of each of their records.
 
-    ``fates`` has a byte for each record there may be: a seventh of the chunk's bytes. Each batch
-    is planned once, since transactions begin and end with it.
+    ``fates`` has a byte for each record that may be in the chunk: a seventh of its bytes. Each
+    batch is planned only once, since it may begin or end a transaction.
     """
     region = no_region()
     numbers = no_numbers()
@@ -212,10 +212,10 @@ def plan_batches(
 def emit_batches(
     buffer: "Buffer", state: "Buffer", plans: "Buffer", fates: "Buffer", output: "Buffer"
 ) -> None:
-    """Carry out the plans from PLAN on, writing what stays behind the OUTPUT bytes of ``output``.
+    """Carry out the plans from PLAN on, and write what stays behind the OUTPUT bytes of ``output``.
 
-    Of a batch that was opened (OPENED) OUTCOME says what became of it; unchanged, nothing is
-    written; rebuilt, what is written is not compressed and has no checksum yet.
+    For a batch that was opened (OPENED), OUTCOME says what became of it. If it is unchanged,
+    nothing is written; if it is rebuilt, it is written without compression and without a checksum.
     """
     region = no_region()
     numbers = no_numbers()
@@ -245,9 +245,9 @@ def emit_batches(
 def index_batches(buffer: "Buffer", index: "Buffer", offsets: "Buffer", times: "Buffer") -> None:
     """Write the index entries of batches that are about to be appended (storage.md §3.2).
 
-    POSITION is where in the buffer the walk begins, and afterwards how far it came: to the end, or
+    The walk begins at POSITION in the buffer, which afterwards says how far it came: to the end, or
     to a batch that does not fit into the segment. ``offsets`` and ``times`` have room for an entry
-    of each batch that there may be.
+    for each batch.
     """
     region = no_region()
     numbers = no_numbers()
@@ -356,7 +356,7 @@ def _map(
 def _put(
     state: memoryview, slots: memoryview, slot_count: int, rows: memoryview, count: int
 ) -> int:
-    """Put a window of keys into the map; return 1 at the first for which there is no room."""
+    """Put a window of keys into the map; return 1 if there is no room for one."""
     for index in range(count):
         row = index * ROW_NUMBERS
         if state[MAP_KEYS] >= state[MAP_LIMIT]:
@@ -409,7 +409,7 @@ def _move(old: memoryview, start: int, end: int, new: memoryview, count: int) ->
 
 
 def _check_batch(data: memoryview, position: int, size: int, state: memoryview) -> int:
-    """Return the size of a sound batch, 0 if it is not wholly there, or what is wrong with it."""
+    """Return the size of a sound batch, 0 if it is cut short, or its fault."""
     if position + HEADER_SIZE > size:
         state[NEEDED] = HEADER_SIZE
         return 0
@@ -442,13 +442,16 @@ def _check_batch(data: memoryview, position: int, size: int, state: memoryview) 
 
 
 def _lacks_room(state: memoryview, room: int) -> int:
-    """Whether the table of transactions could get more than three quarters full by one batch."""
+    """Whether one more batch could fill the table of transactions above three quarters."""
     coming = state[ABORTED_COUNT] - state[ABORTED_NEXT] + 1
     return (state[PRODUCERS_USED] + coming) * 4 > room * 3
 
 
 def _find_producer(state: memoryview, transactions: memoryview, room: int, producer_id: int) -> int:
-    """Return where the numbers of a producer begin, which may be new; its id is not negative."""
+    """Return where the numbers of a producer begin; it is added if it is new.
+
+    Its id is not negative.
+    """
     slot = home_of(spread(producer_id), room)
     mark = wrapping_add(producer_id, 1)
     while True:
@@ -488,7 +491,7 @@ def _begin_aborted(
 def _note_data(
     data: memoryview, position: int, state: memoryview, transactions: memoryview, room: int
 ) -> int:
-    """Return 1 if a batch of a transaction belongs to an aborted one. May be asked twice."""
+    """Return 1 if a batch belongs to an aborted transaction. May be called twice for a batch."""
     producer_id = read_int64(data, position + PRODUCER_ID_POSITION)
     if producer_id < 0:
         return 0
@@ -509,7 +512,7 @@ def _note_control(
     transactions: memoryview,
     room: int,
 ) -> int:
-    """Return 1 if a control batch may go: it is empty, or nothing is left of its transaction."""
+    """Return 1 if a control batch may go: it is empty, or no data of its transaction is left."""
     if read_int32(data, position + COUNT_POSITION) == 0:
         return 1
     stop, _offset, key_start, key_size, _value_size = _read_record(
@@ -539,7 +542,7 @@ def _note_control(
 def _is_last_of_producer(
     data: memoryview, position: int, last_offset: int, producers: memoryview, count: int
 ) -> int:
-    """Whether a batch is the last one of a producer that is still active (KAFKA-5490)."""
+    """Whether a batch is the last one of an active producer (KAFKA-5490)."""
     producer_id = read_int64(data, position + PRODUCER_ID_POSITION)
     low = 0
     high = count
@@ -563,13 +566,13 @@ def _is_last_of_producer(
 
 # The rules of what stays, for `_plan` and `_judge_records`, which go through batches and records.
 # Kafka: `Cleaner.checkBatchRetention`, `Cleaner.shouldRetainRecord`, `MemoryRecords.filterTo`.
-# Whether the transaction of a batch lets it go, `_note_data` and `_note_control` have said before.
+# Whether a batch's transaction lets it go is decided before, by `_note_data` and `_note_control`.
 
 
 def _has_expired(attributes: int, base_timestamp: int, now: int) -> int:
     """Whether a batch has a delete horizon that is reached (KIP-534).
 
-    The horizon stands where the timestamp of the first record does otherwise.
+    The horizon is kept in the field of the base timestamp.
     """
     return attributes & DELETE_HORIZON != 0 and base_timestamp <= now
 
@@ -586,10 +589,10 @@ def _mode_of_control(attributes: int, count: int, is_discardable: int, is_expire
 def _mode_of_data(
     attributes: int, count: int, is_discardable: int, base_offset: int, latest: int
 ) -> int:
-    """Decide on a batch of data, as far as its header goes: what was aborted goes at once.
+    """Decide on a batch of data by its header: aborted data goes at once.
 
-    Of one that the map does not cover all stays; but for the horizon that tombstones get, its
-    records need not be read.
+    A batch that the map does not cover stays whole. Its records are read only if tombstones among
+    them need a horizon.
     """
     if is_discardable or count == 0:
         return DROP
@@ -612,7 +615,7 @@ def _fate_of_record(
 
 
 def _is_superseded(offset: int, last_offset_of_key: int) -> int:
-    """Whether a later record has the same key, which goes before what `_fate_of_record` says."""
+    """Whether a later record has the same key; this rule precedes those of `_fate_of_record`."""
     return last_offset_of_key > offset
 
 
@@ -626,8 +629,8 @@ def _keeps_header(
 ) -> int:
     """Whether the header of a batch stays when none of its records does.
 
-    From the last batch of an active producer recovery learns its sequence (KAFKA-5490), from the
-    last batch of the round the log end offset (KAFKA-17076).
+    Recovery learns a producer's sequence from its last batch (KAFKA-5490), and the log end offset
+    from the last batch of the pass (KAFKA-17076).
     """
     return last_offset + 1 == first_uncleanable or _is_last_of_producer(
         data, position, last_offset, producers, producer_count
@@ -747,10 +750,10 @@ def _judge_records(
 ) -> tuple[int, int]:
     """Decide on the records of a batch, whose fates begin at ``fate``.
 
-    Those that have a key and are covered by the map wait in ``rows`` until a window is full.
+    Records with a key that the map covers are collected in ``rows`` until a window is full.
 
     Returns:
-        DONE, or BAD_RECORD; and how many of ``rows`` wait.
+        DONE or BAD_RECORD, and how many of ``rows`` are filled.
     """
     latest = state[LATEST]
     base_offset = read_int64(data, position)
@@ -825,7 +828,7 @@ def _note_dropped(state: memoryview, reason: int, count: int, size: int) -> None
 
 
 def _find_records_end(data: memoryview, position: int, end: int, count: int) -> int:
-    """Return where so many records end, -1 if one of them does not parse."""
+    """Return where ``count`` records end, -1 if one of them does not parse."""
     for _index_in_batch in range(count):
         position, _offset, _key_start, _key_size, _value_size = _read_record(data, position, end)
         if position < 0:
@@ -917,7 +920,7 @@ def _emit(
 
 
 def _count_kept(mode: int, fates: memoryview, fate: int, count: int) -> tuple[int, int]:
-    """Return how many records of a batch stay, and how many of these are tombstones."""
+    """Return how many records of a batch stay, and how many of those are tombstones."""
     if mode == DROP:
         return 0, 0
     if mode != SOME:
@@ -938,7 +941,7 @@ def _horizon_of(batch: memoryview, position: int) -> int:
 
 
 def _empty(data: memoryview, position: int, output: memoryview, at: int) -> int:
-    """Write the header of a batch of which nothing else stays; return where it ends."""
+    """Write a batch of which only the header stays; return where it ends."""
     copy(output, at, data, position, position + HEADER_SIZE)
     _write_head(
         output,
@@ -958,7 +961,7 @@ def _empty(data: memoryview, position: int, output: memoryview, at: int) -> int:
 def _write_head(
     output: memoryview, at: int, end: int, attributes: int, base: int, count: int
 ) -> None:
-    """Write what is new in the copied header of a batch: length, attributes, base time, count."""
+    """Write the fields of a copied header that change: length, attributes, times and counts."""
     write_int32(output, at + LENGTH_POSITION, end - at - LOG_OVERHEAD)
     write_int16(output, at + ATTRIBUTES_POSITION, attributes)
     write_int64(output, at + BASE_TIMESTAMP_POSITION, base)
@@ -980,7 +983,7 @@ def _rebuild(
 ) -> int:
     """Write a batch of the records that stay; return where it ends (``buildRetainedRecordsInto``).
 
-    Times are told from another base, so that a reader sees the same ones.
+    Deltas are computed from the new base timestamp, so that records keep their timestamps.
     """
     attributes = read_int16(data, position + ATTRIBUTES_POSITION)
     base = read_int64(data, position + BASE_TIMESTAMP_POSITION)

@@ -1,8 +1,8 @@
 /* Keyed digests, slots and wrapping arithmetic for the cleaner's kernels.
  *
- * A key is known to the offset map by its SipHash of 128 bits under a secret drawn per process:
- * whoever chooses keys cannot aim at a slot or find two keys of one digest. One round a block and
- * three at the end, as the dictionaries of Python and Rust use it.
+ * The offset map knows a key by its SipHash of 128 bits, with a secret of this process: a client
+ * that chooses keys cannot aim at a slot or find two keys with one digest. It has one round a block
+ * and three at the end, like that of the dictionaries of Python and Rust.
  */
 #ifndef SILTSTONE_NATIVE_MAP_H
 #define SILTSTONE_NATIVE_MAP_H
@@ -90,7 +90,7 @@ static inline void add_digest(const uint8_t *data, Py_ssize_t start, Py_ssize_t 
     sum[at] = (long long)low;
 }
 
-/* Where a digest belongs among `count` slots; it grows with the digest. */
+/* The slot of a digest among `count`; a greater digest has no smaller slot. */
 static inline long long home_of(long long digest, long long count) {
     return (long long)((unsigned __int128)(uint64_t)digest * (uint64_t)count >> 64);
 }
@@ -99,7 +99,7 @@ static inline long long spread(long long number) {
     return (long long)((uint64_t)number * UINT64_C(0x9E3779B97F4A7C15));
 }
 
-/* Bring a slot of the map on its way; one in four lies in two lines of the cache. */
+/* Prefetch a slot of the map; one in four lies in two lines of the cache. */
 static inline void prefetch(const long long *numbers, long long at) {
     __builtin_prefetch(numbers + at);
     __builtin_prefetch(numbers + at + 2);

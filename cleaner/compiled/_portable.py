@@ -1,7 +1,7 @@
 """What `_kernels.py` stands on when it runs uncompiled: the names of `_native_map.h`.
 
-The digest differs from that of the compiled form, which is of no consequence: it never leaves the
-map of one pass. The sum of digests does, so it is the same here, and slow.
+The digest of a key differs from the compiled one; that does not matter, since it is only used
+within one pass. The sum of digests is written into receipts, so it is the same here, and slow.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ def add_digest(data: memoryview, start: int, size: int, numbers: memoryview, at:
 
 
 def home_of(digest: int, count: int) -> int:
-    """Return where a digest belongs among ``count`` slots; it grows with the digest."""
+    """Return the slot of a digest among ``count``; a greater digest has no smaller slot."""
     return (digest & _MASK) * count >> 64
 
 
@@ -48,16 +48,16 @@ def spread(number: int) -> int:
 
 
 def prefetch(numbers: memoryview, at: int) -> None:
-    """Have memory on its way to the cache; there is nothing to do here."""
+    """Do nothing: compiled, this prefetches memory."""
 
 
 def wrapping_add(a: int, b: int) -> int:
-    """Return a + b as numbers of 64 bits add."""
+    """Return a + b, wrapped to 64 bits."""
     return _signed(a + b & _MASK)
 
 
 def wrapping_subtract(a: int, b: int) -> int:
-    """Return a - b as numbers of 64 bits subtract."""
+    """Return a - b, wrapped to 64 bits."""
     return _signed(a - b & _MASK)
 
 

@@ -1,7 +1,7 @@
-"""The arrays in which the kernels work.
+"""The arrays of the kernels.
 
-Some are of one pass, some stay with a thread from one to the next. `slots.py` says what their
-numbers mean.
+Some belong to one pass; a thread keeps others from pass to pass. `slots.py` says what their numbers
+mean.
 """
 
 from array import array
@@ -15,17 +15,17 @@ from siltstone.protocol.core.constants import MIN_RECORD_BYTES
 from siltstone.storage.segment.transaction_index import AbortedTransaction
 
 NO_HORIZON: Final = (1 << 63) - 1
-"""What NEXT_HORIZON is where nothing has one."""
+"""NEXT_HORIZON if no batch has a horizon."""
 
 _FIRST_PRODUCERS = 256
 _PLANS = 8192
 
 
 class Transactions:
-    """Which transactions are open where a walk over the log is.
+    """The transactions that are open at a point of a walk over the log.
 
-    Kafka: ``CleanedTransactionMetadata``. The kernels keep it as the tables here. One walk
-    from the first offset on needs one.
+    Kafka: ``CleanedTransactionMetadata``. The kernels keep them in the tables here. Each walk from
+    the first offset on needs an object of its own.
     """
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
@@ -46,7 +46,7 @@ class Transactions:
         state[slots.PRODUCERS_USED] = 0
 
     def grow(self, state: State) -> None:
-        """Double the table's room, leaving out producers without an open transaction."""
+        """Double the table's room, and drop producers without an open transaction."""
         width = slots.TRANSACTION_NUMBERS
         old = self.table
         room = 2 * len(old) // width
@@ -62,10 +62,10 @@ class Transactions:
                 state[slots.PRODUCERS_USED] += 1
 
     def take_kept(self, end_offset: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions, in marker order, that stay with marker and data.
+        """Return the aborted transactions whose marker and data stay, in the order of markers.
 
-        Only those whose marker is below ``end_offset``, each once: the segment that holds the
-        marker gets the entry.
+        Only those with a marker below ``end_offset``, each once: the segment with the marker gets
+        the entry.
         """
         kept = []
         done = 0
@@ -80,7 +80,7 @@ class Transactions:
 
 
 class KernelArrays:
-    """The state of a pass and the room in which its kernels work.
+    """The state of a pass, and the buffers of its kernels.
 
     ``fates`` and ``output`` grow with the largest batch of a segment and shrink after it.
     """
@@ -96,7 +96,7 @@ class KernelArrays:
         self.shrink()
 
     def shrink(self) -> None:
-        """Go back to the size that usual batches need."""
+        """Shrink to the size that usual batches need."""
         fates = self._chunk_bytes // MIN_RECORD_BYTES + 1
         output = self._chunk_bytes + self._chunk_bytes // 4
         if len(self.fates) != fates:
@@ -105,7 +105,7 @@ class KernelArrays:
             self.output = bytearray(output)
 
     def reserve_fates(self, chunk_bytes: int) -> None:
-        """Have a fate for each record that so many bytes may hold."""
+        """Make room for a fate for each record that may be in so many bytes."""
         if len(self.fates) * MIN_RECORD_BYTES <= chunk_bytes:
             self.fates = bytearray(chunk_bytes // MIN_RECORD_BYTES + 1)
 
@@ -129,6 +129,6 @@ def _zeros(count: int) -> State:
 
 
 def _home(producer_id: int, room: int) -> int:
-    """Return where the kernels look first for a producer."""
+    """Return where the kernels first look for a producer."""
     spread = producer_id * 0x9E3779B97F4A7C15 & ((1 << 64) - 1)
     return spread * room >> 64

@@ -30,7 +30,7 @@ def open_batch(batch: memoryview) -> bytearray:
 
     Raises:
         CorruptMessage: The codec finds junk.
-        UnfoldsTooFar: The batch unfolds to more than is opened anywhere.
+        UnfoldsTooFar: The batch unfolds to more than the limit.
         InvalidRecord: There is no such codec.
     """
     codec = batch[_ATTRIBUTES_LOW] & CODEC_MASK
@@ -42,7 +42,7 @@ def open_batch(batch: memoryview) -> bytearray:
 
 
 def close_batch(opened: memoryview) -> bytearray:
-    """Return a batch as it goes to the disk: its records folded at the codec's default level."""
+    """Return the batch with its records compressed again, at the codec's default level."""
     codec = opened[_ATTRIBUTES_LOW] & CODEC_MASK
     records = compression.compress(codec, opened[HEADER_SIZE:])
     batch = bytearray(HEADER_SIZE + len(records))

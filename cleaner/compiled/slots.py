@@ -1,4 +1,4 @@
-"""Numbers in which the cleaner and its kernels speak; the build hands them to C.
+"""The numbers that the cleaner and its kernels share; the build writes them for C.
 
 The kernels keep everything that outlives a call in one array of int64, the *state*; its slots are
 numbered here.
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 State: TypeAlias = "array[int]"
 
-# Why a kernel came back: at POSITION, which counts from the start of the buffer. What is below DONE
-# is a fault of the batch there, by its number in `protocol.core.constants`.
+# Why a kernel returned: at POSITION, which counts from the start of the buffer. A number below DONE
+# is the fault of the batch there (`protocol.core.constants`).
 DONE: Final = 0
-"""No whole batch is left; the next one needs NEEDED bytes."""
+"""No whole batch is left; the next one takes NEEDED bytes."""
 OPEN: Final = 1
 """The batch is compressed and has to be opened."""
 FULL: Final = 2
@@ -36,7 +36,7 @@ NULL_KEY: Final = 4
 
 # What becomes of a batch, as planned. The low three bits are the mode.
 DROP: Final = 0
-"""Nothing of it stays; the records need not be read."""
+"""Nothing of it stays; its records need not be read."""
 WHOLE: Final = 1
 """It stays as it is."""
 STAMP: Final = 2
@@ -45,9 +45,9 @@ SOME: Final = 3
 """The fates of its records decide."""
 MODE: Final = 7
 RETAIN_EMPTY: Final = 8
-"""If nothing stays, its header does (the last of a producer, the last of the round)."""
+"""If no record stays, its header does (the last batch of a producer, or of the pass)."""
 
-# What became of it, for a batch that was opened.
+# What became of a batch that was opened.
 NOTHING: Final = 0
 UNCHANGED: Final = 1
 EMPTIED: Final = 2
@@ -66,9 +66,9 @@ STATUS: Final = 0
 POSITION: Final = 1
 NEEDED: Final = 2
 OPENED: Final = 3
-"""1: the buffer is one batch that was compressed and is opened; its CRC is not looked at."""
+"""1: the buffer is one batch that was opened; its CRC is not checked."""
 LAST_OFFSET: Final = 4
-"""Of the batch before: offsets rise."""
+"""The last offset of the batch before: offsets must rise."""
 FIRST_DIRTY: Final = 5
 LATEST: Final = 6
 """The last offset that the map covers (Kafka: ``latestOffset``)."""
@@ -128,7 +128,7 @@ SLOT_NUMBERS: Final = 3
 ROW_NUMBERS: Final = 8
 """Of the window: digest, offset, then as the kernel needs."""
 WINDOW: Final = 32
-"""Records whose slots are on their way from memory at a time."""
+"""How many records' slots are prefetched at a time."""
 PLAN_NUMBERS: Final = 4
 """Position, size, mode, where its fates begin."""
 ABORTED_NUMBERS: Final = 4

@@ -1,7 +1,7 @@
-"""Why a partition is or is not cleaned next, by the rules that the cleaner itself goes by.
+"""Why a partition is or is not cleaned next, by the cleaner's own rules.
 
-Nothing here decides: `cleaner.selection` does, and this says which of its lines drew the answer. If
-several rules keep a log back, the answer is the one without which it would be eligible.
+Nothing is decided here: `cleaner.selection` decides, and this module says which of its rules it
+was. If several rules keep a log back, the answer is the one without which it would be eligible.
 """
 
 from collections.abc import Callable
@@ -28,10 +28,10 @@ _NEVER: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
-    """All that an explanation looks at, at one moment.
+    """All that an explanation needs, as of one moment.
 
-    ``find_place`` tells where the topic's settings come from; ``cleaner_off`` is the setting that
-    switches the cleaner off, ``offline`` the failure of the log directory.
+    ``find_place`` returns where a setting of the topic comes from. ``cleaner_off`` is the setting
+    that switches the cleaner off, ``offline`` the failure of the log directory.
     """
 
     snapshot: LogSnapshot
@@ -52,7 +52,7 @@ class PartitionView:
 
 
 def explain(view: PartitionView) -> Explanation:
-    """Return what decides about a partition. May read a few bytes of its segments."""
+    """Return the rule that decides about a partition. May read a few bytes of its segments."""
     snapshot = view.snapshot
     cleanable = None
     next_ms = None
@@ -82,7 +82,7 @@ _WITHOUT_END = {Rule.NOT_COMPACTED, Rule.CLEANER_OFF, Rule.OFFLINE, Rule.PAUSED,
 
 
 def _find_obstacle(view: PartitionView) -> Finding | None:
-    """Return what decides before selection looks at the log at all."""
+    """Return a rule that decides before selection looks at the log, if there is one."""
     config = view.snapshot.config
     if view.offline is not None:
         return Finding(Rule.OFFLINE, f"its log directory is offline: {view.offline}")
@@ -127,7 +127,7 @@ def _find_failure(view: PartitionView) -> Finding | None:
 
 
 def _find_selection(view: PartitionView, cleanable: CleanableLog | None) -> Finding:
-    """Return which line of the selection decides."""
+    """Return which rule of the selection decides."""
     if cleanable is None:
         raise ValueError("a log that is not compacted is not selected")
     more = _find_rest_of_small_map(view, cleanable)
@@ -170,7 +170,7 @@ def _find_rest_of_small_map(view: PartitionView, cleanable: CleanableLog) -> Fin
 
 
 def _find_limit(view: PartitionView, cleanable: CleanableLog) -> Finding | None:
-    """Return the limit but for which the log would be eligible, or anything be cleanable."""
+    """Return the limit without which the log would be eligible, or have something cleanable."""
     snapshot = view.snapshot
 
     def decides(without: LogSnapshot) -> bool:
@@ -215,7 +215,7 @@ def _young(view: PartitionView, cleanable: CleanableLog) -> Finding:
 
 
 def _find_lack(view: PartitionView, cleanable: CleanableLog) -> Finding:
-    """Return what is missing where no limit keeps the log back."""
+    """Return what is missing if no limit keeps the log back."""
     snapshot = view.snapshot
     active = snapshot.segments[-1]
     if cleanable.cleanable_bytes:
@@ -251,7 +251,7 @@ def _active(view: PartitionView) -> Finding:
 
 
 def _with_tombstones(view: PartitionView, finding: Finding) -> Finding:
-    """Say so if something could go that only waits for a pass."""
+    """Add a sentence if tombstones only wait for a pass."""
     last = view.last_pass
     if last is None or last.next_horizon_ms is None or last.next_horizon_ms > view.now_ms:
         return finding
@@ -264,7 +264,7 @@ def _with_tombstones(view: PartitionView, finding: Finding) -> Finding:
 
 
 def _lacking(cleanable: CleanableLog) -> str:
-    """Return in words how many bytes make the ratio."""
+    """Return how many more bytes would exceed the ratio, in words."""
     threshold = cleanable.threshold
     if threshold >= _NEVER:
         return ", and no ratio can be"

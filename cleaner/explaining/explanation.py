@@ -11,7 +11,7 @@ from siltstone.storage.topic_partition import TopicPartition
 
 
 class Rule(StrEnum):
-    """What decides whether a partition is cleaned next, or not."""
+    """The rules that decide whether a partition is cleaned next."""
 
     NOT_COMPACTED = "policy-not-compact"
     CLEANER_OFF = "cleaner-off"
@@ -55,7 +55,7 @@ class OpenTransaction(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """The rule that decides, in a sentence, and what it looks at."""
+    """The rule that decides, as a sentence, and the values that it compares."""
 
     rule: Rule
     sentence: str
@@ -68,9 +68,9 @@ class Finding(NamedTuple):
 class Explanation:
     """One partition; offsets and bytes are those of its `CleanableLog`, None if not compacted.
 
-    ``is_eligible``: a thread that is free takes it, by itself or because somebody asked.
-    ``next_eligible_ms`` is when the cleaner may take it by itself, by time alone: in the past or
-    now if it may already, None if never.
+    ``is_eligible`` says that a free thread takes it, by itself or because somebody asked.
+    ``next_eligible_ms`` is when the cleaner may take it by itself, if only time passes: in the past
+    or now if it may already, None if never.
     """
 
     topic_partition: TopicPartition
@@ -129,4 +129,4 @@ def moment(time_ms: int) -> str:
     try:
         return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (OverflowError, ValueError, OSError):
-        return f"{time_ms} ms"  # a record may say anything
+        return f"{time_ms} ms"  # a record may have any timestamp

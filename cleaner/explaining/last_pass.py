@@ -4,11 +4,10 @@ from typing import Any, NamedTuple
 
 
 class Pass(NamedTuple):
-    """What the next answer about a partition has to know of its last pass.
+    """What an explanation needs of a partition's last pass.
 
-    Times are in ms since the epoch. ``map_full`` says that the offset map ended the pass before
-    all of the dirty part was covered, ``next_horizon_ms`` when the first tombstone or marker that
-    it kept may go.
+    Times are in ms since the epoch. ``map_full`` says that the map was full before the end of the
+    dirty part. ``next_horizon_ms`` is when the first tombstone or marker that it kept may go.
     """
 
     started_ms: int
@@ -24,7 +23,7 @@ class Pass(NamedTuple):
 
 
 def last_pass_of(event: dict[str, Any]) -> Pass | None:
-    """Return the pass that an event of the history tells of, None if it tells of something else."""
+    """Return the pass of an event of the history, None if it is another kind of event."""
     if event.get("outcome") != "cleaned":
         return None
     try:

@@ -1,4 +1,4 @@
-"""What dry runs have promised, until a pass shows whether it was true."""
+"""The results of dry runs, until a pass shows whether they were right."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""A partition folder that no broker has open, as selection and a dry run need it. Reads only."""
+"""A partition folder that no broker has open, for selection and dry runs. It is only read."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoppedLog:
-    """What the folder says. Producers are those of the newest snapshot and of what follows it."""
+    """The log of a folder.
+
+    Its producers are those of the newest snapshot and the batches after it.
+    """
 
     topic_partition: TopicPartition
     path: Path
@@ -75,7 +78,7 @@ def read_stopped_log(
     """Read a partition folder. Blocks.
 
     Raises:
-        ValueError: It is not named like one, or holds no segment.
+        ValueError: It is not named like one, or has no segment.
         CorruptMessage: The end of the log cannot be found: start the broker, it recovers it.
     """
     reader = PartitionReader(path)
@@ -106,7 +109,7 @@ def _read_producers(
 
 
 def _read_snapshot(directory: Path, start: int, end: int) -> tuple[int, "dict[int, ProducerEntry]"]:
-    """Return the newest usable snapshot and its offset; nothing from the log's start without."""
+    """Return the newest usable snapshot and its offset, or none and the log's start."""
     names = [files.parse_name(path.name) for path in directory.iterdir()]
     offsets = [
         name.base_offset

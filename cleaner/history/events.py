@@ -1,4 +1,4 @@
-"""What a line of the cleaner's history says: facts of a pass, as plain JSON values.
+"""The lines of the cleaner's history: facts of a pass, as plain JSON values.
 
     {"event": "pass", "topic": "orders", "partition": 0, "started_ms": …, "outcome": "cleaned", …,
      "receipt": {"groups": [{"inputs": [file, …], "outputs": [file, …]}, …], "key_digest": "…"}}
@@ -16,7 +16,7 @@ from siltstone.storage.topic_partition import TopicPartition
 class Span(NamedTuple):
     """A partition, and from when to when it was worked on, in ms since the epoch.
 
-    The topic's id tells it from one of the same name that was deleted.
+    The topic's id tells it from a deleted one of the same name.
     """
 
     topic_partition: TopicPartition
@@ -26,9 +26,10 @@ class Span(NamedTuple):
 
 
 def begin_event(span: Span) -> dict[str, Any]:
-    """Return the event of a pass that begins: without one that ends it, it was cut short.
+    """Return the event of a pass that begins; if no other ends it, the pass was interrupted.
 
-    Only the file has it. It tells who verifies that files may have changed without a receipt.
+    It is only in the file. It tells ``siltstone verify`` that files may have changed without a
+    receipt.
     """
     return {**_head(span, "begun"), "event": "begin"}
 

@@ -1,7 +1,7 @@
 """What the cleaner threads have done since the start: plain numbers, read at a scrape.
 
-The gauges are Kafka's (``LogCleaner``), but for the use of the map, which Kafka truncates to 0
-before it makes a percentage of it (KAFKA-18597).
+The gauges are Kafka's (``LogCleaner``). The use of the map is computed rightly: Kafka truncates it
+to 0 before it becomes a percentage (KAFKA-18597).
 """
 
 import threading
@@ -34,19 +34,19 @@ class CleanerFigures:
         self._by_thread: dict[str, tuple[PassResult, float]] = {}
 
     def recall(self, events: Iterable[dict[str, Any]], logs: Mapping[TopicPartition, Log]) -> None:
-        """Take the last passes of these logs from the history, the oldest first."""
+        """Note the last passes of these logs from the history, the oldest first."""
         for event in events:
             partition = event.get("partition")
             if not isinstance(partition, int):
                 continue
             log = logs.get(TopicPartition(str(event.get("topic")), partition))
             found = last_pass_of(event)
-            # A topic that was deleted may have had the name of one that is there.
+            # A deleted topic may have had the name of this one.
             if log is not None and found is not None and event.get("topic_id") == str(log.topic_id):
                 self.last[log.topic_partition] = found
 
     def note_pass(self, thread: str, result: PassResult, seconds: float) -> None:
-        """Take a pass into account that has ended well."""
+        """Count a pass that has ended well."""
         with self._lock:
             self.passes += 1
             self.bytes_read += result.map_bytes_read + result.bytes_read
@@ -58,12 +58,12 @@ class CleanerFigures:
             self._by_thread[thread] = (result, seconds)
 
     def note_abort(self) -> None:
-        """Take a pass into account that somebody ended."""
+        """Count a pass that was aborted."""
         with self._lock:
             self.aborted += 1
 
     def note_failure(self, error: BaseException) -> None:
-        """Take a pass into account that failed."""
+        """Count a pass that failed."""
         with self._lock:
             self.failures[type(error).__name__] += 1
 
@@ -74,13 +74,13 @@ class CleanerFigures:
 
     @property
     def max_buffer_utilization_percent(self) -> float:
-        """Return how full the fullest map of the threads' last passes was."""
+        """Return the highest use of a map in the threads' last passes, in percent."""
         last = tuple(self._by_thread.values())
         return 100 * max((result.map_utilization for result, _ in last), default=0.0)
 
     @property
     def recopy_percent(self) -> int:
-        """Return the bytes written of those read, in the threads' last passes."""
+        """Return the bytes written as a percentage of those read, in the threads' last passes."""
         last = tuple(self._by_thread.values())
         written = sum(result.bytes_written for result, _ in last)
         return 100 * written // max(1, sum(result.bytes_read for result, _ in last))

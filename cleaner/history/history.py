@@ -1,8 +1,8 @@
-"""``cleaner-history.jsonl``: every pass as a line of JSON, with a receipt of what it made of what.
+"""``cleaner-history.jsonl``: every pass as a line of JSON, with a receipt of its files.
 
-One file for each log directory. It is bounded: at `MOST_BYTES` it becomes ``.1``, and the ``.1``
-that there was goes. Lines are appended and not fsynced: after a power failure the last may be cut
-or missing, and a reader passes over what is no JSON.
+One file for each log directory. It is bounded: at `MAX_BYTES` it becomes ``.1``, and an older
+``.1`` is deleted. Lines are appended without fsync: after a power failure the last may be cut or
+missing, and a reader skips what is not JSON.
 """
 
 import json
@@ -19,7 +19,7 @@ from siltstone.storage import files
 FILE_NAME = "cleaner-history.jsonl"
 OLD_FILE_NAME = f"{FILE_NAME}.1"
 KIND = "pass"
-"""The kind of event that tells how a pass ended; others are for who verifies."""
+"""The kind of event that says how a pass ended; others are for ``siltstone verify``."""
 MOST_BYTES = 8 << 20
 MOST_IN_MEMORY = 1000
 
@@ -29,8 +29,8 @@ _logger = logging.getLogger(__name__)
 class History:
     """The events of all log directories, the newest in memory too.
 
-    Cleaner threads append, one at a time; anybody reads `recent`. A disk that takes no line stops
-    no pass: it is said once, and the event is in memory and in the log.
+    Cleaner threads append, one at a time; any thread reads `recent`. If the disk takes no line,
+    that is logged once; the pass goes on, and the event is in memory and in the log.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
@@ -40,9 +40,9 @@ class History:
         self._recent: deque[dict[str, Any]] = deque(maxlen=MOST_IN_MEMORY)
 
     def load(self, directories: Iterable[Path]) -> None:
-        """Read what there is, so that the newest events are at hand. Blocks.
+        """Read the newest events of the files. Blocks.
 
-        A file that cannot be read stops nobody.
+        A file that cannot be read is left out.
         """
         found: list[dict[str, Any]] = []
         for directory in directories:
@@ -88,14 +88,14 @@ class History:
                 fd = files.open_file(path, create=True)
                 size = 0
             if size and os.pread(fd, 1, size - 1) != b"\n":
-                line = b"\n" + line  # behind a line that a crash has cut
+                line = b"\n" + line  # after a line that a crash has cut
             files.write_all(fd, line, size)
         finally:
             os.close(fd)
 
 
 def read_history(directory: Path) -> Iterator[dict[str, Any]]:
-    """Yield the events of a log directory, the oldest first; what is none is passed over."""
+    """Yield the events of a log directory, the oldest first; lines that are none are skipped."""
     for name in (OLD_FILE_NAME, FILE_NAME):
         try:
             lines = (directory / name).read_bytes().splitlines()
@@ -111,7 +111,7 @@ def read_history(directory: Path) -> Iterator[dict[str, Any]]:
 
 
 def _is_event(event: Any) -> bool:
-    """Tell whether a line has what every event has: whoever reads the file may rely on it."""
+    """Tell whether a line has the fields that every event has; readers rely on them."""
     return (
         isinstance(event, dict)
         and isinstance(event.get("topic"), str)

@@ -1,4 +1,4 @@
-"""What the history says of a partition's files: the last receipt, and whether it is still whole."""
+"""The last receipt of a partition's files, and whether it is still valid."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ class ReceiptFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What the last pass that ended well has made of what.
+    """The files that went into and came out of the last pass that ended well.
 
-    ``is_last`` is false if another pass was begun later and did not end so: it may have replaced
-    some of the files, and nobody wrote down by what.
+    ``is_last`` is false if a later pass began and did not end well: it may have replaced some of
+    the files without a receipt.
     """
 
     started_ms: int

@@ -1,10 +1,10 @@
 """One pass over one log: map, group, copy, swap (Kafka: ``Cleaner``).
 
-The dirty section's keys go into an offset map of fixed memory; where it is full is where the pass
-ends. Then all segments from the log's start up to there are rewritten, group by group. The order on
-the disk: a group's new segment is written as ``.cleaned`` and fsynced, then it is swapped for the
-old ones (`storage.log.log.Log.replace_segments`), then comes the next group; the caller writes the
-checkpoint last. A crash in between costs work, never a record.
+The dirty section's keys go into an offset map of fixed memory; if it becomes full, the pass ends
+there. Then all segments from the log's start up to there are rewritten, group by group
+(docs/compaction.md). A group's new segment is written as ``.cleaned`` and fsynced, then it is
+swapped for the old ones (`storage.log.log.Log.replace_segments`), then comes the next group. The
+caller writes the checkpoint last. A crash in between costs work, never a record.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,10 @@ Replace = Callable[[Sequence[LogSegment], Sequence[ReadableSegment]], None]
 """Swaps new segments for old ones: `storage.log.log.Log.replace_segments`."""
 
 CHUNK_BYTES: Final = 1 << 18
-"""What a kernel call takes: its buffers stay in the second cache of a core. Kafka's default too."""
+"""The bytes of a kernel call: its buffers fit the second cache of a core.
+
+It is Kafka's default, too.
+"""
 
 
 class PassClock:
@@ -56,10 +59,10 @@ class PassClock:
 
 
 class Cleaner:
-    """What one cleaner thread works with: its map, its buffers, and the pass at hand.
+    """What one cleaner thread works with: its map, its buffers, and the present pass.
 
-    ``dedupe_buffer_bytes`` is this thread's share. The map's memory is taken when a pass begins
-    and given back when it ends, however it ends.
+    ``dedupe_buffer_bytes`` is this thread's share. The map's memory is allocated when a pass begins
+    and freed when it ends, however it ends.
     """
 
     def __init__(
@@ -76,7 +79,7 @@ class Cleaner:
         self._walk = SegmentWalk(io_buffer_bytes, throttle)
         self._arrays = KernelArrays(io_buffer_bytes)
         self._times = PassClock(clock)
-        self._log: LogToClean | None = None  # the pass at hand; read by anyone through progress
+        self._log: LogToClean | None = None  # the present pass; read by any thread through progress
         self._bytes_total = 0
 
     @property
@@ -97,18 +100,18 @@ class Cleaner:
     ) -> PassResult:
         """Clean a log once. Blocks; most of the time without the GIL.
 
-        ``still_wanted`` is asked before every chunk and every swap, and raises what is to end the
-        pass. Groups that were swapped stay swapped.
+        ``still_wanted`` is called before every chunk and every swap, and raises to end the pass.
+        Groups that were swapped stay swapped.
 
         Raises:
-            CorruptSegment: A batch is damaged; the group at hand is as it was.
+            CorruptSegment: A batch is damaged; its group is as it was.
             OSError: The disk failed; likewise.
         """
         drop_unfinished(log.path)
         return self._run(log, replace, still_wanted)
 
     def dry_run(self, log: LogToClean, still_wanted: Callable[[], None]) -> Prediction:
-        """Tell what `clean` would do and how many passes it takes, writing nothing. Blocks.
+        """Return what `clean` would do and how many passes it takes, without writing. Blocks.
 
         Raises:
             CorruptSegment: A batch is damaged.
@@ -130,14 +133,14 @@ class Cleaner:
         )
 
     def close(self) -> None:
-        """Give back what is held between passes: the buffers."""
+        """Free what is kept between passes: the buffers."""
         self._arrays = KernelArrays(0)
         self._walk.close()
 
     def _run(
         self, log: LogToClean, replace: Replace | None, still_wanted: Callable[[], None]
     ) -> PassResult:
-        """Go through a pass; nothing is written without ``replace``."""
+        """Make a pass; without ``replace`` nothing is written."""
         self._log = log
         self._bytes_total = _bytes_to_read(log)
         try:
@@ -176,7 +179,7 @@ class Cleaner:
         return now_ms
 
     def _fill_map(self, log: LogToClean, first_dirty_offset: int) -> bool:
-        """Do the first reading; true if the map was full before the end."""
+        """Fill the map from the dirty section; true if it was full before the end."""
         with self._times.phase_of("map"):
             mapping = Mapping(log, self._map, self._arrays, self._walk)
             return not mapping.run(first_dirty_offset)
@@ -184,7 +187,7 @@ class Cleaner:
     def _copy_groups(
         self, log: LogToClean, replace: Replace | None, now_ms: int
     ) -> tuple[GroupFacts, ...]:
-        """Do the second reading, and swap each group when it is on the disk."""
+        """Copy what stays, and swap each group when it is on the disk."""
         groups = group_segments(
             log.segments,
             log.config,

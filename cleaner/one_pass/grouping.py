@@ -19,7 +19,7 @@ class Index(Protocol):
 
 
 class Segment(Protocol):
-    """What grouping asks of a segment; a ``ReadableSegment`` answers."""
+    """The fields of a segment that grouping needs; a ``ReadableSegment`` has them."""
 
     @property
     def base_offset(self) -> int:
@@ -46,16 +46,17 @@ def group_segments(
     end_offset: int,
     first_uncleanable_offset: int,
 ) -> list[tuple[AnySegment, ...]]:
-    """Pack the segments that begin below ``end_offset``, in order, as many as fit into one.
+    """Pack the segments that begin below ``end_offset`` into groups that fit one segment.
 
-    What limits a group is ``segment.bytes``, ``segment.index.bytes`` for either index, and the
-    span of its offsets; where a segment ends is told from the base of the next one.
+    A group is limited by ``segment.bytes``, by ``segment.index.bytes`` for either index, and by the
+    span of its offsets. A segment ends where the next one begins.
     """
     chosen = [segment for segment in segments if segment.base_offset < end_offset]
     bounds = [segment.base_offset for segment in chosen[1:]] + [first_uncleanable_offset]
     groups: list[list[AnySegment]] = []
     sums = (0, 0, 0)
-    for segment, bound in zip(chosen, bounds, strict=False):  # of none there is a bound, too
+    # strict=False: without segments there is still a bound.
+    for segment, bound in zip(chosen, bounds, strict=False):
         sizes = (segment.size, 8 * len(segment.offset_index()), 12 * len(segment.time_index()))
         joined = tuple(map(sum, zip(sums, sizes, strict=True)))
         limits = (config.segment_bytes, config.segment_index_bytes, config.segment_index_bytes)

@@ -1,8 +1,8 @@
-"""The digest of a set of keys: what a receipt says of the survivors of a pass.
+"""The digest of a set of keys: a receipt has that of the keys that survive a pass.
 
-It is the sum, modulo 2^128, of the keys' SipHash-1-3 of 128 bits under the key 0, so it does not
-depend on their order and each key may be added when it is met. It tells sets apart that differ by
-accident; who wants to deceive it can.
+It is the sum, modulo 2^128, of the keys' SipHash-1-3 of 128 bits under the key 0. So it does not
+depend on their order, and each key can be added when it is read. It shows accidental differences;
+it does not protect against forgery.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ _MASK: Final = (1 << 64) - 1
 
 
 def sum_with(total: int, key: bytes) -> int:
-    """Return the digest of a set with one more key in it; 0 is that of no keys."""
+    """Return the digest of a set with one more key; that of an empty set is 0."""
     return (total + sip_hash(key)) % MODULUS
 
 

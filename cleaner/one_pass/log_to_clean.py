@@ -1,4 +1,4 @@
-"""What a pass goes over (Kafka: ``LogToClean``): values only, so that a dry run needs no log."""
+"""The input of a pass (Kafka: ``LogToClean``): values only, so that a dry run needs no log."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ NO_OFFSET = -1
 
 
 class LastOfProducer(NamedTuple):
-    """The newest data batch of an active producer; -1 if it has only written markers."""
+    """The newest data batch of an active producer; -1 if it has only markers."""
 
     producer_id: int
     epoch: int
@@ -27,11 +27,11 @@ class LastOfProducer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogToClean:
-    """The segments below the first uncleanable offset, the oldest first, and what decides on them.
+    """Segments below the first uncleanable offset, oldest first, and what decides about them.
 
     The dirty section is from ``first_dirty_offset``, inclusive, to ``first_uncleanable_offset``,
     exclusive, which is the base of the segment after the last one here. ``aborted`` are those of
-    the whole log, since a marker may lie beyond.
+    the whole log, since a marker may be behind these segments.
     """
 
     topic_partition: TopicPartition
@@ -44,7 +44,7 @@ class LogToClean:
     producers: tuple[LastOfProducer, ...] = ()
 
     def dirty_segments(self, first_dirty_offset: int) -> list[tuple[ReadableSegment, int]]:
-        """Return the segments that hold the offset or follow it, each with the next one's base."""
+        """Return the segments from the offset on, each with the next one's base."""
         bases = [segment.base_offset for segment in self.segments[1:]]
         bounds = [*bases, self.first_uncleanable_offset]
         return [
@@ -55,10 +55,9 @@ class LogToClean:
 
     @classmethod
     def of(cls, log: "Log", *, first_dirty_offset: int, first_uncleanable_offset: int) -> Self:
-        """Return what a pass over a log goes over, as it is now. Reads transaction indexes; blocks.
+        """Return the input of a pass over a log, as it is now. Reads transaction indexes; blocks.
 
-        Appends meanwhile do no harm: they can only make a producer's last batch one that is not
-        its last any more.
+        Appends meanwhile do no harm: a batch may then no longer be its producer's last.
         """
         segments = log.segments
         return cls(

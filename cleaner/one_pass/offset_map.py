@@ -1,8 +1,8 @@
 """Which offset is the last of each key in the dirty section (Kafka: ``SkimpyOffsetMap``).
 
 A slot is 24 bytes: 128 bits of the key's SipHash under a secret of this process, and the offset.
-The key itself is not stored: two keys with one digest would be one, which nobody can bring about
-who does not know the secret. Probing is linear from a place that grows with the digest.
+The key itself is not stored. Two keys with one digest would count as one; without the secret nobody
+can make such keys. Probing is linear, from a slot that grows with the digest.
 """
 
 import mmap
@@ -16,23 +16,22 @@ from siltstone.cleaner.compiled.slots import SLOT_NUMBERS
 SLOT_BYTES: Final = 8 * SLOT_NUMBERS
 FIRST_SLOTS: Final = 1 << 15
 COMFORT: Final = 0.75
-"""The load at which a map that may still grow does, for probes stay short below it."""
+"""The load at which the map grows, while it may: below it probes stay short."""
 
 _SLICE: Final = 1 << 16
 _HUGE_FROM: Final = 4 << 20
-"""Large pages spare the look-up of addresses, which costs as much as that of the slot; private
-memory has them, and gives back what is forgotten."""
+"""Larger maps use large pages: looking up an address costs as much as reading the slot."""
 
 SECRET: Final = struct.unpack("=qq", os.urandom(16))
 """What keys are hashed with: drawn once per process."""
 
 
 class OffsetMap:
-    """Slots in memory that is mapped by `open` and given back by `close`; one thread's.
+    """Slots in memory that is mapped for a ``with`` block; of one thread.
 
-    ``usable`` is Kafka's capacity rule: the keys that one pass can take, however much of the
-    memory is in use so far. The map grows to its full size by doubling; what has moved is given
-    back at once, so that it never takes much more than ``memory_bytes``.
+    ``usable`` is Kafka's capacity rule: how many keys one pass can take, however large the map is
+    now. The map grows to its full size by doubling. The old memory is freed while its slots move,
+    so that it never takes much more than ``memory_bytes``.
     """
 
     def __init__(self, memory_bytes: int, load_factor: float = 0.9) -> None:
@@ -65,7 +64,7 @@ class OffsetMap:
         return len(self.numbers) * 8
 
     def reserve(self, keys: int) -> None:
-        """Grow, if that is possible, so that ``keys`` in all do not crowd the slots."""
+        """Grow, if possible, so that ``keys`` keys fit comfortably."""
         slots = self.slots
         while slots < self.most_slots and keys > slots * COMFORT:
             slots = min(2 * slots, self.most_slots)
@@ -73,7 +72,7 @@ class OffsetMap:
             self._grow(slots)
 
     def _grow(self, slots: int) -> None:
-        """Move into more slots. Old and new order are the same, so both are walked through once."""
+        """Move into more slots. Old and new slots have the same order, so both are walked once."""
         old, numbers, count = self._memory, self.numbers, self.slots
         self._map(slots)
         for start in range(0, count + 1, _SLICE):
@@ -100,7 +99,7 @@ class OffsetMap:
 
 
 def _forget(memory: mmap.mmap, start: int, end: int) -> None:
-    """Give whole pages back that nobody reads any more."""
+    """Free whole pages that are no longer read."""
     start = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
     end = end // mmap.PAGESIZE * mmap.PAGESIZE
     if end > start:

@@ -1,7 +1,6 @@
 """What a pass writes: batches into ``.cleaned`` segments, or nowhere in a dry run.
 
-Both kinds go through the same index rule and the same counting, so a prediction is what a pass
-would do.
+Both kinds use the same index rule and the same counting, so a prediction is what a pass would do.
 """
 
 from array import array
@@ -23,7 +22,7 @@ from siltstone.storage.segment.transaction_index import AbortedTransaction
 from siltstone.storage.segment.write_back import start_write_back
 
 WRITE_BACK_BYTES: Final = 16 << 20
-"""Bytes after which the kernel is asked to start writing, so that the fsync at the end is short."""
+"""After so many bytes write-back is started, so that the fsync at the end is short."""
 
 _OFFSET_ENTRY_BYTES: Final = 8
 _TIME_ENTRY_BYTES: Final = 12
@@ -38,7 +37,7 @@ class Output(Protocol):
 
 
 class CountedOutput:
-    """Follows what is written: the segments it makes, their sizes and checksums. Writes nothing.
+    """Counts what would be written: segments, their sizes and checksums. Writes nothing.
 
     Usually one segment; another begins where an offset or a position no longer fits into 31 bits
     (KAFKA-20036).
@@ -77,10 +76,11 @@ class CountedOutput:
             self._begin(int.from_bytes(batches[start : start + _BASE_OFFSET_BYTES], "big"))
 
     def cover(self, group: Sequence[ReadableSegment]) -> None:
-        """See that a start after a crash in the swap takes none of a group's segments once more.
+        """Ensure that a start after a crash in the swap loads none of the group's old segments.
 
-        It drops the old ones that begin below the end of the new ones, or where one of them does.
-        If the last has left nothing, an empty segment takes its place, until the next pass.
+        Such a start drops the old ones that begin below the end of the new ones, or at one of their
+        bases. If the last old segment leaves nothing, an empty one takes its place, until the next
+        pass.
         """
         filled = [segment.base_offset for segment in group if segment.size]
         if len(filled) > 1 and self._index[slots.END_OFFSET] <= filled[-1]:
@@ -88,7 +88,7 @@ class CountedOutput:
             self._begin(filled[-1])
 
     def facts(self) -> tuple[FileFacts, ...]:
-        """Return the segments, the last one as far as it is."""
+        """Return the segments, also the unfinished last one."""
         return (*self._done, self._facts())
 
     def _begin(self, base_offset: int) -> None:
@@ -115,19 +115,19 @@ class CountedOutput:
         )
 
     def _append(self, run: memoryview) -> None:
-        """Write batches whose index entries are ready; there is nowhere to write."""
+        """Write batches whose index entries are ready; this class writes nothing."""
 
 
 def drop_unfinished(path: Path) -> None:
-    """Delete the ``.cleaned`` files of a folder, which a pass on a failing disk had to leave."""
+    """Delete the ``.cleaned`` files of a folder, which a pass leaves if the disk fails."""
     for left in path.glob(f"*{files.CLEANED}"):
         files.unlink(left)
 
 
 class SegmentOutput(CountedOutput):
-    """Writes ``.cleaned`` segments, and deletes them at the end of a with block.
+    """Writes ``.cleaned`` segments. At the end of a ``with`` block it deletes them.
 
-    Not those that `hand_over` has given away.
+    It does not delete those that `hand_over` has returned.
     """
 
     def __init__(self, log: LogToClean, base_offset: int, now_ms: int) -> None:
@@ -141,7 +141,7 @@ class SegmentOutput(CountedOutput):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Delete what was not handed over; the next pass drops what a failing disk keeps now."""
+        """Delete what was not handed over; if the disk fails, the next pass does it."""
         with suppress(OSError):
             for segment in self._segments:
                 segment.delete()

@@ -26,18 +26,19 @@ from siltstone.storage import files
 from siltstone.storage.segment.readable import ReadableSegment
 
 Consume = Callable[[ReadableSegment, memoryview, int], int | None]
-"""Takes a chunk of a segment and its position there; returns the bytes of whole batches in it that
-are done with, None to stop. A chunk is valid during the call."""
+"""Takes a chunk of a segment and its position; returns how many bytes of whole batches it has
+consumed, None to stop. A chunk is valid during the call.
+"""
 
 _MOST_SPARE = 1 << 20
-"""Bytes that the scratch has too many, so that it need not grow with each batch."""
+"""Spare bytes of the scratch buffer, so that it need not grow with each batch."""
 
 
 class SegmentWalk:
-    """The read buffer of one thread, and what happens before each chunk.
+    """The read buffer of one thread, and the checks before each chunk.
 
-    It asks whether the pass is still wanted, and does not go too fast. The buffer grows to the
-    size of a batch that does not fit, and shrinks after the segment.
+    It checks whether the pass is still wanted, and obeys the throttle. The buffer grows to the size
+    of a batch that does not fit, and shrinks after the segment.
     """
 
     def __init__(self, chunk_bytes: int, throttle: Throttle) -> None:
@@ -51,7 +52,7 @@ class SegmentWalk:
     def run(
         self, segment: ReadableSegment, position: int, state: slots.State, consume: Consume
     ) -> bool:
-        """Have all of a segment from a position on consumed; false if it was stopped. Blocks.
+        """Read a segment from a position on, in chunks; false if ``consume`` stopped it. Blocks.
 
         Raises:
             CorruptSegment: It ends inside a batch.
@@ -80,17 +81,17 @@ class SegmentWalk:
         return True
 
     def begin(self, still_wanted: Callable[[], None]) -> None:
-        """Count anew, for another pass."""
+        """Reset the counts, for another pass."""
         self.still_wanted = still_wanted
         self.throttle_seconds = 0.0
         self.bytes_read = 0
 
     def account(self, count: int) -> None:
-        """Note bytes that were read or written, and wait as the rate demands."""
+        """Count bytes that were read or written, and wait as the throttle demands."""
         self.throttle_seconds += self._throttle.add(count, self.still_wanted)
 
     def shrink(self) -> None:
-        """Go back to the size that usual batches need."""
+        """Shrink to the size that usual batches need."""
         if len(self._buffer) != self._chunk_bytes:
             self._buffer = bytearray(self._chunk_bytes)
 
@@ -138,7 +139,7 @@ class Mapping:
             start = segment.start_before(first_dirty_offset)
             if not self._walk.run(segment, start, state, self._consume):
                 return False
-            state[slots.LATEST] = bound - 1  # what is missing before it is no record
+            state[slots.LATEST] = bound - 1  # there are no records in the gap before it
         return True
 
     def _consume(self, segment: ReadableSegment, chunk: memoryview, position: int) -> int | None:
@@ -165,7 +166,7 @@ class Mapping:
                 raise corrupt(segment, position + at, state, FAULTS[status])
 
     def _map_opened(self, segment: ReadableSegment, batch: memoryview, position: int) -> int:
-        """Map a compressed batch and return how that ended."""
+        """Map a compressed batch and return the status."""
         state = self._state
         opened = open_batch(segment, batch, position, state)
         state[slots.OPENED] = 1
@@ -214,7 +215,7 @@ class Copying:
         transactions.enter(self._state)
 
     def copy(self, group: Sequence[ReadableSegment], output: Output) -> tuple[FileFacts, ...]:
-        """Write what stays of a group, and return what went in. Blocks.
+        """Write what stays of a group, and return the facts of its files. Blocks.
 
         Raises:
             CorruptSegment: Something in the group is no sound batch.
@@ -299,7 +300,7 @@ class Copying:
         )
 
     def _emit(self, batches: memoryview) -> None:
-        """Carry the plans out, writing the output whenever it is full."""
+        """Carry out the plans, and write the output whenever it is full."""
         state, arrays = self._state, self._arrays
         while True:
             kernels.emit_batches(batches, state, arrays.plans, arrays.fates, arrays.output)
@@ -321,7 +322,7 @@ class Copying:
             self._scratch = bytearray(state[slots.NEEDED] + spare)
 
     def _append(self, batch: memoryview) -> None:
-        """Put one batch behind the others that wait to be written."""
+        """Add one batch to those that wait to be written."""
         state, output = self._state, self._arrays.output
         if state[slots.OUTPUT] + len(batch) > len(output):
             self._flush()
@@ -357,7 +358,7 @@ def open_batch(
     """Return a compressed batch with its records unfolded.
 
     Raises:
-        UnopenedBatch: It unfolds to more than is opened anywhere.
+        UnopenedBatch: It unfolds to more than the limit.
         CorruptSegment: It can not be unfolded.
     """
     try:

@@ -1,4 +1,4 @@
-"""What a pass read, wrote and dropped, and what it says of its files: values for everybody else."""
+"""The results of a pass: what it read, wrote and dropped, and its files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -14,7 +14,7 @@ from siltstone.storage.topic_partition import TopicPartition
 
 
 class Reason(StrEnum):
-    """Why a record goes; the order is that of `cleaner.compiled.slots.DROPPED`."""
+    """Why a record is dropped; the order is that of `cleaner.compiled.slots.DROPPED`."""
 
     SUPERSEDED = "superseded"
     TOMBSTONE = "tombstone_expired"
@@ -24,10 +24,10 @@ class Reason(StrEnum):
 
 
 class Dropped(NamedTuple):
-    """How many records went, and their bytes.
+    """How many records were dropped, and their bytes.
 
-    The bytes are those of the records without compression and batch headers; of a batch that went
-    without being opened, what it took on the disk.
+    The bytes are those of the records, without compression and batch headers. For a batch that was
+    not opened they are its size on the disk.
     """
 
     records: int
@@ -35,7 +35,7 @@ class Dropped(NamedTuple):
 
 
 class FileFacts(NamedTuple):
-    """A ``.log`` as it went into a pass or came out of it; the name is its final one.
+    """A ``.log`` that went into a pass or came out of it; the name is its final one.
 
     ``crc`` is the CRC-32C of the whole file, ``next_offset`` one past its last offset.
     """
@@ -58,10 +58,10 @@ class GroupFacts(NamedTuple):
 class PassResult:
     """One pass over one log, or the prediction of one. Offsets as in `LogToClean`.
 
-    ``end_offset`` is the new first dirty offset; ``is_map_full`` says that the map ended the pass
-    there. ``map_bytes_read`` and its like are of the first reading, ``bytes_read`` of the second.
-    ``started_ms`` is the pass's "now", which decides on horizons; ``next_horizon_ms`` is the
-    smallest one that still stands in what was written, None if there is none.
+    ``end_offset`` is the new first dirty offset; ``is_map_full`` says that the map was full there.
+    ``map_bytes_read`` and its like are of the first reading, ``bytes_read`` of the second.
+    ``started_ms`` is the pass's "now", with which horizons are compared; ``next_horizon_ms`` is the
+    smallest horizon in what was written, None if there is none.
     """
 
     topic_partition: TopicPartition
@@ -97,19 +97,19 @@ class PassResult:
 
     @property
     def map_utilization(self) -> float:
-        """Return which part of the slots there may be is in use, 0 to 1."""
+        """Return the part of all possible slots that is in use, 0 to 1."""
         return self.map_keys / self.map_slots
 
     @property
     def invalid_records(self) -> int:
-        """Return how many records went because they have no key."""
+        """Return how many records were dropped because they have no key."""
         return self.dropped[Reason.NULL_KEY].records
 
     @property
     def effect(self) -> dict[str, Any]:
-        """Return all that the next pass has in common with its prediction.
+        """Return what the next pass must have in common with its prediction.
 
-        That is everything but durations and the checksums of new files, in which horizons stand.
+        That is everything but durations, and the checksums of new files, which contain horizons.
         """
         left_out = {
             "map_seconds",
@@ -130,8 +130,8 @@ class PassResult:
     def effect_at_another_time(self) -> dict[str, Any]:
         """Return the part of the effect that does not depend on when the pass is made.
 
-        A batch that gets a delete horizon holds it, and its records' timestamps as distances from
-        it: how many bytes those are, plain or compressed, only the moment of the pass tells.
+        A batch that gets a delete horizon has its records' timestamps as deltas from it, so its
+        size depends on the moment of the pass.
         """
         effect = self.effect
         if self.horizons_set:
@@ -183,7 +183,7 @@ def result_of(  # noqa: PLR0913  # all that a pass knows besides the kernels' st
     times: Mapping[str, float],
     throttle_seconds: float,
 ) -> PassResult:
-    """Return the result of a pass from the state in which the kernels left it."""
+    """Return the result of a pass, from the state of the kernels."""
     next_horizon = state[slots.NEXT_HORIZON]
     digest = _unsigned(state[slots.DIGEST]) | _unsigned(state[slots.DIGEST + 1]) << 64
     return PassResult(
@@ -221,7 +221,7 @@ def result_of(  # noqa: PLR0913  # all that a pass knows besides the kernels' st
 
 
 def dropped_in(state: State) -> Mapping[Reason, Dropped]:
-    """Return what a state says of the records that went, by reason."""
+    """Return the dropped records of a state, by reason."""
     pairs = state[slots.DROPPED : slots.DROPPED + 2 * slots.REASONS]
     return {
         reason: Dropped(pairs[2 * number], pairs[2 * number + 1])

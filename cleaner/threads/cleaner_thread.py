@@ -1,7 +1,7 @@
-"""One cleaner thread: takes the filthiest log, cleans it, trims what retention dooms, sleeps.
+"""One cleaner thread: it takes the filthiest log, cleans it, applies retention, and sleeps.
 
-Kafka: ``LogCleaner.CleanerThread``. What a pass computes is in kernels that let
-the event loop have the interpreter; the rest is glue.
+Kafka: ``LogCleaner.CleanerThread``. A pass computes in kernels without the GIL, so the event loop
+goes on; the rest is glue.
 """
 
 import logging
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from siltstone.cleaner.one_pass.cleaner import Replace
 
 EXPECTED = (OSError, ValueError, CorruptSegment)
-"""What a pass may end with that is no mistake of ours: its sentence is enough."""
+"""Errors of a pass that are no bug: they are logged without a traceback."""
 
 NICE = 10
-"""What cleaning steps back by when a processor is wanted for serving; its processes inherit it."""
+"""The niceness of cleaner threads, so that serving comes first; their processes inherit it."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Worker(Protocol):
-    """What does a pass: a `cleaner.one_pass.cleaner.Cleaner`, or one in a process of its own."""
+    """Makes passes: a `cleaner.one_pass.cleaner.Cleaner`, or one in a process of its own."""
 
     @property
     def progress(self) -> Progress | None:
@@ -60,12 +60,12 @@ class Worker(Protocol):
         """Return what `clean` would do, reading only."""
 
     def close(self) -> None:
-        """Give back what is held between passes."""
+        """Free what is kept between passes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerRooms:
-    """What all cleaner threads work with; ``make_worker`` makes what a thread keeps."""
+    """What all cleaner threads share; ``make_worker`` makes the worker that a thread keeps."""
 
     manager: CleanerManager
     clock: Clock
@@ -78,8 +78,7 @@ class CleanerRooms:
 class CleanerThread:
     """The loop of one thread, and what it works on.
 
-    `step` is one round; whoever calls it is the thread. ``settings`` may be replaced by anyone:
-    they count from the next pass on.
+    `step` is one round. Any thread may replace ``settings``: they count from the next pass on.
     """
 
     def __init__(
@@ -108,7 +107,7 @@ class CleanerThread:
 
     @property
     def progress(self) -> Progress | None:
-        """Return how far the pass is that runs, None if none does."""
+        """Return how far the running pass is, None if there is none."""
         worker = self._worker
         return worker.progress if worker is not None and self.working_on is not None else None
 
@@ -154,7 +153,7 @@ class CleanerThread:
                 self._worker.close()
 
     def _clean(self, work: GrabbedLog) -> None:
-        """Make a pass over a log that was taken, and give it back whatever happens."""
+        """Make a pass over a log that was taken, and always give it back."""
         rooms = self._rooms
         self.working_on = work
         began = rooms.clock.monotonic()
@@ -169,7 +168,7 @@ class CleanerThread:
             _logger.info("cleaning aborted partition=%s reason=%s", work.topic_partition, reason)
         except Exception as error:  # noqa: BLE001  # one log must not stop the others
             self._set_aside(work, error)
-        except BaseException:  # the thread dies of it; the log must not wait for it for ever
+        except BaseException:  # the thread dies; the log must be free again
             rooms.manager.release(work.log)
             raise
         else:
@@ -225,7 +224,7 @@ class CleanerThread:
             prediction=rooms.predictions.take(result),
         )
         self._record(work, event)
-        rooms.figures.note_pass(self.name, result, seconds)  # who sees it finds the event, too
+        rooms.figures.note_pass(self.name, result, seconds)  # last: a reader finds the event, too
         _logger.info(
             "cleaned partition=%s thread=%s from=%d to=%d bytes_in=%d bytes_out=%d "
             "records_in=%d records_out=%d map_percent=%.1f seconds=%.3f",
@@ -273,7 +272,7 @@ class CleanerThread:
         return Span(work.topic_partition, work.log.topic_id, work.now_ms, now_ms)
 
     def _trim_all(self, *, is_idle: bool) -> None:
-        """Apply retention to every compacted log, at most once in a backoff unless idle."""
+        """Apply retention to every compacted log, unless idle at most once in a backoff."""
         now = self._rooms.clock.monotonic()
         if not is_idle and now < self._next_trim:
             return

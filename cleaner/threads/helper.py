@@ -1,8 +1,8 @@
 """The process that makes passes where the kernels are not compiled.
 
 ``python -m siltstone.cleaner.threads.helper`` starts it. It reads orders from standard input and
-answers on standard output; it renames nothing, knows no log, and ends when its parent does. Its
-priority is that of the cleaner thread which starts it.
+answers on standard output. It renames nothing, has no `Log`, and ends when its parent does. Its
+priority is that of the cleaner thread that starts it.
 """
 
 import os
@@ -31,7 +31,7 @@ from siltstone.storage.segment.readable import ReadableSegment
 
 
 class _PassClock(Clock):
-    """The hour that the parent says, and our own steady clock."""
+    """The parent's time of day, and this process's steady clock."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -42,14 +42,14 @@ class _PassClock(Clock):
 
 
 class Helper:
-    """One conversation with the parent, pass after pass."""
+    """The orders of the parent, one pass after the other."""
 
     def __init__(self, orders: IO[bytes], answers: IO[bytes]) -> None:
         self._orders = orders
         self._answers = answers
         self._clock = _PassClock()
         self._throttle = Throttle(self._clock)
-        self._told = 0  # bytes that the parent knows of
+        self._told = 0  # bytes reported to the parent
         self._made: tuple[CleanerSettings, Cleaner] | None = None  # for the last order
 
     def run(self) -> None:
@@ -83,7 +83,7 @@ class Helper:
         return cleaner
 
     def _still_wanted(self, cleaner: Cleaner) -> None:
-        """Tell the parent how far we are, so that it throttles us, and hear whether to go on."""
+        """Report the bytes to the parent, which throttles, and end if it asks for that."""
         total = self._throttle.total_bytes
         send(self._answers, Reading(total - self._told, cleaner.progress))
         self._told = total
@@ -105,7 +105,7 @@ class Helper:
 def main() -> int:
     """Serve the parent."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever is printed is no answer
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what is printed must not become an answer
     Helper(sys.stdin.buffer, answers).run()
     return 0
 

@@ -1,4 +1,4 @@
-"""What a cleaner thread and its helper process say to each other, pickled, a length before each.
+"""The messages between a cleaner thread and its helper process: a length, then a pickle.
 
 thread                                helper
   Order ───────────────────────────────>
@@ -62,7 +62,7 @@ class Order:
         )
 
     def log(self) -> LogToClean:
-        """Return what the order goes over, for the process that opens the files anew."""
+        """Return the input of the pass; the helper opens the files itself."""
         return LogToClean(
             topic_partition=self.topic_partition,
             path=self.path,
@@ -79,7 +79,7 @@ class Order:
 
 
 class Reading(NamedTuple):
-    """The pass goes on; so many bytes were read or written since the last message."""
+    """The pass goes on; this many bytes were read or written since the last message."""
 
     size: int
     progress: Progress | None
@@ -93,7 +93,7 @@ class Replace(NamedTuple):
 
 
 class Done(NamedTuple):
-    """They have taken it."""
+    """The segments were replaced."""
 
 
 class Answer(NamedTuple):
@@ -103,14 +103,14 @@ class Answer(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """Something did not work; ``facts`` are what the exception is made of again."""
+    """An exception; ``facts`` are its arguments, to make it again."""
 
     kind: str
     facts: tuple[Any, ...]
 
     @classmethod
     def of(cls, error: Exception) -> "Failed":
-        """Return an exception as a message."""
+        """Return the message of an exception."""
         if isinstance(error, CorruptSegment):
             kind = "unopened" if isinstance(error, UnopenedBatch) else "corrupt"
             return cls(kind, (error.path, error.position, error.offset, error.reason))
@@ -121,7 +121,7 @@ class Failed(NamedTuple):
         return cls("other", (f"{type(error).__name__}: {error}",))
 
     def error(self) -> Exception:
-        """Return the exception again."""
+        """Make the exception again."""
         return _ERRORS[self.kind](*self.facts)
 
 

@@ -37,10 +37,10 @@ _POLL_MS = 200
 
 
 class HelperProcess:
-    """One process, started by the first pass; each of its chunks is throttled here.
+    """One process for one cleaner thread, started by the first pass; its chunks are throttled here.
 
-    Of one cleaner thread. A pass that is not wanted any more ends at once: the process is killed,
-    its unfinished files are removed, and the next pass starts another.
+    A pass that is no longer wanted ends at once: the process is killed, its unfinished files are
+    removed, and the next pass starts another.
     """
 
     def __init__(self, settings: CleanerSettings, clock: Clock, throttle: Throttle) -> None:
@@ -114,7 +114,7 @@ class HelperProcess:
         replace: "ReplaceSegments | None",
         still_wanted: Callable[[], None],
     ) -> Done | Failed:
-        """Do what the helper waits for."""
+        """Do what a message of the helper asks for."""
         if isinstance(message, Reading):
             self.progress = message.progress
             still_wanted()
@@ -130,7 +130,7 @@ class HelperProcess:
     def _segments(
         self, log: LogToClean, message: Replace
     ) -> tuple[Sequence[LogSegment], Sequence[ReadableSegment]]:
-        """Return the segments of a message: the new ones opened here, the old ones as they are."""
+        """Return the segments of a message: new ones opened here, old ones from the log."""
         now_ms = self._clock.now_ms()
         new = [
             LogSegment.load(log.path, base, log.config, now_ms=now_ms, suffix=files.CLEANED)
@@ -140,7 +140,7 @@ class HelperProcess:
         return new, [by_base[base] for base in message.old]
 
     def _wait_for(self, answers: IO[bytes], still_wanted: Callable[[], None]) -> Any:
-        """Return the next message; a chunk may take seconds, a wish to stop may not."""
+        """Return the next message; check often whether the pass is still wanted."""
         pipe = select.poll()  # select() takes no descriptor above 1,023
         pipe.register(answers, select.POLLIN)
         while not pipe.poll(_POLL_MS):

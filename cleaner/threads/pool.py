@@ -16,18 +16,17 @@ from siltstone.storage.topic_partition import TopicPartition
 _logger = logging.getLogger(__name__)
 
 STOP_SECONDS = 5.0
-"""A pass looks every few milliseconds whether it is wanted; more is a thread that hangs."""
+"""A pass checks every few milliseconds whether it is wanted; a thread that takes longer hangs."""
 RESTART_SECONDS = 1.0
-"""A thread that dies at once must not be replaced as fast as it can die."""
+"""The pause before a dead thread is replaced: its successor may die at once, too."""
 
 
 class CleanerPool:
-    """The threads ``cleaner-N``, by the settings of this moment.
+    """The threads ``cleaner-N``, by the present settings.
 
-    Any thread may call; `start` and `stop` block, the rest only asks. A thread that dies of
-    something unforeseen is counted for good and replaced after a pause (Kafka leaves it dead).
-    Unlike Kafka's, threads go on with their pass when settings change; the new ones count from the
-    next on, but for the rate, which counts at once.
+    Any thread may call; `start` and `stop` block. A thread that dies of an unexpected error is
+    counted and replaced after a pause (Kafka leaves it dead). Unlike in Kafka, threads go on with
+    their pass when settings change. The new ones count from the next pass on, but the rate at once.
     """
 
     def __init__(self, rooms: CleanerRooms, throttle: Throttle, settings: CleanerSettings) -> None:
@@ -63,7 +62,7 @@ class CleanerPool:
             self._resize()
 
     def stop(self, timeout: float = STOP_SECONDS) -> bool:
-        """End the threads and the passes they are at; tell whether all ended. Blocks; idempotent.
+        """End the threads and their passes; tell whether all ended. Blocks; idempotent.
 
         A pass that is ended leaves its log as it was.
         """
@@ -100,9 +99,9 @@ class CleanerPool:
             each.wake()
 
     def dry_run(self, log: Log, cleanable: CleanableLog) -> Prediction | None:
-        """Return what a pass would do; None if somebody works on the log. Blocks, as a pass does.
+        """Return what a pass would do; None if somebody works on the log. Blocks like a pass.
 
-        It reads only, with a map of its own and under the same throttle; meanwhile the log has a
+        It only reads, with a map of its own and with the same throttle. Meanwhile the log has a
         state, so that no pass begins.
         """
         manager = self.rooms.manager
@@ -156,7 +155,7 @@ class CleanerPool:
         thread.start()
 
     def _replace(self, dead: CleanerThread, _error: BaseException) -> None:
-        """Replace a thread that is about to end of an error; runs in it."""
+        """Replace a thread that ends because of an error; it runs in that thread."""
         self.died += 1
         self._stopping.wait(RESTART_SECONDS)
         with self._lock:

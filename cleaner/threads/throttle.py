@@ -1,8 +1,8 @@
 """Bytes per second over all cleaner threads (Kafka: ``Throttler``).
 
-Kafka looks at the rate every 300 ms and sleeps with the lock held. Here each piece of work books
-its time behind that of the others and waits for it by itself, so that who is asked to stop hears
-it while waiting.
+Kafka checks the rate every 300 ms and sleeps while it holds the lock. Here each piece of work books
+its time behind that of the others and waits for it on its own, so that a thread which is asked to
+stop notices it while it waits.
 """
 
 import math
@@ -13,15 +13,15 @@ from typing import Final
 from siltstone.storage.clock import Clock
 
 BURST_SECONDS: Final = 0.3
-"""What may be read at once after a pause: Kafka's check interval."""
+"""How much may be read at once after a pause, in seconds of the rate: Kafka's check interval."""
 SLICE_SECONDS: Final = 0.2
-"""How long a wait goes without asking whether the pass is still wanted."""
+"""How long a wait is at most until it checks again whether the pass is still wanted."""
 
 
 class Throttle:
     """One rate for all threads; ``bytes_per_second`` may change at any time.
 
-    ``wait`` sleeps for some seconds; the pool hands in that of an event so that a stop wakes it.
+    ``wait`` sleeps for some seconds; the pool passes that of an event, so that a stop wakes it.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Throttle:
             self._changes += 1
 
     def add(self, count: int, still_wanted: Callable[[], None]) -> float:
-        """Account for bytes read or written, and wait as the rate demands; return the seconds.
+        """Count bytes read or written, and wait as the rate demands; return the seconds.
 
         Raises:
             CleaningAborted: ``still_wanted`` raised it during the wait.

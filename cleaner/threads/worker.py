@@ -1,7 +1,7 @@
-"""What does the passes: kernels in this process, or the same source in one of its own.
+"""Chooses what makes the passes: kernels in this process, or the same source in a helper process.
 
-Without compiled kernels a pass computes in Python. In a thread it would keep the event loop from
-the interpreter, so it then runs in `cleaner.threads.helper`, at a lower priority.
+Without compiled kernels a pass computes in Python. In a thread it would keep the GIL from the event
+loop, so it then runs in `cleaner.threads.helper`, at a lower priority.
 """
 
 from siltstone.cleaner.compiled import _kernels as kernels
