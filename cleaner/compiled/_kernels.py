@@ -243,7 +243,7 @@ def emit_batches(
 
 
 def index_batches(buffer: "Buffer", index: "Buffer", offsets: "Buffer", times: "Buffer") -> None:
-    """Write the index entries of batches that are about to be appended (storage.md §3.2).
+    """Write the index entries of batches that are about to be appended.
 
     The walk begins at POSITION in the buffer, which afterwards says how far it came: to the end, or
     to a batch that does not fit into the segment. ``offsets`` and ``times`` have room for an entry
@@ -565,8 +565,9 @@ def _is_last_of_producer(
 
 
 # The rules of what stays, for `_plan` and `_judge_records`, which go through batches and records.
-# Kafka: `Cleaner.checkBatchRetention`, `Cleaner.shouldRetainRecord`, `MemoryRecords.filterTo`.
-# Whether a batch's transaction lets it go is decided before, by `_note_data` and `_note_control`.
+# Kafka: ``Cleaner.checkBatchRetention``, ``Cleaner.shouldRetainRecord`` and
+# ``MemoryRecords.filterTo``. Whether a batch stays for its transaction is decided before, by
+# `_note_data` and `_note_control`.
 
 
 def _has_expired(attributes: int, base_timestamp: int, now: int) -> int:

@@ -210,9 +210,8 @@ class Log:
     def aborted_transactions(self, offset: int, next_offset: int) -> list[tuple[int, int]]:
         """Return producer id and first offset of each aborted transaction in a range.
 
-        ``offset`` is inclusive; ``next_offset`` is exclusive, that of the `LogRead`. A
-        transaction too many is harmless to a consumer, one that is missing is not (storage.md
-        §5.4).
+        ``offset`` is inclusive; ``next_offset`` is exclusive, that of the `LogRead`. A transaction
+        too many is harmless to a consumer; a missing one is not.
         """
         segments = self.segments
         aborted: list[tuple[int, int]] = []
@@ -472,16 +471,16 @@ class Log:
                 self.end.note_flushed(target)
 
     def replace_segments(self, new: Sequence[LogSegment], old: Iterable["ReadableSegment"]) -> None:
-        """Have cleaned segments take the place of old ones (storage.md §8.11). Blocks.
+        """Put cleaned segments in the place of old ones (docs/compaction.md, The swap). Blocks.
 
         ``new`` are ``.cleaned``, complete and flushed, and belong to the log from now on. One
-        thread at a time, and nothing else may take segments away meanwhile: the cleaner's states
-        see to that. Readers go by the old segments up to one moment and by the new ones after it.
-        What the disk refused is not held against the directory; see `finish_swap`.
+        thread at a time, and nothing else may remove segments meanwhile: the cleaner's states
+        ensure that. Readers see the old segments up to one moment and the new ones after it. A
+        failure of the disk does not stop writes; see `finish_swap`.
 
         Raises:
-            OSError: The disk failed. If it was before that moment the log is as it was, otherwise
-            it serves the new segments and only their names are not final.
+            OSError: The disk failed. Before that moment the log is as it was; after it, it serves
+                the new segments, and only their names are not final.
             NotLeaderOrFollower: The log is closed.
         """
         self.finish_swap()
