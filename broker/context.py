@@ -1,6 +1,6 @@
 """What a handler may use: the broker's rooms.
 
-Every room is owned by the event loop: state on the loop has no locks. Handlers get them in a
+Every part belongs to the event loop, so its state has no locks. Handlers get the parts in a
 ``RequestContext``, beside the request, and return the response.
 """
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who this broker is to its clients: constant from start to stop.
+    """What clients are told this broker is: constant from start to stop.
 
-    Which cluster it is, the log directories say (``logs.cluster_id``).
+    The cluster id comes from the log directories (``logs.cluster_id``).
     """
 
     node_id: int
@@ -60,9 +60,9 @@ class Rooms:
     advertised: dict[str, tuple[str, int]]
 
     def groups(self) -> GroupCoordinator:
-        """Return the coordinator of groups; the first who asks has both built."""
+        """Return the coordinator of groups; the first call builds both coordinators."""
         return self.coordinators.get().groups
 
     def transactions(self) -> TransactionCoordinator:
-        """Return the coordinator of transactions; the first who asks has both built."""
+        """Return the coordinator of transactions; the first call builds both coordinators."""
         return self.coordinators.get().transactions

@@ -1,9 +1,9 @@
 """The composition root: builds every part, hands them to each other, starts and stops them.
 
-Start: sockets are bound, folders locked, HTTP answers, logs are recovered and joined with the
-topics, listeners accept, the cleaner runs, the probe has written and read back. Stop, in reverse:
-no new connections, what is owed is answered, passes of the cleaner are ended, logs are flushed and
-closed, the clean-shutdown mark is written. Longer than 300 lines because all parts meet here.
+Start: bind sockets, lock folders, serve HTTP, recover the logs and join them with the topics,
+accept clients, run the cleaner, write and read back the probe's record. Stop: refuse new
+connections, answer the requests that are being served, end the cleaner's passes, flush and close
+the logs, write the clean-shutdown file.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class Broker:
         self._bind()
         try:
             self.logs.open()
-            # Whoever watches a long recovery is answered: alive, not ready yet.
+            # During a long recovery HTTP answers: alive, not ready yet.
             await self._start_http()
             await self._io.run(self.logs.load)
             await self.topics.open(self._clock.now_ms())
@@ -212,7 +212,7 @@ class Broker:
                 f"the log directories cannot be opened: {error}; check the file and the disk"
             ) from error
         if {OFFSETS_TOPIC, TRANSACTIONS_TOPIC} & self.topics.topics.keys():
-            # Most journals are small: whoever comes now need not be told to come again.
+            # Most journals are small: wait a little, so that the first clients need not retry.
             with suppress(TimeoutError):
                 groups = self.coordinators.get().groups
                 await asyncio.wait_for(groups.loaded.wait(), _JOURNAL_SECONDS)
@@ -295,7 +295,7 @@ class Broker:
             log.info("listening listener=http address=%s:%d", bound_host, bound_port)
 
     async def _open_probe(self) -> None:
-        """Make the first round trip; a broker that fails it goes on, not ready, and says why."""
+        """Make the first round trip; if it fails the broker runs on, not ready, and logs why."""
         first = self.listeners[0]
         await self.probe.open((first.host, first.port))
         for listener in self.listeners:
@@ -350,9 +350,9 @@ class Broker:
             self._buffers.judge(_JUDGE_SECONDS)
 
     async def _preload(self) -> None:
-        """Import what first requests need, one module at a time, now that clients are served.
+        """Import what first requests need, one module at a time, once clients are served.
 
-        Whoever waited for the port comes now and goes first.
+        It waits a moment first: clients that waited for the port are served before.
         """
         await asyncio.sleep(_FIRST_CLIENT_SECONDS)
         for _ in chain(
@@ -364,7 +364,7 @@ class Broker:
     # Parts that a start has no time for
 
     def _build_coordinators(self) -> Coordinators:
-        """Have both coordinators read their journals and go on; the topics are known."""
+        """Build both coordinators, which read their journals; the topics are known."""
         from siltstone.broker.coordination.coordinators import Coordinators  # noqa: PLC0415
 
         coordinators = Coordinators(

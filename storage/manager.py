@@ -81,7 +81,7 @@ class LogManager:
         """Lock the directories and read whose they are; quick. Blocks.
 
         Raises:
-            LogDirError: A directory can not be used, with what to do.
+            LogDirError: A directory cannot be used, with what to do.
         """
         self.directories, self.cluster_id = open_directories(
             self._paths, self._server.node_id, self._clock.now_ms()
@@ -94,7 +94,7 @@ class LogManager:
         """Open every partition in the directories, which are opened first if need be. Blocks.
 
         Raises:
-            LogDirError: A directory or a partition can not be opened, with what to do.
+            LogDirError: A directory or a partition cannot be opened, with what to do.
         """
         started = self._clock.monotonic()
         if not self.directories:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _TIMEOUT_SECONDS = 10.0
 
 
-class Refusal(Exception):  # noqa: N818  # the broker's sentence, not a fault of ours
+class Refusal(Exception):  # noqa: N818  # an answer of the broker, not a fault
     """The broker does not answer as it should; the text says why."""
 
 

@@ -104,8 +104,8 @@ class CoordinatorLog(Journal):
 
         Raises:
             CoordinatorLoadInProgress: It is being read.
-            NotCoordinator: It could not be read; the log says why. Or there is no such topic yet:
-                it is made for whoever looks for a coordinator, as in Kafka.
+            NotCoordinator: It could not be read; the log says why. Or the topic does not exist yet:
+                FindCoordinator creates it, as in Kafka.
         """
         if not self.is_created:
             raise NotCoordinator
@@ -115,7 +115,7 @@ class CoordinatorLog(Journal):
             raise NotCoordinator(f"partition {partition} of {self.name} could not be read")
 
     async def ensure_created(self) -> None:
-        """Make the topic if it does not exist; whoever comes meanwhile waits for the same.
+        """Create the topic if it does not exist; concurrent callers wait for the same creation.
 
         Raises:
             CoordinatorNotAvailable: The disk did not take it.
@@ -162,7 +162,7 @@ class CoordinatorLog(Journal):
                 raise NotCoordinator(error.message) from error
 
     def begin_loading(self) -> None:
-        """Have every partition with something in it refuse until it is read."""
+        """Make every partition with data refuse requests until it is read."""
         topic = self._topics.topics.get(self.name)
         if topic is None:
             return

@@ -174,7 +174,7 @@ class FetchSession:
             self.group.changed.add(partition)
 
     def tell_again(self, partitions: Iterable[SessionPartition]) -> None:
-        """Have the next answer name these partitions: the client did not get the last one."""
+        """Name these partitions in the next answer: the client did not get the last one."""
         if not self.is_closed:
             for partition in partitions:
                 partition.high_watermark = -1

@@ -58,11 +58,11 @@ class Watch:
                 watchers.clear()  # an emptied dict keeps its memory
 
     def log_changed(self) -> None:
-        """Have the group look at this partition again."""
+        """Mark this partition as changed for the group."""
         self.group.note_change(self)
 
     def log_gone(self) -> None:
-        """Have the group look at this partition again, and at once if a fetch waits."""
+        """Mark this partition as changed for the group; if a fetch waits, look at once."""
         self.leave()
         self.group.changed.add(self)
         self.group.release()
@@ -95,7 +95,7 @@ class WatchGroup:
             self.parked.release()
 
     def leave(self) -> None:
-        """Have the changed partitions leave their logs; without a session that is all of them."""
+        """Stop watching the logs of the changed partitions; without a session, of all."""
         for watch in self.changed:
             watch.leave()
         self.changed.clear()

@@ -85,7 +85,7 @@ if TYPE_CHECKING:
             """Return the group, if the member may commit."""
 
         def keep(self, group: Group) -> None:
-            """Have a group that `check_commit` has made."""
+            """Add a group that `check_commit` has made."""
 
 
 COMPILED: bool = cython.compiled

@@ -37,7 +37,7 @@ class Owner(Protocol):
         """Return a group that is there."""
 
     def add_classic(self, group_id: str) -> ClassicGroup:
-        """Have a new classic group."""
+        """Add a new classic group."""
 
     def find_or_create_classic(self, group_id: str, member_id: str) -> Group:
         """Return the group that a member wants to join."""

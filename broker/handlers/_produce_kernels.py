@@ -1,4 +1,4 @@
-"""What nearly every Produce request is, compiled by Cython, or plain Python as it stands.
+"""The common Produce request; compiled by Cython, or run as plain Python.
 
 The types of C stand in ``_produce_kernels.pxd``.
 """

@@ -37,7 +37,7 @@ _REFUSAL: Final = "this broker has no quotas yet; nothing is set"
 def describe(
     context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
-    """Describe no quotas to whoever asks for them rightly."""
+    """Answer that there are no quotas, if the filter is valid."""
     del context
     try:
         _check(request.components)
@@ -54,7 +54,7 @@ def _check(components: Sequence[ComponentData]) -> None:
     """Refuse a filter that contradicts itself, in the order and the words of Apache Kafka.
 
     Raises:
-        InvalidRequest: So it is.
+        InvalidRequest: It contradicts itself.
         UnsupportedVersion: It names a type of entity that nobody knows.
     """
     seen: set[str] = set()

@@ -44,7 +44,7 @@ _MANY = 1_000
 def handle(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
-    """Keep a member alive, take it in or let it go, and tell it what it is to read."""
+    """Take a heartbeat: admit, keep or remove a member, and answer with its assignment."""
     if len(request.topic_partitions or ()) + len(request.subscribed_topic_names or ()) > _MANY:
         return _handle_later(context, request)
     return _handle(context, *finish(_read_many(request)))
@@ -99,10 +99,10 @@ def _handle(
 
 
 def check_enabled(rooms: Rooms) -> None:
-    """Refuse the protocol where it is switched off, without a word as Kafka does.
+    """Refuse the consumer protocol if it is switched off; no message, as in Kafka.
 
     Raises:
-        UnsupportedVersion: So it is.
+        UnsupportedVersion: The protocol is off.
     """
     protocols = rooms.settings.server.group_coordinator_rebalance_protocols
     if "consumer" not in protocols or not rooms.features.level("group.version"):
@@ -112,7 +112,7 @@ def check_enabled(rooms: Rooms) -> None:
 def _read(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest, owned: Owned
 ) -> HeartbeatRequest:
-    """Return what the request says, if it may say so.
+    """Return the request in the coordinator's terms, if it is valid.
 
     Raises:
         InvalidRequest: It contradicts itself.

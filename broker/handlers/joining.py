@@ -74,7 +74,7 @@ def _begin_join(context: RequestContext, request: JoinGroupRequest) -> Parked[Jo
 
 
 def _read(context: RequestContext, request: JoinGroupRequest) -> JoinRequest:
-    """Return what the request says, if it may say so.
+    """Return the request in the coordinator's terms, if it is valid.
 
     Raises:
         InvalidGroupId: The group has no name.
@@ -134,10 +134,10 @@ def sync(
 
 
 def _check_protocol(version: int, request: SyncGroupRequest) -> None:
-    """Refuse who does not say which protocol the group has chosen, and can.
+    """Refuse a request whose version has the protocol's type and name but that does not give them.
 
     Raises:
-        InconsistentGroupProtocol: So it is.
+        InconsistentGroupProtocol: One of them is missing.
     """
     said = {request.protocol_type, request.protocol_name}
     if version >= _FIRST_WITH_PROTOCOL and None in said:

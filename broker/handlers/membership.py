@@ -40,7 +40,7 @@ def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatRe
 
 
 def leave(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """Let members go; before version 3 one, whose error is that of the answer."""
+    """Remove members; before version 3 it is one, and its error is the error of the answer."""
     leaving: Sequence[MemberIdentity] = request.members
     if context.version < _FIRST_WITH_MEMBERS:
         leaving = [MemberIdentity(request.member_id)]

@@ -159,7 +159,7 @@ class _Lookup:
         return self.find(topic.name, indexes)
 
     def find_all(self, *, has_ids: bool) -> list[tuple[str, bytes, list[Any]]]:
-        """Return all offsets; those of a topic that has no id any more can not be told by id."""
+        """Return all offsets; a version with ids leaves out topics that no longer exist."""
         found = []
         for name, partitions in self._committed.items():
             topic_id = NO_ID

@@ -100,7 +100,7 @@ handle = PlainProduce(go_on).handle
 
 
 class _Produce:
-    """A request that is not like nearly all, while it is served."""
+    """A request that the compiled part does not serve, while it is served."""
 
     __slots__ = (
         "by_id",

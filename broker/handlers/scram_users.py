@@ -35,7 +35,7 @@ _NOT_DELETED: Final = "Attempt to delete a user credential that does not exist"
 def describe(
     context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Tell of each user that is named that it has no credentials; nobody else has any."""
+    """Answer for each named user that it has no credentials; without names answer none."""
     del context
     return DescribeUserScramCredentialsResponse(
         error_message="",

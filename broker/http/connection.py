@@ -27,7 +27,7 @@ _MOST_HOST = 100  # of a name, in an answer and in the log
 _LINGER_SECONDS = 1.0
 
 
-class _Refused(Exception):  # noqa: N818 - an answer on its way, not a fault of ours
+class _Refused(Exception):  # noqa: N818 - an answer, not a fault of the broker
     """The request is not served; ``response`` says why, ``reason`` does so in the log."""
 
     def __init__(self, response: HttpResponse, reason: str = "") -> None:
@@ -134,7 +134,7 @@ class HttpConnection:
         """Return how long the body may be.
 
         Raises:
-            _Refused: Where the body ends could be read in two ways, or the host is none of ours.
+            _Refused: The end of the body is ambiguous, or the host is not one of the broker's.
         """
         headers = dict(head.headers)
         if b"transfer-encoding" in headers and (

@@ -1,8 +1,8 @@
 """Liveness: the loop turns and the disks write (``/healthz``).
 
-Whoever gets an answer at all knows that the loop turns; how late its timers fire says how well.
-A disk is tried with a few bytes and an fsync on an io thread, at most one at a time, so that a
-disk that hangs costs one thread and a sentence instead of the loop.
+Any answer shows that the loop turns; how late its timers fire shows how well. A disk is tried with
+a few bytes and an fsync on an io thread, one try at a time: a disk that hangs holds one thread, not
+the loop.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class LoopWatch:
 class DiskCheck:
     """Whether one log directory takes bytes; the answer is kept for some seconds (loop only).
 
-    Invariant: at most one try is under way. One that outlasts the limit is reported as a fault by
-    everybody who asks until the kernel lets go of it.
+    Invariant: at most one try is under way. One that exceeds the limit is reported as a fault until
+    the kernel returns.
     """
 
     def __init__(
@@ -94,9 +94,9 @@ class DiskCheck:
     async def find_fault(self) -> str | None:
         """Return what is wrong with the disk in a sentence, or None.
 
-        A full disk is no fault in this sense: whoever restarts what is not healthy would turn a
-        broker that still serves fetches into one that cannot start. `remark` tells of it, and
-        readiness, which appends a record, is gone.
+        A full disk is not a fault here: an orchestrator would restart a broker that still serves
+        fetches, and it could not start again. `remark` tells of it, and the broker is not ready,
+        since the probe cannot append.
         """
         if self._try is None or self._is_stale(self._try):
             self._began = self._clock.monotonic()

@@ -92,7 +92,7 @@ class Pages:
     def _once_started(
         self, handle: Callable[[HttpRequest], Awaitable[HttpResponse]]
     ) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:
-        """Return a page that knows the topics, and says so before they are known."""
+        """Return a page that needs the topics; before they are known it answers that."""
 
         async def page(request: HttpRequest) -> HttpResponse:
             if self._readiness.is_starting:

@@ -50,8 +50,9 @@ _OFFSET_BYTES = 8
 class Probe:
     """Owner of the probe's log and of its round trips, one at a time (loop only).
 
-    ``name`` is a secret: it is illegal (spaces), random, and in no log line, since whoever knew it
-    could write past the limits of topics. The log itself is called after its folder.
+    ``name`` is a secret: a client that knew it could write without the limits of topics. It has
+    spaces, which no topic may have, is random and is in no log line. The log itself is named after
+    its folder.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ class Routes:
         return route is not None and route.is_urgent
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
-        """Find the page and let it answer; a fault of ours becomes a 500 and a traceback."""
+        """Find the page and let it answer; a fault of the page becomes a 500 and a traceback."""
         methods = self._by_path.get(request.path)
         if methods is None:
             pages = ", ".join(sorted(self._by_path))

@@ -36,7 +36,7 @@ class HttpLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """Whose requests are served: those for a host of ours, and any that brings the token."""
+    """The requests that are served: those for these hosts, and any with the control token."""
 
     hosts: frozenset[str] = frozenset()
     """Names in lower case; addresses and ``localhost`` need not be named. ``*`` is any name."""

@@ -206,7 +206,7 @@ class PlainChannel(Transport):
         return sent
 
     def _hand_over(self, senders: Senders, head: FileSlice, count: int) -> int:
-        """Have a sender send a piece of a range, and the few bytes that end the answer."""
+        """Hand a piece of a range, and the few bytes that end the answer, to a sender."""
         tail = b""
         if count == head.size and len(self.unsent) > 1:
             following = self.unsent[1]
@@ -292,7 +292,7 @@ class PlainChannel(Transport):
             return
 
     def _warm(self, part: FileSlice, count: int) -> int:
-        """Fetch cold pages on an io thread; sending goes on when they are there."""
+        """Read cold pages on an io thread; sending continues when they are in memory."""
         if self._writing:
             self._loop.remove_writer(self.fileno)
             self._writing = False

@@ -34,7 +34,7 @@ Step = Callable[[], Iterator[None]]
 class Housekeeping:
     """The periodic tasks, all on the event loop; `run` is their parent.
 
-    A task that fails says so and is tried again at its next time: ``failures`` counts. Compacted
+    A task that fails is logged, counted in ``failures`` and tried again at its next time. Compacted
     topics are left to the cleaner, which trims them after each of its passes.
     """
 
@@ -132,7 +132,7 @@ class Housekeeping:
             yield
 
     def flush_old(self) -> Iterator[None]:
-        """Have logs flushed whose last flush is ``flush.ms`` ago, and decide when to look again."""
+        """Flush the logs whose last flush is ``flush.ms`` ago; decide when to look again."""
         now_ms = self._clock.now_ms()
         pause_ms = LONGEST_FLUSH_PAUSE_MS
         for log in self._logs.all_logs():
@@ -167,26 +167,26 @@ class Housekeeping:
             yield
 
     def checkpoint_recovery_points(self) -> Iterator[None]:
-        """Have the recovery points written."""
+        """Write the recovery points, in the background."""
         self._logs.checkpoint_recovery_points()
         yield
 
     def checkpoint_log_starts(self) -> Iterator[None]:
-        """Have the log start offsets written."""
+        """Write the log start offsets, in the background."""
         self._logs.checkpoint_log_starts()
         yield
 
     def checkpoint_high_watermarks(self) -> Iterator[None]:
-        """Have the high watermarks written."""
+        """Write the high watermarks, in the background."""
         self._logs.checkpoint_high_watermarks()
         yield
 
     def check_directories(self) -> Iterator[None]:
-        """Have the log directories looked at."""
+        """Check the log directories, in the background."""
         self._logs.check_directories()
         yield
 
     def run_deletions(self) -> Iterator[None]:
-        """Have the files and folders unlinked whose time has come."""
+        """Unlink the files and folders that are due."""
         self._logs.deletions.run_due()
         yield

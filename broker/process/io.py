@@ -53,7 +53,7 @@ class IoThreads:
         return asyncio.get_running_loop().run_in_executor(self._codecs, call)
 
     def find_senders(self) -> Senders | None:
-        """Return the threads that send; the first who asks has them started."""
+        """Return the sender threads; the first call starts them."""
         senders = self._senders
         return None if senders is None else senders.get()
 

@@ -78,7 +78,7 @@ def parts_of(message: Any) -> list[Any]:
 
 
 async def free(parts: list[Any]) -> None:
-    """Let go of what nobody else has any more, and let others be served in between.
+    """Free the parts of a message in slices, so that others are served in between.
 
     To free a message of 25,000 elements at once takes as long as to read it.
     """

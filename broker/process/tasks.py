@@ -14,9 +14,9 @@ T = TypeVar("T")
 class Tasks:
     """What its owner has begun and what has not ended yet (loop only).
 
-    A task goes on although the request that began it is cancelled; the loop itself would forget
-    one that nobody holds. ``on_failure`` gets each that fails; without it whoever awaits the task
-    learns of that.
+    A task continues if the request that began it is cancelled. It is held here, since the loop
+    holds its tasks only weakly. ``on_failure`` gets each task that fails; without it the failure is
+    raised where the task is awaited.
     """
 
     __slots__ = ("_all", "_on_failure")

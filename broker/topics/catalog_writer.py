@@ -29,9 +29,9 @@ log = logging.getLogger(__name__)
 class CatalogWriter:
     """The only writer of the catalogue (loop only).
 
-    ``state`` is what is on the disk, for whoever reads. A change is in it, and on the disk, when
-    `commit` returns; if the write fails none of its changes has happened. ``on_failure`` is told of
-    that, since the log directory that has the file may be of no more use.
+    ``state`` is what is on the disk. A change is in it, and on the disk, when `commit` returns; if
+    the write fails none of its changes has happened. Then ``on_failure`` is called, since the log
+    directory with the file may be unusable.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class CatalogWriter:
         self._tasks = Tasks()
 
     async def commit(self, change: Change) -> None:
-        """Have a change on the disk. It goes on although the caller is cancelled.
+        """Write a change to the disk. The write continues if the caller is cancelled.
 
         Raises:
             KafkaStorageError: The file could not be written, so the change has not happened.
@@ -64,7 +64,7 @@ class CatalogWriter:
         await done
 
     def defer(self, change: Change) -> None:
-        """Have a change made along with the next one that somebody waits for, or at the stop."""
+        """Make a change along with the next `commit`, or at the stop."""
         self._deferred.append(change)
 
     async def close(self) -> None:
@@ -73,7 +73,7 @@ class CatalogWriter:
             try:
                 await self.commit(_change_nothing)
             except KafkaStorageError as error:
-                log.error("catalogue is not up to date: %s", error)  # noqa: TRY400  # no fault of ours
+                log.error("catalogue is not up to date: %s", error)  # noqa: TRY400  # the disk's fault
 
     async def _write_all(self) -> None:
         try:
@@ -104,7 +104,7 @@ class CatalogWriter:
             self.state = draft
         for _, done in pending:
             if done.done():
-                continue  # whoever waited has gone
+                continue  # its caller was cancelled
             if refusal is None:
                 done.set_result(None)
             else:

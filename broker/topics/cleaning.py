@@ -93,11 +93,11 @@ class Cleaning:
             self.pool.get().forget(*topic_partitions)
 
     def is_busy(self, log: Log) -> bool:
-        """Tell whether a cleaner thread works on a log, which then nobody else trims."""
+        """Tell whether a cleaner thread works on a log; then housekeeping does not trim it."""
         return self.manager.states.get(log.topic_partition) in {State.IN_PROGRESS, State.ABORTED}
 
     def is_reserved(self, log: Log) -> bool:
-        """Tell whether a log is cleaned, or paused because it is moved: nobody else trims it."""
+        """Tell whether a log is being cleaned, or paused for a move; then nothing else trims it."""
         return self.manager.states.get(log.topic_partition) is not State.NONE
 
     def reconfigured(self, log: Log, before: TopicConfig) -> None:

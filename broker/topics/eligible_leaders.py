@@ -36,10 +36,10 @@ def agree(features: Features, settings: BrokerSettings) -> None:
 
 
 def check_cluster(features: Features, own: Mapping[str, str], values: Mapping[str, str]) -> None:
-    """Refuse to take the value of all brokers away.
+    """Refuse to remove min.insync.replicas of the cluster while ELR is on.
 
     Raises:
-        InvalidConfig: So it is.
+        InvalidConfig: The change removes it.
     """
     if features.level(ELIGIBLE_LEADERS) and _MIN_ISR in own and _MIN_ISR not in values:
         raise InvalidConfig(
@@ -48,10 +48,10 @@ def check_cluster(features: Features, own: Mapping[str, str], values: Mapping[st
 
 
 def check_broker(features: Features, changed: Iterable[str]) -> None:
-    """Refuse a value of one broker alone.
+    """Refuse a value of min.insync.replicas of one broker while ELR is on.
 
     Raises:
-        InvalidConfig: So it is.
+        InvalidConfig: The change sets or removes one.
     """
     if features.level(ELIGIBLE_LEADERS) and _MIN_ISR in changed:
         raise InvalidConfig(

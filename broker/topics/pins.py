@@ -1,7 +1,7 @@
-"""Pins with their leases and limits, for who reads segment files (docs/decisions/0011-pins.md).
+"""Pins with their leases and limits, for readers of segment files (docs/decisions/0011-pins.md).
 
-A pin freezes every log it is asked for at one instant of the loop and links their files on a thread
-of its own, so that whoever waits for names to be free again never stands before it in a queue.
+A pin freezes all its logs in one step of the loop and links their files on a thread of its own, so
+that it never queues behind work that waits for frozen names.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ID_BYTES = 8
 logger = logging.getLogger(__name__)
 
 
-class PinRefused(Exception):  # noqa: N818  # a sentence for whoever asks, not a fault of ours
+class PinRefused(Exception):  # noqa: N818  # an answer, not a fault of the broker
     """A pin is not given, or is not there any more; ``status`` is that of HTTP."""
 
     def __init__(self, status: int, sentence: str) -> None:
@@ -269,6 +269,6 @@ class PinRoom:
             pin.held_bytes = size
 
     async def _do(self, work: Callable[[], T]) -> T:
-        """Have the pins' thread do something, to its end although the client goes away."""
+        """Run work on the pins' thread, to its end even if the client disconnects."""
         done = asyncio.get_running_loop().run_in_executor(self._thread, work)
         return await asyncio.shield(done)

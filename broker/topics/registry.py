@@ -56,9 +56,9 @@ class TopicRegistry:
 
     ``logs`` may also hold logs of no topic, which are in no Metadata. ``version`` grows with each
     change of topics and partitions, which also empties ``listings``: what answers about all topics
-    say of each, kept like `Topic.answers`. A name is reserved while its topic is being made or
-    taken away: whoever wants it meanwhile waits. Work that was begun is ended although its client
-    goes away.
+    say of each, kept like `Topic.answers`. A name is reserved while its topic is being created or
+    deleted: other requests for it wait. Work that has begun runs to its end even if its client
+    disconnects.
     """
 
     def __init__(
@@ -99,25 +99,25 @@ class TopicRegistry:
         return self._sorted_names
 
     def on_delete(self, callback: Callable[[Topic], None]) -> None:
-        """Have every topic that goes away made known, once nobody can find it any more."""
+        """Call ``callback`` with every deleted topic, once no request can find it."""
         self._deleted.append(callback)
 
     def before_removal(self, callback: Callable[..., Awaitable[None]]) -> None:
-        """Have it awaited, with the partitions, before folders are taken away."""
+        """Await ``callback`` with the partitions before their folders are removed."""
         self._before_removal.append(callback)
 
     async def open(self, now_ms: int) -> None:
         """Join the catalogue with the folders of the logs, which are loaded; repair what differs.
 
         Raises:
-            LogDirError: What has to be written for it cannot be.
+            LogDirError: A repair cannot be written.
         """
         plan = await recover_topics(self._manager, self._catalog, self._settings, self._io, now_ms)
         for name, entry in plan.topics.items():
             self._publish(name, entry)
 
     async def close(self) -> None:
-        """Wait until everything that was begun has ended."""
+        """Wait until all work that has begun has ended."""
         await self._tasks.finish()
 
     def find_log(self, key: TopicKey, partition: int) -> Log:
@@ -126,7 +126,7 @@ class TopicRegistry:
         Raises:
             UnknownTopicId: Nobody has that id.
             UnknownTopicOrPartition: There is no such topic, or it has no such partition.
-            KafkaStorageError: The partition is there and can not be served.
+            KafkaStorageError: The partition is there and cannot be served.
         """
         found = self.get_log(key, partition)
         if found is None:
@@ -215,7 +215,7 @@ class TopicRegistry:
         await self._finish(self._keep(topic, before, overrides))
 
     async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await work that goes on if the request that began it is cancelled."""
+        """Await work that continues if the request that began it is cancelled."""
         return await asyncio.shield(self._tasks.start(work, "topics"))
 
     async def _create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
@@ -367,7 +367,7 @@ class TopicRegistry:
                 self._cleaning.reconfigured(each, before)
 
     async def _reconfigure(self) -> None:
-        """Have every log obey the broker's settings as they are now, some topics at a time."""
+        """Apply the broker's settings as they are now to every log, some topics at a time."""
         for count, topic in enumerate(list(self.topics.values()), 1):
             self._configure(topic, topic.overrides)
             if not count % _SLICE:

@@ -1,4 +1,4 @@
-"""Names that are in somebody's hands: whoever wants one meanwhile waits."""
+"""Names that are in use by one task at a time; others that want one wait."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 class Reservations:
-    """Who has which name (loop only); waiters get it in no particular order."""
+    """The names that are held (loop only); waiters get one in no particular order."""
 
     def __init__(self) -> None:
         self._held: dict[str, asyncio.Event] = {}
 
     @asynccontextmanager
     async def hold(self, name: str) -> AsyncIterator[None]:
-        """Have the name for oneself."""
+        """Hold the name: others that ask for it wait."""
         while name in self._held:
             await self._held[name].wait()
         free = self._held[name] = asyncio.Event()

@@ -31,7 +31,7 @@ async def recover_topics(
     """Carry out what joining catalogue and folders comes to; return it, with the topics there are.
 
     Raises:
-        LogDirError: What has to be written for it cannot be.
+        LogDirError: A repair cannot be written.
     """
     plan = join(catalog.state, manager.folder_ids())
     plan.unmarked = [each for each in plan.unmarked if each in manager.logs]

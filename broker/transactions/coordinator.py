@@ -1,10 +1,10 @@
-"""What producers ask of their transactions, and what time does to them (TransactionCoordinator).
+"""The requests of producers about their transactions, and timeouts (TransactionCoordinator).
 
-What is decided is in ``__transaction_state`` before anybody sees it. The end of a transaction is
-three steps, of which each can be repeated after a crash: the prepared state is written, from which
-on the outcome stands; its markers are written to all partitions; the completed state is written.
-On one node that is some appends to the page cache, so all three are done before a client is
-answered, unless a disk refuses or there are too many partitions: `settle` goes on later.
+A decision is in ``__transaction_state`` before any client sees it. A transaction ends in three
+steps, each of which can be repeated after a crash. The prepared state is written; from here on the
+outcome is fixed. The markers are written to all partitions. The completed state is written. On one
+node these are some appends to the page cache, so all three are done before the client is answered,
+unless a disk refuses or there are too many partitions: then `settle` continues later.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class TransactionCoordinator:
         return self._end(transactional_id, end, await self._producer_ids.allocate())
 
     def end_at_once(self, transactional_id: str, end: End) -> Transaction | None:
-        """End a transaction and return what the producer goes on with; None: await `end`.
+        """End a transaction and return what the producer continues with; None: await `end`.
 
         Raises:
             KafkaError: See `ending.end_transaction` and the journal.

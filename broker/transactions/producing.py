@@ -87,12 +87,12 @@ class TransactionalProduce:
     def check_first(self, log: Log, batch: ValidatedBatch) -> None:
         """Refuse a producer's first batch in a log if it is not the first of its epoch.
 
-        The transaction may have been opened by the second of two batches, after the first was to
-        be sent again: that one would never fit then. Older clients are taken as they come, since
-        their epoch lives on when the log has forgotten them.
+        Otherwise the second of two batches could open the transaction while the first has to be
+        sent again, and the first would never fit. Older clients are not checked: they keep their
+        epoch after the log has forgotten them.
 
         Raises:
-            OutOfOrderSequence: So it is.
+            OutOfOrderSequence: It is not.
         """
         if not self._rules.adds or not batch.base_sequence:
             return

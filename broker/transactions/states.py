@@ -112,7 +112,7 @@ class TransactionStates:
             self.active.discard(transactional_id)
 
     def _apply(self, partition: int, entries: list[Entry]) -> None:
-        """Take what the journal says; what can not be read is skipped."""
+        """Take the states from the journal; a record that cannot be read is skipped."""
         for entry in entries:
             if entry.kind != EntryKind.PLAIN:
                 continue

@@ -56,7 +56,7 @@ class SegmentWalk:
 
         Raises:
             CorruptSegment: It ends inside a batch.
-            OSError: It can not be read.
+            OSError: It cannot be read.
         """
         file = segment.file()
         needed = HEADER_SIZE
@@ -359,7 +359,7 @@ def open_batch(
 
     Raises:
         UnopenedBatch: It unfolds to more than the limit.
-        CorruptSegment: It can not be unfolded.
+        CorruptSegment: It cannot be unfolded.
     """
     try:
         return opening.open_batch(batch)

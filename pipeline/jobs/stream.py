@@ -126,7 +126,7 @@ def check_topic(sink: TableSink, topic: str, topic_id: str) -> None:
 
 
 def _find_topic_id(options: Mapping[str, str], spec: StreamSpec) -> str:
-    """Return the id of the topic as it is now; empty if it can not be told."""
+    """Return the id of the topic as it is now; empty if it cannot be told."""
     place = {name: value for name, value in options.items() if name.lower() in _PLACES}
     try:
         with open_source(ReadOptions.parse({**place, "subscribe": spec.topic})) as source:

@@ -199,7 +199,7 @@ def list_folder(store: Store, path: str) -> dict[str, int]:
     """Return the names in a folder.
 
     Raises:
-        SourceUnavailable: there is no such folder, or it can not be read.
+        SourceUnavailable: there is no such folder, or it cannot be read.
     """
     try:
         return store.list(path)

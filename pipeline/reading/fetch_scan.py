@@ -66,7 +66,7 @@ class FetchScan:
         """Yield the records.
 
         Raises:
-            PipelineError: they can not be read.
+            PipelineError: they cannot be read.
         """
         with self._watch, Cluster(self._split.bootstrap, self._split.kafka) as cluster:
             leader = self._leader(cluster)

@@ -44,7 +44,7 @@ class FileScan:
         """Yield the records.
 
         Raises:
-            PipelineError: they can not be read, or not as of one moment.
+            PipelineError: they cannot be read, or not as of one moment.
         """
         with self._watch:
             yield from self._pieces(self._split)

@@ -16,7 +16,7 @@ class Quarantine:
         """Keep bytes of a segment that are no batch.
 
         Raises:
-            OSError: the folder can not be written.
+            OSError: the folder cannot be written.
         """
         if self._folder is None:
             return

@@ -42,7 +42,7 @@ def write_interpreter(folder: Path) -> Path:
     """Make the script and the folder of packages that it names, and return the script.
 
     Raises:
-        OSError: the folder can not be written.
+        OSError: the folder cannot be written.
     """
     sources = {name: _place(name) for name in _PACKAGES}
     facts = repr((sys.executable, sorted(sources.items()))).encode()

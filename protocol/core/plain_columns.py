@@ -246,7 +246,7 @@ class _Filling:
         """Write the wanted records of a batch.
 
         Raises:
-            BrokenRecord: one does not parse, or can not be in this batch.
+            BrokenRecord: one does not parse, or cannot be in this batch.
         """
         wanted = self._selection
         first = self.counts["rows"]

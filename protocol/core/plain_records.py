@@ -627,7 +627,7 @@ def _read_entries(
 def _take_names(key: bytes, value: bytes | None) -> tuple[str, str, int] | None:
     """Return group, topic and partition of a committed offset.
 
-    None if it is another record, or it or its value can not be read. The key is a version of 0 or
+    None if it is another record, or it or its value cannot be read. The key is a version of 0 or
     1, group, topic and partition. The value is a version, an offset, from version 3 on a leader
     epoch, metadata, a time, and in version 1 another.
     """

@@ -76,7 +76,7 @@ class Folded:
         """Yield the entries that end in the next part.
 
         Raises:
-            KafkaError: The next record can not be read.
+            KafkaError: The next record cannot be read.
         """
         header = self._reader.header
         kind = EntryKind.TRANSACTIONAL if header.is_transactional else EntryKind.PLAIN

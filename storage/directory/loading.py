@@ -74,7 +74,7 @@ def find_folders(directories: Sequence[LogDirectory]) -> FoundFolders:
     Kafka refuses to start beside a folder whose name it does not understand.
 
     Raises:
-        LogDirError: A directory can not be listed, or two of them hold the same partition.
+        LogDirError: A directory cannot be listed, or two of them hold the same partition.
     """
     found = FoundFolders()
     for directory in directories:

@@ -97,7 +97,7 @@ class LogReader:
         Raises:
             NotLeaderOrFollower: The log is closed.
             OffsetOutOfRange: ``offset`` is below the log start offset or above the log end offset.
-            KafkaStorageError: The files there can not be read.
+            KafkaStorageError: The files there cannot be read.
             CorruptMessage: There is no batch in them there.
         """
         end = self._end

@@ -25,7 +25,7 @@ def settle(path: Path, config: TopicConfig) -> list[SegmentName]:
     The order of the steps is part of the format. Each may be interrupted and repeated.
 
     Raises:
-        OSError: The folder can not be read or changed.
+        OSError: The folder cannot be read or changed.
     """
     names = set(os.listdir(path))  # noqa: PTH208  # names are all that is needed
     deleted = {name for name in names if _is_deleted(name)}

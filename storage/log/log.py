@@ -360,7 +360,7 @@ class Log:
         the lock, since a batch may have come meanwhile.
 
         Raises:
-            KafkaStorageError: The segments can not be read.
+            KafkaStorageError: The segments cannot be read.
         """
         if self.is_closed or self.directory.failure is not None or not self._find_doomed(now_ms):
             return 0

@@ -75,7 +75,7 @@ def create_partition(folder: PartitionFolder, topic_id: uuid.UUID, now_ms: int) 
     from the batches.
 
     Raises:
-        OSError: The folder can not be written.
+        OSError: The folder cannot be written.
     """
     files.create_folder(folder.path)
     PartitionMetadata(topic_id=topic_id).write(folder.path)
@@ -98,7 +98,7 @@ def load_partition(folder: PartitionFolder, now_ms: int) -> LoadedPartition:
     """Open a partition folder; how much is scanned depends on ``is_clean``. Blocks.
 
     Raises:
-        OSError: The folder can not be read or repaired.
+        OSError: The folder cannot be read or repaired.
         KafkaError: It has what no broker writes. Other exceptions may mean the same.
     """
     return _Loading(folder, now_ms).run()

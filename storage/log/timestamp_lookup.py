@@ -26,7 +26,7 @@ def find_at_or_after(
     """Return the first record at or after ``timestamp``, in ms; None if all are older.
 
     Raises:
-        OSError: A segment can not be read.
+        OSError: A segment cannot be read.
     """
     for segment in view[1]:
         if segment.largest_timestamp >= timestamp:
@@ -42,7 +42,7 @@ def find_max(view: LogView[LogSegment]) -> TimestampedOffset | None:
     The index knows the last offset of that record's batch (KAFKA-16310), so the batch is opened.
 
     Raises:
-        OSError: A segment can not be read.
+        OSError: A segment cannot be read.
     """
     segment = max(view[1], key=_max_timestamp)  # the first one wins a tie
     if segment.max_timestamp < 0:

@@ -54,7 +54,7 @@ class SegmentCopy:
         """Copy the next slice, whole batches, and return its bytes; ``book`` is told first. Blocks.
 
         Raises:
-            SourceUnreadable: The segment can not be read.
+            SourceUnreadable: The segment cannot be read.
             OSError: The disk does not take it.
             CorruptMessage: The segment is damaged.
         """

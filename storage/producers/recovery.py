@@ -38,7 +38,7 @@ def replay_segment(
 
     Raises:
         CorruptMessage: A producer's batch is damaged; appends would believe its fields.
-        InvalidRecord: A marker can not be read.
+        InvalidRecord: A marker cannot be read.
     """
     located = segment.locate(start)
     if located is None:

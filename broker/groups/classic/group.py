@@ -273,7 +273,7 @@ class ClassicGroup(LivingGroup):
     # The join phase
 
     def rebalance(self) -> None:
-        """Have all members join again, or see whether they all have."""
+        """Begin a rebalance: all members join again; end the join phase if they all have."""
         if self.state is GroupState.PREPARING:
             self._complete_join_if_all_are_there()
             return

@@ -60,7 +60,7 @@ class Host(Protocol):
         """Run what a member says, and write it."""
 
     def remove(self, group: HostedConsumerGroup, members: Collection[Member]) -> None:
-        """Let members go for good."""
+        """Remove members for good."""
 
     def missed(self, group: HostedConsumerGroup, member_id: str, deadline: Deadline) -> None:
         """Remove a member whose time is up."""

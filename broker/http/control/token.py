@@ -78,7 +78,7 @@ def brings_token(headers: Mapping[bytes, bytes], token: str) -> bool:
 
 
 def note_address(directory: Path, host: str, port: int) -> None:
-    """Note where the control channel is, for whoever knows the log directory only. Blocks."""
+    """Write the address of the control channel into the log directory, for local tools. Blocks."""
     shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     with contextlib.suppress(OSError):  # a help for those who read the folder, and no more
         files.replace_file(directory / files.CONTROL_ADDRESS, f"{shown}\n".encode(), durable=False)

@@ -77,7 +77,7 @@ class Senders:
     def send(
         self, socket: int, part: FileSlice, tail: bytes, finished: Callable[[int], None]
     ) -> None:
-        """Have a range sent, and then ``tail``, at most ``tail_bytes``.
+        """Send a range, and then ``tail``, at most ``tail_bytes``.
 
         ``finished`` gets 0 when all of it has left, or the error number that ended it.
 

@@ -92,22 +92,22 @@ class LogDirMoves:
 
     @property
     def max_lag(self) -> int:
-        """Return how many offsets the copy lacks that is farthest behind."""
+        """Return how many offsets the slowest copy lacks."""
         return max((move.future.lag for move in self._moves.values()), default=0)
 
     async def alter(self, topic_partition: TopicPartition, path: str) -> None:
-        """Have a partition go to a log directory, unless it is there or on its way.
+        """Begin to move a partition to a log directory, unless it is there or on its way.
 
-        A move to another one ends. Returns when the copy has its folder; it all goes on although
-        the client goes away.
+        A move to another directory is cancelled. Returns when the copy has its folder, and runs to
+        its end even if the client disconnects.
 
         Raises:
-            KafkaError: As `LogDirTargets` says, or there can be no folder.
+            KafkaError: As `LogDirTargets` says, or the folder cannot be made.
         """
         await asyncio.shield(self._spawn(self._alter(topic_partition, path)))
 
     async def cancel(self, *topic_partitions: TopicPartition) -> None:
-        """End the moves of partitions, and have what was copied removed."""
+        """Cancel the moves of partitions, and remove what was copied."""
         for each in topic_partitions:
             move = self._moves.get(each)
             if move is not None:
@@ -115,7 +115,7 @@ class LogDirMoves:
             self.counts.failed.discard(each)
 
     async def resume(self) -> None:
-        """Go on with the copies that the last stop has interrupted; before the cleaner starts."""
+        """Resume the copies that the last stop has interrupted; before the cleaner starts."""
         await self._obey()
         for found in self._logs.futures.found:
             try:
@@ -124,7 +124,7 @@ class LogDirMoves:
                 log.error("move can not go on folder=%s: %s", found.path, error)  # noqa: TRY400
 
     async def close(self) -> None:
-        """Stop all moves; the next start goes on with them."""
+        """Stop all moves; the next start resumes them."""
         self._is_closing = True
         self._waiting.clear()
         for move in self._moves.values():
@@ -242,7 +242,7 @@ class LogDirMoves:
             await asyncio.wait({move.task})
 
     async def _undo(self, move: LogDirMove) -> None:
-        """Have the copy go; at a stop it stays, for the next start to go on."""
+        """Remove the copy; at a stop it stays, so that the next start can resume."""
         if not self._is_closing:
             await move.remove()
             log.info("move cancelled partition=%s", move.topic_partition)
@@ -258,7 +258,7 @@ class LogDirMoves:
         return count or len(self._logs.directories)
 
     async def _run(self, work: Callable[[], None]) -> None:
-        """Have a thread of the moves' own do something: no client waits behind it."""
+        """Run work on a thread of the moves' own, so that no client waits behind it."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(
                 self._thread_count,

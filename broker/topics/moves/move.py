@@ -99,7 +99,7 @@ class LogDirMove:
             most_bytes *= 2
 
     async def finish(self) -> None:
-        """Have the cleaner's checkpoint follow, and the old folder go."""
+        """Move the cleaner's checkpoint, and remove the old folder."""
         future, rooms = self.future, self._rooms
         try:
             await rooms.io.run(
@@ -139,7 +139,7 @@ class LogDirMove:
         await self.remove(at_once=remedy is not None)
 
     async def remove(self, *, at_once: bool = False) -> None:
-        """Have the copy go."""
+        """Remove the copy."""
         future, rooms = self.future, self._rooms
         try:
             await rooms.io.run(

@@ -130,9 +130,9 @@ class BrokerSettings:
             log.warning("dynamic setting: %s", warning)
 
     def assume(self, *, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
-        """Have dynamic values that follow from others, and nobody acts on.
+        """Set dynamic values that follow from others; no part is told of them.
 
-        They are kept along with the next change; until then a start finds them anew.
+        They are written with the next change; until then a start derives them again.
         """
         self._replace(self.layers.with_dynamic(cluster=cluster, broker=broker))
 
