@@ -35,7 +35,7 @@ from siltstone.storage.segment import transaction_index
 from siltstone.storage.segment.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition, parse_folder
 
-MOST_FAULTS = 20
+MAX_FAULTS = 20
 """How many faults of a partition are listed; the others are only counted."""
 
 _KEYS_AT_ONCE = 10_000

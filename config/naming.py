@@ -7,8 +7,8 @@ from siltstone.config.protection import broken_promise
 from siltstone.config.table import BROKER, TOPIC
 from siltstone.config.values import parse
 
-_MOST_GUESSED = 200  # characters; no name of a setting has half as many
-_MOST_HINTS = 20
+_MAX_GUESSED = 200  # characters; no name of a setting has half as many
+_MAX_HINTS = 20
 _NO_HINT = "see docs/configuration.md for the names there are"
 
 
@@ -16,7 +16,7 @@ def unknown_topic_setting(name: str, text: str, faults: list[str], warnings: lis
     """Warn of a topic setting that is not obeyed; it is a fault if Kafka does not know it."""
     known = known_topic(name)
     if known is None:
-        hint = _hint_for_topic(name) if len(faults) < _MOST_HINTS else _NO_HINT
+        hint = _hint_for_topic(name) if len(faults) < _MAX_HINTS else _NO_HINT
         faults.append(f"{name} is not a topic setting; {hint}")
     elif name == "remote.storage.enable" and text.strip().lower() == "true":
         faults.append(f"{name} is true, but there is no tiered storage here; remove it")
@@ -31,7 +31,7 @@ def unknown_broker_setting(
     place = f"{where}: " if where else ""
     known = known_broker(name)
     if known is None:
-        hint = _hint_for_broker(name) if len(faults) < _MOST_HINTS else _NO_HINT
+        hint = _hint_for_broker(name) if len(faults) < _MAX_HINTS else _NO_HINT
         faults.append(f"{place}{name} is not a setting; {hint}")
         return None
     _keep(known, text, place, faults, warnings)
@@ -84,7 +84,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only faults need it
 
     nearest = []
-    if len(name) <= _MOST_GUESSED:
+    if len(name) <= _MAX_GUESSED:
         nearest = get_close_matches(name, dict.fromkeys(names), n=1)
     if nearest:
         return f"did you mean {nearest[0]}?"

@@ -43,7 +43,7 @@ MOVED = ".siltstone-moved"
 CONTROL_TOKEN = ".siltstone-control-token"  # noqa: S105  # where it is, not what it is
 CONTROL_ADDRESS = ".siltstone-control-address"
 
-MOST_OFFSET = (1 << 63) - 1 - (1 << 32)
+MAX_OFFSET = (1 << 63) - 1 - (1 << 32)
 """The largest offset: above it an offset plus the records of a batch might not fit an int64."""
 
 _FILE_MODE = 0o644
@@ -80,7 +80,7 @@ def parse_name(name: str) -> SegmentName | None:
         return None
     if dot + suffix not in {"", CLEANED, SWAP, DELETED}:
         return None
-    if len(digits) > _OFFSET_DIGITS or int(digits) > MOST_OFFSET:
+    if len(digits) > _OFFSET_DIGITS or int(digits) > MAX_OFFSET:
         return None
     return SegmentName(int(digits), "." + kind, dot + suffix)
 

@@ -82,7 +82,7 @@ def print_explanations(answer: dict[str, Any], *, as_json: bool, in_detail: bool
         return
     if not partitions:
         sys.stdout.write("there are no partitions\n")
-    in_detail = in_detail or len(partitions) <= explain_text.MOST_IN_DETAIL
+    in_detail = in_detail or len(partitions) <= explain_text.MAX_IN_DETAIL
     lines = explain_text.explanation_lines(partitions, answer["now_ms"], in_detail=in_detail)
     sys.stdout.writelines(f"{line}\n" for line in lines)
 

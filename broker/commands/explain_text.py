@@ -9,7 +9,7 @@ from siltstone.cleaner.explaining.explanation import moment
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-MOST_IN_DETAIL = 20
+MAX_IN_DETAIL = 20
 _VERDICTS = {"in-progress": "being cleaned", "requested": "next"}
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from siltstone.broker.net.loopback import reachable
 
-_MOST_ANSWER_BYTES = 16 << 20
+_MAX_ANSWER_BYTES = 16 << 20
 _READ_BYTES = 64 * 1024
 
 REMEDY = "start it, or name the http.listener of the one that is meant by --config or --set"
@@ -64,8 +64,8 @@ def ask(
         answer = bytearray()
         while piece := connection.recv(_READ_BYTES):
             answer += piece
-            if len(answer) > _MOST_ANSWER_BYTES:
-                raise ValueError(f"{host}:{port} sent more than {_MOST_ANSWER_BYTES} bytes")
+            if len(answer) > _MAX_ANSWER_BYTES:
+                raise ValueError(f"{host}:{port} sent more than {_MAX_ANSWER_BYTES} bytes")
     status_line, _, rest = bytes(answer).partition(b"\r\n")
     words = status_line.split(b" ", 2)
     _, end_of_head, content = rest.partition(b"\r\n\r\n")

@@ -11,7 +11,7 @@ from siltstone.broker.commands.explain_text import counted
 from siltstone.broker.commands.stopped import find_folders
 from siltstone.cleaner.checkpoints import CleanerCheckpoints
 from siltstone.cleaner.history.history import read_history
-from siltstone.cleaner.verify import MOST_FAULTS, Report, verify_partition
+from siltstone.cleaner.verify import MAX_FAULTS, Report, verify_partition
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.storage.directory.checkpoint import MalformedCheckpoint, OffsetCheckpoint
 from siltstone.storage.directory.lock import is_held
@@ -108,10 +108,10 @@ def _lines(report: Report, checkpoint: int | None) -> Iterator[str]:
     yield f"{report.topic_partition}: {verdict}; {report.records} records, {clean}"
     for note in report.notes:
         yield f"  {note}"
-    for fault in report.faults[:MOST_FAULTS]:
+    for fault in report.faults[:MAX_FAULTS]:
         yield f"  FAULT {fault}"
-    if count > MOST_FAULTS:
-        yield f"  FAULT and {count - MOST_FAULTS} more"
+    if count > MAX_FAULTS:
+        yield f"  FAULT and {count - MAX_FAULTS} more"
 
 
 def _fail(sentence: str) -> int:

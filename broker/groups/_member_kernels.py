@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.groups.classic.state_names import GroupState
-from siltstone.broker.groups.offset_metadata import MOST_CHARACTERS
+from siltstone.broker.groups.offset_metadata import MAX_CHARACTERS
 from siltstone.protocol.coordinator.group_errors import (
     FencedInstanceId,
     GroupIdNotFound,
@@ -324,8 +324,8 @@ class GroupTable:
             NotCoordinator: It could not be read.
             InvalidGroupId: No record can hold the name.
         """
-        if len(group_id) > MOST_CHARACTERS:
-            raise InvalidGroupId(f"a group id has at most {MOST_CHARACTERS} characters")
+        if len(group_id) > MAX_CHARACTERS:
+            raise InvalidGroupId(f"a group id has at most {MAX_CHARACTERS} characters")
         if not self.journal.is_settled:
             self.journal.check(self.journal.partition_for(group_id))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from siltstone.config.server import ServerConfig
 
-MOST_CHARACTERS = 8191
+MAX_CHARACTERS = 8191
 """As many characters always fit the int16 length of a record's field."""
 
 _FIRST_PAIR = "\U00010000"
@@ -18,8 +18,8 @@ def is_too_long(metadata: str, limits: ServerConfig) -> bool:
 
     Java counts a character beyond the first 65536 as two.
     """
-    most = min(limits.offset_metadata_max_bytes, MOST_CHARACTERS)
+    max_bytes = min(limits.offset_metadata_max_bytes, MAX_CHARACTERS)
     length = len(metadata)
-    if length <= most and not metadata.isascii():
+    if length <= max_bytes and not metadata.isascii():
         length += sum(each >= _FIRST_PAIR for each in metadata)
-    return length > most
+    return length > max_bytes

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from siltstone.protocol.errors import InvalidRegularExpression
 
-_MOST_CHARACTERS: Final = 10_000
-_MOST_CLASSES: Final = 30
+_MAX_CHARACTERS: Final = 10_000
+_MAX_CLASSES: Final = 30
 """How many Unicode classes an expression may have: RE2 takes half a millisecond to compile one."""
 
 
@@ -17,14 +17,14 @@ def compile_expression(expression: str) -> Any:
     Raises:
         InvalidRegularExpression: It would take long, or RE2 refuses it; the message says why.
     """
-    if len(expression) > _MOST_CHARACTERS:
+    if len(expression) > _MAX_CHARACTERS:
         raise InvalidRegularExpression(
-            f"{len(expression)} characters are too many, {_MOST_CHARACTERS} may be"
+            f"{len(expression)} characters are too many, {_MAX_CHARACTERS} may be"
         )
     classes = expression.count(r"\p") + expression.count(r"\P")
-    if classes > _MOST_CLASSES:
+    if classes > _MAX_CLASSES:
         raise InvalidRegularExpression(
-            f"{classes} Unicode classes are too many, {_MOST_CLASSES} may be"
+            f"{classes} Unicode classes are too many, {_MAX_CLASSES} may be"
         )
     import re2  # noqa: PLC0415  # a native library that most brokers never need
 

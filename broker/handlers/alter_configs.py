@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from siltstone.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 _WIDTH = 16
-_MOST_SETTINGS = 1_000
+_MAX_SETTINGS = 1_000
 
 
 async def alter_incrementally(
@@ -85,10 +85,10 @@ async def _for_each(
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise InvalidRequest(f"{resource.resource_name!r} is in the request twice")
-            if len(resource.configs) > _MOST_SETTINGS:
+            if len(resource.configs) > _MAX_SETTINGS:
                 raise InvalidRequest(
                     f"{len(resource.configs)} settings of {resource.resource_name!r} are more than "
-                    f"anything has; at most {_MOST_SETTINGS} can be changed at once"
+                    f"anything has; at most {_MAX_SETTINGS} can be changed at once"
                 )
             await change(resource)
         except KafkaError as error:

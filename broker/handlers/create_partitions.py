@@ -9,7 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from siltstone.broker.process.work_off import work_off
-from siltstone.broker.topics.assignments import MOST_PARTITIONS, check_replicas
+from siltstone.broker.topics.assignments import MAX_PARTITIONS, check_replicas
 from siltstone.protocol.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -76,9 +76,9 @@ def _check_increase(context: RequestContext, wanted: CreatePartitionsTopic) -> T
         raise InvalidPartitions(
             f"topic {topic.name} has {topic.partitions} partitions; {wanted.count} are no more"
         )
-    if increase > MOST_PARTITIONS:
+    if increase > MAX_PARTITIONS:
         raise PolicyViolation(
-            f"{increase} partitions are too many for one request, {MOST_PARTITIONS} may be"
+            f"{increase} partitions are too many for one request, {MAX_PARTITIONS} may be"
         )
     if wanted.assignments is not None:
         if len(wanted.assignments) != increase:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from siltstone.broker.process.work_off import work_off
 from siltstone.broker.topics.assignments import (
-    MOST_PARTITIONS,
+    MAX_PARTITIONS,
     check_indexes,
     check_replicas,
     check_replication_factor,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from siltstone.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 _WIDTH = 16
-_MOST_DESCRIBED = 500
+_MAX_DESCRIBED = 500
 
 
 async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -50,13 +50,13 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
     results: dict[str, CreatableTopicResult] = {}
     total = sum(max(each.num_partitions, len(each.assignments), 1) for each in request.topics)
 
-    describes = len(counts) <= _MOST_DESCRIBED
+    describes = len(counts) <= _MAX_DESCRIBED
 
     async def make(wanted: CreatableTopic) -> None:
         try:
-            if total > MOST_PARTITIONS:
+            if total > MAX_PARTITIONS:
                 raise PolicyViolation(
-                    f"{total} partitions are too many for one request, {MOST_PARTITIONS} may be"
+                    f"{total} partitions are too many for one request, {MAX_PARTITIONS} may be"
                 )
             if counts[wanted.name] > 1:
                 raise InvalidRequest(f"topic {wanted.name} is in the request twice")

@@ -195,8 +195,8 @@ class _Produce:
         """
         log = self.rooms.topics.find_log(key, index)
         whole = self._check(log, records)
-        most = _OPEN_INLINE_BYTES[whole[_CODEC_POSITION] & CODEC_MASK]
-        if len(whole) > most and must_open(whole, log.config):
+        max_bytes = _OPEN_INLINE_BYTES[whole[_CODEC_POSITION] & CODEC_MASK]
+        if len(whole) > max_bytes and must_open(whole, log.config):
             return None
         try:
             batch = log.end.rules.take(whole, self.now_ms)

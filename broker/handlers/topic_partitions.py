@@ -64,8 +64,8 @@ def _describe_page(
         first, first_index = request.cursor
         if first_index < 0 or (request.topics and first not in names):
             return (yield from _refuse_all(names))
-    most = context.rooms.settings.server.max_request_partition_size_limit
-    room = max(1, min(most, request.response_partition_limit))
+    max_partitions = context.rooms.settings.server.max_request_partition_size_limit
+    room = max(1, min(max_partitions, request.response_partition_limit))
     node_id = context.rooms.identity.node_id
     described: list[Any] = []
     for place in range(bisect_left(names, first), len(names)):

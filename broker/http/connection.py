@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_MOST_HOST = 100  # of a name, in an answer and in the log
+_MAX_HOST = 100  # of a name, in an answer and in the log
 _LINGER_SECONDS = 1.0
 
 
@@ -148,7 +148,7 @@ class HttpConnection:
         host = headers.get(b"host", b"").decode("latin-1")
         if not is_ours(host, self._admission.hosts):
             sentence = (
-                f"{host[:_MOST_HOST]!r} is no name of this broker: ask by its address, or add the "
+                f"{host[:_MAX_HOST]!r} is no name of this broker: ask by its address, or add the "
                 "name to http.allowed.hosts"
             )
             raise _Refused(text(421, sentence), sentence)

@@ -34,7 +34,7 @@ DISK_CACHE_SECONDS = 5.0
 HEALTH_FILE = ".siltstone-health"
 _MEANWHILE = "until then produce requests are refused, and fetches go on"
 _TICKS_REMEMBERED = 600
-_MOST_TOLD = 100
+_MAX_TOLD = 100
 
 
 class LoopWatch:
@@ -173,6 +173,6 @@ class Health:
         )
         remarks += [
             f"partition {name} is set aside and not served: {aside.reason}"
-            for name, aside in itertools.islice(sorted(self._find_aside().items()), _MOST_TOLD)
+            for name, aside in itertools.islice(sorted(self._find_aside().items()), _MAX_TOLD)
         ]
         return text(200, "\n".join([sentence, *remarks]))

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from siltstone.storage.manager import LogManager
 
 FOLDER = ".siltstone-probe"
-MOST_LOG_BYTES = 4 << 20
-_MOST_ANSWER_BYTES = 1 << 20
+MAX_LOG_BYTES = 4 << 20
+_MAX_ANSWER_BYTES = 1 << 20
 _NO_PRODUCERS_MS = 1
 _OFFSET_BYTES = 8
 
@@ -98,7 +98,7 @@ class Probe:
             EOFError: the connection was closed without an answer.
         """
         log = self._registered[self.name, 0]
-        if log.size > MOST_LOG_BYTES:
+        if log.size > MAX_LOG_BYTES:
             await self._io.run(log.abandon, self._folder)
             self._registered[self.name, 0] = await self._io.run(self._create)
         record = Record(0, self._clock.now_ms(), b"probe", os.urandom(16))
@@ -162,6 +162,6 @@ def _name(error_code: int) -> str:
 
 async def _read_frame(reader: asyncio.StreamReader) -> bytes:
     size = int.from_bytes(await reader.readexactly(4), "big", signed=True)
-    if not 0 < size <= _MOST_ANSWER_BYTES:
+    if not 0 < size <= _MAX_ANSWER_BYTES:
         raise ProbeFailed(f"an answer of {size} bytes makes no sense")
     return await reader.readexactly(size)

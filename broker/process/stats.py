@@ -35,6 +35,6 @@ def open_descriptors() -> int:
     return _DESCRIPTORS.stat().st_size or sum(1 for _ in _DESCRIPTORS.iterdir())
 
 
-def most_descriptors() -> int:
+def max_descriptors() -> int:
     """Return how many file descriptors may be open (the soft limit)."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 
-MOST_PARTITIONS = 10_000
+MAX_PARTITIONS = 10_000
 """Partitions that one request may add, as in Kafka: more would be a very long wait."""
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from siltstone.storage.directory.catalog import CatalogState
 
-MOST_PARTITIONS = 10_000
+MAX_PARTITIONS = 10_000
 """A folder with a higher number is not adopted: the partitions below it would all be made."""
 
 
@@ -76,7 +76,7 @@ def _entry(name: str, known: CatalogTopic | None, ids: Mapping[int, UUID]) -> Ca
         topic_id = candidates.most_common(1)[0][0]
     else:
         topic_id = known.id
-    ours = [index for index, each in ids.items() if each == topic_id and index < MOST_PARTITIONS]
+    ours = [index for index, each in ids.items() if each == topic_id and index < MAX_PARTITIONS]
     partitions = max(ours, default=-1) + 1
     if known is not None:
         if partitions <= known.partitions:

@@ -20,8 +20,8 @@ FILE_NAME = "cleaner-history.jsonl"
 OLD_FILE_NAME = f"{FILE_NAME}.1"
 KIND = "pass"
 """The kind of event that says how a pass ended; others are for ``siltstone verify``."""
-MOST_BYTES = 8 << 20
-MOST_IN_MEMORY = 1000
+MAX_BYTES = 8 << 20
+MAX_IN_MEMORY = 1000
 
 _logger = logging.getLogger(__name__)
 
@@ -33,11 +33,11 @@ class History:
     that is logged once; the pass goes on, and the event is in memory and in the log.
     """
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._failed: set[Path] = set()  # guarded by: _lock
-        self._recent: deque[dict[str, Any]] = deque(maxlen=MOST_IN_MEMORY)
+        self._recent: deque[dict[str, Any]] = deque(maxlen=MAX_IN_MEMORY)
 
     def load(self, directories: Iterable[Path]) -> None:
         """Read the newest events of the files. Blocks.
@@ -82,7 +82,7 @@ class History:
         fd = files.open_file(path, create=True)
         try:
             size = os.fstat(fd).st_size
-            if size and size + len(line) > self._most_bytes:
+            if size and size + len(line) > self._max_bytes:
                 files.rename(path, path.with_name(OLD_FILE_NAME))
                 os.close(fd)
                 fd = files.open_file(path, create=True)

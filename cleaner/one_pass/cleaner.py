@@ -155,7 +155,7 @@ class Cleaner:
                     groups,
                     started_ms=started_ms,
                     is_map_full=is_map_full,
-                    map_slots=self._map.most_slots,
+                    map_slots=self._map.max_slots,
                     map_bytes=self._map.memory_bytes,
                     map_bytes_read=map_bytes_read,
                     bytes_read=self._walk.bytes_read - map_bytes_read,

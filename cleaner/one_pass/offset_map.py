@@ -35,8 +35,8 @@ class OffsetMap:
     """
 
     def __init__(self, memory_bytes: int, load_factor: float = 0.9) -> None:
-        self.most_slots = memory_bytes // SLOT_BYTES
-        self.usable = int(self.most_slots * load_factor)
+        self.max_slots = memory_bytes // SLOT_BYTES
+        self.usable = int(self.max_slots * load_factor)
         if self.usable <= 1:
             raise ValueError(
                 f"an offset map of {memory_bytes} bytes has room for {self.usable} keys; raise "
@@ -48,7 +48,7 @@ class OffsetMap:
 
     def __enter__(self) -> Self:
         """Map the memory of an empty map."""
-        self._map(min(FIRST_SLOTS, self.most_slots))
+        self._map(min(FIRST_SLOTS, self.max_slots))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -66,8 +66,8 @@ class OffsetMap:
     def reserve(self, keys: int) -> None:
         """Grow, if possible, so that ``keys`` keys fit comfortably."""
         slots = self.slots
-        while slots < self.most_slots and keys > slots * COMFORT:
-            slots = min(2 * slots, self.most_slots)
+        while slots < self.max_slots and keys > slots * COMFORT:
+            slots = min(2 * slots, self.max_slots)
         if slots > self.slots:
             self._grow(slots)
 

@@ -55,10 +55,10 @@ class CountedOutput:
 
     def write(self, batches: memoryview) -> None:
         """Take whole batches, in the order of their offsets."""
-        most = len(batches) // HEADER_SIZE + 1
-        if len(self._offsets) < most * _OFFSET_ENTRY_BYTES:
-            self._offsets = bytearray(most * _OFFSET_ENTRY_BYTES)
-            self._times = bytearray(most * _TIME_ENTRY_BYTES)
+        max_entries = len(batches) // HEADER_SIZE + 1
+        if len(self._offsets) < max_entries * _OFFSET_ENTRY_BYTES:
+            self._offsets = bytearray(max_entries * _OFFSET_ENTRY_BYTES)
+            self._times = bytearray(max_entries * _TIME_ENTRY_BYTES)
         index = self._index
         start = 0
         while True:

@@ -30,7 +30,7 @@ Consume = Callable[[ReadableSegment, memoryview, int], int | None]
 consumed, None to stop. A chunk is valid during the call.
 """
 
-_MOST_SPARE = 1 << 20
+_MAX_SPARE = 1 << 20
 """Spare bytes of the scratch buffer, so that it need not grow with each batch."""
 
 
@@ -318,7 +318,7 @@ class Copying:
             kernels.emit_batches(opened, state, arrays.plans, arrays.fates, self._scratch)
             if state[slots.STATUS] != slots.OUTPUT_FULL:
                 return state[slots.OUTPUT]
-            spare = min(state[slots.NEEDED], _MOST_SPARE)
+            spare = min(state[slots.NEEDED], _MAX_SPARE)
             self._scratch = bytearray(state[slots.NEEDED] + spare)
 
     def _append(self, batch: memoryview) -> None:

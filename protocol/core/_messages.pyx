@@ -71,7 +71,7 @@ cdef int NO_HEAD = -0x10000
 cdef Py_ssize_t MAX_STRING_BYTES = 0x7FFF  # in both encodings, as in Kafka
 cdef Py_ssize_t MAX_HEAD_TAGS = 1000
 cdef Py_ssize_t FIRST_ROOM = 512
-cdef Py_ssize_t MOST_KEPT = 1 << 16
+cdef Py_ssize_t MAX_KEPT = 1 << 16
 cdef Py_ssize_t STEP = 1000  # elements, half a millisecond at most
 cdef Py_ssize_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
 
@@ -752,7 +752,7 @@ cdef Sink take_sink():
 cdef int keep_sink(Sink sink) except -1:
     """Keep a sink for the next message, unless it is large."""
     global SPARE
-    if sink.room <= MOST_KEPT:
+    if sink.room <= MAX_KEPT:
         sink.parts = None
         sink.errors = None
         SPARE = sink

@@ -96,7 +96,7 @@ NO_PRODUCER: Final = Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 def read_entries(
-    buffer: memoryview, position: int, most: int, *, has_offsets: bool = False
+    buffer: memoryview, position: int, max_entries: int, *, has_offsets: bool = False
 ) -> tuple[list[Entry], int, LeftOut | Folded | None]:
     """Return the entries of whole batches from ``position`` on, and the position behind them.
 
@@ -108,7 +108,7 @@ def read_entries(
     Raises:
         CorruptMessage: The bytes are no batch, so the start of the next one is not known.
     """
-    read, position, status = read_journal(buffer, position, most, has_offsets)
+    read, position, status = read_journal(buffer, position, max_entries, has_offsets)
     entries = cast("list[Entry]", read) if has_offsets else [Entry._make(each) for each in read]
     if not status:
         return entries, position, None

@@ -82,8 +82,8 @@ class RecordReader:
             CorruptMessage: it finds junk.
             InvalidRecord: there are more than `cap` bytes.
         """
-        most = cap if self.header.codec else compression.UNLIMITED
-        return iter(compression.unfold(self.header.codec, self._payload, most))
+        max_bytes = cap if self.header.codec else compression.UNLIMITED
+        return iter(compression.unfold(self.header.codec, self._payload, max_bytes))
 
     def read(self, part: bytes) -> "Iterator[Record]":
         """Yield the records that end in the next part.

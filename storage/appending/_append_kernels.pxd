@@ -38,14 +38,14 @@ cdef enum:
 
 @cython.final
 cdef class PlainRules:
-    cdef public long long after_ms, before_ms, flush_messages, most_bytes
+    cdef public long long after_ms, before_ms, flush_messages, max_bytes
     cdef public bint keys_required
     cdef public int kept_codecs
 
     @cython.locals(count="long long", last_offset_delta="long long", attributes="long long", max_timestamp="long long", producer_id="long long", epoch="long long", sequence="long long")
     cpdef take(self, object records, long long now_ms)
 
-    @cython.locals(size="long long", codec=int, most_records="long long", plain=(cython.longlong, cython.longlong, cython.longlong, cython.longlong, cython.longlong, cython.longlong, cython.longlong))
+    @cython.locals(size="long long", codec=int, max_records="long long", plain=(cython.longlong, cython.longlong, cython.longlong, cython.longlong, cython.longlong, cython.longlong, cython.longlong))
     cdef (long long, long long, long long, long long, long long, long long, long long) judge(self, object records, long long now_ms, int flags) except *
 
 @cython.final

@@ -192,12 +192,12 @@ class PlainRules:
         "flush_messages",
         "kept_codecs",
         "keys_required",
-        "most_bytes",
+        "max_bytes",
     )
 
     def __init__(self, config: "TopicConfig") -> None:
-        most_bytes = min(config.max_message_bytes, config.segment_bytes)
-        self.most_bytes = 0 if config.is_log_append_time else most_bytes
+        max_bytes = min(config.max_message_bytes, config.segment_bytes)
+        self.max_bytes = 0 if config.is_log_append_time else max_bytes
         self.before_ms = config.message_timestamp_before_max_ms
         self.after_ms = config.message_timestamp_after_max_ms
         self.keys_required = config.is_compacted
@@ -235,7 +235,7 @@ class PlainRules:
     ) -> tuple[int, int, int, int, int, int, int]:
         """Return what `take_plain` does; ``flags`` are the attributes that the batch may have."""
         size = len(records)
-        if size > self.most_bytes:
+        if size > self.max_bytes:
             return 0, 0, 0, 0, 0, 0, 0
         plain = take_plain(
             records,
@@ -247,8 +247,8 @@ class PlainRules:
         )
         codec = plain[2] & CODEC_MASK
         if codec:
-            most_records = (size - HEADER_SIZE) * MAX_RATIO[codec] // _MIN_RECORD_BYTES
-            if plain[0] > most_records:
+            max_records = (size - HEADER_SIZE) * MAX_RATIO[codec] // _MIN_RECORD_BYTES
+            if plain[0] > max_records:
                 return 0, 0, 0, 0, 0, 0, 0
         return plain
 

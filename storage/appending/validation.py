@@ -206,8 +206,8 @@ def _read_content(
         flags, index, largest = verdict
         data: bytes | memoryview = payload
     else:
-        most = len(payload) * MAX_RATIO[header.codec] // MIN_RECORD_BYTES
-        if header.count > most:
+        max_count = len(payload) * MAX_RATIO[header.codec] // MIN_RECORD_BYTES
+        if header.count > max_count:
             raise InvalidRecord(f"{len(payload)} bytes cannot hold {header.count} records")
         if find_codec(header.codec, config) == header.codec and not _needs_records(header, config):
             return _Content(None, 0, header.max_timestamp)

@@ -121,7 +121,7 @@ def offsets_of(entries: Iterable[list[str]], path: object) -> dict[TopicPartitio
             offsets[TopicPartition(topic, int(partition))] = known
         except ValueError as error:
             raise MalformedCheckpoint(f"{path} line {number}: {error}") from error
-        if not 0 <= known <= files.MOST_OFFSET:
+        if not 0 <= known <= files.MAX_OFFSET:
             raise MalformedCheckpoint(f"{path} line {number}: {known} is no offset of a log")
     return offsets
 

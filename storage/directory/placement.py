@@ -11,7 +11,7 @@ from siltstone.storage.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from pathlib import Path
 
-_MOST_PREFERENCES = 10_000
+_MAX_PREFERENCES = 10_000
 """How many preferences for partitions that do not exist yet are kept, the newest."""
 
 
@@ -33,7 +33,7 @@ class Placement:
         with self._lock:
             self._preferred.pop(topic_partition, None)
             self._preferred[topic_partition] = directory
-            if len(self._preferred) > _MOST_PREFERENCES:
+            if len(self._preferred) > _MAX_PREFERENCES:
                 del self._preferred[next(iter(self._preferred))]
 
     def choose(

@@ -16,7 +16,7 @@ from siltstone.storage import files
 from siltstone.storage.directory.checkpoint import MalformedCheckpoint, read_entries, write_entries
 
 UNDEFINED: Final = -1
-MOST_EPOCH: Final = (1 << 31) - 1
+MAX_EPOCH: Final = (1 << 31) - 1
 
 
 class EpochStart(NamedTuple):
@@ -60,7 +60,7 @@ class LeaderEpochs:
             last = entries[-1] if entries else NO_EPOCH
             if entry.epoch <= last.epoch or entry.start_offset <= last[1]:
                 raise MalformedCheckpoint(f"{path} line {number}: it does not increase")
-            if entry.epoch > MOST_EPOCH or entry.start_offset > files.MOST_OFFSET:
+            if entry.epoch > MAX_EPOCH or entry.start_offset > files.MAX_OFFSET:
                 raise MalformedCheckpoint(f"{path} line {number}: no log has got so far")
             entries.append(entry)
         return cls(directory, entries)

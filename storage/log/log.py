@@ -590,7 +590,7 @@ class Log:
         """Take `hold_flushes` back; any thread may."""
         self._flush_lock.release()
 
-    def move(self, future: FutureLog, most_bytes: int) -> bool:
+    def move(self, future: FutureLog, max_bytes: int) -> bool:
         """Let the copy take over, unless the log has grown too far beyond it.
 
         For the event loop, with flushes held. What the copy lacks, at most ``max_bytes``, is copied
@@ -601,7 +601,7 @@ class Log:
         """
         with self.lock:
             view = self.view
-            if future.missing_bytes(view) > most_bytes:
+            if future.missing_bytes(view) > max_bytes:
                 return False
             twins = future.hand_over(view)
             future.put_in_place()

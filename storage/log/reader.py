@@ -15,7 +15,7 @@ from siltstone.storage import files
 from siltstone.storage.segment.readable import ReadableSegment, open_segment
 from siltstone.storage.topic_partition import TopicPartition, parse_folder
 
-_MOST_RETRIES: Final = 10
+_MAX_RETRIES: Final = 10
 
 
 class StoredBatch(NamedTuple):
@@ -96,7 +96,7 @@ class PartitionReader:
                 return
             except FileNotFoundError as error:
                 retries += 1
-                if retries > _MOST_RETRIES:
+                if retries > _MAX_RETRIES:
                     raise OffsetOutOfRange(
                         f"{self.topic_partition}: the segments from offset {offset} on go away "
                         "faster than they can be read; begin again at the start"

@@ -129,7 +129,7 @@ class _Loading:
         end_offset = self.end_offset
         if end_offset is None:
             end_offset = self.segments[-1].next_offset() if self.segments else 0
-        if end_offset > files.MOST_OFFSET:
+        if end_offset > files.MAX_OFFSET:
             raise CorruptMessage(f"its last batch ends at offset {end_offset}")
         if not self.segments or end_offset < folder.log_start_offset:
             end_offset = max(end_offset, folder.log_start_offset)

@@ -58,7 +58,7 @@ def encode(producers: Iterable[tuple[int, ProducerEntry]]) -> bytes:
     return VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
 
 
-def decode(data: "Buffer", end_offset: int = files.MOST_OFFSET) -> dict[int, ProducerEntry]:
+def decode(data: "Buffer", end_offset: int = files.MAX_OFFSET) -> dict[int, ProducerEntry]:
     """Return the producers in a snapshot of the batches below ``end_offset``.
 
     Raises:

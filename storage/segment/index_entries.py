@@ -56,9 +56,9 @@ class MemoryEntries:
         """Tell whether the file lacks entries."""
         return self.written < len(self.data)
 
-    def sample(self, count: int, most: int) -> bytes:
+    def sample(self, count: int, max_count: int) -> bytes:
         """Return the first ``count`` entries, or ``max_count`` of them, evenly spread."""
-        step = -(-count // most) or 1
+        step = -(-count // max_count) or 1
         if step == 1:
             return bytes(self.data[: count * self.size])
         return b"".join(self.entry(index) for index in range(0, count, step))

@@ -71,8 +71,8 @@ class LogSegment(ReadableSegment):
         self._names_unsynced = False
         self._unsynced: frozenset[str] = frozenset()  # kinds of index files with unsynced entries
         self._preallocated = False
-        most = min(config.segment_jitter_ms, config.segment_ms)
-        self._jitter_ms = random.randrange(most) if most > 0 else 0  # noqa: S311  # spreads rolls
+        max_ms = min(config.segment_jitter_ms, config.segment_ms)
+        self._jitter_ms = random.randrange(max_ms) if max_ms > 0 else 0  # noqa: S311  # spreads rolls
         self.reconfigure(config)
 
     @classmethod

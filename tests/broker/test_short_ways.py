@@ -117,7 +117,7 @@ def close_short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
 def close_short_ways_of_logs(home: RoomsOnDisk) -> None:
     """Have the logs check batches rule by rule, and search for what is read."""
     for log in home.rooms.topics.logs.values():
-        log.end.rules.most_bytes = 0
+        log.end.rules.max_bytes = 0
         log.reader.forget()
 
 

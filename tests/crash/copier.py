@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 TIMEOUT = 4
 LONG_TIMEOUT = 30
-MOST_RECORDS = 40
-MOST_ZOMBIES = 5  # before the last: each has four threads and polls
+MAX_RECORDS = 40
+MAX_ZOMBIES = 5  # before the last: each has four threads and polls
 GROUP = "copiers"
 SETTINGS = {
     **CONNECTION,
@@ -91,7 +91,7 @@ class Copier:
             if self._producer is None:
                 self._producer = self._succeed()
                 self._resume()
-            messages = self._consumer.consume(self._random.randint(1, MOST_RECORDS), 0.1)
+            messages = self._consumer.consume(self._random.randint(1, MAX_RECORDS), 0.1)
             if messages:
                 self._copy(self._producer, messages)
         except KafkaException as error:
@@ -219,6 +219,6 @@ class Copier:
 
     def _die(self) -> None:
         if self._producer is not None:
-            self._zombies = [*self._zombies[-MOST_ZOMBIES:], self._producer]
+            self._zombies = [*self._zombies[-MAX_ZOMBIES:], self._producer]
             self._producer = None
             self.deaths += 1

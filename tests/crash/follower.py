@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 GROUP = "followers"
 TIMEOUT = 30
-MOST_RECORDS = 50
+MAX_RECORDS = 50
 
 
 class Follower:
@@ -43,7 +43,7 @@ class Follower:
         One at a time: a new assignment is told between two records, not behind a number of them.
         """
         ends: dict[Partition, int] = {}
-        for _ in range(MOST_RECORDS):
+        for _ in range(MAX_RECORDS):
             message = self._consumer.poll(0.02)
             if message is None:
                 break

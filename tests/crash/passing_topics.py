@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 TIMEOUT = 30
 NAMES = 6
-MOST_PARTITIONS = 4
+MAX_PARTITIONS = 4
 SETTING = "max.message.bytes"
 
 
@@ -151,7 +151,7 @@ class PassingTopics:
             self._create(name, Topic(self._random.randint(1, 3), self._new_setting()))
         elif self._random.random() < 0.5:
             self._delete(name)
-        elif topic.partitions < MOST_PARTITIONS and self._random.random() < 0.5:
+        elif topic.partitions < MAX_PARTITIONS and self._random.random() < 0.5:
             wanted = topic._replace(partitions=topic.partitions + 1)
             new = NewPartitions(name, wanted.partitions)
             self._ask(name, wanted, self._admin.create_partitions([new]))

@@ -156,15 +156,15 @@ class ClassicGroup(LivingGroup):
 
     def has_room(self, member_id: str) -> bool:
         """Tell whether group.max.size leaves room for a member, new or back."""
-        most = self._services.settings().group_max_size
+        max_size = self._services.settings().group_max_size
         member = self.members.by_id.get(member_id)
         match self.state:
             case GroupState.PREPARING:
                 # Those that join are counted, not the members: some members may not come back.
                 is_parked = member is not None and member.join_reply is not None
-                return is_parked or self.members.joining_count < most
+                return is_parked or self.members.joining_count < max_size
             case GroupState.COMPLETING | GroupState.STABLE:
-                return member is not None or len(self.members) < most
+                return member is not None or len(self.members) < max_size
         return True
 
     def supports(self, request: JoinRequest) -> bool:

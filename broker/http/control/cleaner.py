@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Page = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 SLICE_SECONDS = 0.001
-MOST_EVENTS = 1000
+MAX_EVENTS = 1000
 
 
 class Question(NamedTuple):
@@ -168,7 +168,7 @@ class CleanerPages:
             and question.partition in {None, event.get("partition")}
             and event.get("ended_ms", 0) >= question.since_ms
         ]
-        return HttpResponse(body=self._lines(events[-MOST_EVENTS:]), content_type=JSON)
+        return HttpResponse(body=self._lines(events[-MAX_EVENTS:]), content_type=JSON)
 
     async def _lines(self, events: list[dict[str, Any]]) -> AsyncIterator[bytes]:
         """Yield events as lines of JSON, some at a time; receipts may be long."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 TOKEN_FILE = files.CONTROL_TOKEN
 _TOKEN_BYTES = 32
-_MOST_FILE_BYTES = 256
+_MAX_FILE_BYTES = 256
 
 
 class ControlToken:
@@ -103,5 +103,5 @@ def _read_trusted(path: Path) -> str | None:
             return None
         if stat.S_IMODE(status.st_mode) & 0o077:
             return None
-        text = stream.read(_MOST_FILE_BYTES).decode("ascii", "replace").strip()
+        text = stream.read(_MAX_FILE_BYTES).decode("ascii", "replace").strip()
     return text if len(text) == 2 * _TOKEN_BYTES else None

@@ -265,7 +265,7 @@ METRICS = (
            "`/proc/self/fd`", single(lambda _: process_stats.open_descriptors())),
     Metric("gauge", "process_max_fds", (),
            "The most file descriptors that may be open.",
-           "`RLIMIT_NOFILE`", single(lambda _: process_stats.most_descriptors())),
+           "`RLIMIT_NOFILE`", single(lambda _: process_stats.max_descriptors())),
     Metric("gauge", "process_start_time_seconds", (),
            "When the broker started, in seconds since the epoch.",
            "the clock at start", single(lambda sources: sources.started)),

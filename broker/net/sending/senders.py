@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from siltstone.protocol.parts import FileSlice
 
-_MOST_SOCKETS = 1 << 16
+_MAX_SOCKETS = 1 << 16
 _NUMBER = Struct("q")
 _ONCE = select.EPOLLOUT | select.EPOLLONESHOT
 _READ_BYTES = 512 * _NUMBER.size
@@ -119,6 +119,6 @@ class Senders:
 def _widen(pipe: int) -> int:
     """Make room in a pipe for a number of every socket, if we may; return its size."""
     try:
-        return fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _MOST_SOCKETS * _NUMBER.size)
+        return fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _MAX_SOCKETS * _NUMBER.size)
     except PermissionError:
         return fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)

@@ -84,7 +84,7 @@ class LogDirMove:
             KafkaError: A directory failed, or the log is damaged.
         """
         future, logs = self.future, self._rooms.logs
-        most_bytes = NEAR_BYTES
+        max_bytes = NEAR_BYTES
         while future.log.directory is not future.directory:
             await self._rooms.copying(future.copy)
             logs.checkpoint_recovery_points()
@@ -92,11 +92,11 @@ class LogDirMove:
             await self._rooms.copying(self._settle)
             try:
                 future.check()
-                if future.log.move(future, most_bytes):
+                if future.log.move(future, max_bytes):
                     await self._make_durable()
             finally:
                 future.log.release_flushes()
-            most_bytes *= 2
+            max_bytes *= 2
 
     async def finish(self) -> None:
         """Move the cleaner's checkpoint, and remove the old folder."""

@@ -33,7 +33,7 @@ MEMBER = ("m", 3, None)
 NOBODY = ("", -1, None)
 ORDERS = {("orders", 1): 42}
 SESSION_MS = 10_000
-MOST_METADATA = 100
+MAX_METADATA = 100
 E = ErrorCode
 
 
@@ -43,7 +43,7 @@ async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
     rooms = RoomsOnDisk(
         tmp_path / "root",
         offsets_topic_num_partitions="1",
-        offset_metadata_max_bytes=str(MOST_METADATA),
+        offset_metadata_max_bytes=str(MAX_METADATA),
     )
     await rooms.open()
     await rooms.rooms.topics.create("orders", 20, {})
@@ -274,7 +274,7 @@ async def test_the_code_of_the_group_is_that_of_every_partition_there_is(
 ) -> None:
     """What is not there is still said to be missing; too long metadata is no matter then."""
     wanted = {("orders", 0): 1, ("no", 0): 1, ("orders", 1): 1}
-    long = requests.commit("g", wanted, metadata="m" * (MOST_METADATA + 1))
+    long = requests.commit("g", wanted, metadata="m" * (MAX_METADATA + 1))
 
     assert await commit(home, long) == [
         ("orders", 0, E.unknown_member_id),
@@ -285,7 +285,7 @@ async def test_the_code_of_the_group_is_that_of_every_partition_there_is(
 
 async def test_metadata_as_long_as_the_setting_is_taken(home: RoomsOnDisk) -> None:
     """One more character is too many."""
-    longest = "m" * MOST_METADATA
+    longest = "m" * MAX_METADATA
 
     for metadata, code in ((longest + "m", E.offset_metadata_too_large), (longest, E.none)):
         request = requests.commit("alone", ORDERS, metadata=metadata)

@@ -59,7 +59,7 @@ async def test_log_is_made_anew_when_it_has_grown(
     broker: Broker, probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Years of probing do not fill the disk."""
-    monkeypatch.setattr(probe_module, "MOST_LOG_BYTES", 300)
+    monkeypatch.setattr(probe_module, "MAX_LOG_BYTES", 300)
     for _ in range(20):
         await probe.round_trip()
 

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from siltstone.broker.topics.join import MOST_PARTITIONS, Plan, join
+from siltstone.broker.topics.join import MAX_PARTITIONS, Plan, join
 from siltstone.storage.directory.catalog import CatalogState, CatalogTopic
 from siltstone.storage.log.recovery import UNKNOWN_TOPIC_ID
 from siltstone.storage.topic_partition import TopicPartition
@@ -99,10 +99,10 @@ def test_the_folders_of_a_deleted_topic_go() -> None:
 
 def test_a_huge_partition_number_makes_no_topic() -> None:
     """One folder with a typing error in its name must not create a billion others."""
-    plan = join(CatalogState(), {TopicPartition("t", MOST_PARTITIONS): A})
+    plan = join(CatalogState(), {TopicPartition("t", MAX_PARTITIONS): A})
 
     assert not plan.topics
-    assert plan.foreign == [TopicPartition("t", MOST_PARTITIONS)]
+    assert plan.foreign == [TopicPartition("t", MAX_PARTITIONS)]
 
 
 def test_an_illegal_name_makes_no_topic() -> None:

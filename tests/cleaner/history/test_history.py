@@ -33,7 +33,7 @@ def test_events_are_lines_in_order(tmp_path: Path) -> None:
 
 def test_full_file_is_put_aside(tmp_path: Path) -> None:
     """There are two files at most, together no more than twice the bound."""
-    events = History(most_bytes=1000)
+    events = History(max_bytes=1000)
     for number in range(100):
         events.append(tmp_path, event(number))
 
@@ -46,7 +46,7 @@ def test_full_file_is_put_aside(tmp_path: Path) -> None:
 
 def test_line_longer_than_the_bound_is_kept(tmp_path: Path) -> None:
     """A receipt is never cut."""
-    events = History(most_bytes=10)
+    events = History(max_bytes=10)
     for number in range(2):
         events.append(tmp_path, event(number, text="x" * 50))
 
@@ -101,7 +101,7 @@ def test_start_reads_the_newest_of_all_directories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the order in which they happened, as many as are kept in memory."""
-    monkeypatch.setattr(history, "MOST_IN_MEMORY", 3)
+    monkeypatch.setattr(history, "MAX_IN_MEMORY", 3)
     for name, starts in (("a", [1, 4]), ("b", [2, 3])):
         (tmp_path / name).mkdir()
         for started in starts:

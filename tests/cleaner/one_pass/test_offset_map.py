@@ -37,7 +37,7 @@ def test_capacity_is_kafkas() -> None:
     """128 MiB at a load of 0.9 take 5,033,164 keys."""
     offsets = OffsetMap(134_217_728, 0.9)
 
-    assert (offsets.most_slots, offsets.usable) == (5_592_405, 5_033_164)
+    assert (offsets.max_slots, offsets.usable) == (5_592_405, 5_033_164)
 
 
 def test_too_little_memory_is_refused() -> None:
