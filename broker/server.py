@@ -129,7 +129,7 @@ class Broker:
         agree(self._features, settings)
         server = settings.server
 
-        # Logs, who cleans and moves them, and the topics that they belong to
+        # Logs, their cleaner and moves, and the topics
         self.logs = LogManager(directories, server, settings.stored_topic_config, clock)
         self._cleaner = CleanerManager(self.logs.logs, clock, lambda: time.sleep(0))
         pool = OnFirstUse(self._build_cleaner_pool)
@@ -141,7 +141,7 @@ class Broker:
             self.logs, self._current, clock, self._cleaning.is_reserved
         )
 
-        # Requests, who may have to wait, and where they come in
+        # Requests, those that wait, and the listeners
         self.waiting = Waiting()
         self.coordinators = OnFirstUse(self._build_coordinators, COORDINATOR_MODULES)
         self._rooms = self._make_rooms()
@@ -154,7 +154,7 @@ class Broker:
             for bound in server.bound_listeners
         ]
 
-        # Who looks at the broker from outside
+        # The HTTP side
         self._loop_watch = LoopWatch(clock)
         self.probe = Probe(self.logs, self.topics.logs, io, clock)
         self._readiness = Readiness(clock, self.probe.round_trip, self._find_dead_threads)
@@ -404,7 +404,7 @@ class Broker:
         return Routes(pages.routes(self._token.is_brought_by))
 
     def _fail_first_directory(self, error: OSError) -> None:
-        """The catalogue lies in the first log directory: what fails the one fails the other."""
+        """Fail the first log directory too: the catalogue is in it."""
         self.logs.directories[0].fail(error)
 
     def _current(self) -> ServerConfig:

@@ -16,7 +16,7 @@ VERSION = "0.1.0"
 
 
 def _find_sources_only() -> None:
-    """Have Python find no compiled module in the packages below this one."""
+    """Make Python ignore compiled modules in the packages below this one."""
     find = FileFinder.path_hook((SourceFileLoader, SOURCE_SUFFIXES))
     below = os.path.join(__path__[0], "")  # noqa: PTH118  # pathlib is not imported for this alone
 

@@ -55,24 +55,24 @@ if TYPE_CHECKING:
     SessionPartition = Any  # likewise
 
     class Identity(Protocol):
-        """Who this broker is."""
+        """What clients are told this broker is."""
 
         @property
         def node_id(self) -> int:
-            """Its number."""
+            """The broker's node id."""
 
     class Rooms(Protocol):
-        """What of the broker a read needs."""
+        """The parts of the broker that a read needs."""
 
         topics: TopicRegistry
         settings: BrokerSettings
 
         @property
         def identity(self) -> Identity:
-            """Who the broker is."""
+            """What clients are told this broker is."""
 
     class Context(Protocol):
-        """What of a request a read needs."""
+        """The part of a request's context that a read needs."""
 
         version: int
 

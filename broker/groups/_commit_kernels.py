@@ -47,25 +47,25 @@ if TYPE_CHECKING:
     NewOffset = tuple[str, int, OffsetCommitValue]
 
     class Rooms(Protocol):
-        """What of the broker a commit needs."""
+        """The parts of the broker that a commit needs."""
 
         topics: TopicRegistry
         settings: BrokerSettings
         clock: Clock
 
     class ConsumerGroups(Protocol):
-        """What of the consumer groups a commit needs."""
+        """The part of the consumer groups that a commit needs."""
 
         @property
         def image(self) -> TopicImage:
-            """The topics as they see them."""
+            """The topics as groups know them."""
 
     class Groups(Protocol):
-        """What of the coordinator a commit needs."""
+        """The part of the coordinator that a commit needs."""
 
         @property
         def offsets(self) -> "OffsetTable":
-            """What was committed before."""
+            """The committed offsets."""
 
         @property
         def consumer(self) -> ConsumerGroups:

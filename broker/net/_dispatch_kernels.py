@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from siltstone.protocol.errors import KafkaError
 
     class Connection(Protocol):
-        """Where a request came in."""
+        """The connection of a request."""
 
         @property
         def caller(self) -> "Caller":
-            """Who asks."""
+            """The client, its address and its listener."""
 
         @property
         def peer(self) -> str:
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
         @property
         def client_id(self) -> str | None:
-            """What it calls itself."""
+            """The name that the client gives itself."""
 
         def note_login(self) -> None:
-            """Say that it wanted to log in."""
+            """Log that the client wanted to log in."""
 
     class ApiStats(Protocol):
         """The figures of one API."""
@@ -64,13 +64,13 @@ if TYPE_CHECKING:
 
         @property
         def by_key(self) -> Mapping[int, ApiStats]:
-            """Those of each API."""
+            """The figures of each API, by its key."""
 
         def refused_batch(self, error: KafkaError) -> None:
             """Count a batch that was not appended."""
 
     class RareRequests(Protocol):
-        """What is done with requests that are not answered in one turn (`broker.net.dispatch`)."""
+        """The work for requests that are not answered in one turn (`broker.net.dispatch`)."""
 
         def wait(
             self,
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
             response: Coroutine[Any, Any, Any],
             began: float,
         ) -> LateAnswer:
-            """Return what answers later."""
+            """Return the answer that the coroutine gives later."""
 
         def handle_large(
             self,

@@ -49,7 +49,7 @@ class Listener(Protocol):
         """Run what a request waits for."""
 
     def note_login(self, connection: Connection) -> None:
-        """Say that a client wanted to log in."""
+        """Log that a client wanted to log in."""
 
     def forget(self, connection: Connection) -> None:
         """Drop a closed connection."""
@@ -115,7 +115,7 @@ class Connection(Turn):
         return self._task is None and (self._reading or bool(self._channel.unsent))
 
     def note_login(self) -> None:
-        """Say that the client wanted to log in, which nobody can."""
+        """Log that the client wanted to log in; this broker has no log-ins."""
         self.listener.note_login(self)
 
     def resume(self) -> None:

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class OnFirstUse(Generic[T]):
-    """A part that is built once, by the first who gets it (any thread).
+    """A part that is built once, by the first call of `get` (any thread).
 
     ``built`` is the part, or None as long as nobody has needed it: for those who count it, stop it
     or tell it something, and have no need of it themselves. How it is built stands in

@@ -120,7 +120,7 @@ class PinRoom:
             directories=frozenset(each.directory for each in frozen),
         )
         self._pins[pin.pin_id] = pin
-        # It ends although the client goes away, and its lease then ends.
+        # The pin is made even if the client disconnects; its lease ends it then.
         await asyncio.shield(self._linking.start(self._link(pin, frozen), "pin"))
         return pin
 

@@ -43,7 +43,7 @@ class PassClock:
         self.seconds: dict[str, float] = {}
 
     def begin(self) -> None:
-        """Start at zero."""
+        """Reset all counts."""
         self.phase = "map"
         self.seconds = {"map": 0.0, "copy": 0.0, "swap": 0.0}
 

@@ -371,4 +371,4 @@ def open_batch(
 
 
 def _always_wanted() -> None:
-    """Let a pass go on."""
+    """Do nothing: the pass continues."""

@@ -109,14 +109,14 @@ if TYPE_CHECKING:
 
         @property
         def producers(self) -> Mapping[int, "ProducerEntry"]:
-            """Those that are known, by id."""
+            """The known producers, by id."""
 
         @property
         def first_unstable_offset(self) -> int | None:
             """The first offset of the earliest open transaction."""
 
     class Folder(Protocol):
-        """Where a log is."""
+        """The folder of a log."""
 
         @property
         def directory(self) -> LogDirectory:
@@ -745,34 +745,34 @@ class LogEnd:
         self._unwritten = 0
 
     def show(self, segments: tuple[Any, ...]) -> None:
-        """Show readers these segments, which have the same end as those before; likewise."""
+        """Show readers other segments with the same end; the caller holds the lock."""
         end_offset, before, end_position = self.view
         self.view = (end_offset, segments, end_position)
         self.size += sum([each.size for each in segments]) - sum([each.size for each in before])
 
     def start_at(self, offset: int) -> None:
-        """Raise the log start offset; likewise."""
+        """Raise the log start offset; the caller holds the lock."""
         self.log_start_offset = offset
         self.recovery_point = max(self.recovery_point, offset)
 
     def note_flushed(self, offset: int) -> None:
-        """Raise the recovery point: all below is on the disk; likewise."""
+        """Raise the recovery point: all below is on the disk; the caller holds the lock."""
         self.recovery_point = max(self.recovery_point, offset)
 
     def move(
         self, directory: "LogDirectory", segments: tuple[Any, ...], recovery_point: int
     ) -> None:
-        """Go on with copies of the segments in another log directory; likewise."""
+        """Continue in another log directory, with copies; the caller holds the lock."""
         self.show(segments)
         self.directory = directory
         self.recovery_point = recovery_point
 
     def obey(self, config: "TopicConfig") -> None:
-        """Note settings that count from the next append on; likewise."""
+        """Note settings that count from the next append on; the caller holds the lock."""
         self.rules = PlainRules(config)
 
     def close(self) -> None:
-        """Refuse everything from now on; likewise."""
+        """Refuse everything from now on; the caller holds the lock."""
         self.is_closed = True
 
     def tell_watchers(self) -> None:

@@ -136,7 +136,7 @@ class Log:
         self.watchers = end.watchers  # loop only; see there
         self.path = loaded.folder.path  # changes when the folder is renamed for deletion
         self.names = NameGate()
-        # Held by who writes into the folder; the event loop never takes it.
+        # Held while writing into the folder; the event loop never takes it.
         self._flush_lock = threading.Lock()
         self._abandoned = False  # the folder goes; background work stops
         self._swap: SegmentSwap | None = None  # owned by who cleans

@@ -339,4 +339,4 @@ def _sizes(path: Path) -> list[tuple[str, int]]:
 
 
 def _go_on() -> None:
-    """Let a pass go on."""
+    """Do nothing: the pass continues."""

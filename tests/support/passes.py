@@ -137,4 +137,4 @@ def no_swap(new: Sequence[LogSegment], old: Sequence[ReadableSegment]) -> None:
 
 
 def _go_on() -> None:
-    """Let a pass go on."""
+    """Do nothing: the pass continues."""

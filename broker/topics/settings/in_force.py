@@ -148,7 +148,7 @@ class BrokerSettings:
         before = self.layers
         after = before.with_dynamic(cluster=cluster, broker=broker)
         self._replace(after)
-        # A client that goes away does not leave the change half made.
+        # The change is completed even if the client disconnects.
         await asyncio.shield(self._tasks.start(self._keep(before, after), "settings"))
 
     async def close(self) -> None:

@@ -76,7 +76,7 @@ class Folder:
 
 
 def _go_on() -> None:
-    """Let a pass go on."""
+    """Do nothing: the pass continues."""
 
 
 def check(expected: Expected, result: PassResult, written: list[bytes]) -> None:
