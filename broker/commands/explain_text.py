@@ -64,7 +64,7 @@ def _detail(facts: Mapping[str, Any], now_ms: int) -> Iterator[str]:
 def _next(facts: Mapping[str, Any], now_ms: int) -> str:
     next_ms = facts["next_eligible_ms"]
     if next_ms is None:
-        return "not until something changes"
+        return "only after something changes"
     if next_ms <= now_ms:
         return "now"
     return f"at {moment(next_ms)}, in {duration((next_ms - now_ms) / 1000)}"
@@ -98,7 +98,7 @@ def prediction_lines(prediction: Mapping[str, Any]) -> Iterator[str]:
     if prediction["horizons_set"]:
         yield (
             f"            stay for now: tombstones and markers in {prediction['horizons_set']} "
-            "batches, which get a delete horizon; how many bytes that takes, the moment decides"
+            "batches, which get a delete horizon; how many bytes that takes depends on the time"
         )
     yield (
         f"            map: {prediction['map_keys']} keys, {size(prediction['map_bytes'])}; "
