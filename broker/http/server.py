@@ -5,10 +5,11 @@ of routes knows the pages. Nothing runs in threads; a long answer is an asynchro
 pieces of about a millisecond each, so that a scrape never holds up a produce request. h11 and the
 pages are imported for the first connection, not before the broker is ready.
 
-Against strangers: where all places are taken, the client that has kept us waiting longest makes
-room; while all are being served, there are spare places for one request each, which answer only
-what is urgent, such as health; a request names a host that is ours, so that no web page of another
-site reads ours by DNS rebinding; a long body is only read for who has the control token.
+Against strangers: when all places are taken, the client that the server has waited for longest is
+closed. While all are being served, there are spare places for one request each, which answer only
+what is urgent, such as health. A request must name a host of this broker, so that no web page of
+another site reads these pages by DNS rebinding. A long body is only read if the request has the
+control token.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class HttpServer:
     def _find_place(self) -> bool | None:
         """Return whether a spare place is left for a client, or another; None: there is no place.
 
-        The client that has kept us waiting longest makes room, in a spare place in the end.
+        The client that the server has waited for longest is closed, one in a spare place last.
         """
         if len(self._clients) < self._limits.connections:
             return False
