@@ -1,7 +1,7 @@
 r"""Settings from a file as Apache Kafka has them: java.util.Properties, every fault with its line.
 
 NAME=VALUE, NAME: VALUE or NAME VALUE on a line; # and ! begin a comment, a backslash at the end of
-a line goes on with the next. Letters beyond ASCII are Latin-1, or \uXXXX.
+a line continues it on the next. Letters beyond ASCII are Latin-1, or \uXXXX.
 """
 
 import re

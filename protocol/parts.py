@@ -1,6 +1,6 @@
 """A response as bytes and ranges of files, so that fetched records need not pass through Python.
 
-Whoever sends writes the bytes and gives the ranges to sendfile, in order.
+The sender writes the bytes and gives the ranges to sendfile, in order.
 """
 
 from dataclasses import dataclass

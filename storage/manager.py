@@ -258,25 +258,25 @@ class LogManager:
         self._placement.prefer(topic_partition, directory)
 
     def checkpoint_recovery_points(self) -> None:
-        """Have the recovery points written if they have moved; they are collected here, at once."""
+        """Write the recovery points that have moved, in the background; they are collected here."""
         for directory, logs in self._by_directory():
             write = self._checkpoints[directory.path].write_recovery_points
             self._write_later(directory, partial(write, log_checkpoints.recovery_points(logs)))
 
     def checkpoint_log_starts(self) -> None:
-        """Have the log start offsets written where they have moved."""
+        """Write the log start offsets that have moved, in the background."""
         for directory, logs in self._by_directory():
             write = self._checkpoints[directory.path].write_log_starts
             self._write_later(directory, partial(write, self._log_starts(directory, logs)))
 
     def checkpoint_high_watermarks(self) -> None:
-        """Have the high watermarks written where they have moved."""
+        """Write the high watermarks that have moved, in the background."""
         for directory, logs in self._by_directory():
             write = self._checkpoints[directory.path].write_high_watermarks
             self._write_later(directory, partial(write, log_checkpoints.high_watermarks(logs)))
 
     def check_directories(self) -> None:
-        """Have the background thread check which directories are gone, or take writes again."""
+        """Check in the background which directories are gone, or take writes again."""
         if self._directories_checked:
             self._directories_checked = False
             self.background.submit("directory check", self._check_directories)

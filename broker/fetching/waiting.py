@@ -90,7 +90,7 @@ class WatchGroup:
             self.parked.count(watch)
 
     def release(self) -> None:
-        """Let the waiting fetch go on, if there is one."""
+        """Resume the waiting fetch, if there is one."""
         if self.parked is not None:
             self.parked.release()
 
@@ -134,7 +134,7 @@ class Parked:
             self.release()
 
     def release(self) -> None:
-        """Let the request go on; safe to call again."""
+        """Resume the request; safe to call again."""
         if not self.future.done():
             self.future.set_result(None)
 
@@ -196,7 +196,7 @@ class Waiting:
                 group.parked = None
 
     def close(self) -> None:
-        """Let all of them go on, and make nobody wait from now on: the broker stops."""
+        """Resume all waiting fetches, and let no further one wait: the broker stops."""
         self._is_closed = True
         for parked in self._parked:
             parked.release()

@@ -118,7 +118,7 @@ class Timer:
 
 
 class Timers:
-    """The heap (loop only). ``on_earlier`` tells whoever drives it when to come sooner.
+    """The heap (loop only). ``on_earlier`` is called when a timer is due before all others.
 
     Cancelled timers stay on it until their time. When they are most of it they are removed, and so
     are the members that they keep in memory.

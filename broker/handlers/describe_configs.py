@@ -166,7 +166,7 @@ def _write_rows(
 ) -> dict[str, bytes]:
     """Return the settings of a resource by name, each as bytes of an answer in a version.
 
-    They are kept for the next who asks: topics that set the same share them.
+    They are kept for later requests: topics with the same settings share them.
     """
     if of_cluster:
         rows = describe_cluster_default(layers)

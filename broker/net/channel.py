@@ -221,7 +221,7 @@ class PlainChannel(Transport):
         return _WOULD_BLOCK
 
     def _on_sent(self, error: int) -> None:
-        """Go on after a sender has sent everything or has failed."""
+        """Continue after a sender has sent everything or has failed."""
         handed, self._handed = self._handed, 0
         if not self.unsent:  # closed meanwhile
             self._socket.close()

@@ -119,7 +119,7 @@ class Connection(Turn):
         self.listener.note_login(self)
 
     def resume(self) -> None:
-        """Go on when an answer has left or memory is free: kept bytes first, then new ones."""
+        """Continue when an answer is sent or memory is free: kept bytes first, then new ones."""
         self._serve_kept()
         self._count()
 

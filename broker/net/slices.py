@@ -42,7 +42,7 @@ class Slices(NamedTuple):
         return count > ELEMENTS
 
     def cut(self, request: Any) -> Iterator[tuple[Any, bool]]:
-        """Yield a request for each piece, and whether it goes on with the last row before it."""
+        """Yield a request for each piece, and whether it continues the last row before it."""
         piece: list[Any] = []
         room = ELEMENTS
         goes_on = False

@@ -113,7 +113,7 @@ class Cleaning:
         return self.manager.snapshot(log).checkpoint or 0
 
     def request(self, topic_partition: TopicPartition, *, is_forced: bool) -> None:
-        """Have a partition cleaned next. Blocks: io thread."""
+        """Ask the cleaner to take a partition next. Blocks: io thread."""
         self.manager.request(topic_partition, is_forced=is_forced)
         self.pool.get().wake()
 

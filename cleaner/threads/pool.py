@@ -94,7 +94,7 @@ class CleanerPool:
         self.wake()
 
     def wake(self) -> None:
-        """Have idle threads look for work now."""
+        """Wake idle threads to look for work."""
         for each in self.threads:
             each.wake()
 
@@ -140,7 +140,7 @@ class CleanerPool:
         self.rooms.manager.states.check(topic_partition)
 
     def _resize(self) -> None:
-        """Have as many threads as the settings say; the caller holds the lock."""
+        """Start or stop threads until there are as many as set; the caller holds the lock."""
         for number in [each for each in self._threads if each >= self._settings.threads]:
             self._threads.pop(number).stop()
         for number in range(self._settings.threads):

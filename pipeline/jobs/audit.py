@@ -297,7 +297,7 @@ def _of_archive(options: Mapping[str, str], folder: str) -> ReadOptions:
 
 
 def _clean(control: Control, moment: Moment, clock: Clock) -> None:
-    """Have the broker clean the compacted topics, and wait until it is done."""
+    """Ask the broker to clean the compacted topics, and wait until it has."""
     for topic in {each.topic for each in moment.view.partitions if each.is_compacted}:
         name = quote(topic)
         control.ask("POST", f"/v1/clean?topic={name}&force=1")

@@ -174,7 +174,7 @@ class BatchWriter:
         self._summary.rows += rows
 
     def _stage(self, frame: "DataFrame", folder: Path) -> None:
-        """Have Spark write a batch beside the table.
+        """Write a batch beside the table, by Spark.
 
         Raises:
             SinkFailed: The disk is full.

@@ -63,7 +63,7 @@ class SegmentView:
         return self._path(files.LOG)
 
     def close(self) -> None:
-        """Let the file go. Idempotent."""
+        """Close the file. Idempotent."""
         if self._file is not None:
             self._file.close()
             self._file = None

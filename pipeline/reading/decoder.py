@@ -112,7 +112,7 @@ class Decoder:
             self.fault = self._fault(chunk, self.consumed, origin, FAULTS[status])
 
     def restart(self, offset: int) -> None:
-        """Go on at an offset, in other files than before."""
+        """Continue at an offset, in other files than before."""
         self._wanted = replace(self._wanted, start_offset=offset)
         self.pass_over()
 

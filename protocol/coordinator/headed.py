@@ -12,7 +12,7 @@ from siltstone.protocol.messages import Message
 from siltstone.protocol.parts import Buffer
 
 MAX_EPOCH: Final = 1 << 30
-"""No group comes that far by itself, and whoever starts there has as many left."""
+"""No group reaches this by counting, and one that starts here can count as far again."""
 
 _INT16: Final = Struct(">h")
 

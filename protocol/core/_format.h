@@ -291,7 +291,7 @@ static inline PyObject *new_lock(void) {
     return owner;
 }
 
-/* Waits without the GIL, since whoever holds the lock may need it to let go. */
+/* Waits without the GIL, since the holder may need it to release the lock. */
 static inline int take_lock(PyObject *owner) {
     PyThread_type_lock lock = PyCapsule_GetPointer(owner, NULL);
     if (lock == NULL) {

@@ -96,7 +96,7 @@ if TYPE_CHECKING:
             """Start a new active segment."""
 
         def start_write_back(self, segment: Any, size: int) -> None:
-            """Have the kernel begin to write the last bytes of a segment."""
+            """Ask the kernel to begin writing the last bytes of a segment to the disk."""
 
         def check_producer(self, batch: ValidatedBatch, origin: Origin) -> AppendResult | None:
             """Return the answer to a batch sent again; refuse one that may not be written."""
@@ -344,7 +344,7 @@ class Lock:
         drop_lock(self._lock)
 
     def take(self) -> None:
-        """Wait until nobody else has it."""
+        """Acquire the lock."""
         take_lock(self._lock)
 
     def drop(self) -> None:

@@ -52,7 +52,7 @@ class DirectoryLock:
         _held.add(self._key)
 
     def release(self) -> None:
-        """Delete the file and let the lock go. Idempotent."""
+        """Delete the file and release the lock. Idempotent."""
         if self._fd < 0:
             return
         with suppress(OSError):  # the lock counts, and it ends with the descriptor

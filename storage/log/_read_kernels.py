@@ -81,7 +81,7 @@ class LogReader:
     def forget(self) -> None:
         """Drop all hints, since the log drops some of their segments.
 
-        A read that is under way goes on with the hints that it has.
+        A read that has begun continues with the hints that it has.
         """
         self._hints = [_NO_HINT] * _HINTS
 

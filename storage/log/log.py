@@ -318,7 +318,7 @@ class Log:
         return segment
 
     def start_write_back(self, segment: LogSegment, size: int) -> None:
-        """Have the kernel begin to write the last bytes of a segment."""
+        """Ask the kernel to begin writing the last bytes of a segment to the disk."""
         position = max(0, segment.size - size)
         self._services.background.write_back(segment.file(), position, size)
 

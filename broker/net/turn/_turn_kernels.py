@@ -111,7 +111,7 @@ class Transport:
         raise NotImplementedError
 
     def _watch(self) -> None:
-        """Go on sending when the socket has room."""
+        """Continue to send when the socket has room."""
         raise NotImplementedError
 
 
@@ -266,7 +266,7 @@ class Turn:
         raise NotImplementedError
 
     def resume(self) -> None:
-        """Go on when an answer has left or memory is free: kept bytes first, then new ones."""
+        """Continue when an answer is sent or memory is free: kept bytes first, then new ones."""
         raise NotImplementedError
 
     def _refuse(self, error: ProtocolError) -> None:
