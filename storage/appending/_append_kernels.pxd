@@ -1,5 +1,6 @@
 # C types of _append_kernels.py; the algorithm stands there alone.
 cimport cython
+from libc.stdint cimport int64_t
 from siltstone.protocol.core._records cimport take_plain
 from siltstone.protocol.core._format cimport (
     CODEC_MASK,
@@ -83,7 +84,7 @@ cdef class SegmentEnd:
     cpdef long long append(self, object segment, object buffer, long long size, long long last_offset, long long max_timestamp) except *
 
 @cython.final
-cdef class LogEnd:
+cdef class LogEnd:  # int64_t: Cython writes -2 of a final class as no C where it is long long
     cdef object _clock
     cdef readonly object directory, producers
     cdef readonly Lock lock
@@ -98,13 +99,13 @@ cdef class LogEnd:
     cdef object _append(self, object log, object batch, object origin)
 
     @cython.locals(lock=Lock, base_offset="long long")
-    cpdef long long add(self, object log, object buffer, long long size, long long count, long long timestamp) except? -2
+    cpdef int64_t add(self, object log, object buffer, long long size, long long count, long long timestamp) except? -2
 
     @cython.locals(lock=Lock, base_offset="long long")
-    cpdef long long take(self, object log, object records, long long now_ms) except? -2
+    cpdef int64_t take(self, object log, object records, long long now_ms) except? -2
 
     @cython.locals(count="long long", last_offset_delta="long long", _attributes="long long", max_timestamp="long long", producer_id="long long", epoch="long long", sequence="long long", size="long long", producer=ProducerEntry, base_offset="long long")
-    cdef long long _take(self, object log, object records, long long now_ms) except? -2
+    cdef int64_t _take(self, object log, object records, long long now_ms) except? -2
 
     cpdef bint is_flush_due(self) except *
 
@@ -112,7 +113,7 @@ cdef class LogEnd:
     cdef object _find_room(self, object log, long long size, long long last_offset_delta, long long max_timestamp)
 
     @cython.locals(base_offset="long long", last_offset="long long", end=SegmentEnd)
-    cdef long long _write(self, object log, object segment, object buffer, long long size, long long last_offset_delta, long long count, long long max_timestamp) except? -2
+    cdef int64_t _write(self, object log, object segment, object buffer, long long size, long long last_offset_delta, long long count, long long max_timestamp) except? -2
 
     @cython.locals(producer=ProducerEntry)
     cdef ProducerEntry _find_producer(self, long long producer_id, long long epoch, long long sequence)
