@@ -17,13 +17,12 @@ VERSION = "0.1.0"
 
 def _find_sources_only() -> None:
     """Make Python ignore compiled modules in the packages below this one."""
-    find = FileFinder.path_hook((SourceFileLoader, SOURCE_SUFFIXES))
     below = os.path.join(__path__[0], "")  # noqa: PTH118  # pathlib is not imported for this alone
 
     def find_below(folder: str) -> FileFinder:
         if not folder.startswith(below):
             raise ImportError(folder)
-        return find(folder)
+        return FileFinder(folder, (SourceFileLoader, SOURCE_SUFFIXES))
 
     sys.path_hooks.insert(0, find_below)
 

@@ -45,7 +45,7 @@ class Figure(NamedTuple):
     """One row: what is counted, how many there are and which."""
 
     what: str
-    count: int
+    number: int
     names: Sequence[str] = ()
 
 
@@ -318,9 +318,9 @@ def _private_names(module: ast.Module) -> Iterator[tuple[int, str]]:
                     yield node.lineno, name
         elif isinstance(node, ast.Call) and _last_name(node.func) in _TAKES_A_NAME:
             for argument in node.args:
-                name = argument.value if isinstance(argument, ast.Constant) else None
-                if isinstance(name, str) and _PRIVATE.fullmatch(name):
-                    yield node.lineno, name
+                value = argument.value if isinstance(argument, ast.Constant) else None
+                if isinstance(value, str) and _PRIVATE.fullmatch(value):
+                    yield node.lineno, value
 
 
 def _is_private(name: str) -> bool:
@@ -355,13 +355,13 @@ def main(arguments: Sequence[str]) -> None:
     gc.disable()  # half of the time would go into looking for rubbish in syntax trees
     rows = figures(options.folder)
     if options.json:
-        fields = Figure._fields if options.names else ("what", "count")
+        fields = Figure._fields if options.names else ("what", "number")
         described = [{field: getattr(row, field) for field in fields} for row in rows]
         sys.stdout.write(json.dumps(described, indent=1) + "\n")
         return
     width = max(len(row.what) for row in rows)
     for row in rows:
-        sys.stdout.write(f"{row.what:<{width}}  {row.count:>7,}\n")
+        sys.stdout.write(f"{row.what:<{width}}  {row.number:>7,}\n")
         if options.names:
             sys.stdout.writelines(f"    {name}\n" for name in row.names)
 

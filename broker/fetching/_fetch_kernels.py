@@ -64,8 +64,13 @@ if TYPE_CHECKING:
     class Rooms(Protocol):
         """The parts of the broker that a read needs."""
 
-        topics: TopicRegistry
-        settings: BrokerSettings
+        @property
+        def topics(self) -> TopicRegistry:
+            """All topics."""
+
+        @property
+        def settings(self) -> BrokerSettings:
+            """The settings in force."""
 
         @property
         def identity(self) -> Identity:

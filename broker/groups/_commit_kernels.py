@@ -49,9 +49,17 @@ if TYPE_CHECKING:
     class Rooms(Protocol):
         """The parts of the broker that a commit needs."""
 
-        topics: TopicRegistry
-        settings: BrokerSettings
-        clock: Clock
+        @property
+        def topics(self) -> TopicRegistry:
+            """All topics."""
+
+        @property
+        def settings(self) -> BrokerSettings:
+            """The settings in force."""
+
+        @property
+        def clock(self) -> Clock:
+            """The broker's clock."""
 
     class ConsumerGroups(Protocol):
         """The part of the consumer groups that a commit needs."""

@@ -33,12 +33,20 @@ if not cython.compiled:
     from siltstone.protocol.records._portable import field_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping
+    from collections.abc import Callable, Mapping
+    from typing import Protocol
 
     from siltstone.broker.coordination.journal import CoordinatorLog
     from siltstone.broker.groups.group import Group
     from siltstone.protocol.messages.heartbeat import HeartbeatRequest
     from siltstone.storage.clock import Clock
+
+    class CommittedOffsets(Protocol):
+        """The committed offsets, as the table of groups asks for them."""
+
+        def __contains__(self, group_id: str, /) -> bool:
+            """Tell whether a group has any."""
+
 
 COMPILED: bool = cython.compiled
 
@@ -308,7 +316,7 @@ class GroupTable:
     def __init__(
         self,
         journal: "CoordinatorLog",
-        offsets: "Container[str]",
+        offsets: "CommittedOffsets",
         make_classic: "Callable[[str], Group]",
     ) -> None:
         self._make_classic = make_classic

@@ -690,7 +690,7 @@ class LogEnd:
         if self.is_closed or self.directory.refusal is not None:
             raise log.refusal()
         segments = self.view[1]
-        segment = segments[len(segments) - 1]
+        segment: Segment = segments[len(segments) - 1]
         end = segment.end
         last_offset = self.log_end_offset + last_offset_delta
         if end.should_roll(segment, size, max_timestamp, last_offset, self._clock):

@@ -77,7 +77,7 @@ def tree(tmp_path: Path) -> Path:
 )
 def test_counts(tree: Path, what: str, count: int) -> None:
     """Each figure counts what it says, and nothing that git does not know."""
-    assert {figure.what: figure.count for figure in figures(tree)}[what] == count
+    assert {figure.what: figure.number for figure in figures(tree)}[what] == count
 
 
 def test_names(tree: Path) -> None:
@@ -116,4 +116,4 @@ def test_prints_json(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
     rows = json.loads(capsys.readouterr().out)
 
-    assert [row["count"] for row in rows] == [figure.count for figure in figures(tree)]
+    assert [row["number"] for row in rows] == [figure.number for figure in figures(tree)]

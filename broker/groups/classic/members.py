@@ -14,6 +14,7 @@ from siltstone.protocol.messages.consumer_offsets import MemberMetadata
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from siltstone.broker.groups._member_kernels import Timers
     from siltstone.broker.groups.classic.messages import (
         JoinReply,
         JoinRequest,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
         SyncReply,
         SyncResult,
     )
-    from siltstone.broker.groups.member_kernels import Timers
 
 
 class Member(LivingMember):
@@ -92,6 +92,10 @@ class Members(MemberTable):
     """
 
     by_id: dict[str, Member]
+    if TYPE_CHECKING:
+
+        def get(self, member_id: str, instance_id: str | None) -> Member:
+            """Return the member that a request names."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, ClassVar
 
 try:
-    from siltstone.broker.net.sending._sending import (  # type: ignore[import-not-found,unused-ignore]
+    from siltstone.broker.net.sending._sending import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
         Table,
     )
 except ModuleNotFoundError:  # where nothing is compiled nobody has senders
@@ -57,6 +57,7 @@ class Senders:
         self._reports, self._report = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._reports, False)
         self._table = Table(_widen(self._report) // _NUMBER.size)
+        self.max_sockets: int = self._table.sockets
         self._threads = [
             Thread(
                 target=self._table.serve,
@@ -72,7 +73,7 @@ class Senders:
 
     def can_take(self, socket: int) -> bool:
         """Return whether ranges for a socket may be handed over."""
-        return bool(socket < self._table.sockets)
+        return socket < self.max_sockets
 
     def send(
         self, socket: int, part: FileSlice, tail: bytes, finished: Callable[[int], None]

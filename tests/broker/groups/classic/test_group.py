@@ -143,7 +143,7 @@ def test_an_assignment_that_can_not_be_written_is_nobodys() -> None:
 
     assert [each.error for each in (*parked, *own)] == [ErrorCode.not_coordinator] * 2
     assert hand.state() is GroupState.PREPARING
-    assert set(hand.group.assignments.values()) == {b""}
+    assert set(hand.group.members.assignments.values()) == {b""}
 
 
 def test_a_new_member_makes_the_others_join_again() -> None:

@@ -143,7 +143,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             written = self.hand.written[-1]
             assert written.generation == group.generation
             assert {each.member_id: each.assignment for each in written.members} == (
-                group.assignments
+                group.members.assignments
             )
         if group.state is GroupState.EMPTY:
             assert not group.members

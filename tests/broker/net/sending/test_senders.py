@@ -189,7 +189,7 @@ async def test_closing_cancels_what_has_no_room(open_pair: Opener, tmp_path: Pat
 async def test_sockets_with_great_numbers_are_not_taken() -> None:
     """The table of what is to be sent has rows for descriptors up to a limit."""
     senders = Senders(1)
-    limit = senders._socket_limit
+    limit = senders.max_sockets
     senders.close()
 
     assert limit >= 512
