@@ -231,10 +231,12 @@ def test_lost_epochs_come_from_the_batches(
     folder: LogFolder, content: str | None, is_clean: bool
 ) -> None:
     """Without its file the leader epoch is that of the batches and never goes back."""
-    folder.log.leader_epoch = 3
-    folder.append(producer_id=8)
     folder.close()
     path = folder.path / "leader-epoch-checkpoint"
+    path.write_text("0\n2\n0 0\n3 7\n")
+    folder.reopen(is_clean=True)
+    folder.append(producer_id=8)
+    folder.close()
     path.unlink(missing_ok=True)
     if content is not None:
         path.write_text(content)
