@@ -7,7 +7,6 @@ Cython at run time.
 import errno
 import os
 import struct
-import threading
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
@@ -200,22 +199,6 @@ def write_zigzag(output: memoryview, position: int, number: int) -> int:
         rest >>= 7
     output[position] = rest
     return position + 1
-
-
-new_lock = threading.Lock
-
-
-def take_lock(lock: threading.Lock) -> None:
-    """Wait until nobody else has it."""
-    lock.acquire()
-
-
-def drop_lock(lock: threading.Lock) -> None:
-    """Let somebody else have it."""
-    lock.release()
-
-
-write_at = os.pwrite
 
 
 def receive_octets(socket: int, data: memoryview, start: int, end: int) -> int:

@@ -18,20 +18,20 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
     from siltstone.protocol.records import _portable as cython
 
 if not cython.compiled:
+    from _thread import LockType
+    from _thread import allocate_lock as new_lock
+    from os import pwrite as write_at
+
     from siltstone.protocol.core import take_plain
     from siltstone.protocol.records._portable import (
         INT32_MAX,
         INT64_MAX,
         acquire_target,
-        drop_lock,
         field_of,
-        new_lock,
         no_target,
         number_of,
         release_target,
         row_of,
-        take_lock,
-        write_at,
         write_int32,
         write_int64,
     )
@@ -48,6 +48,8 @@ if not cython.compiled:
         PRODUCER_ID,
         SIZE,
     )
+
+    take_lock, drop_lock = LockType.acquire, LockType.release
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
