@@ -149,14 +149,14 @@ async def test_a_command_says_that_the_broker_starts(starting: Starting) -> None
 async def test_a_scrape_during_the_start_costs_no_offsets(
     tmp_path: Path, go_on: threading.Event
 ) -> None:
-    """The coordinators read their journals, though a scrape made them before there were topics."""
+    """The coordinators read their journals, though a scrape came before there were topics."""
     go_on.set()
     async with running(tmp_path) as before:
         await before.topics.create("orders", 1, {})
         groups = before.groups
-        await groups.log.ensure_created()
+        await groups.journal.ensure_created()
         committed = [("orders", 0, OffsetCommitValue(7, -1, "", 1))]
-        groups.offsets.append("g", groups.log.partition_for("g"), committed)
+        groups.offsets.append("g", groups.journal.partition_for("g"), committed)
     (tmp_path / CONTROL_ADDRESS).unlink()
     go_on.clear()
     starting = Starting(tmp_path)
