@@ -84,7 +84,7 @@ cdef class SegmentEnd:
     cpdef long long append(self, object segment, object buffer, long long size, long long last_offset, long long max_timestamp) except *
 
 @cython.final
-cdef class LogEnd:  # int64_t: Cython writes -2 of a final class as no C where it is long long
+cdef class LogEnd:  # int64_t, since Cython gives -2 of a final class two suffixes as long long
     cdef object _clock
     cdef readonly object directory, producers
     cdef readonly Lock lock
