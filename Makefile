@@ -122,7 +122,7 @@ $(KERNEL_TOOLS)/Cython: pyproject.toml | setup
 	@touch $@
 kernels-sanitized: $(KERNEL_TOOLS)/Cython
 	@rm -rf '$(SANITIZED)' && mkdir -p '$(SANITIZED)'
-	@cp -r $(CODE) tests hatch_build.py pyproject.toml '$(SANITIZED)'
+	@cp -r $(CODE) tests tools hatch_build.py pyproject.toml '$(SANITIZED)'
 	@find '$(SANITIZED)' -name '*.so' -delete
 	@PYTHONPATH='$(KERNEL_TOOLS)' $(BIN)/python hatch_build.py --sanitized '$(SANITIZED)'
 	@PYTHON='$(CURDIR)/$(BIN)/python' SEED='$(SEED)' tests/damage/sanitized.sh '$(CURDIR)/$(SANITIZED)' $(ARGS)
@@ -140,7 +140,7 @@ differential: setup
 
 SUITE ?=
 compat: setup
-	@$(BIN)/python -m tests.compat $(SUITE) $(ARGS)
+	@$(BIN)/python -m tools.compat $(SUITE) $(ARGS)
 
 docs: setup
 	@$(BIN)/python -m tools.configuration
@@ -183,5 +183,5 @@ lock:
 
 clean:
 	@rm -rf .venv .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	@find $(CODE) tests bench examples -name __pycache__ -prune -exec rm -rf {} +
+	@find $(CODE) tests tools bench examples -name __pycache__ -prune -exec rm -rf {} +
 	@find $(CODE) \( -name '_*.so' -o -name '_*.c' \) -delete

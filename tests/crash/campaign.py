@@ -5,8 +5,6 @@ import random
 import time
 from collections import Counter
 
-from tests.checker.checker import Checker
-from tests.checker.events import Partition
 from tests.crash.passing_topics import PassingTopics
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
@@ -14,6 +12,8 @@ from tests.support.kafka import KafkaBroker
 from tests.support.ledger import Ledger
 from tests.support.load import CONNECTION, Auditor, Load
 from tests.support.waiting import until
+from tools.checker.checker import Checker
+from tools.checker.events import Partition
 
 Broker = SiltstoneProcess | KafkaBroker
 PARTITIONS = 3

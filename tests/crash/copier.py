@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tests.checker.events import (
+from tests.support.load import CONNECTION
+from tests.support.waiting import until
+from tools.checker.events import (
     Aborted,
     AskCommit,
     Change,
@@ -18,8 +20,6 @@ from tests.checker.events import (
     Seek,
     Shown,
 )
-from tests.support.load import CONNECTION
-from tests.support.waiting import until
 
 if TYPE_CHECKING:
     import random

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from tests.checker.events import Change, Changed, CommittedOffset, Partition, Seek, Shown
 from tests.support.load import CONNECTION
 from tests.support.waiting import until
+from tools.checker.events import Change, Changed, CommittedOffset, Partition, Seek, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

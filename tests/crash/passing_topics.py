@@ -14,8 +14,8 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 
-from tests.checker.events import Change, Changed, Doomed, Partition, RecordId, Shape, Shown
 from tests.support.load import CONNECTION
+from tools.checker.events import Change, Changed, Doomed, Partition, RecordId, Shape, Shown
 
 if TYPE_CHECKING:
     import random

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka import Message as Delivered
 
-from tests.checker.events import Bounds, Partition, Reached, RecordId, Seek
 from tests.support.ledger import Ledger
 from tests.support.waiting import until
+from tools.checker.events import Bounds, Partition, Reached, RecordId, Seek
 
 # Without sparse connections a producer is back within milliseconds of its broker, not a second.
 CONNECTION: dict[str, str | int | bool] = {

@@ -22,12 +22,12 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 from bench.clients.recorder import Recorder
-from tests.compat.franz_go import MODULE, VERSION
 from tests.support.clients.aiokafka_client import Aiokafka
 from tests.support.clients.confluent import Confluent
 from tests.support.clients.kafka_python import KafkaPython
 from tests.support.kafka import KafkaBroker, KafkaJars, KafkaTools
 from tests.support.messages import sample
+from tools.compat.franz_go import MODULE, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
