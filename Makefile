@@ -152,7 +152,7 @@ messages: setup jars
 	    $(wildcard $(or $(SILTSTONE_CACHE),.cache)/kafka-jars/kafka-$(jar)-[0-9]*.jar))
 
 image-check: setup
-	@$(BIN)/python docker/check.py
+	@$(BIN)/python tests/docker/image.py
 
 jars:
 	@tests/kafka/jars.sh

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 BASE = "localhost/siltstone-check-base"
 IMAGE = "localhost/siltstone-check"
 NEEDED = {"buildah": "buildah", "debootstrap": "debootstrap", "ip": "iproute2"}

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.missing import require
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
@@ -22,7 +22,10 @@ def test_the_image_is_built_and_keeps_its_promises() -> None:
         pytest.skip("root: only root may mount")
 
     done = subprocess.run(
-        [sys.executable, ROOT / "docker/check.py"], capture_output=True, text=True, check=False
+        [sys.executable, ROOT / "tests/docker/image.py"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
