@@ -66,7 +66,7 @@ async def test_produce_resumes_by_itself(
     assert await traffic.values() == [b"a"]
     assert sum("takes no writes" in line for line in caplog.messages) == 1
     disk.mend()
-    await give_turns_until(partial(traffic.takes, b"b"))
+    await give_turns_until(partial(traffic.takes, b"b"), "a broker that takes a record")
 
     assert await traffic.values() == [b"a", b"b"]
 
@@ -96,7 +96,7 @@ async def test_every_page_says_what_is_full_and_what_to_do(
     async def is_ready() -> bool:
         return (await page(folder, "/readyz"))[0] == 200
 
-    await give_turns_until(is_ready)
+    await give_turns_until(is_ready, "a broker that is ready")
     later = json.loads((await page(folder, "/v1/status"))[1])
 
     trouble = (
@@ -183,7 +183,7 @@ async def test_parked_fetch_that_cannot_read_harms_no_produce(
         await traffic.produce(value)
     waiting = await open_traffic(broker)
     parked = asyncio.create_task(waiting.fetch(2, min_bytes=500, max_wait_ms=60_000))
-    await give_turns_until(lambda: broker.waiting.count)
+    await give_turns_until(lambda: broker.waiting.count, "a parked fetch")
     disk.fail("pread")
     disk.fail("preadv")
 

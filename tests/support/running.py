@@ -14,7 +14,7 @@ from siltstone.broker.server import Broker
 from siltstone.config.load import load
 from siltstone.storage.clock import Clock
 from tests.support.kio_messages import encode
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import within
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -52,7 +52,7 @@ class Client:
     async def is_closed(self) -> bool:
         """Wait for the end of the stream; false if there are bytes instead."""
         try:
-            return not await asyncio.wait_for(self._reader.read(1), PATIENCE)
+            return not await within(self._reader.read(1), "the end of the stream")
         except ConnectionResetError:
             return True
 

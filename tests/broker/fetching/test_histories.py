@@ -288,7 +288,7 @@ class History:
         await self.send(session, request)
         session.epoch += 1
         if not session.walk.answers_at_once(request):
-            await give_turns_until(lambda: waiting.count)
+            await give_turns_until(lambda: waiting.count, "a parked fetch")
             if not await self._is_released(session, request):
                 await self._overtake(session)
                 return

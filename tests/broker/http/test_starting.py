@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from siltstone.storage.files import CONTROL_ADDRESS
 from siltstone.storage.manager import LogManager
 from tests.support.http_client import Answer, ask
 from tests.support.running import Running, running
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import give_turns_until, within
 
 PAGES = (
     ("GET", "/v1/explain?topic=orders"),
@@ -48,8 +49,8 @@ class Starting:
 
     async def address(self) -> str:
         """Return where HTTP answers, once it does."""
-        while (address := read_address(self.folder)) is None:
-            await asyncio.sleep(0)
+        address = await give_turns_until(partial(read_address, self.folder), "an address of HTTP")
+        assert address is not None
         return address
 
     async def ask(self, method: str, path: str) -> Answer:
@@ -134,7 +135,7 @@ async def test_a_scrape_during_the_start_costs_no_offsets(
         go_on.set()
         await starting.task
         groups = Running(starting.broker).groups
-        await asyncio.wait_for(groups.loaded.wait(), PATIENCE)
+        await within(groups.loaded.wait(), "the offsets to be read")
         found = groups.offsets.find("g", "orders", 0)
     finally:
         go_on.set()

@@ -23,7 +23,7 @@ from tests.support.cleaner import append, read_all
 from tests.support.logs import validated
 from tests.support.metrics import make_sources
 from tests.support.rooms import RoomsOnDisk
-from tests.support.waiting import give_turns_until
+from tests.support.waiting import equals, give_turns_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -80,6 +80,12 @@ class Home(RoomsOnDisk):
         return json.loads(await body(await self.ask(method, path)))
 
 
+async def passes(home: Home, count: int) -> None:
+    """Wait until so many passes have ended."""
+    figures = home.cleaning.pool.rooms.figures
+    await give_turns_until(lambda: figures.passes, f"pass {count}", equals(count))
+
+
 async def body(response: HttpResponse) -> bytes:
     """Return the whole body of an answer."""
     if isinstance(response.body, bytes):
@@ -103,7 +109,7 @@ async def test_started_cleaner_cleans(home: Home) -> None:
 
     await home.cleaning.start()
 
-    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
+    await passes(home, 1)
     assert len(read_all(home.log())) == 10
     assert (home.paths[0] / "cleaner-offset-checkpoint").read_text() == "0\n1\norders 0 30\n"
 
@@ -116,7 +122,7 @@ async def test_deleting_a_topic_ends_its_pass(home: Home) -> None:
     assert grabbed is not None
     deletion = asyncio.create_task(home.rooms.topics.delete(topic))
     states = home.cleaning.manager.states
-    await give_turns_until(lambda: states.get(ORDERS) is State.ABORTED)
+    await give_turns_until(lambda: states.get(ORDERS), "state ABORTED", equals(State.ABORTED))
 
     home.cleaning.manager.release(grabbed.log)
 
@@ -139,10 +145,10 @@ async def test_topic_that_is_no_longer_compacted_ends_its_pass(home: Home) -> No
     await home.rooms.topics.alter(topic, {"cleanup.policy": "delete"})
 
     states = home.cleaning.manager.states
-    await give_turns_until(lambda: states.get(ORDERS) is State.ABORTED)
+    await give_turns_until(lambda: states.get(ORDERS), "state ABORTED", equals(State.ABORTED))
     assert home.cleaning.is_busy(grabbed.log)
     home.cleaning.manager.release(grabbed.log)
-    await give_turns_until(lambda: states.get(ORDERS) is State.NONE)
+    await give_turns_until(lambda: states.get(ORDERS), "state NONE", equals(State.NONE))
     assert not home.cleaning.is_busy(grabbed.log)
 
 
@@ -158,7 +164,7 @@ async def test_changed_settings_give_a_failed_partition_another_try(home: Home) 
 
     await home.rooms.topics.alter(topic, {**COMPACT, "delete.retention.ms": "5"})
 
-    await give_turns_until(lambda: manager.grab_filthiest() is not None)
+    await give_turns_until(manager.grab_filthiest, "a log to clean")
     manager.release(grabbed.log)
 
 
@@ -269,7 +275,7 @@ async def test_dry_run_predicts_what_the_pass_does(home: Home) -> None:
     assert (prediction["passes"], prediction["end_offset"]) == (1, 30)
     assert len(read_all(home.log())) == 30
     await home.cleaning.start()
-    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
+    await passes(home, 1)
     (event,) = await history(home)
     assert event["prediction_held"] is True
     assert event["records_dropped"] == prediction["records_dropped"]
@@ -303,7 +309,7 @@ async def test_dry_run_of_a_clean_log_tells_what_expired(home: Home) -> None:
     append(home.log(), [(b"gone", None), (b"kept", b"value")])
     home.log().roll()
     await home.cleaning.start()
-    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
+    await passes(home, 1)
     home.clock.advance(2_000)
 
     (prediction,) = (await home.json("POST", "/v1/dry-run?topic=orders"))["predictions"]
@@ -311,7 +317,7 @@ async def test_dry_run_of_a_clean_log_tells_what_expired(home: Home) -> None:
     assert prediction["records_dropped"]["tombstone_expired"] == 1
     assert (prediction["records_in"], prediction["records_out"]) == (2, 1)
     await home.ask("POST", "/v1/clean?topic=orders")
-    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 2)
+    await passes(home, 2)
     event = (await history(home))[-1]
     assert event["prediction_held"] is True
     assert event["records_dropped"] == prediction["records_dropped"]
@@ -323,13 +329,13 @@ async def test_clean_asks_for_a_pass(home: Home) -> None:
     await home.rooms.topics.create("orders", 1, sparing)
     home.fill(home.log(), 3)
     await home.cleaning.start()
-    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
+    await passes(home, 1)
     home.fill(home.log(), 1)
 
     answer = await home.ask("POST", "/v1/clean?topic=orders")
 
     assert answer.status == 202
-    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 2)
+    await passes(home, 2)
     assert [event["requested"] for event in await history(home)] == [False, True]
     assert await history(home, "?topic=others") == []
 
@@ -371,7 +377,7 @@ async def test_scrape_amid_recovery_forgets_no_pass(tmp_path: Path) -> None:
     await home.create()
     home.fill(home.log(), 3)
     await home.cleaning.start()
-    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
+    await passes(home, 1)
     before = home.cleaning.pool.rooms.figures.last[ORDERS]
     await home.close()
     home = await Home(tmp_path).open()
@@ -415,7 +421,7 @@ async def test_metrics_tell_of_passes(home: Home) -> None:
     home.fill(home.log(), 3)
     before = scraped(home)
     await home.cleaning.start()
-    await give_turns_until(lambda: home.cleaning.pool.rooms.figures.passes == 1)
+    await passes(home, 1)
     home.clock.advance(5000)
 
     after = scraped(home)

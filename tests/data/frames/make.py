@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,7 @@ from tests.support.clients.confluent import Confluent
 from tests.support.clients.kafka_python import KafkaPython
 from tests.support.kafka import KafkaBroker, KafkaJars, KafkaTools
 from tests.support.messages import sample
+from tests.support.waiting import wait_until
 from tools.compat.franz_go import MODULE, VERSION
 
 if TYPE_CHECKING:
@@ -79,8 +81,7 @@ def librdkafka(bootstrap: str) -> None:
             }
         )
         consumer.subscribe([topic])
-        while not consumer.consume(10, timeout=1):
-            pass
+        wait_until(partial(consumer.consume, 10, timeout=1), "the first records")
         time.sleep(1)
         consumer.commit(asynchronous=False)
         consumer.committed(consumer.assignment(), timeout=10)
@@ -112,9 +113,7 @@ def kafka_python(bootstrap: str) -> None:
         enable_auto_commit=False,
         heartbeat_interval_ms=300,
     )
-    end = time.monotonic() + 30
-    while not consumer.poll(500) and time.monotonic() < end:
-        pass
+    wait_until(lambda: consumer.poll(500), "the first records")
     consumer.poll(1000)
     consumer.commit()
     consumer.close()

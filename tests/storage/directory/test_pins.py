@@ -120,7 +120,10 @@ def test_swap_waits_for_the_links(home: CleanerHome) -> None:
     frozen = log.freeze()
     cleaner = threading.Thread(target=home.thread.step)
     cleaner.start()
-    wait_until(lambda: log.has_unfinished_swap and len(log.segments) < len(frozen.segments))
+    wait_until(
+        lambda: log.has_unfinished_swap and len(log.segments) < len(frozen.segments),
+        "an unfinished swap",
+    )
 
     (pinned,) = pins.link("p", [frozen])
     cleaner.join(PATIENCE)
@@ -180,7 +183,7 @@ def test_deleting_the_topic_waits_for_the_links(home: CleanerHome) -> None:
     frozen = log.freeze()
     deleting = threading.Thread(target=home.logs.delete, args=(log.topic_partition,))
     deleting.start()
-    wait_until(lambda: log.path.name.endswith("-delete"))
+    wait_until(lambda: log.path.name, "a renamed folder", lambda name: name.endswith("-delete"))
 
     (pinned,) = pins.link("p", [frozen])
     deleting.join(PATIENCE)

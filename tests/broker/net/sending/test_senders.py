@@ -15,6 +15,7 @@ from siltstone.broker.net.sending.senders import Senders
 from siltstone.protocol.parts import FileSlice
 from siltstone.protocol.records.choosing import load_uncompiled
 from siltstone.storage.segment.open_file import SegmentFile
+from tests.support.waiting import within
 
 PLAIN = load_uncompiled("siltstone.broker.net.sending._sending_kernels")
 SIZE = 3 << 20
@@ -100,7 +101,7 @@ async def test_a_range_is_followed_by_its_tail(
         expected = content[position:] + tail
 
         assert await receive(client, len(expected)) == expected
-        assert await asyncio.wait_for(reported, 30) == 0
+        assert await within(reported, "the report of the sender") == 0
 
 
 async def test_sockets_do_not_wait_for_each_other(
@@ -120,14 +121,14 @@ async def test_sockets_do_not_wait_for_each_other(
             for number, (_, client) in enumerate(pairs)
         )
     )
-    results = await asyncio.wait_for(asyncio.gather(*reports), 30)
+    results = await within(asyncio.gather(*reports), "the report of the sender")
 
     for number, each in enumerate(received):
         assert each == content[number : number + (1 << 20)] + b"%d" % number
     assert results == [0] * 20
     assert not late.done()
     assert await receive(late_client, SIZE + 4) == content + b"late"
-    assert await asyncio.wait_for(late, 30) == 0
+    assert await within(late, "the report of the sender") == 0
 
 
 async def test_a_deleted_file_is_sent_whole(
@@ -141,7 +142,7 @@ async def test_a_deleted_file_is_sent_whole(
     (tmp_path / "other").replace(tmp_path / "file")
 
     assert start + await receive(client, SIZE - 100_000) == content
-    assert await asyncio.wait_for(reported, 30) == 0
+    assert await within(reported, "the report of the sender") == 0
 
 
 async def test_a_client_that_leaves_is_reported(
@@ -154,7 +155,7 @@ async def test_a_client_that_leaves_is_reported(
     client.close()
 
     assert start == content[:1]
-    assert await asyncio.wait_for(reported, 30) in {errno.EPIPE, errno.ECONNRESET}
+    assert await within(reported, "the report of the sender") in {errno.EPIPE, errno.ECONNRESET}
 
 
 async def test_our_own_shutdown_is_reported(
@@ -166,7 +167,7 @@ async def test_our_own_shutdown_is_reported(
     await receive(client, 1)
     ours.shutdown(socket.SHUT_RDWR)
 
-    assert await asyncio.wait_for(reported, 30) == errno.EPIPE
+    assert await within(reported, "the report of the sender") == errno.EPIPE
     assert content[1:].startswith(await receive(client, SIZE))
 
 
@@ -178,7 +179,7 @@ async def test_a_short_file_is_reported(
     reported = send(senders, ours, part_of(tmp_path, 1 << 20))
 
     assert await receive(client, 2 << 20) == content[1 << 20 :]
-    assert await asyncio.wait_for(reported, 30) == errno.EIO
+    assert await within(reported, "the report of the sender") == errno.EIO
 
 
 @pytest.mark.usefixtures("kernel", "content")
