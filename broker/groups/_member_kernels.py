@@ -126,13 +126,13 @@ class Timers:
     with them the members that they were of.
     """
 
-    __slots__ = ("_clock", "_heap", "_pushed", "on_earlier", "running_count")
+    __slots__ = ("_clock", "_pushed", "heap", "on_earlier", "running_count")
 
     def __init__(self, clock: "Clock") -> None:
         self.on_earlier: Callable[[float], None] = _ignore
         self.running_count = 0
         self._clock = clock
-        self._heap: list[tuple[float, int, Timer]] = []
+        self.heap: list[tuple[float, int, Timer]] = []
         self._pushed = 0
 
     def now_ms(self) -> float:
@@ -142,24 +142,24 @@ class Timers:
     @property
     def next_ms(self) -> float | None:
         """When something may come due; None: never as it stands."""
-        return self._heap[0][0] if self._heap else None
+        return self.heap[0][0] if self.heap else None
 
     def push(self, deadline: float, timer: Timer) -> None:
         """Put an entry on the heap; for `Timer`."""
-        if len(self._heap) > _LEAST_ENTRIES + _ENTRIES_PER_TIMER * self.running_count:
-            self._heap = [each for each in self._heap if not each[2].leave_heap(each[0])]
-            heapify(self._heap)
+        if len(self.heap) > _LEAST_ENTRIES + _ENTRIES_PER_TIMER * self.running_count:
+            self.heap = [each for each in self.heap if not each[2].leave_heap(each[0])]
+            heapify(self.heap)
         self._pushed += 1  # a tie-breaker: timers have no order
         entry = (deadline, self._pushed, timer)
-        heappush(self._heap, entry)
-        if self._heap[0] is entry:
+        heappush(self.heap, entry)
+        if self.heap[0] is entry:
             self.on_earlier(deadline)
 
     def run_due(self, most: int = 1 << 30) -> None:
         """Fire what is due, ``most`` entries at a time."""
         now_ms = self.now_ms() + _ROUNDING_MS
-        while self._heap and self._heap[0][0] <= now_ms and most:
-            queued, _, timer = heappop(self._heap)
+        while self.heap and self.heap[0][0] <= now_ms and most:
+            queued, _, timer = heappop(self.heap)
             timer.come_due(queued, now_ms)
             most -= 1
 

@@ -152,7 +152,7 @@ async def test_stalled_disk(broker: Running, disk: Disk) -> None:
     assert await other.produce(b"a") == 0
     disk.fail("fsync", error=0, seconds=1.0)
     hanging = asyncio.create_task(safe.produce(b"waits"))
-    broker.broker._logs.checkpoint_high_watermarks()
+    broker.logs.checkpoint_high_watermarks()
     slowest, turns = 0.0, 0
     while not hanging.done():
         began = time.monotonic()

@@ -192,7 +192,7 @@ async def test_fault_is_counted_as_kafka_does(broker: Running, fault: str) -> No
     caller = await broker.call()
     await caller.ask(request({("compacted", 0): make()}))
 
-    counted = broker.broker._requests.invalid_records
+    counted = broker.requests.invalid_records
     assert {each: number for each, number in counted.items() if number} == {kind: count}
 
 

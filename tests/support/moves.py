@@ -116,7 +116,7 @@ class Directories(RoomsOnDisk):
 
     def cleaner_checkpoint(self, directory: LogDirectory, offset: int) -> None:
         """Have the cleaner have come to an offset of the partition."""
-        checkpoints = self.cleaning.manager._checkpoints
+        checkpoints = self.cleaning.manager.checkpoints
         checkpoints.update(directory.path, {ORDERS: offset}, {ORDERS})
 
     def place_copy(self, folder: Path, segments: Iterable[LogSegment]) -> None:

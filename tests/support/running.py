@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from siltstone.broker.groups.coordinator import GroupCoordinator
     from siltstone.broker.http.probe import Probe
     from siltstone.broker.net.listener import Listener
+    from siltstone.broker.net.request_stats import RequestStats
     from siltstone.broker.topics.registry import TopicRegistry
+    from siltstone.storage.manager import LogManager
 
 
 class Client:
@@ -87,6 +89,16 @@ class Running:
     def listeners(self) -> list[Listener]:
         """Where it listens, in the order of the setting."""
         return self.broker._listeners
+
+    @property
+    def logs(self) -> LogManager:
+        """The logs of its directories."""
+        return self.broker._logs
+
+    @property
+    def requests(self) -> RequestStats:
+        """What it counts of requests."""
+        return self.broker._requests
 
     @property
     def probe(self) -> Probe:

@@ -358,7 +358,7 @@ class History:
         watchers = [each for log in self.logs for each in log.watchers]
         here = {
             partition
-            for session in sessions._sessions.values()
+            for session in sessions.sessions.values()
             for partition in session.partitions.values()
         }
         assert len(sessions) == len(self.sessions)
@@ -462,7 +462,7 @@ def _serve(history: History, session: Session, request: FetchRequest, counter: C
         if isinstance(reply, Coroutine):
             reply.send(None)
     if isinstance(reply, Coroutine):
-        history.home.rooms.sessions._sessions[session.session_id].group.release()
+        history.home.rooms.sessions.sessions[session.session_id].group.release()
         with counter, pytest.raises(StopIteration) as end:
             reply.send(None)
         reply = end.value.value

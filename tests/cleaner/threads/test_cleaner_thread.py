@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from siltstone.cleaner.set_aside import FIRST_PAUSE_SECONDS
 from siltstone.cleaner.states import State
 from siltstone.storage import files
 from tests.support.batches import TIMESTAMP
-from tests.support.cleaner import CleanerHome, append, read_all
+from tests.support.cleaner import CleanerHome, aborted, append, read_all
 from tests.support.logs import flipped
 
 
@@ -135,11 +136,15 @@ def test_aborted_pass_leaves_the_log_as_it_was(home: CleanerHome) -> None:
     """No checkpoint, no unfinished file; whoever waited has the partition."""
     log = home.create()
     home.fill(log, 3)
-    home.on_check = lambda: home.manager.states._entries[log.topic_partition].__setattr__(
-        "is_aborted", True
-    )
+    with ExitStack() as stack:
 
-    assert home.thread.step()
+        def abort() -> None:
+            home.on_check = lambda: None
+            stack.enter_context(aborted(home.manager.states, log.topic_partition))
+
+        home.on_check = abort
+
+        assert home.thread.step()
 
     assert home.checkpoint() == ""
     assert len(read_all(log)) == 30

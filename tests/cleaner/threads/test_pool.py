@@ -124,7 +124,7 @@ def test_cleaning_steps_back_for_serving(home: CleanerHome) -> None:
     pool = started(home, 1, worker)
 
     assert worker.began.wait(PATIENCE)
-    of_cleaner = os.getpriority(os.PRIO_PROCESS, pool.threads[0]._thread.native_id or 0)
+    of_cleaner = os.getpriority(os.PRIO_PROCESS, pool.threads[0].native_id)
     assert os.getpriority(os.PRIO_PROCESS, 0) == before
     assert of_cleaner == min(before + 10, 19)
 
@@ -138,7 +138,7 @@ def test_whoever_wakes_need_not_wait_for_the_end_of_a_cleaners_turn(home: Cleane
     pool = started(home, 1, worker)
 
     assert worker.began.wait(PATIENCE)
-    assert slice_of(pool.threads[0]._thread.native_id or 0) == LONG_NS
+    assert slice_of(pool.threads[0].native_id) == LONG_NS
     assert slice_of() == before != LONG_NS
 
 
@@ -183,7 +183,7 @@ def test_changed_settings_count_from_the_next_pass(home: CleanerHome) -> None:
 
     pool.reconfigure(changed)
 
-    assert pool.throttle._rate == 1e6
+    assert pool.throttle.rate == 1e6
     assert [each.settings for each in pool.threads] == [changed]
 
 
@@ -219,7 +219,7 @@ def test_aborted_dry_run_frees_the_log(home: CleanerHome) -> None:
 
     class Unwanted(Endless):
         def dry_run(self, _log: LogToClean, still_wanted: Callable[[], None]) -> Any:
-            home.pool._stopping.set()
+            home.pool.stop()
             still_wanted()
 
     log = home.create()
