@@ -1,5 +1,7 @@
 """Fixtures that several folders of tests share, and what a run says at its end."""
 
+import shutil
+import tempfile
 from collections import defaultdict
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -8,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import tiers
-from tests.support import missing
+from tests.support import faults, missing
 from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import KafkaBroker, KafkaJars, KafkaTools
 from tests.support.oracle import Broker, is_kafka, make_broker, serving
@@ -73,6 +75,31 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("not tested on this machine")
         for line in lines:
             terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> faults.Disk:
+    """The disk under storage, without faults yet."""
+    return faults.install(monkeypatch)
+
+
+@pytest.fixture
+def memory_path(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one: for tests that open thousands of logs."""
+    memory = Path("/dev/shm")
+    if not memory.is_dir():
+        yield tmp_path
+        return
+    folder = Path(tempfile.mkdtemp(dir=memory))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No fsync, which would only cost time here: a killed process loses no page cache."""
+    monkeypatch.setattr("siltstone.storage.files.fsync", lambda _: None)
+    monkeypatch.setattr("siltstone.storage.files.fsync_directory", lambda _: None)
 
 
 @pytest.fixture(scope="session")

@@ -17,10 +17,10 @@ from kio.schema.produce.v9 import request as produce9
 from kio.schema.produce.v13 import request as produce13
 
 from siltstone.protocol.records.batch import BatchHeader
-from siltstone.storage.clock import Clock
 from siltstone.storage.log.log import Log
 from tests.support.appending import append
 from tests.support.batches import Row, make_batch, make_producer_batch
+from tests.support.clock import now
 from tests.support.fetch_twin import fetch_plainly
 from tests.support.running import Caller, Client, Running, running
 from tests.support.waiting import equals, give_turns_until, within
@@ -39,11 +39,6 @@ async def broker(tmp_path: Path) -> AsyncIterator[Running]:
 async def caller(broker: Running) -> Caller:
     """A connection."""
     return await broker.call()
-
-
-def now() -> int:
-    """Return a timestamp that every topic takes."""
-    return Clock().now_ms()
 
 
 def produce(

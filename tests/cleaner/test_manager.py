@@ -14,8 +14,9 @@ from siltstone.cleaner.threads.grabbed_log import GrabbedLog
 from siltstone.config.topic import TopicConfig
 from siltstone.storage.log.log import Log
 from siltstone.storage.topic_partition import TopicPartition
+from tests.support.appending import append_unchecked
 from tests.support.batches import TIMESTAMP, make_producer_batch
-from tests.support.cleaner import CompactedLogs, aborted, append
+from tests.support.cleaner import CompactedLogs, aborted
 from tests.support.logs import validated
 
 
@@ -391,7 +392,7 @@ def test_checkpoints_are_per_directory(tmp_path: Path) -> None:
 def test_settings_are_those_of_the_moment(home: CompactedLogs) -> None:
     """A topic that becomes compacted is taken with all that it holds."""
     log = home.create(cleanup_policy=("delete",))
-    append(log, [(b"k", b"v")])
+    append_unchecked(log, [(b"k", b"v")])
     log.roll()
     assert home.manager.grab_filthiest() is None
 

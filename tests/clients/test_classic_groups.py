@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from confluent_kafka import Consumer, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaException, Message
 from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer
 
 from tests.clients.conftest import settle
+from tests.support import produced
 from tests.support.clients.confluent import Confluent
 from tests.support.formatters import read_formatted
 from tests.support.members import poll_assigned
@@ -55,10 +56,9 @@ def topic(quick_broker: Broker, topic_name: str) -> str:
 
 def produce(broker: Broker, topic: str, first: int, last: int) -> None:
     """Write the numbers from `first` to `last` - 1, to one partition after the other."""
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
-    for number in range(first, last):
-        producer.produce(topic, str(number), partition=number % PARTITIONS)
-    assert producer.flush(30) == 0
+    numbers = range(first, last)
+    records = [{"value": str(each), "partition": each % PARTITIONS} for each in numbers]
+    produced.produce(broker.bootstrap, topic, records)
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.clients.conftest import settle
+from tests.support import produced
 from tests.support.clients.confluent import Confluent
 from tests.support.oracle import serving
 from tests.support.waiting import wait_until
@@ -63,10 +64,9 @@ class Group:
 
     def produce(self, count: int) -> None:
         """Write so many records to each partition."""
-        producer = Producer({"bootstrap.servers": self.broker.bootstrap})
-        for number in range(count * PARTITIONS):
-            producer.produce(self.name, str(number), partition=number % PARTITIONS)
-        assert producer.flush(30) == 0
+        numbers = range(count * PARTITIONS)
+        records = [{"value": str(each), "partition": each % PARTITIONS} for each in numbers]
+        produced.produce(self.broker.bootstrap, self.name, records)
 
     def join(self, protocol: str = "consumer", **config: str) -> Consumer:
         """Have a member subscribe."""

@@ -8,8 +8,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
+from tests.support import produced
 from tests.support.clients.confluent import Confluent
 from tests.support.daemon import Daemon
 from tests.support.java_program import run_program
@@ -70,10 +71,7 @@ class Application:
 
     def say(self, *words: str) -> None:
         """Write lines, of one word each, to the topic that is counted."""
-        producer = Producer({"bootstrap.servers": self.broker.bootstrap})
-        for word in words:
-            producer.produce(self.lines, word)
-        assert producer.flush(30) == 0
+        produced.produce(self.broker.bootstrap, self.lines, [{"value": word} for word in words])
         self.said.update(words)
 
     def wait(self) -> None:

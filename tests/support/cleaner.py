@@ -24,9 +24,10 @@ from siltstone.protocol.records.record import Record, iterate_records
 from siltstone.storage.log.log import Log
 from siltstone.storage.manager import LogManager
 from siltstone.storage.topic_partition import TopicPartition
-from tests.support.batches import TIMESTAMP, Row, make_batch
+from tests.support.appending import append_unchecked
+from tests.support.batches import TIMESTAMP
 from tests.support.clock import FakeClock
-from tests.support.logs import TOPIC_ID, bytes_of, validated
+from tests.support.logs import TOPIC_ID, bytes_of
 from tests.support.waiting import PATIENCE, equals, wait_until
 
 COMPACT = TopicConfig(cleanup_policy=("compact",))
@@ -87,7 +88,7 @@ class CompactedLogs:
     def fill(self, log: Log, segments: int = 3, *, rows: int = 10, **fields: Any) -> None:
         """Close that many segments of one batch each; the active one stays empty."""
         for _ in range(segments):
-            append(log, [(b"k%d" % number, b"value") for number in range(rows)], **fields)
+            append_unchecked(log, [(b"k%d" % number, b"value") for number in range(rows)], **fields)
             log.roll()
         self.settle()
 
@@ -99,11 +100,6 @@ class CompactedLogs:
         """Return the text of the cleaner's checkpoint."""
         path = self.paths[directory] / "cleaner-offset-checkpoint"
         return path.read_text() if path.exists() else ""
-
-
-def append(log: Log, rows: list[Row], **fields: Any) -> int:
-    """Append one batch of (key, value) rows and return its base offset."""
-    return log.append(validated(make_batch(rows, **fields))).base_offset
 
 
 def read_all(log: Log) -> list[Record]:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from siltstone.protocol.topic_key import TopicKey
     from siltstone.storage.log.log import Log
 
+
+pytestmark = pytest.mark.usefixtures("no_fsync")
+
 BY_NAME, BY_ID = 12, 17
 NAMES = ("a", "b", "c")
 SMALL = {"segment.bytes": "1200", "retention.bytes": "2400"}
@@ -43,13 +46,6 @@ PLAIN: Final[dict[str, Any]] = {
     "max_bytes": 1 << 30,
 }
 INVALID_EPOCH = InvalidFetchSessionEpoch.code.value
-
-
-@pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A killed process loses no page cache, so fsync would only cost time here."""
-    monkeypatch.setattr("siltstone.storage.files.fsync", lambda _: None)
-    monkeypatch.setattr("siltstone.storage.files.fsync_directory", lambda _: None)
 
 
 class Session:

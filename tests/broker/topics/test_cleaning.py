@@ -18,8 +18,9 @@ from siltstone.broker.http.server import HttpRequest, HttpResponse, Routes
 from siltstone.broker.topics.cleaning import Cleaning
 from siltstone.cleaner.states import State
 from siltstone.storage.topic_partition import TopicPartition
+from tests.support.appending import append_unchecked
 from tests.support.batches import make_producer_batch
-from tests.support.cleaner import append, read_all
+from tests.support.cleaner import read_all
 from tests.support.logs import validated
 from tests.support.metrics import make_sources
 from tests.support.rooms import RoomsOnDisk
@@ -66,7 +67,7 @@ class Home(RoomsOnDisk):
     def fill(self, log: Log, segments: int = 2) -> None:
         """Close that many segments with the same ten keys."""
         for _ in range(segments):
-            append(log, [(b"k%d" % number, b"value") for number in range(10)])
+            append_unchecked(log, [(b"k%d" % number, b"value") for number in range(10)])
             log.roll()
 
     async def ask(self, method: str, path: str) -> HttpResponse:
@@ -306,7 +307,7 @@ async def test_dry_run_where_there_is_nothing(home: Home) -> None:
 async def test_dry_run_of_a_clean_log_tells_what_expired(home: Home) -> None:
     """Nothing is dirty, but a pass that somebody asks for would take the tombstones: so it says."""
     await home.rooms.topics.create("orders", 1, {**COMPACT, "delete.retention.ms": "1000"})
-    append(home.log(), [(b"gone", None), (b"kept", b"value")])
+    append_unchecked(home.log(), [(b"gone", None), (b"kept", b"value")])
     home.log().roll()
     await home.cleaning.start()
     await passes(home, 1)

@@ -16,8 +16,8 @@ from siltstone.broker.http.control.token import read_token
 from siltstone.broker.http.server import HttpRequest, Routes
 from siltstone.broker.topics.pins import PinRoom
 from siltstone.storage import files
+from tests.support.appending import append_unchecked
 from tests.support.broker import SiltstoneProcess
-from tests.support.cleaner import append
 from tests.support.clients.confluent import Confluent
 from tests.support.messages import Message
 from tests.support.rooms import RoomsOnDisk
@@ -39,7 +39,7 @@ class Home(RoomsOnDisk):
         self.pages = PinPages(self.pins, self.rooms.topics, self.io, lambda: "cluster")
         await self.rooms.topics.create("orders", 2, {})
         for log in self.rooms.logs.all_logs():
-            append(log, [(b"k", b"v")])
+            append_unchecked(log, [(b"k", b"v")])
         return self
 
     async def end(self) -> None:
