@@ -20,7 +20,7 @@ from tests.support.waiting import give_turns_until
 pytestmark = pytest.mark.slow
 
 Connect = Callable[[SiltstoneProcess, str], Awaitable[Traffic]]
-STALL = 1.5
+STALL = 3.0
 
 
 @pytest.fixture
