@@ -14,6 +14,7 @@ from tests.support import faults, missing
 from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import KafkaBroker, KafkaJars, KafkaTools
 from tests.support.oracle import Broker, is_kafka, make_broker, serving
+from tests.support.tool_server import ToolServer
 
 # A machine that is busy with something else is slow, which is no fault of an example.
 settings.register_profile(
@@ -112,9 +113,15 @@ def kafka_jars() -> KafkaJars:
 
 
 @pytest.fixture(scope="session")
-def kafka_tools(kafka_jars: KafkaJars) -> KafkaTools:
-    """Kafka's command-line tools."""
-    return KafkaTools(kafka_jars)
+def kafka_tools(kafka_jars: KafkaJars) -> Iterator[KafkaTools]:
+    """Kafka's command-line tools, in one JVM where there is a compiler for what runs them there."""
+    try:
+        server = ToolServer(kafka_jars)
+    except LookupError:
+        yield KafkaTools(kafka_jars)
+        return
+    yield KafkaTools(kafka_jars, server)
+    server.close()
 
 
 @pytest.fixture
