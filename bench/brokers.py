@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import CLUSTER_ID, KafkaBroker, KafkaJars
-from tests.support.ports import free_ports
+from tests.support.ports import address_of, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -119,7 +119,7 @@ def make_broker(name: str, root: Path, settings: Mapping[str, str] | None = None
 
 def port_of(broker: Broker) -> int:
     """Return where clients connect."""
-    return int(broker.bootstrap.rpartition(":")[2])
+    return address_of(broker.bootstrap)[1]
 
 
 def resident_mib(broker: Broker) -> float:

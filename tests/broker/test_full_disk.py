@@ -22,6 +22,7 @@ from siltstone.storage.directory.catalog import FILE_NAME
 from tests.support import faults
 from tests.support.faults import Disk
 from tests.support.http_client import ask
+from tests.support.ports import address_of
 from tests.support.rooms import RoomsOnDisk
 from tests.support.running import Running, running
 from tests.support.traffic import STORAGE_ERROR, Traffic
@@ -77,7 +78,7 @@ async def page(folder: Path, path: str) -> tuple[int, str]:
     """Return status and body of a page of the broker that has this folder."""
     address = read_address(folder)
     assert address is not None
-    answer = await ask(int(address.rpartition(":")[2]), path)
+    answer = await ask(address_of(address)[1], path)
     return answer.status, answer.body.decode()
 
 

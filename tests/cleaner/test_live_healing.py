@@ -1,7 +1,6 @@
 """A damaged batch under a running broker: who notices, who goes on, and what heals it."""
 
 import json
-import subprocess
 import urllib.request
 from contextlib import AbstractContextManager
 from typing import Any
@@ -62,9 +61,7 @@ class Damage:
 
     def run(self, *arguments: str) -> tuple[int, str]:
         """Return exit code and output of a command."""
-        done = subprocess.run(
-            self.broker.command(*arguments), capture_output=True, text=True, check=False
-        )
+        done = self.broker.run(*arguments)
         return done.returncode, done.stdout + done.stderr
 
     def metrics(self) -> dict[str, float]:

@@ -3,7 +3,6 @@
 import random
 import socket
 import struct
-import subprocess
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -22,6 +21,7 @@ from siltstone.cleaner.history.history import read_history
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
 from tests.support.folders import segments
+from tests.support.ports import address_of
 from tests.support.waiting import PATIENCE, equals, wait_until
 
 pytestmark = [pytest.mark.client, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -307,14 +307,13 @@ def test_answer_in_flight_is_whole_when_its_segment_goes(broker: SiltstoneProces
     identity = old.stat().st_ino
     with old.open("rb") as held, socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        host, port = broker.bootstrap.split(":")
-        slow.connect((host, int(port)))
+        slow.connect(address_of(broker.bootstrap))
         slow.settimeout(PATIENCE)
         slow.sendall(fetch_frame(big, 64_000_000))
         head = receive(slow, 4)
         size = int.from_bytes(head, "big")
         assert size > 14_000_000
-        run(broker, "clean", big, "--wait")
+        assert broker.run("clean", big, "--wait").returncode == 0
         wait_until(partial(held_links, held.fileno()), "no link of the old segment", equals(0))
         answer = receive(slow, size)
 
@@ -340,11 +339,6 @@ def receive(sock: socket.socket, size: int) -> bytes:
         assert part, f"the broker closed after {len(data)} of {size} bytes"
         data += part
     return bytes(data)
-
-
-def run(broker: SiltstoneProcess, *arguments: str) -> None:
-    """Run a command that must succeed."""
-    subprocess.run(broker.command(*arguments), check=True, capture_output=True, timeout=PATIENCE)
 
 
 def held_links(fd: int) -> int:

@@ -15,6 +15,7 @@ from tests.support.clients.confluent import Confluent
 from tests.support.kafka import KafkaTools
 from tests.support.messages import sample, stored
 from tests.support.oracle import Broker, serving
+from tests.support.ports import address_of
 from tests.support.running import Caller, Client
 from tests.support.waiting import wait_until
 
@@ -150,8 +151,7 @@ async def _ask(
     broker: Broker, dirs: Dirs
 ) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
     """Return the error codes that the two versions answer."""
-    host, _, port = broker.bootstrap.rpartition(":")
-    client = Client(*await asyncio.open_connection(host, int(port)))
+    client = Client(*await asyncio.open_connection(*address_of(broker.bootstrap)))
     caller = Caller(client)
     codes = []
     for version in (v1, v2):

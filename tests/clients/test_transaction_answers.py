@@ -19,6 +19,7 @@ from tests.clients.conftest import NewTopic
 from tests.support.batches import make_batch
 from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import KafkaBroker
+from tests.support.ports import address_of
 from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.client
@@ -46,8 +47,7 @@ class Wire:
     """A blocking connection that speaks in kio's entities, for one transactional id."""
 
     def __init__(self, broker: Broker, topic: str) -> None:
-        host, _, port = broker.bootstrap.rpartition(":")
-        self.socket = create_connection((host, int(port)), timeout=PATIENCE)
+        self.socket = create_connection(address_of(broker.bootstrap), timeout=PATIENCE)
         self.topic = topic
 
     def ask(self, key: int, version: int, **fields: Any) -> Any:

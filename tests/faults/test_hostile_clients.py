@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker import SiltstoneProcess
+from tests.support.ports import address_of
 from tests.support.traffic import Traffic
 from tests.support.waiting import PATIENCE, give_turns_until, within
 
@@ -64,9 +65,9 @@ def descriptors(broker: SiltstoneProcess) -> int:
 
 def connections(broker: SiltstoneProcess, count: int, stack: ExitStack) -> list[socket.socket]:
     """Open plain sockets, closed with the stack."""
-    host, port = broker.bootstrap.rsplit(":", 1)
+    address = address_of(broker.bootstrap)
     return [
-        stack.enter_context(socket.create_connection((host, int(port)), timeout=PATIENCE))
+        stack.enter_context(socket.create_connection(address, timeout=PATIENCE))
         for _ in range(count)
     ]
 
@@ -210,10 +211,10 @@ async def test_other_protocols_are_named(broker: SiltstoneProcess, sent: bytes, 
 
 async def test_many_come_and_go(broker: SiltstoneProcess, other: Traffic) -> None:
     """Connections that end in the middle of a frame leave nothing behind."""
-    host, port = broker.bootstrap.rsplit(":", 1)
+    address = address_of(broker.bootstrap)
     before = descriptors(broker)
     for number in range(500):
-        with socket.create_connection((host, int(port)), timeout=PATIENCE) as client:
+        with socket.create_connection(address, timeout=PATIENCE) as client:
             client.sendall((struct.pack(">i", 300_000) + bytes(200_000))[: 3 + number * 401])
 
     async def opened() -> int:

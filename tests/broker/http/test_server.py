@@ -22,6 +22,7 @@ from siltstone.broker.http.server import (
     text,
 )
 from tests.support.http_client import ask, exchange, parse
+from tests.support.ports import address_of
 from tests.support.running import running
 from tests.support.waiting import at_least, equals, give_turns_until
 
@@ -418,7 +419,7 @@ async def test_silent_clients_do_not_make_a_broker_unhealthy(tmp_path: Path) -> 
     async with running(tmp_path, "advertised.listeners=PLAINTEXT://kafka.example:9092"):
         address = read_address(tmp_path)
         assert address is not None
-        port = int(address.rpartition(":")[2])
+        _, port = address_of(address)
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
 
         for page in ("/healthz", "/readyz", "/metrics"):
@@ -456,7 +457,7 @@ async def test_clients_that_pipeline_scrapes_do_not_hold_up_health(tmp_path: Pat
     async with running(tmp_path):
         address = read_address(tmp_path)
         assert address is not None
-        port = int(address.rpartition(":")[2])
+        _, port = address_of(address)
         assert (await ask(port, "/metrics")).status == 200
         beside = [asyncio.create_task(attack(port)) for _ in range(100)]
         beside.append(asyncio.create_task(count()))

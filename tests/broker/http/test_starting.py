@@ -19,6 +19,7 @@ from siltstone.storage.clock import Clock
 from siltstone.storage.files import CONTROL_ADDRESS
 from siltstone.storage.manager import LogManager
 from tests.support.http_client import Answer, ask
+from tests.support.ports import address_of
 from tests.support.running import Running, running
 from tests.support.waiting import give_turns_until, within
 
@@ -55,9 +56,9 @@ class Starting:
 
     async def ask(self, method: str, path: str) -> Answer:
         """Ask a page, with the token."""
-        _, _, port = (await self.address()).rpartition(":")
+        _, port = address_of(await self.address())
         token = read_token(self.folder)
-        return await ask(int(port), path, method, headers=f"Authorization: Bearer {token}\r\n")
+        return await ask(port, path, method, headers=f"Authorization: Bearer {token}\r\n")
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +19,7 @@ from tests.support.appending import append_unchecked
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
 from tests.support.messages import Message
+from tests.support.ports import address_of
 from tests.support.rooms import RoomsOnDisk
 
 if TYPE_CHECKING:
@@ -245,8 +245,7 @@ class Asked:
     """Questions to a real process."""
 
     def __init__(self, broker: SiltstoneProcess) -> None:
-        host, _, port = broker.http.rpartition(":")
-        self._address = (host, int(port))
+        self._address = address_of(broker.http)
         self._token = read_token(broker.folder)
 
     def post(self, path: str, token: str = "", **asked: Any) -> ControlAnswer:
@@ -272,9 +271,7 @@ def test_pins_of_a_process(tmp_path: Path) -> None:
         assert asked.post("/v1/pins", token="no" * 32).status == 401
         answer = asked.post("/v1/pins", topics=["orders"], holder="me")
         assert answer.status == 201
-        shown = subprocess.run(
-            broker.command("pins"), capture_output=True, text=True, check=True
-        ).stdout
+        shown = broker.run("pins").stdout
         assert "for me: orders; 1 partitions, 1 segments" in shown
         assert b"\nsiltstone_pins 1\n" in asked.metrics()
         pinned = json.loads(answer.body)["partitions"][0]

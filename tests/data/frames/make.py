@@ -28,6 +28,7 @@ from tests.support.clients.confluent import Confluent
 from tests.support.clients.kafka_python import KafkaPython
 from tests.support.kafka import KafkaBroker, KafkaJars, KafkaTools
 from tests.support.messages import sample
+from tests.support.ports import address_of
 from tests.support.waiting import wait_until
 from tools.compat.franz_go import MODULE, VERSION
 
@@ -264,7 +265,7 @@ def main() -> None:
             broker = KafkaBroker(KafkaJars.find(), Path(folder), settings)
             try:
                 broker.start(_JVM_SECONDS)
-                recorder.upstream = ("127.0.0.1", int(broker.bootstrap.rpartition(":")[2]))
+                recorder.upstream = address_of(broker.bootstrap)
                 CLIENTS[name](recorder.bootstrap)
             finally:
                 broker.close()
