@@ -7,7 +7,7 @@ shorter than the time-out of a test, so that the failure says what was waited fo
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 Seen = TypeVar("Seen")
 Result = TypeVar("Result")
@@ -48,11 +48,17 @@ def wait_until(
         time.sleep(_PAUSE)
 
 
+@overload
 async def give_turns_until(
-    look: Callable[[], Seen | Awaitable[Seen]],
-    what: str,
-    holds: Callable[[Seen], object] = bool,
-) -> Seen:
+    look: Callable[[], Awaitable[Seen]], what: str, holds: Callable[[Seen], object] = bool
+) -> Seen: ...
+@overload
+async def give_turns_until(
+    look: Callable[[], Seen], what: str, holds: Callable[[Seen], object] = bool
+) -> Seen: ...
+async def give_turns_until(
+    look: Callable[[], Any], what: str, holds: Callable[[Any], object] = bool
+) -> Any:
     """Give the loop to others, and other threads some time, until what is seen holds; return it.
 
     Who looks may be a coroutine function.

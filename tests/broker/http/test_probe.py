@@ -9,6 +9,7 @@ import pytest
 
 from siltstone.broker.http import probe as probe_module
 from siltstone.broker.http.probe import FOLDER, Probe
+from siltstone.broker.http.probe_frames import read_fetched
 from siltstone.broker.http.readiness import ProbeFailed
 from tests.support.running import Running, running
 
@@ -69,7 +70,7 @@ async def test_log_that_refuses_fails_the_trip(broker: Running, probe: Probe) ->
 
 async def test_other_bytes_fail_the_trip(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that comes back changed is no round trip."""
-    read = probe_module.read_fetched
+    read = read_fetched
 
     def flip(frame: bytes, name: str) -> Any:
         fetched = read(frame, name)

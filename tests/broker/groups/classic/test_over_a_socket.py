@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from siltstone.broker.groups.classic.group import ClassicGroup
 from siltstone.broker.groups.expiry import expire
 from tests.support import group_requests as ask
 from tests.support.running import Caller, Running, running
@@ -335,9 +336,12 @@ async def test_a_stop_answers_who_waits(tmp_path: Path) -> None:
         request = ask.join("g", first.member_id)
         await caller.client.send(caller.frame(request))
         groups = home.groups.groups
-        await give_turns_until(
-            lambda: (group := groups.get("g")) and group.members.joining_count, "a parked join"
-        )
+
+        def joining() -> int:
+            group = groups.get("g")
+            return group.members.joining_count if isinstance(group, ClassicGroup) else 0
+
+        await give_turns_until(joining, "a parked join")
         home.groups.release()
         answer = await caller.receive(request)
 
