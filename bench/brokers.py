@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import compileall
-import socket
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import CLUSTER_ID, KafkaBroker, KafkaJars
+from tests.support.ports import address_of, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,9 +70,8 @@ class Ours(SiltstoneProcess):
         """
         for package in PACKAGES:
             compileall.compile_dir(ROOT / "siltstone" / package, quiet=2)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.listener = f"127.0.0.1:{free.getsockname()[1]}"
+        [port] = free_ports(1)
+        self.listener = f"127.0.0.1:{port}"
 
     def launch(self) -> int:
         """Start it without waiting; return the moment of exec (CLOCK_MONOTONIC, ns)."""
@@ -120,7 +119,7 @@ def make_broker(name: str, root: Path, settings: Mapping[str, str] | None = None
 
 def port_of(broker: Broker) -> int:
     """Return where clients connect."""
-    return int(broker.bootstrap.rpartition(":")[2])
+    return address_of(broker.bootstrap)[1]
 
 
 def resident_mib(broker: Broker) -> float:

@@ -108,12 +108,13 @@ class _Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, **options: Any) -> None:
-        formatter = partial(argparse.HelpFormatter, width=_find_width())
+        formatter = partial(argparse.HelpFormatter, width=find_width())
         super().__init__(formatter_class=formatter, **options)
 
 
 @cache
-def _find_width() -> int:
+def find_width() -> int:
+    """Return how many columns help has, as argparse would find out by importing `shutil`."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns):
         return int(columns) - 2

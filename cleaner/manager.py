@@ -75,14 +75,14 @@ class CleanerManager:
         self.states = CleaningStates(self._lock)
         self._set_aside = SetAside(clock)  # guarded by: _lock
         self._requests: dict[TopicPartition, bool] = {}  # guarded by: _lock; is it forced
-        self._checkpoints = CleanerCheckpoints(())  # guarded by: _lock
+        self.checkpoints = CleanerCheckpoints(())  # guarded by: _lock
         self._ranked: deque[Log] = deque()  # replaced as a whole; threads pop its head
         self._ranked_until = clock.monotonic()
         self.last_selection = LastSelection(clock.now_ms(), 0.0, 0)
 
     def load(self, directories: Iterable[Path]) -> None:
         """Read the checkpoints of the log directories. Blocks; before the first selection."""
-        self._checkpoints = CleanerCheckpoints(directories)
+        self.checkpoints = CleanerCheckpoints(directories)
 
     def failure(self, topic_partition: TopicPartition) -> Failure | None:
         """Return why the last pass failed, None if it did not. Takes no lock."""
@@ -110,7 +110,7 @@ class CleanerManager:
             log_end_offset=log.log_end_offset,
             last_stable_offset=log.last_stable_offset,
             segments=segments,
-            checkpoint=self._checkpoints.get(log.directory.path, log.topic_partition),
+            checkpoint=self.checkpoints.get(log.directory.path, log.topic_partition),
         )
 
     def compacted_logs(self) -> Iterator[Log]:
@@ -194,7 +194,7 @@ class CleanerManager:
         topic_partition = work.topic_partition
         with self._lock:
             if self.states.get(topic_partition) is State.IN_PROGRESS:
-                self._checkpoints.update(
+                self.checkpoints.update(
                     work.log.directory.path, {topic_partition: end_offset}, self._logs
                 )
             self._set_aside.forget(topic_partition)
@@ -241,7 +241,7 @@ class CleanerManager:
             OSError: It could not be written; the next pass cleans all of the log again.
         """
         with self._lock:
-            self._checkpoints.move(topic_partition, source, target)
+            self.checkpoints.move(topic_partition, source, target)
 
     def forget(self, *topic_partitions: TopicPartition) -> None:
         """Forget partitions that were deleted; their logs must be gone from the manager. Blocks.
@@ -254,7 +254,7 @@ class CleanerManager:
                 self.states.forget(each)
                 self._set_aside.forget(each)
                 self._requests.pop(each, None)
-            self._checkpoints.remove(topic_partitions)
+            self.checkpoints.remove(topic_partitions)
 
     def _grab_requested(self, now_ms: int) -> GrabbedLog | None:
         """Take a requested log; requests for logs that cannot be cleaned are dropped."""
@@ -320,7 +320,7 @@ class CleanerManager:
         for directory, offsets in by_directory.items():
             try:
                 with self._lock:
-                    self._checkpoints.update(directory, offsets, self._logs)
+                    self.checkpoints.update(directory, offsets, self._logs)
             except OSError as error:
                 _logger.warning(
                     "cleaner checkpoint cannot be corrected directory=%s error=%s",
@@ -342,7 +342,7 @@ class CleanerManager:
 
     def _starts_at(self, log: Log, cleanable: CleanableLog) -> bool:
         """Tell whether no other thread has cleaned the log since it was ranked."""
-        checkpoint = self._checkpoints.get(log.directory.path, log.topic_partition)
+        checkpoint = self.checkpoints.get(log.directory.path, log.topic_partition)
         return checkpoint in {None, cleanable.first_dirty_offset}
 
     def _is_current(self, log: Log) -> bool:

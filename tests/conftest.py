@@ -1,5 +1,7 @@
 """Fixtures that several folders of tests share, and what a run says at its end."""
 
+import shutil
+import tempfile
 from collections import defaultdict
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -8,10 +10,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import tiers
-from tests.support import missing
+from tests.support import faults, missing
 from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import KafkaBroker, KafkaJars, KafkaTools
 from tests.support.oracle import Broker, is_kafka, make_broker, serving
+from tests.support.tool_server import ToolServer
 
 # A machine that is busy with something else is slow, which is no fault of an example.
 settings.register_profile(
@@ -75,6 +78,31 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(line)
 
 
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> faults.Disk:
+    """The disk under storage, without faults yet."""
+    return faults.install(monkeypatch)
+
+
+@pytest.fixture
+def memory_path(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one: for tests that open thousands of logs."""
+    memory = Path("/dev/shm")
+    if not memory.is_dir():
+        yield tmp_path
+        return
+    folder = Path(tempfile.mkdtemp(dir=memory))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No fsync, which would only cost time here: a killed process loses no page cache."""
+    monkeypatch.setattr("siltstone.storage.files.fsync", lambda _: None)
+    monkeypatch.setattr("siltstone.storage.files.fsync_directory", lambda _: None)
+
+
 @pytest.fixture(scope="session")
 def kafka_jars() -> KafkaJars:
     """Kafka's jars in the cache, or a skip that says what is missing."""
@@ -85,9 +113,15 @@ def kafka_jars() -> KafkaJars:
 
 
 @pytest.fixture(scope="session")
-def kafka_tools(kafka_jars: KafkaJars) -> KafkaTools:
-    """Kafka's command-line tools."""
-    return KafkaTools(kafka_jars)
+def kafka_tools(kafka_jars: KafkaJars) -> Iterator[KafkaTools]:
+    """Kafka's command-line tools, in one JVM where there is a compiler for what runs them there."""
+    try:
+        server = ToolServer(kafka_jars)
+    except LookupError:
+        yield KafkaTools(kafka_jars)
+        return
+    yield KafkaTools(kafka_jars, server)
+    server.close()
 
 
 @pytest.fixture

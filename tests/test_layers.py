@@ -89,7 +89,7 @@ def within(module: str, allowed: set[str]) -> bool:
 
 def test_everything_has_one_name() -> None:
     """A folder of the root that is imported by itself would be there twice, with two states."""
-    folders = {*PACKAGES, "tests", "bench", "examples", "tools", "docker"}
+    folders = {*PACKAGES, "tests", "bench", "examples", "tools"}
     paths = [path for folder in sorted(folders) for path in sources(folder)]
     bare = set(PACKAGES) - {"pyspark_siltstone"}
 

@@ -1,1 +1,5 @@
-"""Programs that write code or documents of this repository; nothing here runs in the broker."""
+"""Programs for who works on this repository; nothing here runs in the broker.
+
+Modules write code or documents. The folders judge: `checker` a history, `compat` a run of public
+test suites.
+"""

@@ -21,10 +21,10 @@ from bench.clean.transactions import fill_with_transactions
 from bench.load import cache_folder
 from siltstone.storage import files
 from tests.support.clients.confluent import Confluent
-from tests.support.waiting import until
+from tests.support.waiting import equals, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from bench.clean.sets import DataSet
 
@@ -146,8 +146,10 @@ def home_of(contender: Contender, data_set: DataSet, partitions: int = 1) -> Pat
                 {"cleanup.policy": "delete", "segment.bytes": str(SEGMENT_BYTES)},
             )
             folders = [broker.folder / f"{TOPIC}-{number}" for number in range(partitions)]
-            _wait_until(
-                lambda: all((folder / files.PARTITION_METADATA).exists() for folder in folders)
+            wait_until(
+                lambda: all((folder / files.PARTITION_METADATA).exists() for folder in folders),
+                "the metadata of all partitions",
+                timeout=_TIMEOUT_SECONDS,
             )
             broker.stop()
             for folder in folders:
@@ -156,7 +158,12 @@ def home_of(contender: Contender, data_set: DataSet, partitions: int = 1) -> Pat
             for checkpoint in broker.folder.glob("*-offset-checkpoint"):
                 checkpoint.unlink()
             broker.start(timeout=120)
-            _wait_until(lambda: Confluent(broker.bootstrap).bounds(TOPIC)[1] == end)
+            wait_until(
+                lambda: Confluent(broker.bootstrap).bounds(TOPIC)[1],
+                f"end offset {end}",
+                equals(end),
+                timeout=_TIMEOUT_SECONDS,
+            )
             broker.stop(timeout=120)
             home.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(broker.folder, home)
@@ -222,10 +229,3 @@ def _link_or_copy(source: str, target: str) -> None:
         os.link(source, target)
     else:
         shutil.copy2(source, target)
-
-
-def _wait_until(holds: Callable[[], bool]) -> None:
-    for _ in until(_TIMEOUT_SECONDS):
-        if holds():
-            return
-    raise TimeoutError("the broker does not show what was done to it")

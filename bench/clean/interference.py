@@ -16,7 +16,7 @@ from bench.clean import homes
 from bench.clean.floor import reading
 from bench.clean.passes import OTHERS, beginnings, clean_offset, others_cpu_seconds
 from bench.frames import Frames, batch_of, produce_answer, produce_frames
-from tests.support.waiting import until
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,10 +78,7 @@ def _against(idle: Result, busy: Result) -> Result:
 
 
 def _wait_for_beginning(broker: Broker) -> None:
-    for _ in until(_LIMIT_SECONDS):
-        if any(beginnings(broker)):
-            return
-    raise TimeoutError("the cleaner does not begin")
+    wait_until(lambda: any(beginnings(broker)), "the beginning of a pass", timeout=_LIMIT_SECONDS)
 
 
 def _produce(load: Load, port: int, pid: int, warmup: float, *beside: int) -> Result:

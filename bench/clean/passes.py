@@ -20,7 +20,7 @@ from siltstone.storage import files
 from siltstone.storage.directory.checkpoint import OffsetCheckpoint
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.folders import batches
-from tests.support.waiting import until
+from tests.support.waiting import at_least, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,12 +138,13 @@ def clean_offset(broker: Broker, partition: int = 0) -> int:
 
 
 def _wait_until_clean(broker: Broker, goal: int) -> None:
-    for _ in until(_LIMIT_SECONDS):
-        if clean_offset(broker) >= goal:
-            return
-        if not broker.daemon.running:
-            break
-    raise TimeoutError(f"the pass does not end:\n{broker.daemon.printed()[-2000:]}")
+    def look() -> int:
+        offset = clean_offset(broker)
+        if offset < goal and not broker.daemon.running:
+            raise RuntimeError(f"the broker has ended:\n{broker.daemon.printed()[-2000:]}")
+        return offset
+
+    wait_until(look, f"a pass up to {goal}", at_least(goal), timeout=_LIMIT_SECONDS)
 
 
 def _records_in(folder: Path, active: str) -> int:

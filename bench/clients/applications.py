@@ -17,7 +17,7 @@ from tests.support.daemon import Daemon
 from tests.support.java_program import run_program
 from tests.support.kafka import KafkaJars, KafkaTools
 from tests.support.ports import free_ports
-from tests.support.waiting import until
+from tests.support.waiting import at_least, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -242,11 +242,11 @@ def _connect(place: Place) -> None:
             with source.open("a", encoding="ascii") as stream:
                 stream.writelines(f"{_VALUE.hex()}\n" for _ in range(_LINES // _APPENDS))
             time.sleep(_SECONDS / 10)
-        for _ in until(60):
-            if sink.exists() and len(sink.read_bytes().splitlines()) >= _LINES:
-                break
-        else:
-            raise TimeoutError(f"Connect has not copied {_LINES} lines: {worker.printed()[-2000:]}")
+        wait_until(
+            lambda: len(sink.read_bytes().splitlines()) if sink.exists() else 0,
+            f"{_LINES} lines that Connect has copied",
+            at_least(_LINES),
+        )
     finally:
         worker.terminate(60)
 

@@ -235,16 +235,16 @@ class FetchSessions:
         self._get_log = get_log
         self._moved_starts = moved_starts
         # In order of last use, the longest unused first.
-        self._sessions: dict[int, FetchSession] = {}
+        self.sessions: dict[int, FetchSession] = {}
         self.evicted_count = 0
 
     def __len__(self) -> int:
-        return len(self._sessions)
+        return len(self.sessions)
 
     @property
     def partition_count(self) -> int:
         """How many partitions stand in all sessions together."""
-        return sum(len(session.partitions) for session in self._sessions.values())
+        return sum(len(session.partitions) for session in self.sessions.values())
 
     def plan(self, request: FetchRequest, *, by_id: bool) -> FetchPlan:
         """Decide what to read for ``request``; an incremental one advances its session's epoch.
@@ -255,7 +255,7 @@ class FetchSessions:
             FetchSessionTopicIdError: Names and ids are mixed in one session.
         """
         if request.session_epoch in _FULL_EPOCHS:
-            before = self._sessions.get(request.session_id)
+            before = self.sessions.get(request.session_id)
             if before is not None:
                 self._close(before)
             return FetchPlan(
@@ -294,7 +294,7 @@ class FetchSessions:
         return self._plan_changed(session)
 
     def _find(self, request: FetchRequest, *, by_id: bool) -> FetchSession:
-        session = self._sessions.get(request.session_id)
+        session = self.sessions.get(request.session_id)
         if session is None:
             raise FetchSessionIdNotFound
         if session.epoch != request.session_epoch:
@@ -306,7 +306,7 @@ class FetchSessions:
     def _advance(self, session: FetchSession) -> None:
         session.epoch = session.epoch % _MAX_INT32 + 1
         session.last_used = self._monotonic()
-        self._sessions[session.session_id] = self._sessions.pop(session.session_id)
+        self.sessions[session.session_id] = self.sessions.pop(session.session_id)
         session.group.release()  # a request that this one has overtaken
 
     def plan_again(self, plan: FetchPlan) -> FetchPlan:
@@ -389,20 +389,20 @@ class FetchSessions:
         return FetchPlan(asked, session, session.epoch, read)
 
     def _close(self, session: FetchSession) -> None:
-        del self._sessions[session.session_id]
+        del self.sessions[session.session_id]
         session.close()
 
     def _create(self, plan: FetchPlan) -> FetchSession | None:
         """Make a session, in place of an old or smaller one if all slots are taken."""
         now = self._monotonic()
-        if len(self._sessions) >= self._slot_count():
+        if len(self.sessions) >= self._slot_count():
             victim = self._find_victim(len(plan.partitions), now)
             if victim is None:
                 return None
             self._close(victim)
             self.evicted_count += 1
         session_id = random.randint(1, _MAX_INT32)  # noqa: S311  # a name, not a secret
-        while session_id in self._sessions:
+        while session_id in self.sessions:
             session_id = random.randint(1, _MAX_INT32)  # noqa: S311  # likewise
         session = FetchSession(
             session_id,
@@ -411,7 +411,7 @@ class FetchSessions:
             last_used=now,
             isolation_level=plan.isolation_level,
         )
-        self._sessions[session_id] = session
+        self.sessions[session_id] = session
         return session
 
     def _find_victim(self, size: int, now: float) -> FetchSession | None:
@@ -420,14 +420,14 @@ class FetchSessions:
         That is the one unused for longest, if it may go by its age. Else it is the smallest of
         those that may be evicted for a larger one, if it is smaller than ``size``.
         """
-        if not self._sessions:
+        if not self.sessions:
             return None
-        oldest = next(iter(self._sessions.values()))
+        oldest = next(iter(self.sessions.values()))
         if now - oldest.last_used > EVICTION_SECONDS:
             return oldest
         old = [
             session
-            for session in self._sessions.values()
+            for session in self.sessions.values()
             if session.last_used - session.created > EVICTION_SECONDS
         ]
         smallest = min(old, key=lambda session: len(session.partitions), default=None)

@@ -14,7 +14,7 @@ cdef class Timer:
 
 cdef class Timers:
     cdef public object on_earlier, _clock
-    cdef public list _heap
+    cdef public list heap
     cdef public long long running_count, _pushed
 
     cpdef double now_ms(self) except? -1

@@ -132,7 +132,7 @@ class Timers:
     are the members that they keep in memory.
     """
 
-    __slots__ = ("_clock", "_heap", "_pushed", "on_earlier", "running_count")
+    __slots__ = ("_clock", "_pushed", "heap", "on_earlier", "running_count")
 
     def __init__(
         self, clock: "Clock", on_earlier: "Callable[[float], None]" = lambda _: None
@@ -140,7 +140,7 @@ class Timers:
         self.on_earlier = on_earlier
         self.running_count = 0
         self._clock = clock
-        self._heap: list[tuple[float, int, Timer]] = []
+        self.heap: list[tuple[float, int, Timer]] = []
         self._pushed = 0
 
     def now_ms(self) -> float:
@@ -150,24 +150,24 @@ class Timers:
     @property
     def next_ms(self) -> float | None:
         """When something may come due; None if nothing is on the heap."""
-        return self._heap[0][0] if self._heap else None
+        return self.heap[0][0] if self.heap else None
 
     def push(self, deadline: float, timer: Timer) -> None:
         """Put an entry on the heap; for `Timer`."""
-        if len(self._heap) > _LEAST_ENTRIES + _ENTRIES_PER_TIMER * self.running_count:
-            self._heap = [each for each in self._heap if not each[2].leave_heap(each[0])]
-            heapify(self._heap)
+        if len(self.heap) > _LEAST_ENTRIES + _ENTRIES_PER_TIMER * self.running_count:
+            self.heap = [each for each in self.heap if not each[2].leave_heap(each[0])]
+            heapify(self.heap)
         self._pushed += 1  # a tie-breaker: timers have no order
         entry = (deadline, self._pushed, timer)
-        heappush(self._heap, entry)
-        if self._heap[0] is entry:
+        heappush(self.heap, entry)
+        if self.heap[0] is entry:
             self.on_earlier(deadline)
 
     def run_due(self, max_entries: int = 1 << 30) -> None:
         """Fire what is due, at most ``max_entries``."""
         now_ms = self.now_ms() + _ROUNDING_MS
-        while self._heap and self._heap[0][0] <= now_ms and max_entries:
-            queued, _, timer = heappop(self._heap)
+        while self.heap and self.heap[0][0] <= now_ms and max_entries:
+            queued, _, timer = heappop(self.heap)
             timer.come_due(queued, now_ms)
             max_entries -= 1
 

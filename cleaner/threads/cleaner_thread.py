@@ -106,6 +106,11 @@ class CleanerThread:
         return self._thread.is_alive()
 
     @property
+    def native_id(self) -> int:
+        """Return the number by which the system knows the thread, 0 before it runs."""
+        return self._thread.native_id or 0
+
+    @property
     def progress(self) -> Progress | None:
         """Return how far the running pass is, None if there is none."""
         worker = self._worker

@@ -48,7 +48,7 @@ class HelperProcess:
         self._settings = settings
         self._clock = clock
         self._throttle = throttle
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
 
     def clean(
         self, log: LogToClean, replace: "ReplaceSegments", still_wanted: Callable[[], None]
@@ -68,7 +68,7 @@ class HelperProcess:
 
     def close(self) -> None:
         """End the process. Idempotent."""
-        process, self._process = self._process, None
+        process, self.process = self.process, None
         if process is not None:
             process.kill()
             process.wait()
@@ -148,10 +148,10 @@ class HelperProcess:
         return receive(answers)
 
     def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
-        process = self._process
+        process = self.process
         if process is None or process.poll() is not None:
             self.close()
-            process = self._process = subprocess.Popen(
+            process = self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "siltstone.cleaner.threads.helper"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

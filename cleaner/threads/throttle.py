@@ -33,7 +33,7 @@ class Throttle:
         self._clock = clock
         self._wait = wait or threading.Event().wait
         self._lock = threading.Lock()
-        self._rate = bytes_per_second  # guarded by: _lock
+        self.rate = bytes_per_second  # guarded by: _lock
         self._booked = clock.monotonic()  # guarded by: _lock; until when the rate is used up
         self._changes = 0  # guarded by: _lock
         self.total_bytes = 0  # guarded by: _lock; read by anyone (Kafka: cleaner-io)
@@ -42,7 +42,7 @@ class Throttle:
     def set_rate(self, bytes_per_second: float) -> None:
         """Change the rate; those who wait for the old one go on."""
         with self._lock:
-            self._rate = bytes_per_second
+            self.rate = bytes_per_second
             self._booked = self._clock.monotonic()
             self._changes += 1
 
@@ -55,9 +55,9 @@ class Throttle:
         now = self._clock.monotonic()
         with self._lock:
             self.total_bytes += count
-            if math.isinf(self._rate):
+            if math.isinf(self.rate):
                 return 0.0
-            self._booked = max(self._booked, now - BURST_SECONDS) + count / self._rate
+            self._booked = max(self._booked, now - BURST_SECONDS) + count / self.rate
             until, changes = self._booked, self._changes
         began = now
         try:

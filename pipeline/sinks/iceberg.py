@@ -93,7 +93,7 @@ class IcebergSink:
         moved = move_into(self.path / "data", self.staging, state.job, added)
         try:
             with full_disk_told(self.path):
-                self._overwrite(table, state, moved, removed)
+                self.overwrite(table, state, moved, removed)
         except CommitFailedException as error:
             for file in moved:
                 file.path.unlink(missing_ok=True)
@@ -113,13 +113,14 @@ class IcebergSink:
         except NoSuchTableError:
             return None
 
-    def _overwrite(
+    def overwrite(
         self,
         table: "Table",
         state: TableState,
         moved: Sequence[StagedFile],
         removed: Sequence[Path] | None,
     ) -> None:
+        """Take files out of the table and put others in, in one snapshot that has the state."""
         gone = None if removed is None else {str(path) for path in removed}
         old = [] if table.current_snapshot() is None else list(table.scan().plan_files())
         with table.transaction() as transaction:

@@ -95,7 +95,7 @@ class ParquetTable:
                 pq.write_table(schema.empty_table(), empty)
             _sync(following)
             if self.path.exists():
-                _exchange(following, self.path)
+                exchange(following, self.path)
             else:
                 os.rename(following, self.path)  # noqa: PTH104  # as it says
             _sync(self.path.parent)
@@ -117,7 +117,7 @@ def _link_or_copy(old: Path, new: Path) -> None:
         shutil.copy2(old, new)
 
 
-def _exchange(one: Path, other: Path) -> None:
+def exchange(one: Path, other: Path) -> None:
     """Exchange the names of two folders, in one step if the system can."""
     libc = ctypes.CDLL(None, use_errno=True)
     names = (os.fsencode(one), os.fsencode(other))

@@ -22,10 +22,13 @@ from siltstone.storage.directory.catalog import FILE_NAME
 from tests.support import faults
 from tests.support.faults import Disk
 from tests.support.http_client import ask
+from tests.support.ports import address_of
 from tests.support.rooms import RoomsOnDisk
 from tests.support.running import Running, running
 from tests.support.traffic import STORAGE_ERROR, Traffic
 from tests.support.waiting import give_turns_until
+
+STALL = 2.0  # seconds
 
 
 @pytest.fixture
@@ -66,7 +69,7 @@ async def test_produce_resumes_by_itself(
     assert await traffic.values() == [b"a"]
     assert sum("takes no writes" in line for line in caplog.messages) == 1
     disk.mend()
-    await give_turns_until(partial(traffic.takes, b"b"))
+    await give_turns_until(partial(traffic.takes, b"b"), "a broker that takes a record")
 
     assert await traffic.values() == [b"a", b"b"]
 
@@ -75,7 +78,7 @@ async def page(folder: Path, path: str) -> tuple[int, str]:
     """Return status and body of a page of the broker that has this folder."""
     address = read_address(folder)
     assert address is not None
-    answer = await ask(int(address.rpartition(":")[2]), path)
+    answer = await ask(address_of(address)[1], path)
     return answer.status, answer.body.decode()
 
 
@@ -96,7 +99,7 @@ async def test_every_page_says_what_is_full_and_what_to_do(
     async def is_ready() -> bool:
         return (await page(folder, "/readyz"))[0] == 200
 
-    await give_turns_until(is_ready)
+    await give_turns_until(is_ready, "a broker that is ready")
     later = json.loads((await page(folder, "/v1/status"))[1])
 
     trouble = (
@@ -144,15 +147,16 @@ async def test_failed_fsync(broker: Running, disk: Disk) -> None:
         await broker.probe.round_trip()
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 async def test_stalled_disk(broker: Running, disk: Disk) -> None:
     """While fsyncs hang, those of the housekeeping too, others read, write and connect."""
     safe = Traffic(await broker.call(), "safe")
     other = await open_traffic(broker)
     assert await other.produce(b"a") == 0
-    disk.fail("fsync", error=0, seconds=1.0)
+    disk.fail("fsync", error=0, seconds=STALL)
     hanging = asyncio.create_task(safe.produce(b"waits"))
-    broker.broker.logs.checkpoint_high_watermarks()
+    broker.logs.checkpoint_high_watermarks()
     slowest, turns = 0.0, 0
     while not hanging.done():
         began = time.monotonic()
@@ -164,7 +168,7 @@ async def test_stalled_disk(broker: Running, disk: Disk) -> None:
 
     assert await hanging == 0
     assert turns > 10
-    assert slowest < 0.5
+    assert slowest < STALL / 2
 
 
 async def test_unanswered_produce_closes(traffic: Traffic, disk: Disk) -> None:
@@ -183,7 +187,7 @@ async def test_parked_fetch_that_cannot_read_harms_no_produce(
         await traffic.produce(value)
     waiting = await open_traffic(broker)
     parked = asyncio.create_task(waiting.fetch(2, min_bytes=500, max_wait_ms=60_000))
-    await give_turns_until(lambda: broker.waiting.count)
+    await give_turns_until(lambda: broker.waiting.count, "a parked fetch")
     disk.fail("pread")
     disk.fail("preadv")
 

@@ -2,7 +2,6 @@
 
 import struct
 import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +20,7 @@ from siltstone.protocol.records import compression
 from siltstone.protocol.records.batch import CONTROL, LOG_APPEND_TIME
 from siltstone.protocol.records.build import frame_batch
 from tests.support.batches import make_batch
+from tests.support.clock import now
 from tests.support.running import Running, running
 
 CORRUPT, INVALID = CorruptMessage.code, InvalidRecord.code
@@ -48,11 +48,6 @@ def unpacking(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr("siltstone.storage.appending.validation.decompress", unpack)
     return names
-
-
-def now() -> int:
-    """Return a time that every topic takes."""
-    return time.time_ns() // 1_000_000
 
 
 def good(rows: int = 3, **fields: int) -> bytearray:
@@ -192,7 +187,7 @@ async def test_fault_is_counted_as_kafka_does(broker: Running, fault: str) -> No
     caller = await broker.call()
     await caller.ask(request({("compacted", 0): make()}))
 
-    counted = broker.broker.requests.invalid_records
+    counted = broker.requests.invalid_records
     assert {each: number for each, number in counted.items() if number} == {kind: count}
 
 

@@ -13,6 +13,7 @@ from kio.index import load_request_schema
 
 from siltstone.broker.topics.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from tests.support import group_requests as ask
+from tests.support.kio_schemas import request_class
 from tests.support.running import Running, running
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def codes(answer: Any) -> list[int]:
 
 def add_partitions() -> Any:
     """Return an AddPartitionsToTxn of version 3."""
-    topic = ask._class(24, 3, "AddPartitionsToTxnTopic")
+    topic = request_class(24, 3, "AddPartitionsToTxnTopic")
     return request(
         24,
         3,
@@ -63,8 +64,8 @@ def add_partitions() -> Any:
 
 def commit_in_transaction(version: int) -> Any:
     """Return a TxnOffsetCommit."""
-    topic = ask._class(28, version, "TxnOffsetCommitRequestTopic")
-    partition = ask._class(28, version, "TxnOffsetCommitRequestPartition")
+    topic = request_class(28, version, "TxnOffsetCommitRequestTopic")
+    partition = request_class(28, version, "TxnOffsetCommitRequestPartition")
     row = partition(partition_index=0, committed_offset=1, committed_metadata="")
     return request(
         28,
@@ -79,7 +80,7 @@ def commit_in_transaction(version: int) -> Any:
 
 def old_fetch(version: int) -> Any:
     """Return an OffsetFetch of one group and two partitions."""
-    topic = ask._class(9, version, "OffsetFetchRequestTopic")
+    topic = request_class(9, version, "OffsetFetchRequestTopic")
     return request(
         9, version, group_id="g", topics=(topic(name="orders", partition_indexes=(0, 1)),)
     )
@@ -172,10 +173,10 @@ async def test_ids_that_no_topic_has_come_last(home: Running) -> None:
     await caller.ask(ask.find("g"))
     topic_id = home.topics.topics["orders"].id
     unknown = [type(topic_id)(int=number) for number in (9, 3)]
-    topic = ask._class(9, 10, "OffsetFetchRequestTopics")
+    topic = request_class(9, 10, "OffsetFetchRequestTopics")
     wanted = ((unknown[0], (0, 1)), (topic_id, (0,)), (unknown[1], (1,)), (topic_id, (1,)))
     topics = tuple(topic(topic_id=each, partition_indexes=indexes) for each, indexes in wanted)
-    group = ask._class(9, 10, "OffsetFetchRequestGroup")(group_id="g", topics=topics)
+    group = request_class(9, 10, "OffsetFetchRequestGroup")(group_id="g", topics=topics)
     (answer,) = (await caller.ask(request(9, 10, groups=(group,)))).groups
 
     assert [

@@ -17,13 +17,13 @@ from kio.schema.produce.v9 import request as produce9
 from kio.schema.produce.v13 import request as produce13
 
 from siltstone.protocol.records.batch import BatchHeader
-from siltstone.storage.clock import Clock
 from siltstone.storage.log.log import Log
 from tests.support.appending import append
 from tests.support.batches import Row, make_batch, make_producer_batch
+from tests.support.clock import now
 from tests.support.fetch_twin import fetch_plainly
 from tests.support.running import Caller, Client, Running, running
-from tests.support.waiting import PATIENCE, give_turns_until
+from tests.support.waiting import equals, give_turns_until, within
 
 
 @pytest.fixture
@@ -39,11 +39,6 @@ async def broker(tmp_path: Path) -> AsyncIterator[Running]:
 async def caller(broker: Running) -> Caller:
     """A connection."""
     return await broker.call()
-
-
-def now() -> int:
-    """Return a timestamp that every topic takes."""
-    return Clock().now_ms()
 
 
 def produce(
@@ -459,9 +454,9 @@ async def test_a_long_poll_ends_with_an_append(broker: Running, caller: Caller) 
     other = await broker.call()
     request = fetch({("t", 0): 0, ("t", 1): 0}, wait_ms=60_000)
     waiting = asyncio.create_task(caller.ask(request))
-    await give_turns_until(lambda: broker.waiting.count)
+    await give_turns_until(lambda: broker.waiting.count, "a parked fetch")
     await other.ask(produce({("t", 1): make_batch(1, timestamp=now())}))
-    fetched = await asyncio.wait_for(waiting, PATIENCE)
+    fetched = await within(waiting, "the parked fetch")
 
     assert [partition.high_watermark for partition in partitions(fetched)] == [0, 1]
 
@@ -479,9 +474,9 @@ async def test_a_request_that_waited_reads_what_has_changed(
     monkeypatch.setattr(Log, "reader", property(note))
     wanted = {("t", 0): 0, ("t", 1): 0, ("c", 0): 0}
     waiting = asyncio.create_task(caller.ask(fetch(wanted, wait_ms=60_000)))
-    await give_turns_until(lambda: broker.waiting.count)
+    await give_turns_until(lambda: broker.waiting.count, "a parked fetch")
     append(logs["t", 1])
-    fetched = await asyncio.wait_for(waiting, PATIENCE)
+    fetched = await within(waiting, "the parked fetch")
 
     counted = grown = ("t", 1)  # what it has is counted first, and then read
     assert reads == [logs[place] for place in [*wanted, counted, grown]]
@@ -500,11 +495,11 @@ async def test_min_bytes_holds_an_answer_back(broker: Running, caller: Caller) -
 async def test_a_deleted_topic_releases_who_waits_on_it(broker: Running, caller: Caller) -> None:
     """The long poll answers that the topic is unknown."""
     waiting = asyncio.create_task(caller.ask(fetch({("t", 0): 0}, wait_ms=60_000)))
-    await give_turns_until(lambda: broker.waiting.count)
+    await give_turns_until(lambda: broker.waiting.count, "a parked fetch")
     topics = broker.topics
     await topics.delete(topics.topics["t"])
 
-    assert only(await asyncio.wait_for(waiting, PATIENCE)).error_code == 3
+    assert only(await within(waiting, "the parked fetch")).error_code == 3
 
 
 async def test_a_session_answers_news_only(caller: Caller) -> None:
@@ -577,9 +572,12 @@ async def test_clients_that_stall_or_leave_hold_nobody_up(tmp_path: Path) -> Non
         served = [only(await reading.ask(LARGE)).records for _ in range(3)]
         late = only(await stalled.receive(LARGE)).records
         connections = broker.listeners[0].connections
-        async with asyncio.timeout(30):
-            while len(connections) > 2:
-                await reading.ask(fetch({("t", 0): 9}))
+
+        async def connected() -> int:
+            await reading.ask(fetch({("t", 0): 9}))
+            return len(connections)
+
+        await give_turns_until(connected, "two connections that are left", equals(2))
 
     assert [each == records for each in (*served, late)] == [True] * 4
 
@@ -596,7 +594,11 @@ async def test_the_end_does_not_cut_who_reads_nor_wait_for_who_does_not(tmp_path
         ]
         for each in (stalled, reading):
             await each.client.send(each.frame(LARGE))
-        await give_turns_until(lambda: sum(not each.is_idle for each in listener.connections) == 2)
+        await give_turns_until(
+            lambda: sum(not each.is_idle for each in listener.connections),
+            "two connections at work",
+            equals(2),
+        )
         read = asyncio.create_task(reading.receive(LARGE))
 
     assert only(await read).records == records

@@ -1,16 +1,12 @@
-"""What the cleaner's tests share: kernels of both kinds, folders in memory, a disk that fails."""
+"""What the cleaner's tests share: kernels of both kinds."""
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from siltstone.cleaner.compiled import _kernels as kernels
-from tests.support import faults
 from tests.support.uncompiled import load_uncompiled
 
 _UNCOMPILED = load_uncompiled("siltstone.cleaner.compiled._kernels")
@@ -48,21 +44,3 @@ def plain_kernels(
             yield
 
     return use
-
-
-@pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> faults.Disk:
-    """The disk under storage, without faults yet."""
-    return faults.install(monkeypatch)
-
-
-@pytest.fixture
-def memory_path(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where there is one: for tests that open thousands of logs."""
-    memory = Path("/dev/shm")
-    if not memory.is_dir():
-        yield tmp_path
-        return
-    folder = Path(tempfile.mkdtemp(dir=memory))
-    yield folder
-    shutil.rmtree(folder)

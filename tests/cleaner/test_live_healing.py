@@ -1,7 +1,6 @@
 """A damaged batch under a running broker: who notices, who goes on, and what heals it."""
 
 import json
-import subprocess
 import urllib.request
 from contextlib import AbstractContextManager
 from typing import Any
@@ -13,7 +12,7 @@ from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
 from tests.support.logs import flipped
 from tests.support.messages import Message
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import PATIENCE, equals, wait_until
 
 pytestmark = [pytest.mark.client, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -62,9 +61,7 @@ class Damage:
 
     def run(self, *arguments: str) -> tuple[int, str]:
         """Return exit code and output of a command."""
-        done = subprocess.run(
-            self.broker.command(*arguments), capture_output=True, text=True, check=False
-        )
+        done = self.broker.run(*arguments)
         return done.returncode, done.stdout + done.stderr
 
     def metrics(self) -> dict[str, float]:
@@ -81,6 +78,15 @@ class Damage:
     def has_failed(self) -> bool:
         """Tell whether the pass over `bad` has failed."""
         return FAILURES in self.metrics()
+
+    def await_clean(self, topic: str) -> None:
+        """Wait until nothing of a topic is dirty but what is being written."""
+        name = cleanable(topic)
+        wait_until(lambda: self.metrics()[name], f"a clean {topic}", equals(0))
+
+    def await_failure(self) -> None:
+        """Wait until the pass over `bad` has failed."""
+        wait_until(self.metrics, f"the metric {FAILURES}", lambda metrics: FAILURES in metrics)
 
 
 FAILURES = 'siltstone_cleaner_partition_failures{topic="bad",partition="0",cause="CorruptSegment"}'
@@ -107,8 +113,8 @@ def test_damage_stops_its_partition_alone_and_is_named(damage: Damage) -> None:
     with damage.break_it():
         files = sorted(path.name for path in damage.log.parent.glob("*.log"))
         damage.begin()
-        wait_until(damage.has_failed)
-        wait_until(lambda: damage.is_clean("good"))
+        damage.await_failure()
+        damage.await_clean("good")
         facts = damage.explain()
 
         assert facts["rule"] == "failed"
@@ -122,7 +128,7 @@ def test_damage_stops_its_partition_alone_and_is_named(damage: Damage) -> None:
         assert sorted(path.name for path in damage.log.parent.glob("*.log")) == files
         damage.write("good")
         damage.write("bad")
-        wait_until(lambda: damage.is_clean("good"))
+        damage.await_clean("good")
         assert damage.client.read("bad", RECORDS, RECORDS)[-1].offset == 2 * RECORDS - 1
         assert damage.metrics()[cleanable("bad")] > 0
 
@@ -131,10 +137,10 @@ def test_changed_settings_heal_it(damage: Damage) -> None:
     """When its settings change the partition is tried at once, not after its pause."""
     with damage.break_it():
         damage.begin()
-        wait_until(damage.has_failed)
+        damage.await_failure()
     damage.client.alter("bad", {"delete.retention.ms": "1000"})
 
-    wait_until(lambda: damage.is_clean("bad"))
+    damage.await_clean("bad")
 
     assert not damage.has_failed()
     assert damage.metrics()['siltstone_cleaner_failures_total{cause="CorruptSegment"}'] == 1
@@ -144,7 +150,7 @@ def test_whoever_asks_heals_it(damage: Damage) -> None:
     """`siltstone clean` tries at once: it tells the reason again, and then that it is clean."""
     with damage.break_it():
         damage.begin()
-        wait_until(damage.has_failed)
+        damage.await_failure()
         code, said = damage.run("clean", "bad", "--wait")
         assert code == 1
         assert damage.log.name in said
@@ -160,8 +166,8 @@ def test_time_heals_it(damage: Damage) -> None:
     """It is tried again by itself after a quarter of a minute."""
     with damage.break_it():
         damage.begin()
-        wait_until(damage.has_failed)
+        damage.await_failure()
 
-    wait_until(lambda: damage.is_clean("bad"))
+    damage.await_clean("bad")
 
     assert not damage.has_failed()

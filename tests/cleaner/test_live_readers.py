@@ -3,11 +3,11 @@
 import random
 import socket
 import struct
-import subprocess
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,8 @@ from siltstone.cleaner.history.history import read_history
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
 from tests.support.folders import segments
-from tests.support.waiting import PATIENCE, until, wait_until
+from tests.support.ports import address_of
+from tests.support.waiting import PATIENCE, equals, wait_until
 
 pytestmark = [pytest.mark.client, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -147,17 +148,22 @@ class ConfluentReader(Reader):
 
         It does so with the address that it began with once it knows the broker's id.
         """
-        for _ in until():
+
+        def bounds() -> tuple[int, int] | None:
             try:
-                asked = self._consumer.get_watermark_offsets(
+                return self._consumer.get_watermark_offsets(
                     Partition(TOPIC, 0), PATIENCE, cached=False
                 )
             except KafkaException as error:
                 if error.args[0].name() != "_DESTROY_BROKER":
                     raise
-            else:
-                return int(asked[1])
-        raise AssertionError("the client lets go of its broker again and again")
+                return None
+
+        found = wait_until(
+            bounds, "the bounds of the partition from a client that keeps its broker"
+        )
+        assert found is not None
+        return found[1]
 
     def poll(self) -> list[Record]:
         """Return the next record."""
@@ -260,16 +266,22 @@ def test_readers_beside_a_cleaner(broker: SiltstoneProcess, codec: str) -> None:
         kind(broker.bootstrap, acknowledged) for kind in (ConfluentReader, KafkaPythonReader)
     ]
     written = -1
+
+    def is_enough() -> bool:
+        """Tell whether the readers and the cleaner are done; write more if not."""
+        nonlocal written
+        rounds = [reader.rounds for reader in readers]
+        if any(reader.failure for reader in readers):
+            return True
+        if min(rounds) >= ROUNDS and passes(broker) >= PASSES:
+            return True
+        if max(rounds) > written:  # nobody has to run after the end for ever
+            written = max(rounds)
+            write(producer, chance, acknowledged)
+        return False
+
     try:
-        for _ in until(120):
-            rounds = [reader.rounds for reader in readers]
-            if any(reader.failure for reader in readers):
-                break
-            if min(rounds) >= ROUNDS and passes(broker) >= PASSES:
-                break
-            if max(rounds) > written:  # nobody has to run after the end for ever
-                written = max(rounds)
-                write(producer, chance, acknowledged)
+        wait_until(is_enough, f"{ROUNDS} rounds of each reader and {PASSES} passes", timeout=120)
     finally:
         for reader in readers:
             reader.stop()
@@ -295,15 +307,14 @@ def test_answer_in_flight_is_whole_when_its_segment_goes(broker: SiltstoneProces
     identity = old.stat().st_ino
     with old.open("rb") as held, socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        host, port = broker.bootstrap.split(":")
-        slow.connect((host, int(port)))
+        slow.connect(address_of(broker.bootstrap))
         slow.settimeout(PATIENCE)
         slow.sendall(fetch_frame(big, 64_000_000))
         head = receive(slow, 4)
         size = int.from_bytes(head, "big")
         assert size > 14_000_000
-        run(broker, "clean", big, "--wait")
-        wait_until(lambda: held_links(held.fileno()) == 0)
+        assert broker.run("clean", big, "--wait").returncode == 0
+        wait_until(partial(held_links, held.fileno()), "no link of the old segment", equals(0))
         answer = receive(slow, size)
 
     assert not [each for each in folder.iterdir() if each.stat().st_ino == identity]
@@ -328,11 +339,6 @@ def receive(sock: socket.socket, size: int) -> bytes:
         assert part, f"the broker closed after {len(data)} of {size} bytes"
         data += part
     return bytes(data)
-
-
-def run(broker: SiltstoneProcess, *arguments: str) -> None:
-    """Run a command that must succeed."""
-    subprocess.run(broker.command(*arguments), check=True, capture_output=True, timeout=PATIENCE)
 
 
 def held_links(fd: int) -> int:

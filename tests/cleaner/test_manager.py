@@ -6,13 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from siltstone.cleaner import selection
 from siltstone.cleaner.manager import GrabbedLog
+from siltstone.cleaner.selection import CleanableLog
 from siltstone.cleaner.set_aside import FIRST_PAUSE_SECONDS
 from siltstone.cleaner.states import State
 from siltstone.config.topic import TopicConfig
+from siltstone.storage.log.log import Log
 from siltstone.storage.topic_partition import TopicPartition
+from tests.support.appending import append_unchecked
 from tests.support.batches import TIMESTAMP, make_producer_batch
-from tests.support.cleaner import CompactedLogs, append
+from tests.support.cleaner import CompactedLogs, aborted
 from tests.support.logs import validated
 
 
@@ -80,9 +84,8 @@ def test_aborted_pass_moves_no_checkpoint(home: CompactedLogs) -> None:
     """Even if the worker comes to its end without having noticed."""
     home.fill(home.create())
     work = taken(home)
-    home.manager.states._entries[work.topic_partition].is_aborted = True
-
-    home.manager.done(work, 30)
+    with aborted(home.manager.states, work.topic_partition):
+        home.manager.done(work, 30)
 
     assert home.checkpoint() == ""
     assert taken(home).cleanable.first_dirty_offset == 0
@@ -333,15 +336,14 @@ def test_log_that_another_thread_has_just_cleaned_is_given_back(
     home.fill(log)
     other = taken(home)
     home.manager.release(log)
-    look = home.manager._look
+    rank = selection.rank
 
-    def cleaned_meanwhile(now_ms: int) -> Iterator[object]:
-        found = list(look(now_ms))
+    def cleaned_meanwhile(found: list[CleanableLog]) -> list[CleanableLog]:
         assert home.manager.take(log)
         home.manager.done(other, 30)
-        return iter(found)
+        return rank(found)
 
-    monkeypatch.setattr(home.manager, "_look", cleaned_meanwhile)
+    monkeypatch.setattr(selection, "rank", cleaned_meanwhile)
 
     assert home.manager.grab_filthiest() is None
 
@@ -390,7 +392,7 @@ def test_checkpoints_are_per_directory(tmp_path: Path) -> None:
 def test_settings_are_those_of_the_moment(home: CompactedLogs) -> None:
     """A topic that becomes compacted is taken with all that it holds."""
     log = home.create(cleanup_policy=("delete",))
-    append(log, [(b"k", b"v")])
+    append_unchecked(log, [(b"k", b"v")])
     log.roll()
     assert home.manager.grab_filthiest() is None
 
@@ -405,14 +407,14 @@ def test_ranking_is_kept_for_a_while(home: CompactedLogs, monkeypatch: pytest.Mo
     for log in logs:
         home.fill(log, 2)
     looks = []
-    look = home.manager._look
+    compacted_logs = home.manager.compacted_logs
 
-    def slow_look(now_ms: int) -> Iterator[object]:
-        looks.append(now_ms)
+    def slow_look() -> Iterator[Log]:
+        looks.append(home.clock.now_ms())
         home.clock.advance(1000)
-        return look(now_ms)
+        return compacted_logs()
 
-    monkeypatch.setattr(home.manager, "_look", slow_look)
+    monkeypatch.setattr(home.manager, "compacted_logs", slow_look)
 
     home.manager.done(taken(home), 20)
     home.manager.done(taken(home), 20)
@@ -431,13 +433,13 @@ def test_ranked_log_is_looked_at_again_before_it_is_taken(
     logs = [home.create(f"t{number}") for number in range(2)]
     for log in logs:
         home.fill(log, 2)
-    look = home.manager._look
+    compacted_logs = home.manager.compacted_logs
 
-    def slow_look(now_ms: int) -> Iterator[object]:
+    def slow_look() -> Iterator[Log]:
         home.clock.advance(1000)
-        return look(now_ms)
+        return compacted_logs()
 
-    monkeypatch.setattr(home.manager, "_look", slow_look)
+    monkeypatch.setattr(home.manager, "compacted_logs", slow_look)
     home.manager.done(taken(home), 20)
     other = logs[1]
     home.reconfigure(other, min_cleanable_dirty_ratio=1.0)

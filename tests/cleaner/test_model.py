@@ -23,19 +23,15 @@ from tests.support.batches import TIMESTAMP
 from tests.support.invariants import check_folder, check_log
 from tests.support.passes import CompactedFolder, content
 
+pytestmark = pytest.mark.usefixtures("no_fsync")
+
+
 SEQUENCES = int(os.environ.get("MODEL_SEQUENCES") or 100)
 FIRST_SEED = int(os.environ.get("MODEL_SEED") or 0)
 FALLBACKS = max(1, SEQUENCES // 10)
 STEPS = 60
 RETENTION_MS = 1000
 PRODUCERS = (7, 8)
-
-
-@pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A killed process loses no page cache, so fsync would only cost time here."""
-    monkeypatch.setattr("siltstone.storage.files.fsync", lambda _: None)
-    monkeypatch.setattr("siltstone.storage.files.fsync_directory", lambda _: None)
 
 
 @dataclass

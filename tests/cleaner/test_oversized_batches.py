@@ -8,7 +8,8 @@ import pytest
 
 from siltstone.cleaner.errors import UnopenedBatch
 from siltstone.protocol.records.compression import GZIP, LZ4, MAX_DECOMPRESSED_BYTES, SNAPPY, ZSTD
-from tests.support.cleaner import CleanerHome, append
+from tests.support.appending import append_unchecked
+from tests.support.cleaner import CleanerHome
 from tests.support.logs import bytes_of
 from tests.support.passes import CompactedFolder, content
 
@@ -81,7 +82,7 @@ def test_a_log_with_a_bomb_is_set_aside(tmp_path: Path) -> None:
     """Other logs are cleaned; why this one is not can be asked for."""
     home = CleanerHome(tmp_path)
     bad, good = home.create("bad"), home.create("good")
-    append(bad, [(b"k", bytes(MAX_DECOMPRESSED_BYTES))], codec=ZSTD)
+    append_unchecked(bad, [(b"k", bytes(MAX_DECOMPRESSED_BYTES))], codec=ZSTD)
     for log in (bad, good):
         home.fill(log, 3)
     before = bytes_of(bad, 0)

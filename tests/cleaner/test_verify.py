@@ -13,8 +13,9 @@ from siltstone.cleaner.history.receipts import crc_of
 from siltstone.cleaner.verify import Report, verify_partition
 from siltstone.storage import files
 from siltstone.storage.log.log import Log
+from tests.support.appending import append_unchecked
 from tests.support.batches import Row, make_batch
-from tests.support.cleaner import CleanerHome, append
+from tests.support.cleaner import CleanerHome
 
 CHECKPOINT = 32
 
@@ -25,11 +26,11 @@ def home(tmp_path: Path) -> Iterator[CleanerHome]:
     home = CleanerHome(tmp_path)
     log = home.create()
     home.fill(log, 3)
-    append(log, [(b"k1", None), (b"k2", b"other")])
+    append_unchecked(log, [(b"k1", None), (b"k2", b"other")])
     log.roll()
     home.settle()
     assert home.thread.step()
-    append(log, [(b"k3", b"beyond")])
+    append_unchecked(log, [(b"k3", b"beyond")])
     home.settle()
     yield home
     home.close()

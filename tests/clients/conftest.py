@@ -56,26 +56,26 @@ def settle(broker: Broker, topic: str, partitions: int) -> None:
     _settle(
         broker,
         lambda: topic in looker.topics() and len(looker.partitions(topic)) == partitions,
-        f"{topic} has not {partitions} partitions",
+        f"{partitions} partitions of {topic}",
     )
 
 
 def settle_gone(broker: Broker, topic: str) -> None:
     """Give Apache Kafka, and only it, the time to forget a topic."""
     looker = Confluent(broker.bootstrap)
-    _settle(broker, lambda: topic not in looker.topics(), f"{topic} is still there")
+    _settle(broker, lambda: topic not in looker.topics(), f"the end of {topic}")
 
 
 def settle_setting(broker: Broker, topic: str, name: str, value: str) -> None:
     """Give Apache Kafka, and only it, the time to put a topic's setting into force."""
     looker = Confluent(broker.bootstrap)
     _settle(
-        broker, lambda: looker.configs(topic)[name] == value, f"{name} of {topic} is not {value}"
+        broker, lambda: looker.configs(topic)[name] == value, f"{name} of {topic} to be {value}"
     )
 
 
-def _settle(broker: Broker, is_so: Callable[[], bool], complaint: str) -> None:
+def _settle(broker: Broker, is_so: Callable[[], bool], what: str) -> None:
     """Wait until something is so, but not for ours, where it must be so at once."""
     if isinstance(broker, SiltstoneProcess):
         return
-    wait_until(is_so, complaint)
+    wait_until(is_so, what)

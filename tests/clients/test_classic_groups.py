@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import AsyncExitStack, ExitStack, closing, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Message
 from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer
 
 from tests.clients.conftest import settle
+from tests.support import produced
 from tests.support.clients.confluent import Confluent
 from tests.support.formatters import read_formatted
+from tests.support.members import poll_assigned
 from tests.support.oracle import serving
-from tests.support.waiting import until
+from tests.support.waiting import equals, give_turns_until, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,10 +56,9 @@ def topic(quick_broker: Broker, topic_name: str) -> str:
 
 def produce(broker: Broker, topic: str, first: int, last: int) -> None:
     """Write the numbers from `first` to `last` - 1, to one partition after the other."""
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
-    for number in range(first, last):
-        producer.produce(topic, str(number), partition=number % PARTITIONS)
-    assert producer.flush(30) == 0
+    numbers = range(first, last)
+    records = [{"value": str(each), "partition": each % PARTITIONS} for each in numbers]
+    produced.produce(broker.bootstrap, topic, records)
 
 
 @pytest.fixture
@@ -155,10 +157,7 @@ def test_a_group_is_shown(quick_broker: Broker, topic: str, ask: Callable[..., s
         }
     )
     member.subscribe([topic])
-    for _ in until():
-        member.poll(0.05)
-        if len(member.assignment()) == PARTITIONS:
-            break
+    wait_until(partial(poll_assigned, member), "all partitions", equals(PARTITIONS))
     member.commit(offsets=[ConfluentPartition(topic, 0, 1)], asynchronous=False)
 
     state = rows(ask("--describe", "--group", topic, "--state"))[0]
@@ -209,12 +208,15 @@ def test_kafkas_formatters_read_the_offsets_topic(
         }
     )
     member.subscribe([topic])
-    seen = 0
-    for _ in until():
+    seen: list[Message] = []
+
+    def poll() -> int:
         message = member.poll(0.05)
-        seen += message is not None and message.error() is None
-        if seen == 4:
-            break
+        if message is not None and message.error() is None:
+            seen.append(message)
+        return len(seen)
+
+    wait_until(poll, "4 records", equals(4))
     member.commit(offsets=[ConfluentPartition(topic, 2, 1, metadata="mine")], asynchronous=False)
     member.close()
 
@@ -276,13 +278,13 @@ class Cooperative:
         """Poll until the partitions are shared evenly and so many records are read."""
         each, more = divmod(PARTITIONS, len(self.members))
         wanted = sorted([each] * (len(self.members) - more) + [each + 1] * more)
-        for _ in until():
+
+        def poll() -> tuple[list[int], int]:
             for member in self.members:
                 self._poll(member)
-            shares = sorted(len(member.assignment()) for member in self.members)
-            if shares == wanted and len(self.seen) == last:
-                return
-        raise TimeoutError(f"{len(self.seen)} of {last} records are read")
+            return sorted(len(member.assignment()) for member in self.members), len(self.seen)
+
+        wait_until(poll, f"shares of {wanted} and {last} records", equals((wanted, last)))
 
     def _poll(self, member: Consumer) -> None:
         message = member.poll(0.02)
@@ -323,16 +325,19 @@ class KafkaPythonGroup:
             heartbeat_interval_ms=200,
         )
         with closing(member):
-            for _ in until():  # a leader that knows no partitions yet assigns none
-                if member.partitions_for_topic(self._topic):
-                    break
+            # A leader that knows no partitions yet assigns none.
+            partitions = partial(member.partitions_for_topic, self._topic)
+            wait_until(partitions, f"partitions of {self._topic}")
             member.subscribe([self._topic])
-            for _ in until():
-                for records in member.poll(timeout_ms=50).values():
-                    self.seen.extend(int(record.value) for record in records)
-                if len(self.seen) >= count:
-                    break
+            wait_until(
+                partial(self._poll, member), f"{count} records", lambda seen: len(seen) >= count
+            )
             member.commit()
+
+    def _poll(self, member: KafkaConsumer) -> list[int]:
+        for records in member.poll(timeout_ms=50).values():
+            self.seen.extend(int(record.value) for record in records)
+        return self.seen
 
 
 def test_a_kafka_python_member_takes_over(quick_broker: Broker, topic: str) -> None:
@@ -368,29 +373,27 @@ async def test_aiokafka_members_share(quick_broker: Broker, topic: str) -> None:
 
         seen: set[int] = set()
 
-        async def poll(*members: AIOKafkaConsumer) -> list[int]:
+        async def poll(*members: AIOKafkaConsumer) -> tuple[list[int], int]:
             for member in members:
                 for records in (await member.getmany(timeout_ms=20)).values():
                     seen.update(int(record.value) for record in records)
-            return [len(member.assignment()) for member in members]
+            return [len(member.assignment()) for member in members], len(seen)
 
         first = await join()
         second_start = asyncio.create_task(join())
         while not second_start.done():
             await poll(first)
         second = await second_start
-        async with asyncio.timeout(40):
-            while await poll(first, second) != [2, 2] or len(seen) < 40:
-                pass
+        await give_turns_until(
+            partial(poll, first, second), "two halves and 40 records", equals(([2, 2], 40))
+        )
         for member in (first, second):
             await member.commit()
         await second.stop()
-        async with asyncio.timeout(40):
-            while await poll(first) != [PARTITIONS]:
-                pass
+        await give_turns_until(
+            partial(poll, first), "all partitions", lambda seen: seen[0] == [PARTITIONS]
+        )
         await asyncio.to_thread(produce, quick_broker, topic, 40, 44)
-        async with asyncio.timeout(40):
-            while len(seen) < 44:
-                await poll(first)
+        await give_turns_until(partial(poll, first), "44 records", lambda seen: seen[1] >= 44)
 
     assert seen == set(range(44))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from tests.support.clients.confluent import Confluent
 from tests.support.daemon import Daemon
 from tests.support.ports import free_ports
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -90,24 +91,24 @@ class Worker:
     def configure(self) -> None:
         """Give a cluster its connectors."""
         for name, values in self.connectors.items():
-            for _ in until(60):
-                if self._put(f"/connectors/{name}/config", values):
-                    break
-            else:
-                raise TimeoutError(f"no connector {name}: {self._daemon.printed()[-2000:]}")
+            wait_until(
+                partial(self._put, f"/connectors/{name}/config", values),
+                f"connector {name}",
+                despite=OSError,  # not up yet, not the time for it, or busy
+            )
 
-    def copy(self, count: int, timeout: float = 60) -> None:
+    def copy(self, count: int) -> None:
         """Append lines to the source and wait until the sink has all that there ever were."""
         with self.source.open("a") as stream:
             for _ in range(count):
                 stream.write(f"line {self._lines}\n")
                 self._lines += 1
         wanted = [f"line {number}" for number in range(self._lines)]
-        got: list[str] = []
-        for _ in until(timeout):
-            got = self.sink.read_text().splitlines() if self.sink.exists() else []
-            if len(got) >= len(wanted):
-                break
+        got = wait_until(
+            lambda: self.sink.read_text().splitlines() if self.sink.exists() else [],
+            f"{len(wanted)} lines in the sink",
+            lambda lines: len(lines) >= len(wanted),
+        )
 
         assert got == wanted, self._daemon.printed()[-2000:]
 
@@ -145,11 +146,8 @@ class Worker:
             headers={"Content-Type": "application/json"},
             method="PUT",
         )
-        try:
-            with urllib.request.urlopen(request, timeout=30) as response:
-                return response.status in {200, 201}
-        except OSError:  # not up yet, not the time for it, or busy
-            return False
+        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+            return response.status in {200, 201}
 
 
 @pytest.fixture

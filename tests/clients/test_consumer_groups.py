@@ -8,12 +8,13 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.clients.conftest import settle
+from tests.support import produced
 from tests.support.clients.confluent import Confluent
 from tests.support.oracle import serving
-from tests.support.waiting import until
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -63,10 +64,9 @@ class Group:
 
     def produce(self, count: int) -> None:
         """Write so many records to each partition."""
-        producer = Producer({"bootstrap.servers": self.broker.bootstrap})
-        for number in range(count * PARTITIONS):
-            producer.produce(self.name, str(number), partition=number % PARTITIONS)
-        assert producer.flush(30) == 0
+        numbers = range(count * PARTITIONS)
+        records = [{"value": str(each), "partition": each % PARTITIONS} for each in numbers]
+        produced.produce(self.broker.bootstrap, self.name, records)
 
     def join(self, protocol: str = "consumer", **config: str) -> Consumer:
         """Have a member subscribe."""
@@ -87,31 +87,35 @@ class Group:
         member.subscribe([self.name])
         return member
 
-    def settle(self, *members: Consumer, timeout: float = 30) -> list[set[int]]:
+    def settle(self, *members: Consumer) -> list[set[int]]:
         """Poll members until they share all partitions evenly; return who has which."""
-        shares: list[set[int]] = []
         size = PARTITIONS // len(members)
-        for _ in until(timeout):
-            self._poll(members)
-            shares = [{each.partition for each in member.assignment()} for member in members]
-            if all(len(share) == size for share in shares) and len(set.union(*shares)) == (
-                size * len(members)
-            ):
-                return shares
-        raise TimeoutError(f"{self.name} is shared like that: {shares}")
 
-    def read(self, start: int, stop: int, *members: Consumer, timeout: float = 30) -> None:
+        def poll() -> list[set[int]]:
+            self._poll(members)
+            return [{each.partition for each in member.assignment()} for member in members]
+
+        def are_even(shares: list[set[int]]) -> bool:
+            together = len(set.union(*shares))
+            return together == size * len(members) == sum(map(len, shares)) and all(
+                len(share) == size for share in shares
+            )
+
+        return wait_until(poll, f"even shares of {self.name}", are_even)
+
+    def read(self, start: int, stop: int, *members: Consumer) -> None:
         """Poll members until they have seen these offsets of each partition, and no others.
 
         An eager member begins anew at what is committed whenever the group rebalances, so it may
         see a record again before it has committed.
         """
         wanted = {(p, o) for p in range(PARTITIONS) for o in range(start, stop)}
-        for _ in until(timeout):
-            self._poll(members)
-            if self.seen >= wanted:
-                break
 
+        def poll() -> set[tuple[int, int]]:
+            self._poll(members)
+            return self.seen
+
+        wait_until(poll, f"offsets {start} to {stop}", lambda seen: seen >= wanted)
         assert self.seen == wanted
         self.seen.clear()
 

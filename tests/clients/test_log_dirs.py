@@ -15,8 +15,9 @@ from tests.support.clients.confluent import Confluent
 from tests.support.kafka import KafkaTools
 from tests.support.messages import sample, stored
 from tests.support.oracle import Broker, serving
+from tests.support.ports import address_of
 from tests.support.running import Caller, Client
-from tests.support.waiting import until
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.client, pytest.mark.java]
 
@@ -115,12 +116,12 @@ def test_reassign_tool_moves_replicas(
     executed = kafka_tools.run(
         REASSIGN, *at, "--execute", "--replica-alter-log-dirs-throttle", "50000000"
     )
-    verified = ""
 
-    for _ in until(60):
-        verified = kafka_tools.run(REASSIGN, *at, "--verify")
-        if "still in progress" not in verified:
-            break
+    verified = wait_until(
+        lambda: kafka_tools.run(REASSIGN, *at, "--verify"),
+        "the end of the reassignment",
+        lambda said: "still in progress" not in said,
+    )
     after = _describe(two_disks, kafka_tools)
 
     for index, path in targets.items():
@@ -150,8 +151,7 @@ async def _ask(
     broker: Broker, dirs: Dirs
 ) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
     """Return the error codes that the two versions answer."""
-    host, _, port = broker.bootstrap.rpartition(":")
-    client = Client(*await asyncio.open_connection(host, int(port)))
+    client = Client(*await asyncio.open_connection(*address_of(broker.bootstrap)))
     caller = Caller(client)
     codes = []
     for version in (v1, v2):

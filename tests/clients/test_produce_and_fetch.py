@@ -9,7 +9,7 @@ from tests.support.clients.confluent import Confluent
 from tests.support.folders import batches, codecs
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import START, by_time, sample, stored
-from tests.support.waiting import wait_until
+from tests.support.waiting import equals, wait_until
 
 pytestmark = pytest.mark.client
 
@@ -162,4 +162,4 @@ def test_null_key_is_refused_on_a_compacted_topic(client: Client, new_topic: New
 
 
 def _await_end(client: Client, topic: str, end: int) -> None:
-    wait_until(lambda: client.bounds(topic)[1] == end, f"{topic} does not reach {end}")
+    wait_until(lambda: client.bounds(topic)[1], f"end offset {end} of {topic}", equals(end))

@@ -8,12 +8,13 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
+from tests.support import produced
 from tests.support.clients.confluent import Confluent
 from tests.support.daemon import Daemon
 from tests.support.java_program import run_program
-from tests.support.waiting import until
+from tests.support.waiting import equals, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +49,7 @@ class Application:
     def start(self) -> None:
         """Start, and return when it processes."""
         self._daemon.launch(self._command)
-        self._daemon.wait_for(r"^state RUNNING$", 60)
+        self._daemon.wait_for(r"^state RUNNING$")
 
     def stop(self) -> None:
         """Close it as an operator does."""
@@ -70,13 +71,10 @@ class Application:
 
     def say(self, *words: str) -> None:
         """Write lines, of one word each, to the topic that is counted."""
-        producer = Producer({"bootstrap.servers": self.broker.bootstrap})
-        for word in words:
-            producer.produce(self.lines, word)
-        assert producer.flush(30) == 0
+        produced.produce(self.broker.bootstrap, self.lines, [{"value": word} for word in words])
         self.said.update(words)
 
-    def wait(self, timeout: float = 60) -> None:
+    def wait(self) -> None:
         """Read the counts until they say what was said, and see that each came exactly once."""
         reader = Consumer(
             {
@@ -88,17 +86,18 @@ class Application:
         )
         reader.assign([TopicPartition(self.counts, 0, 0)])
         last: dict[str, int] = {}
-        for _ in until(timeout):
+
+        def poll() -> dict[str, int]:
             message = reader.poll(0.1)
             if message is not None and message.error() is None:
                 word = (message.key() or b"").decode()
                 count = int.from_bytes(message.value() or b"", "big")
                 assert count == last.get(word, 0) + 1, f"{word} was counted twice, or not at all"
                 last[word] = count
-            if last == dict(self.said):
-                reader.close()
-                return
-        raise TimeoutError(f"counted {last}, said {dict(self.said)}")
+            return last
+
+        wait_until(poll, f"the counts {dict(self.said)}", equals(dict(self.said)))
+        reader.close()
 
 
 @pytest.fixture

@@ -19,7 +19,8 @@ from tests.clients.conftest import NewTopic
 from tests.support.batches import make_batch
 from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import KafkaBroker
-from tests.support.waiting import until
+from tests.support.ports import address_of
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.client
 
@@ -37,12 +38,16 @@ PASSING = {
 MINUTE = timedelta(minutes=1)
 
 
+def is_lasting(code: ErrorCode) -> bool:
+    """Tell whether a code is an answer, and not that it is to be asked for again."""
+    return code not in PASSING
+
+
 class Wire:
     """A blocking connection that speaks in kio's entities, for one transactional id."""
 
     def __init__(self, broker: Broker, topic: str) -> None:
-        host, _, port = broker.bootstrap.rpartition(":")
-        self.socket = create_connection((host, int(port)), timeout=30)
+        self.socket = create_connection(address_of(broker.bootstrap), timeout=PATIENCE)
         self.topic = topic
 
     def ask(self, key: int, version: int, **fields: Any) -> Any:
@@ -66,11 +71,11 @@ class Wire:
 
     def find_coordinator(self) -> None:
         """Ask for it until it is there: Apache Kafka makes its topic by that request only."""
-        for _ in until():
-            answer = self.ask(10, 4, key_type=1, coordinator_keys=(self.topic,))
-            if answer.coordinators[0].error_code is E.none:
-                return
-        raise TimeoutError("there is no transaction coordinator")
+        wait_until(
+            lambda: self.ask(10, 4, key_type=1, coordinator_keys=(self.topic,)).coordinators[0],
+            "a transaction coordinator",
+            lambda found: found.error_code is E.none,
+        )
 
     def init(
         self, version: int = 4, expected: tuple[int, int] | None = None, *, once: bool = False
@@ -79,12 +84,13 @@ class Wire:
         fields: dict[str, Any] = {}
         if expected is not None:
             fields = {"producer_id": expected[0], "producer_epoch": expected[1]}
-        for _ in until():
-            answer = self.ask(
+        answer = wait_until(
+            lambda: self.ask(
                 INIT, version, transactional_id=self.topic, transaction_timeout=MINUTE, **fields
-            )
-            if once or answer.error_code not in PASSING:
-                break
+            ),
+            "a lasting answer to InitProducerId",
+            lambda answer: once or is_lasting(answer.error_code),
+        )
         return answer.error_code, answer.producer_id, answer.producer_epoch
 
     def begin(self) -> tuple[int, int]:
@@ -96,7 +102,8 @@ class Wire:
     def add(self, producer: tuple[int, int], version: int = 3) -> ErrorCode:
         """Return the code of AddPartitionsToTxn for partition 0."""
         module = import_module(f"kio.schema.add_partitions_to_txn.v{version}.request")
-        for _ in until():
+
+        def ask() -> ErrorCode:
             answer = self.ask(
                 ADD,
                 version,
@@ -108,10 +115,10 @@ class Wire:
                 ),
             )
             (found,) = answer.results_by_topic_v3_and_below[0].results_by_partition
-            if found.partition_error_code not in PASSING:
-                break
-        code: ErrorCode = found.partition_error_code
-        return code
+            code: ErrorCode = found.partition_error_code
+            return code
+
+        return wait_until(ask, "a lasting answer to AddPartitionsToTxn", is_lasting)
 
     def produce(self, producer: tuple[int, int], version: int = 12, sequence: int = 0) -> ErrorCode:
         """Return the code of Produce of one record to partition 0."""
@@ -125,7 +132,8 @@ class Wire:
         )
         partition = module.PartitionProduceData(index=0, records=bytes(batch))
         topic = module.TopicProduceData(name=self.topic, partition_data=(partition,))
-        for _ in until():
+
+        def ask() -> ErrorCode:
             answer = self.ask(
                 PRODUCE,
                 version,
@@ -135,25 +143,26 @@ class Wire:
                 topic_data=(topic,),
             )
             code: ErrorCode = answer.responses[0].partition_responses[0].error_code
-            if code not in PASSING:
-                break
-        return code
+            return code
+
+        return wait_until(ask, "a lasting answer to Produce", is_lasting)
 
     def end(
         self, producer: tuple[int, int], version: int = 5, *, commit: bool = True
     ) -> tuple[ErrorCode, tuple[int, int] | None]:
         """Return the code of EndTxn, and how the producer goes on where it is told."""
-        for _ in until():
-            answer = self.ask(
+        answer = wait_until(
+            lambda: self.ask(
                 END,
                 version,
                 transactional_id=self.topic,
                 producer_id=producer[0],
                 producer_epoch=producer[1],
                 committed=commit,
-            )
-            if answer.error_code not in PASSING:
-                break
+            ),
+            "a lasting answer to EndTxn",
+            lambda answer: is_lasting(answer.error_code),
+        )
         told = (answer.producer_id, answer.producer_epoch) if version >= 5 else None
         return answer.error_code, told
 

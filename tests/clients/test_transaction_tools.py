@@ -6,10 +6,10 @@ import pytest
 
 from tests.clients.conftest import NewTopic
 from tests.support.broker import SiltstoneProcess
-from tests.support.clients.transactional import TIMEOUT, Confluent, read
+from tests.support.clients.transactional import Confluent, read
 from tests.support.formatters import read_formatted
 from tests.support.kafka import KafkaBroker, KafkaTools
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.client, pytest.mark.java]
 
@@ -28,14 +28,14 @@ def test_transactions_tool_lists_and_describes(
     running = confluent.producer(f"{topic}-open")
     running.begin_transaction()
     running.produce(topic, b"open", partition=1)
-    running.flush(TIMEOUT)
+    running.flush(PATIENCE)
 
     listed = kafka_tools.run(TOOL, *at, "list")
     described = kafka_tools.run(TOOL, *at, "describe", "--transactional-id", f"{topic}-open")
     producers = kafka_tools.run(
         TOOL, *at, "describe-producers", "--topic", topic, "--partition", "1"
     )
-    running.abort_transaction(TIMEOUT)
+    running.abort_transaction(PATIENCE)
     by_pattern = kafka_tools.run(TOOL, *at, "list", "--transactional-id-pattern", f"{topic}-o.*")
 
     states = dict(re.findall(rf"({topic}-\w+)\s+\d+\s+\d+\s+(\w+)", listed))
@@ -58,15 +58,15 @@ def test_transactions_tool_aborts_what_hangs(
     hanging = confluent.producer(f"{topic}-hanging")
     hanging.begin_transaction()
     hanging.produce(topic, b"hanging", partition=0)
-    hanging.flush(TIMEOUT)
+    hanging.flush(PATIENCE)
     confluent.write(f"{topic}-done", topic, [([b"done"], True)])
     before = read(broker.bootstrap, topic, committed=True)
 
     kafka_tools.run(TOOL, *at, "abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
 
     assert before == []
-    wait_until(lambda: read(broker.bootstrap, topic, committed=True))
-    assert read(broker.bootstrap, topic, committed=True) == [b"done"]
+    shown = wait_until(lambda: read(broker.bootstrap, topic, committed=True), "a committed record")
+    assert shown == [b"done"]
 
 
 def test_transactions_tool_finds_no_hanging_ones_where_there_are_none(

@@ -5,15 +5,15 @@ import random
 import time
 from collections import Counter
 
-from tests.checker.checker import Checker
-from tests.checker.events import Partition
 from tests.crash.passing_topics import PassingTopics
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
 from tests.support.kafka import KafkaBroker
 from tests.support.ledger import Ledger
 from tests.support.load import CONNECTION, Auditor, Load
-from tests.support.waiting import until
+from tests.support.waiting import wait_until
+from tools.checker.checker import Checker
+from tools.checker.events import Partition
 
 Broker = SiltstoneProcess | KafkaBroker
 PARTITIONS = 3
@@ -107,11 +107,16 @@ class Campaign:
         self.auditor.audit([*self.partitions, *self.passing.partitions])
         if self.random.random() < 0.3:
             self.passing.fill()
-        for _ in until():
-            if all(load.acknowledged > old for load, old in zip(self.loads, before, strict=True)):
-                return
+
+        def go_on() -> list[int]:
             self._send()
-        raise TimeoutError("a producer is not served again")
+            return [load.acknowledged for load in self.loads]
+
+        wait_until(
+            go_on,
+            f"more acknowledged by each producer than {before}",
+            lambda now: all(new > old for new, old in zip(now, before, strict=True)),
+        )
 
     def _finish(self) -> None:
         """Stop the load; read everything once more; what was acknowledged is there, once."""

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tests.checker.events import (
+from tests.support.load import CONNECTION
+from tests.support.waiting import equals, wait_until
+from tools.checker.events import (
     Aborted,
     AskCommit,
     Change,
@@ -18,8 +20,6 @@ from tests.checker.events import (
     Seek,
     Shown,
 )
-from tests.support.load import CONNECTION
-from tests.support.waiting import until
 
 if TYPE_CHECKING:
     import random
@@ -100,12 +100,15 @@ class Copier:
     def finish(self, ends: Mapping[Partition, int]) -> None:
         """Copy what is left, after every transaction that was left open is ended."""
         self._die()
-        for _ in until(2 * LONG_TIMEOUT):
+        wanted = {each: ends[each] for each in self._sources.values()}
+
+        def go_on() -> dict[Partition, int | None]:
             self.step()
-            if all(self._done.get(each) == ends[each] for each in self._sources.values()):
-                break
-        else:
-            raise TimeoutError(f"{self.name} has copied up to {self._done}, not {ends}")
+            return {each: self._done.get(each) for each in wanted}
+
+        wait_until(
+            go_on, f"{self.name} to copy up to {wanted}", equals(wanted), timeout=2 * LONG_TIMEOUT
+        )
         self._resume()
         self._zombies.clear()
         self._consumer.close()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from tests.checker.events import Change, Changed, CommittedOffset, Partition, Seek, Shown
 from tests.support.load import CONNECTION
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, wait_until
+from tools.checker.events import Change, Changed, CommittedOffset, Partition, Seek, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from tests.support.ledger import Ledger
 
 GROUP = "followers"
-TIMEOUT = 30
 MAX_RECORDS = 50
 
 
@@ -124,9 +122,10 @@ class Follower:
 
 def _committed(consumer: Consumer, partitions: list[TopicPartition]) -> list[TopicPartition]:
     """Return where the group has committed; ask again while the broker is away."""
-    for _ in until(2 * TIMEOUT):
-        with contextlib.suppress(KafkaException):
-            found: list[TopicPartition] = consumer.committed(partitions, TIMEOUT)
-            if all(each.error is None for each in found):
-                return found
-    raise TimeoutError(f"nobody says what {GROUP} has committed")
+    return wait_until(
+        lambda: consumer.committed(partitions, PATIENCE),
+        f"the committed offsets of {GROUP}",
+        lambda found: all(each.error is None for each in found),
+        despite=KafkaException,
+        timeout=2 * PATIENCE,
+    )

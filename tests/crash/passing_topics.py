@@ -14,8 +14,9 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 
-from tests.checker.events import Change, Changed, Doomed, Partition, RecordId, Shape, Shown
 from tests.support.load import CONNECTION
+from tests.support.waiting import PATIENCE
+from tools.checker.events import Change, Changed, Doomed, Partition, RecordId, Shape, Shown
 
 if TYPE_CHECKING:
     import random
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from tests.support.ledger import Ledger
 
-TIMEOUT = 30
 NAMES = 6
 MAX_PARTITIONS = 4
 SETTING = "max.message.bytes"
@@ -93,7 +93,7 @@ class PassingTopics:
         """Wait for the answers, or their want, and note what the broker says."""
         for request in self._requests:
             try:
-                request.answer.result(TIMEOUT)
+                request.answer.result(PATIENCE)
             except KafkaException:
                 self._unsure.add(request.name)  # it happened or it did not; the broker will show
                 continue
@@ -106,7 +106,7 @@ class PassingTopics:
 
     def show(self) -> None:
         """Note what topics there are; nothing is under way."""
-        names = self._admin.list_topics(timeout=TIMEOUT).topics
+        names = self._admin.list_topics(timeout=PATIENCE).topics
         self._unsure.clear()
         self._there = self._describe([name for name in names if name.startswith(self._prefix)])
         for name in {*self._names, *self._there}:
@@ -133,7 +133,7 @@ class PassingTopics:
             value = self._ledger.send(record, each)
             producer.produce(each.topic, value, partition=each.number, on_delivery=deliver)
             self._sent += 1
-        producer.flush(TIMEOUT)
+        producer.flush(PATIENCE)
         assert delivered == len(self.partitions)
 
     def delete_all(self) -> None:
@@ -193,8 +193,8 @@ class PassingTopics:
         configs = self._admin.describe_configs(resources)
         there = {}
         for resource, answer in configs.items():
-            topic = described[resource.name].result(TIMEOUT)
-            setting = int(answer.result(TIMEOUT)[SETTING].value)
+            topic = described[resource.name].result(PATIENCE)
+            setting = int(answer.result(PATIENCE)[SETTING].value)
             there[resource.name] = Topic(len(topic.partitions), setting)
             self._note_life(resource.name, topic.topic_id)
         return there

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.checker.events import Marker, Partition
 from tests.crash.copier import Copier
 from tests.crash.follower import Follower
 from tests.support.broker import SiltstoneProcess
@@ -22,6 +21,7 @@ from tests.support.folders import batches
 from tests.support.kafka import KafkaBroker
 from tests.support.ledger import Ledger
 from tests.support.load import CONNECTION, Auditor, Load
+from tools.checker.events import Marker, Partition
 
 ROUNDS = int(os.environ.get("CRASH_COPIES") or 50)
 ROUNDS_AT_A_TIME = 100

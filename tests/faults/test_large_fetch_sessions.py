@@ -19,6 +19,7 @@ from siltstone.protocol.messages.produce import (
 )
 from tests.support.batches import make_batch
 from tests.support.broker import SiltstoneProcess
+from tests.support.ports import address_of
 from tests.support.running import Client
 from tests.support.turns import Turns, slowness
 
@@ -137,8 +138,7 @@ def test_no_step_of_a_large_session_holds_the_loop(tmp_path: Path) -> None:
         broker = SiltstoneProcess(tmp_path / str(number), {}, turns.environ)
         broker.start()
         try:
-            host, port = broker.bootstrap.rsplit(":", 1)
-            longest = asyncio.run(serve((host, int(port)), turns))
+            longest = asyncio.run(serve(address_of(broker.bootstrap), turns))
         finally:
             broker.close()
         best = {step: min(spent, best.get(step, spent)) for step, spent in longest.items()}

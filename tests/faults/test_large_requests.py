@@ -21,6 +21,7 @@ from siltstone.broker.api import APIS, Api
 from tests.support.beside import Control, Cost, measure
 from tests.support.broker import SiltstoneProcess
 from tests.support.large_requests import TOPIC, LargeRequest, large_requests
+from tests.support.ports import address_of
 from tests.support.running import Caller, Client
 from tests.support.turns import Turns, slowness
 
@@ -80,8 +81,7 @@ class Target:
     @property
     def address(self) -> tuple[str, int]:
         """Where it listens."""
-        host, port = self.broker.bootstrap.rsplit(":", 1)
-        return host, int(port)
+        return address_of(self.broker.bootstrap)
 
     def prepare(self) -> None:
         """Have a broker with the topic, as small as it was at first."""

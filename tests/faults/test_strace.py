@@ -20,7 +20,7 @@ from tests.support.waiting import give_turns_until
 pytestmark = pytest.mark.slow
 
 Connect = Callable[[SiltstoneProcess, str], Awaitable[Traffic]]
-STALL = 1.5
+STALL = 3.0
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ async def test_write_without_room(
     with injected(broker.daemon.pid, trace, "pwrite64", "error=ENOSPC", log_file(broker, "orders")):
         assert await traffic.produce(b"b") == STORAGE_ERROR
         assert await traffic.values() == [b"a"]
-    await give_turns_until(partial(traffic.takes, b"c"))
+    await give_turns_until(partial(traffic.takes, b"c"), "a broker that takes a record")
 
     assert strace_counts(trace) >= 1
     assert await traffic.values() == [b"a", b"c"]

@@ -63,7 +63,7 @@ async def test_full_disk(broker: SiltstoneOnDisk, disk: TinyDisk, connect: Conne
     traffic = await connect(broker, "orders")
     values = await traffic.values()
     assert [int(value[:6]) for value in values if value] == list(range(count))
-    await give_turns_until(partial(traffic.takes, b"%06d" % count))
+    await give_turns_until(partial(traffic.takes, b"%06d" % count), "a broker that takes a record")
     values = await traffic.values()
     assert [int(value[:6]) for value in values if value] == list(range(count + 1))
     assert await (await connect(broker, "other")).create() == 0

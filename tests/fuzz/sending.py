@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 
 from tests.support.frames import make_frame
+from tests.support.ports import address_of
 
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 THREADS = 4
@@ -47,8 +48,7 @@ def send(address: str, seed: int, first: int, count: int, *, valid: bool = False
 
 def _send_one(address: str, frame: bytes, number: int) -> str:
     """Send a frame and the end of the stream, and read until the broker ends it too."""
-    host, port = address.rsplit(":", 1)
-    with socket.create_connection((host, int(port)), timeout=TIMEOUT) as client:
+    with socket.create_connection(address_of(address), timeout=TIMEOUT) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER)
         answered = False
         try:

@@ -118,7 +118,8 @@ def kill_under_load(broker: Broker) -> None:
 def await_retention(client: Confluent, folder: Path) -> None:
     """Wait until size retention has cut the oldest segments and unlinked them."""
     wait_until(
-        lambda: client.bounds("limited")[0] > 0 and not list(folder.glob("*.deleted")),
-        f"retention leaves too much in {folder}",
+        lambda: (client.bounds("limited")[0], list(folder.glob("*.deleted"))),
+        "a start offset that has moved, and no deleted file that is left",
+        lambda seen: seen[0] > 0 and not seen[1],
     )
     assert sum(path.stat().st_size for path in segments(folder)) < 30_000

@@ -24,14 +24,12 @@ MET = (
     *("full map", "horizon set", "rebuilt", "emptied", "merged", "open transaction", "alike"),
 )
 
-pytestmark = [pytest.mark.client, pytest.mark.java, pytest.mark.timeout(180 + 3 * FOLDERS)]
-
-
-@pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is killed here, so fsync would only cost time."""
-    monkeypatch.setattr("siltstone.storage.files.fsync", lambda _: None)
-    monkeypatch.setattr("siltstone.storage.files.fsync_directory", lambda _: None)
+pytestmark = [
+    pytest.mark.client,
+    pytest.mark.java,
+    pytest.mark.timeout(180 + 3 * FOLDERS),
+    pytest.mark.usefixtures("no_fsync"),
+]
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.clients.confluent import Confluent
-from tests.support.waiting import until
+from tests.support.members import poll_assigned
+from tests.support.waiting import equals, wait_until
 
 if TYPE_CHECKING:
     from tests.support.broker import SiltstoneProcess
@@ -27,13 +28,13 @@ SETTINGS = {
 }
 
 
-def wait_for(member: Consumer, partitions: int) -> None:
-    """Poll a member until it has so many partitions."""
-    for _ in until():
-        member.poll(0.02)
-        if len(member.assignment()) == partitions:
-            return
-    raise TimeoutError(f"it has {member.assignment()}")
+def settle(partitions: int, *members: Consumer) -> None:
+    """Poll members until each has so many partitions."""
+    wait_until(
+        lambda: [poll_assigned(member) for member in members],
+        f"{partitions} partitions each",
+        equals([partitions] * len(members)),
+    )
 
 
 def dump(tools: KafkaTools, broker: SiltstoneProcess) -> list[tuple[int, Any, Any, Any]]:
@@ -60,17 +61,13 @@ def test_kafkas_decoder_reads_every_record(
     common = {"bootstrap.servers": siltstone.bootstrap, "group.id": "g"}
     classic = Consumer({**common, "group.instance.id": "i", "session.timeout.ms": 6000})
     classic.subscribe(["topic-1"])
-    wait_for(classic, 2)
+    settle(2, classic)
     modern = Consumer({**common, "group.protocol": "consumer", "client.rack": "r"})
     modern.subscribe(["^topic-.*"])
-    for _ in until():
-        classic.poll(0.02)
-        modern.poll(0.02)
-        if len(classic.assignment()) == len(modern.assignment()) == 1:
-            break
+    settle(1, classic, modern)
     modern.commit(offsets=[TopicPartition("topic-1", 0, 7, "noted")], asynchronous=False)
     modern.close()
-    wait_for(classic, 2)
+    settle(2, classic)
     classic.close()
     siltstone.stop()
 

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
 from tests.support.kafka import KafkaBroker
-from tests.support.waiting import until
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.client, pytest.mark.java, pytest.mark.timeout(240)]
 
@@ -54,12 +53,12 @@ class Group:
         )
 
     def _poll(self, holds: Callable[[], bool], *members: Consumer) -> None:
-        for _ in until():
+        def look() -> list[Any]:
             for member in members:
                 member.poll(0.02)
-            if holds():
-                return
-        raise TimeoutError(f"assigned: {[each.assignment() for each in members]}")
+            return [each.assignment() for each in members]
+
+        wait_until(look, "the members' partitions", lambda _: holds())
 
     def close(self) -> None:
         """Let the clients go, whose broker is gone."""
@@ -70,14 +69,13 @@ class Group:
 def describe(bootstrap: str, name: str) -> dict[str, Any]:
     """Return what an administrator sees of a group, and what it has committed."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for _ in until():
-        with suppress(KafkaException):
-            group = admin.describe_consumer_groups([name])[name].result()
-            asked = [ConsumerGroupTopicPartitions(name)]
-            offsets = admin.list_consumer_group_offsets(asked)[name].result()
-            break
-    else:
-        raise TimeoutError(f"{bootstrap} does not describe {name}")
+
+    def look() -> tuple[Any, Any]:
+        group = admin.describe_consumer_groups([name])[name].result()
+        asked = [ConsumerGroupTopicPartitions(name)]
+        return group, admin.list_consumer_group_offsets(asked)[name].result()
+
+    group, offsets = wait_until(look, f"{bootstrap} to describe {name}", despite=KafkaException)
     return {
         "state": group.state,
         "type": group.type,

@@ -1,7 +1,6 @@
 """Apache Kafka, started on a copy of our partition folders."""
 
 import shutil
-from contextlib import suppress
 
 import pytest
 from confluent_kafka import KafkaException
@@ -13,7 +12,7 @@ from tests.support.clients.confluent import Confluent
 from tests.support.folders import segments
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import stored
-from tests.support.waiting import until
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.client, pytest.mark.java, pytest.mark.timeout(180)]
 
@@ -51,11 +50,7 @@ def kafka_on_ours(lived_in: Broker, kafka_broker: KafkaBroker) -> KafkaBroker:
 def _wait_for_leader(broker: KafkaBroker, topic: str) -> None:
     """Give Kafka, which says that it serves before it does, the time to lead a partition."""
     client = Confluent(broker.bootstrap)
-    for _ in until():
-        with suppress(KafkaException):
-            client.bounds(topic)
-            return
-    raise TimeoutError(f"{topic} has no leader")
+    wait_until(lambda: client.bounds(topic), f"a leader of {topic}", despite=KafkaException)
 
 
 def test_kafka_serves_the_same_records(kafka_on_ours: KafkaBroker, lived_in: Broker) -> None:

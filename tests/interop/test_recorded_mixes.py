@@ -25,6 +25,7 @@ from siltstone.broker.api import BY_KEY
 from siltstone.broker.topics.features import SUPPORTED
 from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import KafkaBroker
+from tests.support.ports import address_of
 from tests.support.recorded_play import Answered, Play, batches_of
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def play_all(broker: Broker, now_ms: int) -> dict[str, Played]:
     """Play every recording on one broker."""
     try:
         broker.start(START_SECONDS)
-        port = int(broker.bootstrap.rpartition(":")[2])
+        port = address_of(broker.bootstrap)[1]
         found = {}
         for name in NAMES:
             play = Play(read(RECORDINGS / f"{name}.jsonl.xz"), port, now_ms)

@@ -23,7 +23,7 @@ from tests.support.missing import require
 from tests.support.ports import free_ports
 from tests.support.produced import create_topic, numbered, produce
 from tests.support.replays import COUNT, Run, fill_source, read_rows, run_with_crashes
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,13 +127,13 @@ def add_user(bootstrap: str) -> None:
     for mechanism in SCRAM.values():
         password = ScramCredentialInfo(mechanism, 4096)
         change = UserScramCredentialUpsertion("alice", password, SECRET.encode(), b"salt-of-alice")
-        admin.alter_user_scram_credentials([change])["alice"].result(30)
-    for _ in until():
+        admin.alter_user_scram_credentials([change])["alice"].result(PATIENCE)
+
+    def known() -> list[Any]:
         asked: Any = admin.describe_user_scram_credentials(["alice"])
-        found = asked["alice"].result(30)
-        if len(found.scram_credential_infos) == len(SCRAM):
-            return
-    raise AssertionError("the broker does not know its user")
+        return list(asked["alice"].result(PATIENCE).scram_credential_infos)
+
+    wait_until(known, "a user with both passwords", lambda found: len(found) == len(SCRAM))
 
 
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])

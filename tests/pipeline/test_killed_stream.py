@@ -23,7 +23,7 @@ from siltstone.pipeline.sinks.parquet import STATE_FILE, ParquetTable
 from siltstone.pipeline.spark.java import find_java
 from siltstone.pipeline.spark.session import FAST_START
 from tests.support.produced import create_topic, numbered, produce
-from tests.support.waiting import until
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.support.broker import SiltstoneProcess
@@ -139,9 +139,11 @@ def test_each_offset_once_whatever_is_killed(
         before = job.traces(pattern)
         process = job.start(most=50)
         try:
-            for _ in until(SECONDS):
-                if job.traces(pattern) - before or process.poll() is not None:
-                    break
+            wait_until(
+                lambda: job.traces(pattern) - before or process.poll() is not None,  # noqa: B023
+                f"a new trace {pattern}",
+                timeout=SECONDS,
+            )
             assert process.poll() is None, f"it ended before it was killed: {job.log()}"
         finally:
             kill_session(process)

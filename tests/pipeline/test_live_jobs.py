@@ -29,6 +29,7 @@ from siltstone.storage import files
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.broker import SiltstoneProcess
 from tests.support.produced import create_topic, delete_topic, numbered, produce
+from tests.support.waiting import at_least, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,11 +81,12 @@ class Writer:
 
     def wait_for(self, count: int) -> None:
         """Wait until so many records are acknowledged."""
-        for _ in range(int(SECONDS * 100)):
-            if sum(len(each) for each in self._written.values()) >= count:
-                return
-            self._stop.wait(0.01)
-        raise AssertionError("the broker takes no records")
+        wait_until(
+            lambda: sum(len(each) for each in self._written.values()),
+            f"{count} acknowledged records",
+            at_least(count),
+            timeout=SECONDS,
+        )
 
     def live_at(self, ends: dict[int, int]) -> dict[tuple[int, bytes], bytes]:
         """Return the last values below some offsets."""

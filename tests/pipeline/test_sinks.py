@@ -162,9 +162,9 @@ def test_killed_before_the_commit(target: str, monkeypatch: pytest.MonkeyPatch) 
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(parquet, "_exchange", killed)
+    monkeypatch.setattr(parquet, "exchange", killed)
     monkeypatch.setattr(DeltaTable, "create_write_transaction", killed)
-    monkeypatch.setattr(iceberg.IcebergSink, "_overwrite", killed)
+    monkeypatch.setattr(iceberg.IcebergSink, "overwrite", killed)
     with pytest.raises(KeyboardInterrupt):
         sink.commit(state("b", 4), SCHEMA, stage(sink, rows(2, 3)), None)
     monkeypatch.undo()

@@ -212,7 +212,7 @@ def test_killed_in_the_commit(made: Made, monkeypatch: pytest.MonkeyPatch) -> No
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(parquet, "_exchange", killed)
+    monkeypatch.setattr(parquet, "exchange", killed)
     with pytest.raises(KeyboardInterrupt):
         made.snapshot(incremental=True)
     monkeypatch.undo()

@@ -19,14 +19,13 @@ from siltstone.protocol.records.build import frame_batch
 from siltstone.storage import files
 from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.directory.meta_properties import MetaProperties
-from siltstone.storage.log.log import Log
 from siltstone.storage.manager import LogManager
 from siltstone.storage.topic_partition import TopicPartition
-from tests.support.batches import make_batch
+from tests.support.appending import append_unchecked
 from tests.support.clock import FakeClock
 from tests.support.faults import install
 from tests.support.invariants import check_log
-from tests.support.logs import ORDERS, TOPIC_ID, validated
+from tests.support.logs import ORDERS, TOPIC_ID
 
 
 def _manager(*paths: Path, clock: FakeClock | None = None, node_id: int = 1) -> LogManager:
@@ -50,10 +49,6 @@ def _crash(manager: LogManager) -> None:
     """End a manager as a kill would, but for the locks of this process."""
     manager.background.drain()
     manager.close(clean=False)
-
-
-def _append(log: Log, count: int = 1) -> None:
-    log.append(validated(make_batch(count)))
 
 
 def _partition(number: int) -> TopicPartition:
@@ -92,7 +87,7 @@ def test_logs_survive_a_clean_stop(tmp_path: Path) -> None:
     """Offsets, ids and the recovery point are there again; nothing is scanned."""
     with _running(tmp_path) as manager:
         log = manager.create(ORDERS, TOPIC_ID, TopicConfig())
-        _append(log, 3)
+        append_unchecked(log, 3)
     with _running(tmp_path) as manager:
         log = manager.logs[ORDERS]
 
@@ -106,7 +101,7 @@ def test_logs_survive_a_kill(tmp_path: Path) -> None:
     manager = _manager(tmp_path)
     manager.load()
     log = manager.create(ORDERS, TOPIC_ID, TopicConfig())
-    _append(log, 3)
+    append_unchecked(log, 3)
     manager.checkpoint_recovery_points()
     _crash(manager)
     with _running(tmp_path) as manager:
@@ -119,7 +114,7 @@ def test_checkpoints_are_kafka_s(tmp_path: Path) -> None:
     with _running(tmp_path) as manager:
         log = manager.create(ORDERS, TOPIC_ID, TopicConfig())
         manager.create(_partition(1), TOPIC_ID, TopicConfig())
-        _append(log, 3)
+        append_unchecked(log, 3)
         log.delete_records(2)
         log.flush()
         manager.checkpoint_recovery_points()
@@ -151,7 +146,7 @@ def test_the_log_start_offset_survives_a_kill(tmp_path: Path) -> None:
     manager = _manager(tmp_path)
     manager.load()
     log = manager.create(ORDERS, TOPIC_ID, TopicConfig())
-    _append(log, 3)
+    append_unchecked(log, 3)
     log.delete_records(2)
     manager.checkpoint_log_starts()
     _crash(manager)
@@ -176,12 +171,12 @@ def test_deletion_renames_now_and_removes_later(tmp_path: Path) -> None:
     clock = FakeClock()
     with _running(tmp_path, clock=clock) as manager:
         log = manager.create(ORDERS, TOPIC_ID, TopicConfig())
-        _append(log)
+        append_unchecked(log)
         manager.delete(ORDERS)
         manager.background.drain()
         renamed = [path.name for path in tmp_path.iterdir() if path.is_dir()]
         with pytest.raises(NotLeaderOrFollower):
-            _append(log)
+            append_unchecked(log)
         again = manager.create(ORDERS, uuid.UUID(int=5), TopicConfig())
         clock.advance(60_000)
         manager.deletions.run_due()
@@ -257,11 +252,11 @@ def test_work_for_a_deleted_log_never_meets_its_successor(tmp_path: Path) -> Non
     """Files of a new partition of the same name are not renamed by the old one's retention."""
     with _running(tmp_path) as manager:
         log = manager.create(ORDERS, TOPIC_ID, TopicConfig(retention_ms=0))
-        _append(log)
+        append_unchecked(log)
         log.apply_retention(1 << 60)
         manager.delete(ORDERS)
         again = manager.create(ORDERS, TOPIC_ID, TopicConfig())
-        _append(again)
+        append_unchecked(again)
         manager.background.drain()
 
         assert again.segments[0].log_path.exists()
@@ -299,7 +294,7 @@ def test_a_folder_from_elsewhere_is_adopted_and_scanned(tmp_path: Path) -> None:
     with _running(target):
         pass
     with _running(source) as manager:
-        _append(manager.create(ORDERS, TOPIC_ID, TopicConfig()), 3)
+        append_unchecked(manager.create(ORDERS, TOPIC_ID, TopicConfig()), 3)
     (source / "orders-0").rename(target / "orders-0")
     for index in (target / "orders-0").glob("*.index"):
         index.write_bytes(b"\0" * 80)  # as a broker that preallocates leaves it when killed
@@ -329,8 +324,8 @@ def test_a_failed_directory_does_not_take_the_others_down(tmp_path: Path) -> Non
         bad.directory.fail(OSError("I/O error"))
 
         with pytest.raises(KafkaStorageError, match=r"offline for writes \(I/O error\)"):
-            _append(bad)
-        _append(good)
+            append_unchecked(bad)
+        append_unchecked(good)
         third = manager.create(_partition(2), TOPIC_ID, TopicConfig())
         assert third.directory is good.directory
         manager.checkpoint_recovery_points()
@@ -485,7 +480,7 @@ def test_a_log_that_fails_to_close_leaves_no_mark(
         raise OSError("Input/output error")
 
     with _running(tmp_path) as manager:
-        _append(manager.create(ORDERS, TOPIC_ID, TopicConfig()))
+        append_unchecked(manager.create(ORDERS, TOPIC_ID, TopicConfig()))
         manager.background.drain()
         monkeypatch.setattr("siltstone.storage.files.fsync", fail)
 
@@ -498,7 +493,7 @@ def test_closing_tells_whether_every_directory_got_its_mark(tmp_path: Path, fail
     """A stop that calls itself clean is one after which the next start recovers nothing."""
     manager = _manager(tmp_path)
     manager.load()
-    _append(manager.create(_partition(0), TOPIC_ID, TopicConfig()))
+    append_unchecked(manager.create(_partition(0), TOPIC_ID, TopicConfig()))
     if fails:
         manager.directories[0].fail(OSError("I/O error"))
 
@@ -531,7 +526,7 @@ def test_a_damaged_partition_is_set_aside(
     manager = _manager(tmp_path)
     manager.load()
     for number in (0, 1):
-        _append(manager.create(_partition(number), TOPIC_ID, TopicConfig()))
+        append_unchecked(manager.create(_partition(number), TOPIC_ID, TopicConfig()))
     manager.logs[_partition(0)].delete_records(1)
     manager.checkpoint_log_starts()
     _crash(manager)
@@ -559,7 +554,7 @@ def test_a_damaged_partition_is_set_aside(
 def test_a_partition_that_is_set_aside_can_be_deleted(tmp_path: Path) -> None:
     """Its folder goes as any other, and its name is free."""
     with _running(tmp_path) as manager:
-        _append(manager.create(_partition(0), TOPIC_ID, TopicConfig()))
+        append_unchecked(manager.create(_partition(0), TOPIC_ID, TopicConfig()))
     (tmp_path / "orders-0" / "7.log").write_bytes(b"")
     with _running(tmp_path) as manager:
         manager.delete(_partition(0))
@@ -572,7 +567,7 @@ def test_a_partition_that_is_set_aside_can_be_deleted(tmp_path: Path) -> None:
 def test_a_checkpoint_of_no_offset_counts_as_empty(tmp_path: Path, number: str) -> None:
     """Such a number is no log start offset, below which all would go."""
     with _running(tmp_path) as manager:
-        _append(manager.create(_partition(0), TOPIC_ID, TopicConfig()))
+        append_unchecked(manager.create(_partition(0), TOPIC_ID, TopicConfig()))
     for name in (files.LOG_START_OFFSETS, files.RECOVERY_POINTS):
         (tmp_path / name).write_text(f"0\n1\norders 0 {number}\n")
     with _running(tmp_path) as manager:

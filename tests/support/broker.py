@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -68,6 +69,11 @@ class SiltstoneProcess:
         }
         sets = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
         return [siltstone(), *arguments, *sets]
+
+    def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command with the settings of this broker to its end."""
+        command = self.command(*arguments)
+        return subprocess.run(command, capture_output=True, text=True, check=False)
 
     def start(self, timeout: float = PATIENCE) -> "SiltstoneProcess":
         """Start it and return when it says that it is ready."""

@@ -1,6 +1,8 @@
 """Compacted logs under a real LogManager, with a clock that the test moves."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from siltstone.cleaner.history.history import History
 from siltstone.cleaner.manager import CleanerManager
 from siltstone.cleaner.one_pass.cleaner import Cleaner
 from siltstone.cleaner.settings import CleanerSettings
+from siltstone.cleaner.states import CleaningStates, State
 from siltstone.cleaner.threads.cleaner_thread import CleanerRooms, CleanerThread, Worker
 from siltstone.cleaner.threads.pool import CleanerPool
 from siltstone.cleaner.threads.throttle import Throttle
@@ -21,11 +24,24 @@ from siltstone.protocol.records.record import Record, iterate_records
 from siltstone.storage.log.log import Log
 from siltstone.storage.manager import LogManager
 from siltstone.storage.topic_partition import TopicPartition
-from tests.support.batches import TIMESTAMP, Row, make_batch
+from tests.support.appending import append_unchecked
+from tests.support.batches import TIMESTAMP
 from tests.support.clock import FakeClock
-from tests.support.logs import TOPIC_ID, bytes_of, validated
+from tests.support.logs import TOPIC_ID, bytes_of
+from tests.support.waiting import PATIENCE, equals, wait_until
 
 COMPACT = TopicConfig(cleanup_policy=("compact",))
+
+
+@contextmanager
+def aborted(states: CleaningStates, topic_partition: TopicPartition) -> Iterator[None]:
+    """Have somebody wait for the end of the work on a partition, which must end within."""
+    waiting = threading.Thread(target=states.abort, args=(topic_partition,))
+    waiting.start()
+    wait_until(lambda: states.get(topic_partition), "an aborted pass", equals(State.ABORTED))
+    yield
+    waiting.join(PATIENCE)
+    assert not waiting.is_alive()
 
 
 class CompactedLogs:
@@ -72,7 +88,7 @@ class CompactedLogs:
     def fill(self, log: Log, segments: int = 3, *, rows: int = 10, **fields: Any) -> None:
         """Close that many segments of one batch each; the active one stays empty."""
         for _ in range(segments):
-            append(log, [(b"k%d" % number, b"value") for number in range(rows)], **fields)
+            append_unchecked(log, [(b"k%d" % number, b"value") for number in range(rows)], **fields)
             log.roll()
         self.settle()
 
@@ -84,11 +100,6 @@ class CompactedLogs:
         """Return the text of the cleaner's checkpoint."""
         path = self.paths[directory] / "cleaner-offset-checkpoint"
         return path.read_text() if path.exists() else ""
-
-
-def append(log: Log, rows: list[Row], **fields: Any) -> int:
-    """Append one batch of (key, value) rows and return its base offset."""
-    return log.append(validated(make_batch(rows, **fields))).base_offset
 
 
 def read_all(log: Log) -> list[Record]:

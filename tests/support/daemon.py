@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from tests.support.waiting import PATIENCE, until
+from tests.support.waiting import PATIENCE, wait_until
 
 
 class Daemon:
@@ -62,13 +62,19 @@ class Daemon:
             TimeoutError: it printed no such thing in `timeout` seconds.
         """
         wanted = re.compile(pattern, re.MULTILINE)
-        for _ in until(timeout):
+
+        def search() -> str:
             ended = not self.running
-            if match := wanted.search(self.printed()):
-                return match
-            if ended:
-                raise RuntimeError(f"it ended before printing {pattern!r}:\n{self.printed()}")
-        raise TimeoutError(f"no {pattern!r} within {timeout} s in:\n{self.printed()}")
+            printed = self.printed()
+            if ended and not wanted.search(printed):
+                raise RuntimeError(f"it ended before printing {pattern!r}:\n{printed}")
+            return printed
+
+        match = wanted.search(
+            wait_until(search, f"{pattern!r} in its output", wanted.search, timeout=timeout)
+        )
+        assert match is not None
+        return match
 
     def signal(self, number: int) -> None:
         """Send a signal to the running process."""

@@ -34,6 +34,7 @@ from tests.support.clock import FakeClock
 from tests.support.folders import segments
 from tests.support.invariants import check_log
 from tests.support.kafka_cleaner import Cleaned, KafkaCleaner, Selected
+from tests.support.passes import go_on
 from tests.support.random_logs import HOUR, NOW, RandomLog
 
 ORDERS = TopicPartition("orders", 0)
@@ -169,8 +170,8 @@ class OurLog:
             first_dirty_offset=selected.first_dirty_offset,
             first_uncleanable_offset=selected.first_uncleanable_offset,
         )
-        prediction = cleaner.dry_run(work, _go_on)
-        result = cleaner.clean(work, log.replace_segments, _go_on)
+        prediction = cleaner.dry_run(work, go_on)
+        result = cleaner.clean(work, log.replace_segments, go_on)
         cleaner.close()
         assert prediction.result.effect == result.effect
         below = [each for each in log.segments if each.base_offset < work.first_uncleanable_offset]
@@ -336,7 +337,3 @@ class Twins:
 def _sizes(path: Path) -> list[tuple[str, int]]:
     sizes = [(log.name, log.stat().st_size) for log in segments(path)]
     return [(name, size) for name, size in sizes if size]
-
-
-def _go_on() -> None:
-    """Do nothing: the pass continues."""

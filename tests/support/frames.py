@@ -15,13 +15,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.index import load_request_schema
-from kio.serial._introspect import is_optional
 
 from siltstone.broker.api import APIS
 from siltstone.protocol.records import compression
 from siltstone.protocol.records.build import frame_batch
 from tests.support.batches import make_batch
 from tests.support.kio_messages import encode, example, smallest
+from tests.support.kio_schemas import is_optional
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from kio.index import load_request_schema
+from tests.support.kio_schemas import request_class
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-
-def _class(key: int, version: int, name: str | None = None) -> Any:
-    """Return the class of a request, or another one of its module."""
-    request = load_request_schema(key, version)
-    return request if name is None else getattr(sys.modules[request.__module__], name)
 
 
 def _milliseconds(value: int) -> timedelta:
@@ -32,8 +25,8 @@ def join(
     protocols: Sequence[tuple[str, bytes]] = (("range", b""),),
 ) -> Any:
     """Return a JoinGroup of version 9."""
-    protocol = _class(11, 9, "JoinGroupRequestProtocol")
-    return _class(11, 9)(
+    protocol = request_class(11, 9, "JoinGroupRequestProtocol")
+    return request_class(11, 9)(
         group_id=group,
         session_timeout=_milliseconds(session_ms),
         rebalance_timeout=_milliseconds(20_000),
@@ -46,13 +39,13 @@ def join(
 
 def find(key: str, key_type: int = 0) -> Any:
     """Return a FindCoordinator of version 4: of a group, or of a transactional id (1)."""
-    return _class(10, 4)(key_type=key_type, coordinator_keys=(key,))
+    return request_class(10, 4)(key_type=key_type, coordinator_keys=(key,))
 
 
 def old_join(group: str, *, session_ms: int = 10_000) -> Any:
     """Return a JoinGroup of version 0."""
-    protocol = _class(11, 0, "JoinGroupRequestProtocol")
-    return _class(11, 0)(
+    protocol = request_class(11, 0, "JoinGroupRequestProtocol")
+    return request_class(11, 0)(
         group_id=group,
         session_timeout=_milliseconds(session_ms),
         member_id="",
@@ -69,8 +62,8 @@ def sync(
     protocol: tuple[str | None, str | None] = ("consumer", "range"),
 ) -> Any:
     """Return a SyncGroup of version 5; the protocol is type and name."""
-    row = _class(14, 5, "SyncGroupRequestAssignment")
-    return _class(14, 5)(
+    row = request_class(14, 5, "SyncGroupRequestAssignment")
+    return request_class(14, 5)(
         group_id=group,
         generation_id=generation,
         member_id=member_id,
@@ -84,7 +77,7 @@ def sync(
 
 def beat(group: str, member_id: str, generation: int, instance_id: str | None = None) -> Any:
     """Return a Heartbeat of version 4."""
-    return _class(12, 4)(
+    return request_class(12, 4)(
         group_id=group,
         generation_id=generation,
         member_id=member_id,
@@ -94,8 +87,8 @@ def beat(group: str, member_id: str, generation: int, instance_id: str | None = 
 
 def leave(group: str, *members: tuple[str, str | None]) -> Any:
     """Return a LeaveGroup of version 5."""
-    identity = _class(13, 5, "MemberIdentity")
-    return _class(13, 5)(
+    identity = request_class(13, 5, "MemberIdentity")
+    return request_class(13, 5)(
         group_id=group,
         members=tuple(identity(member_id=one, group_instance_id=two) for one, two in members),
     )
@@ -111,12 +104,12 @@ def commit(
     retention_ms: int = -1,
 ) -> Any:
     """Return an OffsetCommit that names its topics; a member is id, generation, instance id."""
-    row = _class(8, version, "OffsetCommitRequestPartition")
-    topic = _class(8, version, "OffsetCommitRequestTopic")
+    row = request_class(8, version, "OffsetCommitRequestPartition")
+    topic = request_class(8, version, "OffsetCommitRequestTopic")
     values: dict[str, Any] = {} if version < 7 else {"group_instance_id": member[2]}
     if version < 5:
         values["retention_time"] = _milliseconds(retention_ms)
-    return _class(8, version)(
+    return request_class(8, version)(
         group_id=group,
         generation_id_or_member_epoch=member[1],
         member_id=member[0],
@@ -137,32 +130,32 @@ def commit(
 
 def fetch(group: str, *wanted: tuple[str, int]) -> Any:
     """Return an OffsetFetch of version 8 for one group, for all topics if none is named."""
-    groups = _class(9, 8, "OffsetFetchRequestGroup")
-    topic = _class(9, 8, "OffsetFetchRequestTopics")
+    groups = request_class(9, 8, "OffsetFetchRequestGroup")
+    topic = request_class(9, 8, "OffsetFetchRequestTopics")
     topics = tuple(topic(name=name, partition_indexes=(index,)) for name, index in wanted)
-    return _class(9, 8)(groups=(groups(group_id=group, topics=topics or None),))
+    return request_class(9, 8)(groups=(groups(group_id=group, topics=topics or None),))
 
 
 def describe(group: str, version: int = 6) -> Any:
     """Return a DescribeGroups of one group."""
-    return _class(15, version)(groups=(group,), include_authorized_operations=False)
+    return request_class(15, version)(groups=(group,), include_authorized_operations=False)
 
 
 def list_groups(*states: str, types: Sequence[str] = ()) -> Any:
     """Return a ListGroups of version 5."""
-    return _class(16, 5)(states_filter=states, types_filter=tuple(types))
+    return request_class(16, 5)(states_filter=states, types_filter=tuple(types))
 
 
 def delete(*groups: str) -> Any:
     """Return a DeleteGroups of version 2."""
-    return _class(42, 2)(groups_names=groups)
+    return request_class(42, 2)(groups_names=groups)
 
 
 def delete_offsets(group: str, *named: tuple[str, int]) -> Any:
     """Return an OffsetDelete."""
-    topic = _class(47, 0, "OffsetDeleteRequestTopic")
-    row = _class(47, 0, "OffsetDeleteRequestPartition")
-    return _class(47, 0)(
+    topic = request_class(47, 0, "OffsetDeleteRequestTopic")
+    row = request_class(47, 0, "OffsetDeleteRequestPartition")
+    return request_class(47, 0)(
         group_id=group,
         topics=tuple(
             topic(name=name, partitions=(row(partition_index=index),)) for name, index in named
@@ -184,9 +177,9 @@ def consumer_beat(group: str, member_id: str, epoch: int, **said: Any) -> Any:
         "server_assignor": None,
         "topic_partitions": None if epoch else (),
     }
-    return _class(68, 1)(**values | said)
+    return request_class(68, 1)(**values | said)
 
 
 def describe_consumer(group: str) -> Any:
     """Return a ConsumerGroupDescribe of version 1."""
-    return _class(69, 1)(group_ids=(group,), include_authorized_operations=False)
+    return request_class(69, 1)(group_ids=(group,), include_authorized_operations=False)

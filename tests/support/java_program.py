@@ -1,6 +1,7 @@
 """A Java program of the tests', compiled against Kafka's jars when it is first wanted."""
 
 import hashlib
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -23,10 +24,13 @@ def compile_program(jars: KafkaJars, name: str) -> Path:
         javac = shutil.which("javac")
         if javac is None:
             raise LookupError("java: a JRE without javac")
-        partial = classes.with_suffix(".partial")
+        partial = classes.with_suffix(f".{os.getpid()}.partial")
         command = [javac, "-cp", f"{jars.folder}/*", "-d", str(partial), str(source)]
         subprocess.run(command, check=True, capture_output=True)
-        partial.replace(classes)
+        try:
+            partial.replace(classes)
+        except OSError:  # another process of the tests was first
+            shutil.rmtree(partial)
     return classes
 
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from tests.support.daemon import Daemon
 from tests.support.ports import free_ports
@@ -110,17 +111,32 @@ class KafkaJars:
         return archive.with_suffix(f".{os.getpid()}.partial")
 
 
-class KafkaTools:
-    """Kafka's command-line tools, one JVM each, as the scripts in its bin folder start them."""
-
-    def __init__(self, jars: KafkaJars) -> None:
-        self.jars = jars
+class ToolRunner(Protocol):
+    """Who runs a tool."""
 
     def try_run(
-        self, tool: str, *arguments: str, stdin: str = "", timeout: float = 50
+        self, main: str, arguments: Sequence[str], stdin: str, timeout: float
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run the tool of a class and return how it went."""
+
+
+class KafkaTools:
+    """Kafka's command-line tools.
+
+    Without a runner each has a JVM of its own, as the scripts in Kafka's bin folder start them.
+    """
+
+    def __init__(self, jars: KafkaJars, runner: ToolRunner | None = None) -> None:
+        self.jars = jars
+        self._runner = runner
+
+    def try_run(
+        self, tool: str, *arguments: str, stdin: str = "", timeout: float = PATIENCE
     ) -> "subprocess.CompletedProcess[str]":
         """Run a tool, named as `TopicCommand` or in full, and return how it went."""
         main = tool if tool.startswith(("kafka.", "org.")) else f"{TOOLS}.{tool}"
+        if self._runner is not None:
+            return self._runner.try_run(main, arguments, stdin, timeout)
         done = subprocess.run(
             self.jars.command("tool", main, *arguments),
             input=stdin,
@@ -132,7 +148,7 @@ class KafkaTools:
         self.jars.keep_archive("tool")
         return done
 
-    def run(self, tool: str, *arguments: str, stdin: str = "", timeout: float = 50) -> str:
+    def run(self, tool: str, *arguments: str, stdin: str = "", timeout: float = PATIENCE) -> str:
         """Run a tool that must succeed and return its standard output.
 
         Raises:

@@ -9,15 +9,16 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
-from kio.serial._introspect import (
+
+from tests.support.kio_schemas import (
     EntityField,
     EntityTupleField,
     classify_field,
     get_field_tag,
+    get_field_writer,
     get_schema_field_type,
     is_optional,
 )
-from kio.serial._serialize import get_field_writer
 
 
 def put_varint(value: int) -> bytes:

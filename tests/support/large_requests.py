@@ -14,17 +14,17 @@ from uuid import UUID
 
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
-from kio.serial._introspect import (
+
+from tests.support.kio_messages import ZEROS, put_varint
+from tests.support.kio_schemas import (
     EntityField,
     EntityTupleField,
     classify_field,
     get_field_tag,
+    get_field_writer,
     get_schema_field_type,
     is_optional,
 )
-from kio.serial._serialize import get_field_writer
-
-from tests.support.kio_messages import ZEROS, put_varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -3,8 +3,8 @@
 import hashlib
 import zlib
 
-from tests.checker.checker import Checker
-from tests.checker.events import Acknowledged, Attempt, Partition, Position, Read, RecordId
+from tools.checker.checker import Checker
+from tools.checker.events import Acknowledged, Attempt, Partition, Position, Read, RecordId
 
 UNREADABLE = RecordId("unreadable", 0)
 LARGEST = 1500

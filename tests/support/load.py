@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka import Message as Delivered
 
-from tests.checker.events import Bounds, Partition, Reached, RecordId, Seek
 from tests.support.ledger import Ledger
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, wait_until
+from tools.checker.events import Bounds, Partition, Reached, RecordId, Seek
 
 # Without sparse connections a producer is back within milliseconds of its broker, not a second.
 CONNECTION: dict[str, str | int | bool] = {
@@ -18,7 +18,6 @@ CONNECTION: dict[str, str | int | bool] = {
     "enable.sparse.connections": False,
     "broker.address.family": "v4",
 }
-AUDIT_TIMEOUT = 30
 
 
 class Load:
@@ -130,13 +129,18 @@ class Auditor:
                 if start < ends[each]:
                     waiting[each.topic, each.number] = each
             consumer.assign([TopicPartition(*name, starts[each]) for name, each in waiting.items()])
-            for _ in until(AUDIT_TIMEOUT):
-                if not waiting:
-                    break
-                for message in consumer.consume(1000, 0.02):
-                    self._take(message, waiting, ends)
-            else:
-                raise TimeoutError(f"{waiting} do not reach {ends} in {AUDIT_TIMEOUT} s")
+
+            def read() -> dict[tuple[str, int], Partition]:
+                if waiting:
+                    for message in consumer.consume(1000, 0.02):
+                        self._take(message, waiting, ends)
+                return waiting
+
+            wait_until(
+                read,
+                f"nobody who has not read up to {ends}",
+                lambda left: not left,
+            )
         finally:
             consumer.close()
         for each, end in ends.items():
@@ -147,17 +151,14 @@ class Auditor:
     def _bound(self, consumer: Consumer, partition: Partition) -> int:
         """Note where a partition begins and ends; return the end, or the last stable offset."""
         where = TopicPartition(partition.topic, partition.number)
-        for _ in until(AUDIT_TIMEOUT):
-            try:
-                start, end = consumer.get_watermark_offsets(where, AUDIT_TIMEOUT)
-            except KafkaException:
-                if not self.patient:
-                    raise
-            else:
-                if not self.committed:
-                    self.ledger.checker.take(Bounds(partition, start, end))
-                return end
-        raise TimeoutError(f"{partition} has no leader")
+        start, end = wait_until(
+            lambda: consumer.get_watermark_offsets(where, PATIENCE),
+            f"a leader of {partition}",
+            despite=KafkaException if self.patient else (),
+        )
+        if not self.committed:
+            self.ledger.checker.take(Bounds(partition, start, end))
+        return end
 
     def _take(
         self,

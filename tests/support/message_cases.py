@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from kio.index import load_request_schema, load_response_schema
-from kio.serial._introspect import EntityField, EntityTupleField, classify_field, is_optional
 
 from siltstone.protocol.messages import Message
 from tests.support.kio_messages import example, smallest
+from tests.support.kio_schemas import EntityField, EntityTupleField, classify_field, is_optional
 from tools.messages import APIS, to_snake
 
 MODULES = sorted(map(to_snake, APIS))

@@ -15,7 +15,7 @@ from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk
-from tests.support.waiting import give_turns_until
+from tests.support.waiting import equals, give_turns_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -96,7 +96,7 @@ class Directories(RoomsOnDisk):
 
     async def settle(self) -> None:
         """Wait until no partition moves."""
-        await give_turns_until(lambda: not len(self.rooms.moves))
+        await give_turns_until(lambda: len(self.rooms.moves), "no move that is left", equals(0))
 
     async def describe(self) -> list[dict[TopicPartition, tuple[int, int, bool]]]:
         """Return for each directory the sizes and lags that DescribeLogDirs tells."""
@@ -116,7 +116,7 @@ class Directories(RoomsOnDisk):
 
     def cleaner_checkpoint(self, directory: LogDirectory, offset: int) -> None:
         """Have the cleaner have come to an offset of the partition."""
-        checkpoints = self.cleaning.manager._checkpoints
+        checkpoints = self.cleaning.manager.checkpoints
         checkpoints.update(directory.path, {ORDERS: offset}, {ORDERS})
 
     def place_copy(self, folder: Path, segments: Iterable[LogSegment]) -> None:

@@ -88,8 +88,8 @@ class CompactedFolder(LogFolder):
     ) -> PassResult:
         """Make a pass, compare it with its prediction, and take its checkpoint."""
         log = self.to_clean(upto)
-        prediction = self.cleaner.dry_run(log, _go_on)
-        result = self.cleaner.clean(log, self.log.replace_segments, still_wanted or _go_on)
+        prediction = self.cleaner.dry_run(log, go_on)
+        result = self.cleaner.clean(log, self.log.replace_segments, still_wanted or go_on)
         assert prediction.result.effect == result.effect
         self.first_dirty_offset = result.end_offset
         return result
@@ -136,5 +136,5 @@ def no_swap(new: Sequence[LogSegment], old: Sequence[ReadableSegment]) -> None:
     raise AssertionError(f"{new} would take the place of {old}")
 
 
-def _go_on() -> None:
-    """Do nothing: the pass continues."""
+def go_on() -> None:
+    """Let a pass go on."""

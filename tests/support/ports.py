@@ -1,4 +1,4 @@
-"""Ports for servers that are started again on the same one, or that cannot take port 0."""
+"""Ports for servers that keep theirs or cannot take port 0, and addresses as people write them."""
 
 import random
 import socket
@@ -21,6 +21,12 @@ def free_ports(count: int) -> list[int]:
         if port not in chosen and _is_free(port):
             chosen.append(port)
     return chosen
+
+
+def address_of(name: str) -> tuple[str, int]:
+    """Return the host and the port of ``host:port``."""
+    host, _, port = name.rpartition(":")
+    return host, int(port)
 
 
 def _is_free(port: int) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-SECONDS = 30.0
+from tests.support.waiting import PATIENCE
 
 
 def create_topic(
@@ -15,13 +15,13 @@ def create_topic(
     """Create a topic and wait until it is there."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = NewTopic(topic, num_partitions=partitions, config=dict(config or {}))
-    admin.create_topics([new])[topic].result(SECONDS)
+    admin.create_topics([new])[topic].result(PATIENCE)
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
     """Delete a topic and wait until it is gone."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.delete_topics([topic])[topic].result(SECONDS)
+    admin.delete_topics([topic])[topic].result(PATIENCE)
 
 
 def produce(
@@ -36,7 +36,7 @@ def produce(
         )
         if number % 1000 == 0:
             producer.poll(0)
-    left = producer.flush(SECONDS)
+    left = producer.flush(PATIENCE)
     if left or faults:
         raise RuntimeError(f"{left} records were not acknowledged: {faults[:1]}")
 

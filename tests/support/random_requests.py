@@ -15,16 +15,11 @@ from uuid import UUID
 
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader
-from kio.serial._introspect import (
-    EntityField,
-    EntityTupleField,
-    classify_field,
-    get_field_tag,
-)
 
 from siltstone.protocol.records.batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from tests.support.batches import TIMESTAMP, Row, make_batch
 from tests.support.kio_messages import UNKNOWN_TAGS, encode, encode_with_unknown_tags
+from tests.support.kio_schemas import EntityField, EntityTupleField, classify_field, get_field_tag
 
 if TYPE_CHECKING:
     import random

@@ -14,7 +14,7 @@ from siltstone.broker.server import Broker
 from siltstone.config.load import load
 from siltstone.storage.clock import Clock
 from tests.support.kio_messages import encode
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import within
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from siltstone.broker.groups.coordinator import GroupCoordinator
     from siltstone.broker.http.probe import Probe
     from siltstone.broker.net.listener import Listener
+    from siltstone.broker.net.request_stats import RequestStats
     from siltstone.broker.topics.registry import TopicRegistry
+    from siltstone.storage.manager import LogManager
 
 
 class Client:
@@ -52,7 +54,7 @@ class Client:
     async def is_closed(self) -> bool:
         """Wait for the end of the stream; false if there are bytes instead."""
         try:
-            return not await asyncio.wait_for(self._reader.read(1), PATIENCE)
+            return not await within(self._reader.read(1), "the end of the stream")
         except ConnectionResetError:
             return True
 
@@ -87,6 +89,16 @@ class Running:
     def listeners(self) -> list[Listener]:
         """Where it listens, in the order of the setting."""
         return self.broker.listeners
+
+    @property
+    def logs(self) -> LogManager:
+        """The logs of its directories."""
+        return self.broker.logs
+
+    @property
+    def requests(self) -> RequestStats:
+        """What it counts of requests."""
+        return self.broker.requests
 
     @property
     def probe(self) -> Probe:

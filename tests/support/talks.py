@@ -19,6 +19,7 @@ from siltstone.broker.net.connection import Connection
 from siltstone.broker.net.dispatch import Dispatcher
 from siltstone.broker.net.listener import Listener
 from siltstone.broker.net.request_stats import RequestStats
+from tests.support.waiting import within
 
 if TYPE_CHECKING:
     import random
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from tests.support.random_requests import RandomRequests
     from tests.support.rooms import RoomsOnDisk
 
-SECONDS = 30.0
 _LAST = 0x7FFFFFFF
 _WHAT_IS_SERVED = pack(">ihhih", 10, 18, 0, _LAST, -1)  # answered by whoever is still there
 
@@ -94,14 +94,14 @@ class Client:
     async def receive(self) -> bytes:
         """Return the next frame with its size; what is left at the end of the stream."""
         received = self._received
-        async with asyncio.timeout(SECONDS):
-            while len(received) < 4 or len(received) < 4 + int.from_bytes(received[:4], "big"):
-                more = b""
-                with suppress(ConnectionError):
-                    more = await asyncio.get_running_loop().sock_recv(self._socket, 1 << 20)
-                if not more:
-                    break
-                received += more
+        loop = asyncio.get_running_loop()
+        while len(received) < 4 or len(received) < 4 + int.from_bytes(received[:4], "big"):
+            more = b""
+            with suppress(ConnectionError):
+                more = await within(loop.sock_recv(self._socket, 1 << 20), "more of an answer")
+            if not more:
+                break
+            received += more
         size = 4 + int.from_bytes(received[:4], "big")
         frame = bytes(received[:size])
         del received[:size]

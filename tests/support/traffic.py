@@ -14,6 +14,7 @@ from kio.schema.produce.v9 import request as producing
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.protocol.records.record import iterate_records
 from tests.support.batches import make_batch
+from tests.support.ports import address_of
 from tests.support.running import Caller, Client
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ class Traffic:
     @classmethod
     async def connect(cls, address: str, topic: str) -> Traffic:
         """Open a connection to ``host:port``."""
-        host, port = address.rsplit(":", 1)
-        return cls(Caller(Client(*await asyncio.open_connection(host, int(port)))), topic)
+        opened = await asyncio.open_connection(*address_of(address))
+        return cls(Caller(Client(*opened)), topic)
 
     async def create(self, configs: Mapping[str, str] | None = None, partitions: int = 1) -> int:
         """Create the topic; return the error code."""

@@ -1,57 +1,106 @@
 """Waiting in tests: for something to be so, and never for a time to pass.
 
 How long is only how soon a broken test gives up. It is long, since a busy machine is no fault, and
-shorter than the time-out of a test, so that what was waited for is named.
+shorter than the time-out of a test, so that the failure says what was waited for and what was seen.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, overload
+
+Seen = TypeVar("Seen")
+Result = TypeVar("Result")
+Errors = type[Exception] | tuple[type[Exception], ...]
 
 PATIENCE = 50.0
 _PAUSE = 0.005
 _TURN = 0.001
-
-
-def until(timeout: float = PATIENCE) -> Iterator[None]:
-    """Yield every few milliseconds, at least once, until `timeout` seconds have passed."""
-    deadline = time.monotonic() + timeout
-    while True:
-        yield
-        if time.monotonic() > deadline:
-            return
-        time.sleep(_PAUSE)
+_SHOWN = 3000  # characters of what was last seen
 
 
 def wait_until(
-    holds: Callable[[], object], complaint: str = "it never came to that", timeout: float = PATIENCE
-) -> None:
-    """Wait until something holds that other threads or processes bring about.
+    look: Callable[[], Seen],
+    what: str,
+    holds: Callable[[Seen], object] = bool,
+    *,
+    despite: Errors = (),
+    timeout: float = PATIENCE,
+) -> Seen:
+    """Look every few milliseconds until what is seen holds, and return it.
+
+    For what other threads or processes bring about. An error of `despite` means not yet.
 
     Raises:
-        TimeoutError: It does not come; with the complaint.
+        TimeoutError: It never holds; with what was waited for, and what was seen at the end.
     """
-    for _ in until(timeout):
-        if holds():
-            return
-    raise TimeoutError(complaint)
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            seen = look()
+            if holds(seen):
+                return seen
+            last: object = seen
+        except despite as error:
+            last = error
+        if time.monotonic() > deadline:
+            raise _gives_up(what, timeout, last)
+        time.sleep(_PAUSE)
 
 
+@overload
 async def give_turns_until(
-    holds: Callable[[], object], complaint: str = "it never came to that"
-) -> None:
-    """Give the loop to others, and other threads some time, until something holds.
+    look: Callable[[], Awaitable[Seen]], what: str, holds: Callable[[Seen], object] = bool
+) -> Seen: ...
+@overload
+async def give_turns_until(
+    look: Callable[[], Seen], what: str, holds: Callable[[Seen], object] = bool
+) -> Seen: ...
+async def give_turns_until(
+    look: Callable[[], Any], what: str, holds: Callable[[Any], object] = bool
+) -> Any:
+    """Give the loop to others, and other threads some time, until what is seen holds; return it.
 
-    What tells may be a coroutine function.
+    Who looks may be a coroutine function.
 
     Raises:
-        TimeoutError: It does not come; with the complaint.
+        TimeoutError: It never holds; with what was waited for, and what was seen at the end.
     """
     deadline = time.monotonic() + PATIENCE
     while True:
-        found = holds()
-        if await found if isinstance(found, Awaitable) else found:
-            return
+        looked = look()
+        seen = await looked if isinstance(looked, Awaitable) else looked
+        if holds(seen):
+            return seen
         if time.monotonic() > deadline:
-            raise TimeoutError(complaint)
+            raise _gives_up(what, PATIENCE, seen)
         await asyncio.sleep(_TURN)
+
+
+async def within(coming: Awaitable[Result], what: str) -> Result:
+    """Return what comes; what does not come in time is cancelled.
+
+    Raises:
+        TimeoutError: It does not come; with what it was.
+    """
+    try:
+        return await asyncio.wait_for(coming, PATIENCE)
+    except TimeoutError as error:
+        raise TimeoutError(f"waited {PATIENCE:.0f} s for {what}") from error
+
+
+def equals(wanted: object) -> Callable[[object], bool]:
+    """Return what tells whether a thing that is seen is the wanted one."""
+    return lambda seen: seen == wanted
+
+
+def at_least(wanted: float) -> Callable[[float], bool]:
+    """Return what tells whether a number that is seen has come to the wanted one."""
+    return lambda seen: seen >= wanted
+
+
+def _gives_up(what: str, timeout: float, last: object) -> TimeoutError:
+    shown = last if isinstance(last, str) else repr(last)
+    if len(shown) > _SHOWN:
+        shown = f"... {shown[-_SHOWN:]}"
+    return TimeoutError(f"waited {timeout:.0f} s for {what}; last seen: {shown}")

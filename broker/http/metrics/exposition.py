@@ -96,11 +96,11 @@ class Scrapes:
         is_over = False
         while not is_over:
             async with self._turn:
-                text, is_over = self._slice(lines)
+                text, is_over = self.write_slice(lines)
                 await asyncio.sleep(0)
             yield text
 
-    def _slice(self, lines: Iterator[tuple[int, str | None]]) -> tuple[bytes, bool]:
+    def write_slice(self, lines: Iterator[tuple[int, str | None]]) -> tuple[bytes, bool]:
         """Return what is written in a millisecond, and whether it was the last."""
         written: list[str] = []
         began = self._clock.monotonic()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -45,9 +44,7 @@ class Typed:
 
     def run(self, *arguments: str, broker: SiltstoneProcess | None = None) -> tuple[int, str, str]:
         """Return exit code, output and errors of a command, with the settings of a broker."""
-        done = subprocess.run(
-            (broker or self.broker).command(*arguments), capture_output=True, text=True, check=False
-        )
+        done = (broker or self.broker).run(*arguments)
         return done.returncode, done.stdout, done.stderr
 
     def facts(self, *arguments: str) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -161,7 +160,7 @@ def test_file_that_cannot_be_read_is_named(command: str, name: str, tmp_path: Pa
     broker.folder = tmp_path
     broker.http = "127.0.0.1:0" if command == "serve" else "127.0.0.1:1"
 
-    done = subprocess.run(broker.command(command), capture_output=True, text=True, check=False)
+    done = broker.run(command)
 
     said = done.stderr
     assert done.returncode == 1

@@ -23,6 +23,6 @@ def test_width_is_that_of_shutil(
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setattr(os, "get_terminal_size", get_terminal_size)
 
-    found = command._find_width.__wrapped__()
+    found = command.find_width.__wrapped__()
 
     assert found == shutil.get_terminal_size().columns - 2

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from siltstone.protocol.topic_key import TopicKey
     from siltstone.storage.log.log import Log
 
+
+pytestmark = pytest.mark.usefixtures("no_fsync")
+
 BY_NAME, BY_ID = 12, 17
 NAMES = ("a", "b", "c")
 SMALL = {"segment.bytes": "1200", "retention.bytes": "2400"}
@@ -43,13 +46,6 @@ PLAIN: Final[dict[str, Any]] = {
     "max_bytes": 1 << 30,
 }
 INVALID_EPOCH = InvalidFetchSessionEpoch.code.value
-
-
-@pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A killed process loses no page cache, so fsync would only cost time here."""
-    monkeypatch.setattr("siltstone.storage.files.fsync", lambda _: None)
-    monkeypatch.setattr("siltstone.storage.files.fsync_directory", lambda _: None)
 
 
 class Session:
@@ -288,7 +284,7 @@ class History:
         await self.send(session, request)
         session.epoch += 1
         if not session.walk.answers_at_once(request):
-            await give_turns_until(lambda: waiting.count)
+            await give_turns_until(lambda: waiting.count, "a parked fetch")
             if not await self._is_released(session, request):
                 await self._overtake(session)
                 return
@@ -358,7 +354,7 @@ class History:
         watchers = [each for log in self.logs for each in log.watchers]
         here = {
             partition
-            for session in sessions._sessions.values()
+            for session in sessions.sessions.values()
             for partition in session.partitions.values()
         }
         assert len(sessions) == len(self.sessions)
@@ -462,7 +458,7 @@ def _serve(history: History, session: Session, request: FetchRequest, counter: C
         if isinstance(reply, Coroutine):
             reply.send(None)
     if isinstance(reply, Coroutine):
-        history.home.rooms.sessions._sessions[session.session_id].group.release()
+        history.home.rooms.sessions.sessions[session.session_id].group.release()
         with counter, pytest.raises(StopIteration) as end:
             reply.send(None)
         reply = end.value.value

@@ -217,7 +217,7 @@ def test_a_wrong_request_is_refused(
 def test_the_epoch_wraps_to_one(sessions: FetchSessions) -> None:
     """After 2147483647 comes 1: 0 and -1 mean something else."""
     session_id = begin(sessions, 0)
-    sessions._sessions[session_id].epoch = 2**31 - 1
+    sessions.sessions[session_id].epoch = 2**31 - 1
     sessions.plan(ask(session_id, 2**31 - 1), by_id=False)
 
     assert sessions.plan(ask(session_id, 1), by_id=False).epoch == 2

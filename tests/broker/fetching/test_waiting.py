@@ -12,6 +12,7 @@ from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.storage.log.log import Log
 from tests.support.appending import append
 from tests.support.rooms import RoomsOnDisk
+from tests.support.waiting import within
 
 PLENTY = 1 << 20
 
@@ -104,7 +105,7 @@ async def test_what_is_there_already_is_counted_first(home: RoomsOnDisk, logs: l
     fetcher = Fetcher(home, min_bytes=70)
     append(logs[0])
 
-    await asyncio.wait_for(fetcher.wait(), 5)
+    await within(fetcher.wait(), "the fetch that has enough")
 
 
 async def test_an_open_transaction_is_nothing_to_who_reads_committed(

@@ -33,7 +33,7 @@ def test_a_later_deadline_costs_no_entry() -> None:
         timer.start(100)
         clock.advance(1)
 
-    assert len(timers._heap) == 1
+    assert len(timers.heap) == 1
     clock.advance(98)
     timers.run_due()
     assert fired == []
@@ -55,7 +55,7 @@ def test_an_earlier_deadline_counts() -> None:
     clock.advance(1000)
     timers.run_due()
     assert fired == ["a"]
-    assert not timers._heap
+    assert not timers.heap
 
 
 def test_what_is_cancelled_does_not_fire() -> None:
@@ -114,7 +114,7 @@ def test_what_was_cancelled_does_not_pile_up() -> None:
         timer.start(10_000)
         timer.cancel()
 
-    assert len(timers._heap) < 1000
+    assert len(timers.heap) < 1000
     assert timers.running_count == 1
     clock.advance(300_000)
     timers.run_due()

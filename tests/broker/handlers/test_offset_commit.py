@@ -19,6 +19,7 @@ from siltstone.protocol.messages.offset_commit import REQUEST
 from tests.support import group_requests as requests
 from tests.support.ask import ask
 from tests.support.kio_messages import encode
+from tests.support.kio_schemas import request_class
 from tests.support.rooms import RoomsOnDisk
 
 if TYPE_CHECKING:
@@ -144,8 +145,8 @@ async def test_topics_are_named_by_their_ids(home: RoomsOnDisk) -> None:
     """From version 10 on, and an id that nobody has is said to be one."""
     topic = home.rooms.topics.topics["orders"]
     kind: Any = load_request_schema(COMMIT, 10)
-    row = requests._class(COMMIT, 10, "OffsetCommitRequestPartition")
-    named = requests._class(COMMIT, 10, "OffsetCommitRequestTopic")
+    row = request_class(COMMIT, 10, "OffsetCommitRequestPartition")
+    named = request_class(COMMIT, 10, "OffsetCommitRequestTopic")
 
     def rows(topic_id: UUID, index: int) -> Any:
         partition = row(partition_index=index, committed_offset=7, committed_metadata=None)

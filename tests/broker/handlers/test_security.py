@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support import group_requests as ask
+from tests.support.kio_schemas import request_class
 from tests.support.running import Running, running
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ async def home(tmp_path: Path) -> AsyncIterator[Running]:
 
 def acls(version: int, resource_type: int = 1) -> Any:
     """Return a DescribeAcls of everything."""
-    return ask._class(29, version)(
+    return request_class(29, version)(
         resource_type_filter=resource_type,
         resource_name_filter=None,
         pattern_type_filter=1,
@@ -37,7 +37,7 @@ def acls(version: int, resource_type: int = 1) -> Any:
 
 def new_acls(version: int, *principals: str) -> Any:
     """Return a CreateAcls."""
-    row = ask._class(30, version, "AclCreation")
+    row = request_class(30, version, "AclCreation")
     rows = [
         row(
             resource_type=2,
@@ -50,29 +50,29 @@ def new_acls(version: int, *principals: str) -> Any:
         )
         for each in principals
     ]
-    return ask._class(30, version)(creations=tuple(rows))
+    return request_class(30, version)(creations=tuple(rows))
 
 
 def no_acls(version: int, count: int) -> Any:
     """Return a DeleteAcls."""
-    row = ask._class(31, version, "DeleteAclsFilter")
+    row = request_class(31, version, "DeleteAclsFilter")
     each = row(resource_type_filter=1, resource_name_filter=None, pattern_type_filter=1, **NOBODY)
-    return ask._class(31, version)(filters=(each,) * count)
+    return request_class(31, version)(filters=(each,) * count)
 
 
 def quotas(version: int, *components: tuple[str, int, str | None]) -> Any:
     """Return a DescribeClientQuotas."""
-    row = ask._class(48, version, "ComponentData")
+    row = request_class(48, version, "ComponentData")
     rows = tuple(
         row(entity_type=kind, match_type=how, match=what) for kind, how, what in components
     )
-    return ask._class(48, version)(components=rows, strict=False)
+    return request_class(48, version)(components=rows, strict=False)
 
 
 def users(*names: str) -> Any:
     """Return a DescribeUserScramCredentials."""
-    row = ask._class(50, 0, "UserName")
-    return ask._class(50, 0)(users=tuple(row(name=each) for each in names) or None)
+    row = request_class(50, 0, "UserName")
+    return request_class(50, 0)(users=tuple(row(name=each) for each in names) or None)
 
 
 BYTES: list[tuple[Any, str]] = [
@@ -230,13 +230,13 @@ async def test_unknown_elements_of_acls_end_the_connection(home: Running) -> Non
 
 async def test_a_quota_is_not_set_and_the_client_is_told(home: Running) -> None:
     """To remove one that is not there is no error, as in Apache Kafka."""
-    entry, entity, op = (ask._class(49, 1, f"{name}Data") for name in ("Entry", "Entity", "Op"))
+    entry, entity, op = (request_class(49, 1, f"{name}Data") for name in ("Entry", "Entity", "Op"))
 
     def change(*, remove: bool) -> Any:
         ops = (op(key="producer_byte_rate", value=10.0, remove=remove),)
         named = (entity(entity_type="user", entity_name="a"),)
         entries = (entry(entity=named, ops=ops),)
-        return ask._class(49, 1)(entries=entries, validate_only=False)
+        return request_class(49, 1)(entries=entries, validate_only=False)
 
     caller = await home.call()
     (refused,) = (await caller.ask(change(remove=False))).entries
@@ -250,9 +250,9 @@ async def test_a_quota_is_not_set_and_the_client_is_told(home: Running) -> None:
 
 async def test_credentials_are_not_stored_and_the_client_is_told(home: Running) -> None:
     """Those to be deleted are not there, as Apache Kafka says."""
-    deletion = ask._class(51, 0, "ScramCredentialDeletion")
-    upsertion = ask._class(51, 0, "ScramCredentialUpsertion")
-    request = ask._class(51, 0)(
+    deletion = request_class(51, 0, "ScramCredentialDeletion")
+    upsertion = request_class(51, 0, "ScramCredentialUpsertion")
+    request = request_class(51, 0)(
         deletions=(deletion(name="b", mechanism=1),),
         upsertions=(
             upsertion(name="a", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p"),

@@ -3,42 +3,35 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from siltstone.broker.http import probe as probe_module
 from siltstone.broker.http.probe import FOLDER, Probe
+from siltstone.broker.http.probe_frames import read_fetched
 from siltstone.broker.http.readiness import ProbeFailed
-from siltstone.broker.server import Broker
-from siltstone.config.load import load
-from siltstone.storage.clock import Clock
+from tests.support.running import Running, running
 
 
 @pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+async def broker(tmp_path: Path) -> AsyncIterator[Running]:
     """A whole broker in this process, its probe's folder left over from a crash."""
     (tmp_path / FOLDER).mkdir()
     (tmp_path / FOLDER / "00000000000000000000.log").write_bytes(b"torn")
-    sets = [
-        "listeners=PLAINTEXT://127.0.0.1:0",
-        "http.listener=127.0.0.1:0",
-        f"log.dirs={tmp_path}",
-    ]
-    running = Broker(load(None, {}, sets), Clock(), asyncio.Event())
-    await running.start()
-    yield running
-    await running.stop()
+    async with running(tmp_path) as started:
+        yield started
 
     assert not await asyncio.to_thread((tmp_path / FOLDER).exists)
 
 
 @pytest.fixture
-def probe(broker: Broker) -> Probe:
+def probe(broker: Running) -> Probe:
     """The probe of that broker."""
     return broker.probe
 
 
-async def test_record_makes_its_round_trip(broker: Broker, probe: Probe) -> None:
+async def test_record_makes_its_round_trip(broker: Running, probe: Probe) -> None:
     """Each trip appends one record, beginning with an empty log."""
     before = broker.topics.logs[probe.name, 0].log_end_offset
     await probe.round_trip()
@@ -47,7 +40,7 @@ async def test_record_makes_its_round_trip(broker: Broker, probe: Probe) -> None
     assert broker.topics.logs[probe.name, 0].log_end_offset == 2
 
 
-async def test_probe_is_in_no_topic(broker: Broker, probe: Probe, tmp_path: Path) -> None:
+async def test_probe_is_in_no_topic(broker: Running, probe: Probe, tmp_path: Path) -> None:
     """Neither Metadata nor LogManager know its log; its name is no legal one."""
     assert probe.name not in broker.topics.topics
     assert not broker.logs.logs
@@ -56,7 +49,7 @@ async def test_probe_is_in_no_topic(broker: Broker, probe: Probe, tmp_path: Path
 
 
 async def test_log_is_made_anew_when_it_has_grown(
-    broker: Broker, probe: Probe, monkeypatch: pytest.MonkeyPatch
+    broker: Running, probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Years of probing do not fill the disk."""
     monkeypatch.setattr(probe_module, "MAX_LOG_BYTES", 300)
@@ -66,7 +59,7 @@ async def test_log_is_made_anew_when_it_has_grown(
         assert broker.topics.logs[probe.name, 0].size <= 500
 
 
-async def test_log_that_refuses_fails_the_trip(broker: Broker, probe: Probe) -> None:
+async def test_log_that_refuses_fails_the_trip(broker: Running, probe: Probe) -> None:
     """A refused append is named by Kafka's name of its error."""
     log = broker.topics.logs[probe.name, 0]
     log.abandon(log.path)
@@ -77,13 +70,14 @@ async def test_log_that_refuses_fails_the_trip(broker: Broker, probe: Probe) -> 
 
 async def test_other_bytes_fail_the_trip(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that comes back changed is no round trip."""
-    exchange = probe._exchange
+    read = read_fetched
 
-    async def flip(batch: bytes) -> tuple[int, bytes]:
-        offset, fetched = await exchange(batch)
-        return offset, fetched[:-2] + bytes([fetched[-2] ^ 1]) + fetched[-1:]
+    def flip(frame: bytes, name: str) -> Any:
+        fetched = read(frame, name)
+        data = fetched.records
+        return fetched._replace(records=data[:-2] + bytes([data[-2] ^ 1]) + data[-1:])
 
-    monkeypatch.setattr(probe, "_exchange", flip)
+    monkeypatch.setattr(probe_module, "read_fetched", flip)
 
     with pytest.raises(ProbeFailed, match="not the one that was fetched"):
         await probe.round_trip()

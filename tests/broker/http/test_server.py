@@ -21,8 +21,9 @@ from siltstone.broker.http.values import (
     text,
 )
 from tests.support.http_client import ask, exchange, parse
+from tests.support.ports import address_of
 from tests.support.running import running
-from tests.support.waiting import give_turns_until
+from tests.support.waiting import at_least, equals, give_turns_until
 
 LIMITS = HttpLimits(
     head_bytes=2000,
@@ -248,7 +249,9 @@ async def slow(server: HttpServer, port: int, sent: bytes, count: int) -> AsyncI
         client = Slow(*await asyncio.open_connection("127.0.0.1", port))
         clients.append(client)
         client.writer.write(sent)
-        await give_turns_until(lambda: server.connections > number)  # noqa: B023 - at once
+        await give_turns_until(
+            lambda: server.connections, f"connection {number + 1}", at_least(number + 1)
+        )
     yield clients
     for client in clients:
         client.writer.close()
@@ -313,7 +316,7 @@ async def test_who_is_owed_an_answer_keeps_its_place() -> None:
     ((_, port),) = await server.start("127.0.0.1", 0)
     request = b"GET /slow HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     async with slow(server, port, request, 2) as owed:
-        await give_turns_until(lambda: asked == 2)
+        await give_turns_until(lambda: asked, "two questions", equals(2))
 
         assert (await exchange(port, b"")).startswith(b"HTTP/1.1 503")
         go_on.set()
@@ -421,7 +424,7 @@ async def test_silent_clients_do_not_make_a_broker_unhealthy(tmp_path: Path) -> 
     async with running(tmp_path, "advertised.listeners=PLAINTEXT://kafka.example:9092"):
         address = read_address(tmp_path)
         assert address is not None
-        port = int(address.rpartition(":")[2])
+        _, port = address_of(address)
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
 
         for page in ("/healthz", "/readyz", "/metrics"):
@@ -459,7 +462,7 @@ async def test_clients_that_pipeline_scrapes_do_not_hold_up_health(tmp_path: Pat
     async with running(tmp_path):
         address = read_address(tmp_path)
         assert address is not None
-        port = int(address.rpartition(":")[2])
+        _, port = address_of(address)
         assert (await ask(port, "/metrics")).status == 200
         beside = [asyncio.create_task(attack(port)) for _ in range(100)]
         beside.append(asyncio.create_task(count()))
@@ -489,11 +492,11 @@ async def test_a_spare_place_is_for_one_urgent_page() -> None:
     server = HttpServer(lambda: Routes(routes), HttpLimits(connections=2, spare=1))
     ((_, port),) = await server.start("127.0.0.1", 0)
     kept = [asyncio.create_task(ask(port, "/slow")) for _ in range(2)]
-    await give_turns_until(lambda: server.connections == 2)
+    await give_turns_until(lambda: server.connections, "two connections", equals(2))
     head = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
     _, silent = await asyncio.open_connection("127.0.0.1", port)
-    await give_turns_until(lambda: server.connections == 3)
+    await give_turns_until(lambda: server.connections, "three connections", equals(3))
     urgent = parse(await exchange(port, head % b"/health" * 2))
     other = parse(await exchange(port, head % b"/slow"))
     release.set()

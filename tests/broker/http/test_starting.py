@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from siltstone.storage.clock import Clock
 from siltstone.storage.files import CONTROL_ADDRESS
 from siltstone.storage.manager import LogManager
 from tests.support.http_client import Answer, ask
+from tests.support.ports import address_of
 from tests.support.running import Running, running
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import give_turns_until, within
 
 PAGES = (
     ("GET", "/v1/explain?topic=orders"),
@@ -48,15 +50,15 @@ class Starting:
 
     async def address(self) -> str:
         """Return where HTTP answers, once it does."""
-        while (address := read_address(self.folder)) is None:
-            await asyncio.sleep(0)
+        address = await give_turns_until(partial(read_address, self.folder), "an address of HTTP")
+        assert address is not None
         return address
 
     async def ask(self, method: str, path: str) -> Answer:
         """Ask a page, with the token."""
-        _, _, port = (await self.address()).rpartition(":")
+        _, port = address_of(await self.address())
         token = read_token(self.folder)
-        return await ask(int(port), path, method, headers=f"Authorization: Bearer {token}\r\n")
+        return await ask(port, path, method, headers=f"Authorization: Bearer {token}\r\n")
 
 
 @pytest.fixture
@@ -105,37 +107,6 @@ async def test_topics_are_not_there_yet(
     assert late.status in {200, 201, 409}
 
 
-async def test_a_scrape_during_the_start_costs_no_offsets(
-    tmp_path: Path, go_on: threading.Event
-) -> None:
-    """The coordinators are not built before the topics are known: they would never read them."""
-    go_on.set()
-    async with running(tmp_path) as before:
-        await before.topics.create("orders", 1, {})
-        groups = before.groups
-        await groups.journal.ensure_created()
-        committed = [("orders", 0, OffsetCommitValue(7, -1, "", 1))]
-        groups.offsets.append("g", groups.journal.partition_for("g"), committed)
-    (tmp_path / CONTROL_ADDRESS).unlink()
-    go_on.clear()
-    starting = Starting(tmp_path)
-    try:
-        scraped = await starting.ask("GET", "/metrics")
-        go_on.set()
-        await starting.task
-        groups = Running(starting.broker).groups
-        await asyncio.wait_for(groups.loaded.wait(), PATIENCE)
-        found = groups.offsets.find("g", "orders", 0)
-    finally:
-        go_on.set()
-        await starting.broker.stop()
-
-    assert scraped.status == 200
-    assert b"kafka_coordinator_group_groupmetadatamanager_numoffsets 0" in scraped.body
-    assert found is not None
-    assert found.offset == 7
-
-
 async def test_a_command_says_that_the_broker_starts(starting: Starting) -> None:
     """`siltstone explain` and `clean` tell it as it is."""
     address = await starting.address()
@@ -165,7 +136,7 @@ async def test_a_scrape_during_the_start_costs_no_offsets(
         go_on.set()
         await starting.task
         groups = Running(starting.broker).groups
-        await asyncio.wait_for(groups.loaded.wait(), PATIENCE)
+        await within(groups.loaded.wait(), "the offsets to be read")
         found = groups.offsets.find("g", "orders", 0)
     finally:
         go_on.set()

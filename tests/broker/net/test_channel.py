@@ -15,7 +15,7 @@ from siltstone.broker.net.sending.senders import Senders
 from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.io import IoThreads
 from siltstone.protocol.parts import FileSlice, Parts
-from tests.support.waiting import give_turns_until
+from tests.support.waiting import equals, give_turns_until, within
 
 
 class OpenFile:
@@ -72,7 +72,7 @@ async def _exchange(io: IoThreads, parts: Parts, expected: bytes) -> list[str]:
     channel.send(parts)
     received = await _receive(client, len(expected))
     if channel.unsent:
-        await asyncio.wait_for(drained.wait(), 5)
+        await within(drained.wait(), "a drained channel")
     channel.close()
     client.close()
 
@@ -145,7 +145,7 @@ async def test_a_file_that_is_too_short_loses_the_connection(
     channel = PlainChannel(asyncio.get_running_loop(), server, io, lambda: None, lost.set_result)
     file = OpenFile(path)
     channel.send([FileSlice(file, 0, size)])
-    reason = await asyncio.wait_for(lost, 5)
+    reason = await within(lost, "the loss of the connection")
     channel.close()
     client.close()
 
@@ -170,7 +170,7 @@ async def test_a_socket_is_not_closed_under_a_sender(content: tuple[FileSlice, b
     for each in others:
         each.close()
     received = await _receive(client, 1 << 30)
-    await give_turns_until(lambda: server.fileno() < 0)
+    await give_turns_until(server.fileno, "a closed socket", equals(-1))
     client.close()
     io.close()
 

@@ -15,7 +15,7 @@ from siltstone.storage.manager import LogManager
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.clock import FakeClock
 from tests.support.logs import ORDERS, TOPIC_ID, validated
-from tests.support.waiting import give_turns_until
+from tests.support.waiting import give_turns_until, within
 
 SERVER = ServerConfig(log_initial_task_delay_ms=0)
 
@@ -152,7 +152,9 @@ async def test_producers_are_looked_for_at_their_own_interval(
     clock.advance(server.producer_id_expiration_ms)
     running = asyncio.create_task(Housekeeping(logs, lambda: server, clock).run())
 
-    await give_turns_until(lambda: not log.producers.producers)
+    await give_turns_until(
+        lambda: log.producers.producers, "no producer that is known", lambda known: not known
+    )
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -218,7 +220,7 @@ async def test_tasks_run_until_cancelled_and_survive_a_failure(
     monkeypatch.setattr(logs, "checkpoint_high_watermarks", done.set)
     running = asyncio.create_task(housekeeping.run())
 
-    await asyncio.wait_for(done.wait(), 5)
+    await within(done.wait(), "the checkpoint of high watermarks")
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

@@ -18,12 +18,13 @@ from siltstone.broker.http.server import Routes
 from siltstone.broker.http.values import HttpRequest, HttpResponse
 from siltstone.cleaner.states import State
 from siltstone.storage.topic_partition import TopicPartition
+from tests.support.appending import append_unchecked
 from tests.support.batches import make_producer_batch
-from tests.support.cleaner import append, read_all
+from tests.support.cleaner import read_all
 from tests.support.logs import validated
 from tests.support.metrics import make_sources
 from tests.support.rooms import RoomsOnDisk
-from tests.support.waiting import give_turns_until
+from tests.support.waiting import equals, give_turns_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -64,7 +65,7 @@ class Home(RoomsOnDisk):
     def fill(self, log: Log, segments: int = 2) -> None:
         """Close that many segments with the same ten keys."""
         for _ in range(segments):
-            append(log, [(b"k%d" % number, b"value") for number in range(10)])
+            append_unchecked(log, [(b"k%d" % number, b"value") for number in range(10)])
             log.roll()
 
     async def ask(self, method: str, path: str) -> HttpResponse:
@@ -76,6 +77,12 @@ class Home(RoomsOnDisk):
     async def json(self, method: str, path: str) -> Any:
         """Return the answer of a page, which is JSON."""
         return json.loads(await body(await self.ask(method, path)))
+
+
+async def passes(home: Home, count: int) -> None:
+    """Wait until so many passes have ended."""
+    figures = home.cleaning.pool.get().rooms.figures
+    await give_turns_until(lambda: figures.passes, f"pass {count}", equals(count))
 
 
 async def body(response: HttpResponse) -> bytes:
@@ -101,7 +108,7 @@ async def test_started_cleaner_cleans(home: Home) -> None:
 
     await home.cleaning.start()
 
-    await give_turns_until(lambda: home.cleaning.pool.get().rooms.figures.passes == 1)
+    await passes(home, 1)
     assert len(read_all(home.log())) == 10
     assert (home.paths[0] / "cleaner-offset-checkpoint").read_text() == "0\n1\norders 0 30\n"
 
@@ -114,7 +121,7 @@ async def test_deleting_a_topic_ends_its_pass(home: Home) -> None:
     assert grabbed is not None
     deletion = asyncio.create_task(home.rooms.topics.delete(topic))
     states = home.cleaning.manager.states
-    await give_turns_until(lambda: states.get(ORDERS) is State.ABORTED)
+    await give_turns_until(lambda: states.get(ORDERS), "state ABORTED", equals(State.ABORTED))
 
     home.cleaning.manager.release(grabbed.log)
 
@@ -137,10 +144,10 @@ async def test_topic_that_is_no_longer_compacted_ends_its_pass(home: Home) -> No
     await home.rooms.topics.alter(topic, {"cleanup.policy": "delete"})
 
     states = home.cleaning.manager.states
-    await give_turns_until(lambda: states.get(ORDERS) is State.ABORTED)
+    await give_turns_until(lambda: states.get(ORDERS), "state ABORTED", equals(State.ABORTED))
     assert home.cleaning.is_busy(grabbed.log)
     home.cleaning.manager.release(grabbed.log)
-    await give_turns_until(lambda: states.get(ORDERS) is State.NONE)
+    await give_turns_until(lambda: states.get(ORDERS), "state NONE", equals(State.NONE))
     assert not home.cleaning.is_busy(grabbed.log)
 
 
@@ -156,7 +163,7 @@ async def test_changed_settings_give_a_failed_partition_another_try(home: Home) 
 
     await home.rooms.topics.alter(topic, {**COMPACT, "delete.retention.ms": "5"})
 
-    await give_turns_until(lambda: manager.grab_filthiest() is not None)
+    await give_turns_until(manager.grab_filthiest, "a log to clean")
     manager.release(grabbed.log)
 
 
@@ -267,7 +274,7 @@ async def test_dry_run_predicts_what_the_pass_does(home: Home) -> None:
     assert (prediction["passes"], prediction["end_offset"]) == (1, 30)
     assert len(read_all(home.log())) == 30
     await home.cleaning.start()
-    await give_turns_until(lambda: home.cleaning.pool.get().rooms.figures.passes == 1)
+    await passes(home, 1)
     (event,) = await history(home)
     assert event["prediction_held"] is True
     assert event["records_dropped"] == prediction["records_dropped"]
@@ -298,10 +305,10 @@ async def test_dry_run_where_there_is_nothing(home: Home) -> None:
 async def test_dry_run_of_a_clean_log_tells_what_expired(home: Home) -> None:
     """Nothing is dirty, but a pass that somebody asks for would take the tombstones: so it says."""
     await home.rooms.topics.create("orders", 1, {**COMPACT, "delete.retention.ms": "1000"})
-    append(home.log(), [(b"gone", None), (b"kept", b"value")])
+    append_unchecked(home.log(), [(b"gone", None), (b"kept", b"value")])
     home.log().roll()
     await home.cleaning.start()
-    await give_turns_until(lambda: home.cleaning.pool.get().rooms.figures.passes == 1)
+    await passes(home, 1)
     home.clock.advance(2_000)
 
     (prediction,) = (await home.json("POST", "/v1/dry-run?topic=orders"))["predictions"]
@@ -309,7 +316,7 @@ async def test_dry_run_of_a_clean_log_tells_what_expired(home: Home) -> None:
     assert prediction["records_dropped"]["tombstone_expired"] == 1
     assert (prediction["records_in"], prediction["records_out"]) == (2, 1)
     await home.ask("POST", "/v1/clean?topic=orders")
-    await give_turns_until(lambda: home.cleaning.pool.get().rooms.figures.passes == 2)
+    await passes(home, 2)
     event = (await history(home))[-1]
     assert event["prediction_held"] is True
     assert event["records_dropped"] == prediction["records_dropped"]
@@ -321,13 +328,13 @@ async def test_clean_asks_for_a_pass(home: Home) -> None:
     await home.rooms.topics.create("orders", 1, sparing)
     home.fill(home.log(), 3)
     await home.cleaning.start()
-    await give_turns_until(lambda: home.cleaning.pool.get().rooms.figures.passes == 1)
+    await passes(home, 1)
     home.fill(home.log(), 1)
 
     answer = await home.ask("POST", "/v1/clean?topic=orders")
 
     assert answer.status == 202
-    await give_turns_until(lambda: home.cleaning.pool.get().rooms.figures.passes == 2)
+    await passes(home, 2)
     assert [event["requested"] for event in await history(home)] == [False, True]
     assert await history(home, "?topic=others") == []
 
@@ -369,7 +376,7 @@ async def test_scrape_amid_recovery_forgets_no_pass(tmp_path: Path) -> None:
     await home.create()
     home.fill(home.log(), 3)
     await home.cleaning.start()
-    await give_turns_until(lambda: home.cleaning.pool.get().rooms.figures.passes == 1)
+    await passes(home, 1)
     before = home.cleaning.pool.get().rooms.figures.last[ORDERS]
     await home.close()
     home = await Home(tmp_path).open()
@@ -413,7 +420,7 @@ async def test_metrics_tell_of_passes(home: Home) -> None:
     home.fill(home.log(), 3)
     before = scraped(home)
     await home.cleaning.start()
-    await give_turns_until(lambda: home.cleaning.pool.get().rooms.figures.passes == 1)
+    await passes(home, 1)
     home.clock.advance(5000)
 
     after = scraped(home)

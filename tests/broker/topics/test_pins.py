@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,10 +16,11 @@ from siltstone.broker.http.server import Routes
 from siltstone.broker.http.values import HttpRequest
 from siltstone.broker.topics.pins import PinRoom
 from siltstone.storage import files
+from tests.support.appending import append_unchecked
 from tests.support.broker import SiltstoneProcess
-from tests.support.cleaner import append
 from tests.support.clients.confluent import Confluent
 from tests.support.messages import Message
+from tests.support.ports import address_of
 from tests.support.rooms import RoomsOnDisk
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Home(RoomsOnDisk):
         self.pages = PinPages(self.pins, self.rooms.topics, self.io, lambda: "cluster")
         await self.rooms.topics.create("orders", 2, {})
         for log in self.rooms.logs.all_logs():
-            append(log, [(b"k", b"v")])
+            append_unchecked(log, [(b"k", b"v")])
         return self
 
     async def end(self) -> None:
@@ -246,8 +246,7 @@ class Asked:
     """Questions to a real process."""
 
     def __init__(self, broker: SiltstoneProcess) -> None:
-        host, _, port = broker.http.rpartition(":")
-        self._address = (host, int(port))
+        self._address = address_of(broker.http)
         self._token = read_token(broker.folder)
 
     def post(self, path: str, token: str = "", **asked: Any) -> ControlAnswer:
@@ -273,9 +272,7 @@ def test_pins_of_a_process(tmp_path: Path) -> None:
         assert asked.post("/v1/pins", token="no" * 32).status == 401
         answer = asked.post("/v1/pins", topics=["orders"], holder="me")
         assert answer.status == 201
-        shown = subprocess.run(
-            broker.command("pins"), capture_output=True, text=True, check=True
-        ).stdout
+        shown = broker.run("pins").stdout
         assert "for me: orders; 1 partition, 1 segment," in shown
         assert b"\nsiltstone_pins 1\n" in asked.metrics()
         pinned = json.loads(answer.body)["partitions"][0]

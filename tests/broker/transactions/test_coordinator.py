@@ -43,7 +43,7 @@ from tests.support.transactional import (
     produce,
     read_committed,
 )
-from tests.support.waiting import give_turns_until
+from tests.support.waiting import equals, give_turns_until
 
 S = TransactionState
 DAY_MS = 86_400_000
@@ -511,7 +511,9 @@ async def test_ids_expire_at_their_own_interval(tmp_path: Path) -> None:
     home.clock.advance(8 * DAY_MS)
     running = asyncio.create_task(home.rooms.transactions().run())
 
-    await give_turns_until(lambda: not len(home.rooms.transactions()))
+    await give_turns_until(
+        lambda: len(home.rooms.transactions()), "no transactional id that is known", equals(0)
+    )
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await home.close()

@@ -19,8 +19,9 @@ from siltstone.config.topic import TopicConfig
 from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.storage.appending.values import Origin
 from siltstone.storage.log.log import Log
+from tests.support.appending import append_unchecked
 from tests.support.batches import TIMESTAMP, make_batch
-from tests.support.cleaner import CleanerHome, append
+from tests.support.cleaner import CleanerHome
 from tests.support.logs import validated
 
 MINUTE = 60_000
@@ -71,7 +72,7 @@ def empty(home: CleanerHome) -> Log:
 def active_segment_only(home: CleanerHome) -> Log:
     """Nothing has been closed yet."""
     log = home.create()
-    append(log, [(b"a", b"1"), (b"a", b"2")])
+    append_unchecked(log, [(b"a", b"1"), (b"a", b"2")])
     return log
 
 
@@ -165,7 +166,7 @@ def map_full(home: CleanerHome) -> Log:
     log = home.create(min_cleanable_dirty_ratio=0.01)
     home.thread.settings = home.settings_with(dedupe_buffer_bytes=24 * 25)
     for number in range(40):
-        append(log, [(b"%d-%d" % (number, row), b"v") for row in range(10)])
+        append_unchecked(log, [(b"%d-%d" % (number, row), b"v") for row in range(10)])
     log.roll()
     home.settle()
     assert home.thread.step()
@@ -175,7 +176,7 @@ def map_full(home: CleanerHome) -> Log:
 def tombstones_expired(home: CleanerHome) -> Log:
     """A pass gave a tombstone its horizon, which is reached, and nothing makes a pass due."""
     log = home.create(delete_retention_ms=HOUR)
-    append(log, [(b"a", None), (b"b", b"1")])
+    append_unchecked(log, [(b"a", None), (b"b", b"1")])
     log.roll()
     home.settle()
     assert home.thread.step()

@@ -24,8 +24,9 @@ from siltstone.protocol.records.record import Record
 from siltstone.storage.appending.values import Origin
 from siltstone.storage.log.log import Log
 from siltstone.storage.topic_partition import TopicPartition
+from tests.support.appending import append_unchecked
 from tests.support.batches import TIMESTAMP, Row, make_batch
-from tests.support.cleaner import append, read_all
+from tests.support.cleaner import read_all
 from tests.support.dying_pass import CHANGES, CONFIG, DyingPasses, Home
 from tests.support.faults import ALWAYS, Disk
 from tests.support.invariants import check_folder, check_log
@@ -51,20 +52,20 @@ def fill(log: Log) -> None:
 
     The last segment of the first group leaves nothing.
     """
-    append(log, [(A, b"1"), (B, b"1")])
-    append(log, [(C, b"kept" * 20)])
+    append_unchecked(log, [(A, b"1"), (B, b"1")])
+    append_unchecked(log, [(C, b"kept" * 20)])
     log.roll()
-    append(log, [(A, b"2")], producer_id=5, producer_epoch=0, base_sequence=0)
+    append_unchecked(log, [(A, b"2")], producer_id=5, producer_epoch=0, base_sequence=0)
     log.roll()
-    append(log, [(B, b"2")])
-    append(log, [(A, b"3")])
+    append_unchecked(log, [(B, b"2")])
+    append_unchecked(log, [(A, b"3")])
     log.roll()
     transact(log, 0, [(A, b"aborted" * 20)], ABORT)
-    append(log, [(A, b"4" * 100), (B, None)])
+    append_unchecked(log, [(A, b"4" * 100), (B, None)])
     log.roll()
     transact(log, 1, [(b"D", b"d" * 30)], COMMIT)
     log.roll()
-    append(log, [(A, b"active")])
+    append_unchecked(log, [(A, b"active")])
     log.flush()
 
 

@@ -16,6 +16,7 @@ from siltstone.storage.segment.segment import LogSegment
 from tests.support.clock import FakeClock
 from tests.support.invariants import check_indexes
 from tests.support.pass_oracle import Expected, expect
+from tests.support.passes import go_on
 from tests.support.random_logs import HOUR, NOW, make_log
 
 SEEDS = 60
@@ -44,8 +45,8 @@ class Folder:
         expected = expect(log, usable=self.usable, now_ms=self.clock.now_ms())
         self._segments = list(log.segments)
         self._written.clear()
-        prediction = self.cleaner.dry_run(log, _go_on)
-        result = self.cleaner.clean(log, self._swap, _go_on)
+        prediction = self.cleaner.dry_run(log, go_on)
+        result = self.cleaner.clean(log, self._swap, go_on)
         check(expected, result, self._written)
         assert prediction.result.effect == result.effect
         segments = tuple(self._segments)
@@ -73,10 +74,6 @@ class Folder:
             each.files.unlink()
         for segment in new:
             segment.files.change_suffix("")
-
-
-def _go_on() -> None:
-    """Do nothing: the pass continues."""
 
 
 def check(expected: Expected, result: PassResult, written: list[bytes]) -> None:

@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from siltstone.cleaner.selection import find_cleanable
 from siltstone.cleaner.set_aside import FIRST_PAUSE_SECONDS
 from siltstone.cleaner.states import State
 from siltstone.storage import files
+from tests.support.appending import append_unchecked
 from tests.support.batches import TIMESTAMP
-from tests.support.cleaner import CleanerHome, append, read_all
+from tests.support.cleaner import CleanerHome, aborted, read_all
 from tests.support.logs import flipped
 
 
@@ -135,11 +137,15 @@ def test_aborted_pass_leaves_the_log_as_it_was(home: CleanerHome) -> None:
     """No checkpoint, no unfinished file; whoever waited has the partition."""
     log = home.create()
     home.fill(log, 3)
-    home.on_check = lambda: home.manager.states._entries[log.topic_partition].__setattr__(
-        "is_aborted", True
-    )
+    with ExitStack() as stack:
 
-    assert home.thread.step()
+        def abort() -> None:
+            home.on_check = lambda: None
+            stack.enter_context(aborted(home.manager.states, log.topic_partition))
+
+        home.on_check = abort
+
+        assert home.thread.step()
 
     assert home.checkpoint() == ""
     assert len(read_all(log)) == 30
@@ -235,7 +241,7 @@ def test_prediction_comes_true(home: CleanerHome) -> None:
     """What a dry run says is what the pass does, if nothing was written in between."""
     log = home.create()
     home.fill(log, 3)
-    append(log, [(b"k1", None), (b"k2", b"other")])
+    append_unchecked(log, [(b"k1", None), (b"k2", b"other")])
     log.roll()
     cleanable = find_cleanable(home.manager.snapshot(log), home.clock.now_ms())
 
@@ -252,7 +258,7 @@ def test_prediction_comes_true(home: CleanerHome) -> None:
 def test_prediction_comes_true_later(home: CleanerHome) -> None:
     """A later horizon makes other bytes of a batch; all else is as predicted."""
     log = home.create(delete_retention_ms=60)
-    append(log, [(b"k1", None)], timestamp=home.clock.now_ms())
+    append_unchecked(log, [(b"k1", None)], timestamp=home.clock.now_ms())
     log.roll()
     cleanable = find_cleanable(home.manager.snapshot(log), home.clock.now_ms())
     prediction = home.pool.dry_run(log, cleanable)
@@ -321,7 +327,7 @@ def test_record_without_a_key_is_counted(
 ) -> None:
     """It was written before the policy changed: dropped, counted and said."""
     log = home.create(cleanup_policy=("delete",))
-    append(log, [(None, b"lost"), (b"k", b"kept")])
+    append_unchecked(log, [(None, b"lost"), (b"k", b"kept")])
     log.roll()
     home.settle()
     home.reconfigure(log)
@@ -411,7 +417,7 @@ def test_session_of_the_latest_product_prices(home: CleanerHome) -> None:
     prices = ("p3:10$", "p5:7$", "p3:11$", "p6:25$", "p6:12$", "p5:14$", "p5:17$")
     for number, price in enumerate(prices):
         key, _, value = price.partition(":")
-        append(log, [(key.encode(), value.encode())], timestamp=TIMESTAMP + 150 * number)
+        append_unchecked(log, [(key.encode(), value.encode())], timestamp=TIMESTAMP + 150 * number)
     home.settle()
 
     while home.thread.step():

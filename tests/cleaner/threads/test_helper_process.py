@@ -4,7 +4,7 @@ import os
 import resource
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from siltstone.cleaner.states import State
 from siltstone.cleaner.threads.helper_messages import Failed
 from siltstone.cleaner.threads.helper_process import HelperProcess
 from siltstone.storage import files
-from tests.support.cleaner import CleanerHome, append, read_all
+from tests.support.appending import append_unchecked
+from tests.support.cleaner import CleanerHome, aborted, read_all
 from tests.support.logs import flipped
 
 
@@ -52,7 +53,7 @@ def test_pass_is_the_same(home: CleanerHome) -> None:
     for topic in ("one", "two"):
         log = home.create(topic)
         home.fill(log, 3)
-        append(log, [(b"k1", None)])
+        append_unchecked(log, [(b"k1", None)])
         log.roll()
         home.settle()
 
@@ -98,18 +99,19 @@ def test_abort_kills_the_process(home: CleanerHome) -> None:
     log = home.create()
     home.fill(log, 3)
     checks = []
+    with ExitStack() as stack:
 
-    def abort_at_the_third() -> None:
-        checks.append(1)
-        if len(checks) == 3:
-            home.manager.states._entries[log.topic_partition].is_aborted = True
+        def abort_at_the_third() -> None:
+            checks.append(1)
+            if len(checks) == 3:
+                stack.enter_context(aborted(home.manager.states, log.topic_partition))
 
-    home.on_check = abort_at_the_third
+        home.on_check = abort_at_the_third
 
-    assert home.thread.step()
+        assert home.thread.step()
 
     assert last_event(home)["outcome"] == "aborted"
-    assert worker_of(home)._process is None
+    assert worker_of(home).process is None
     assert not list(log.path.glob(f"*{files.CLEANED}"))
     assert len(read_all(log)) == 30
     assert home.manager.states.get(log.topic_partition) is State.NONE
@@ -169,7 +171,7 @@ def test_process_that_dies_is_a_failure(home: CleanerHome) -> None:
     home.fill(log, 3)
 
     def kill() -> None:
-        process = worker_of(home)._process
+        process = worker_of(home).process
         if process is not None:
             process.send_signal(signal.SIGKILL)
 

@@ -17,7 +17,7 @@ from siltstone.cleaner.threads.worker import make_worker
 from siltstone.storage.directory.time_slice import LONG_NS
 from tests.support.cleaner import CleanerHome, read_all
 from tests.support.time_slices import slice_of
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import PATIENCE, equals, wait_until
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_threads_clean_what_there_is(home: CleanerHome) -> None:
 
     started(home, 2)
 
-    wait_until(lambda: home.rooms.figures.passes == 4)
+    wait_until(lambda: home.rooms.figures.passes, "pass 4", equals(4))
     assert {len(read_all(log)) for log in logs} == {10}
 
 
@@ -77,7 +77,7 @@ def test_idle_thread_is_woken(home: CleanerHome) -> None:
 
     pool.wake()
 
-    wait_until(lambda: home.rooms.figures.passes == 1)
+    wait_until(lambda: home.rooms.figures.passes, "pass 1", equals(1))
 
 
 def test_stop_ends_a_pass(home: CleanerHome) -> None:
@@ -124,7 +124,7 @@ def test_cleaning_steps_back_for_serving(home: CleanerHome) -> None:
     pool = started(home, 1, worker)
 
     assert worker.began.wait(PATIENCE)
-    of_cleaner = os.getpriority(os.PRIO_PROCESS, pool.threads[0]._thread.native_id or 0)
+    of_cleaner = os.getpriority(os.PRIO_PROCESS, pool.threads[0].native_id)
     assert os.getpriority(os.PRIO_PROCESS, 0) == before
     assert of_cleaner == min(before + 10, 19)
 
@@ -138,7 +138,7 @@ def test_whoever_wakes_need_not_wait_for_the_end_of_a_cleaners_turn(home: Cleane
     pool = started(home, 1, worker)
 
     assert worker.began.wait(PATIENCE)
-    assert slice_of(pool.threads[0]._thread.native_id or 0) == LONG_NS
+    assert slice_of(pool.threads[0].native_id) == LONG_NS
     assert slice_of() == before != LONG_NS
 
 
@@ -150,7 +150,11 @@ def test_pool_grows_and_shrinks(home: CleanerHome) -> None:
     pool = started(home, 1, worker)
 
     pool.reconfigure(home.settings_with(threads=3))
-    wait_until(lambda: sum(each.working_on is not None for each in pool.threads) == 3)
+    wait_until(
+        lambda: sum(each.working_on is not None for each in pool.threads),
+        "three threads at work",
+        equals(3),
+    )
     threads = pool.threads
     pool.reconfigure(home.settings_with(threads=1))
 
@@ -169,7 +173,7 @@ def test_no_thread_runs_where_none_is_set(home: CleanerHome) -> None:
 
     pool.reconfigure(home.settings_with(threads=1))
 
-    wait_until(lambda: home.rooms.figures.passes == 1)
+    wait_until(lambda: home.rooms.figures.passes, "pass 1", equals(1))
 
 
 def test_changed_settings_count_from_the_next_pass(home: CleanerHome) -> None:
@@ -179,7 +183,7 @@ def test_changed_settings_count_from_the_next_pass(home: CleanerHome) -> None:
 
     pool.reconfigure(changed)
 
-    assert pool.throttle._rate == 1e6
+    assert pool.throttle.rate == 1e6
     assert [each.settings for each in pool.threads] == [changed]
 
 
@@ -204,7 +208,7 @@ def test_dead_thread_is_counted_and_replaced(
 
     pool = started(home, 1)
 
-    wait_until(lambda: home.rooms.figures.passes == 1)
+    wait_until(lambda: home.rooms.figures.passes, "pass 1", equals(1))
     assert pool.died == 1
     assert pool.dead_threads == []
     assert "cleaner thread died thread=cleaner-0" in caplog.text
@@ -215,7 +219,7 @@ def test_aborted_dry_run_frees_the_log(home: CleanerHome) -> None:
 
     class Unwanted(Endless):
         def dry_run(self, _log: LogToClean, still_wanted: Callable[[], None]) -> Any:
-            home.pool._stopping.set()
+            home.pool.stop()
             still_wanted()
 
     log = home.create()

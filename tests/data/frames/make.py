@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,12 +23,14 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 from bench.clients.recorder import Recorder
-from tests.compat.franz_go import MODULE, VERSION
 from tests.support.clients.aiokafka_client import Aiokafka
 from tests.support.clients.confluent import Confluent
 from tests.support.clients.kafka_python import KafkaPython
 from tests.support.kafka import KafkaBroker, KafkaJars, KafkaTools
 from tests.support.messages import sample
+from tests.support.ports import address_of
+from tests.support.waiting import wait_until
+from tools.compat.franz_go import MODULE, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -79,8 +82,7 @@ def librdkafka(bootstrap: str) -> None:
             }
         )
         consumer.subscribe([topic])
-        while not consumer.consume(10, timeout=1):
-            pass
+        wait_until(partial(consumer.consume, 10, timeout=1), "the first records")
         time.sleep(1)
         consumer.commit(asynchronous=False)
         consumer.committed(consumer.assignment(), timeout=10)
@@ -112,9 +114,7 @@ def kafka_python(bootstrap: str) -> None:
         enable_auto_commit=False,
         heartbeat_interval_ms=300,
     )
-    end = time.monotonic() + 30
-    while not consumer.poll(500) and time.monotonic() < end:
-        pass
+    wait_until(lambda: consumer.poll(500), "the first records")
     consumer.poll(1000)
     consumer.commit()
     consumer.close()
@@ -265,7 +265,7 @@ def main() -> None:
             broker = KafkaBroker(KafkaJars.find(), Path(folder), settings)
             try:
                 broker.start(_JVM_SECONDS)
-                recorder.upstream = ("127.0.0.1", int(broker.bootstrap.rpartition(":")[2]))
+                recorder.upstream = address_of(broker.bootstrap)
                 CLIENTS[name](recorder.bootstrap)
             finally:
                 broker.close()

@@ -16,7 +16,8 @@ from siltstone.storage.directory import pins
 from siltstone.storage.log.name_gate import NameGate
 from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
 from siltstone.storage.topic_partition import TopicPartition
-from tests.support.cleaner import CleanerHome, append, read_all
+from tests.support.appending import append_unchecked
+from tests.support.cleaner import CleanerHome, read_all
 from tests.support.waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:
@@ -59,11 +60,11 @@ def test_pin_is_a_moment(home: CleanerHome) -> None:
     """Later appends do not belong to it, and not one byte is copied."""
     log = home.create()
     home.fill(log, 2)
-    append(log, [(b"a", b"1")])
+    append_unchecked(log, [(b"a", b"1")])
     before = read_all(log)
 
     (pinned,) = pin(log)
-    append(log, [(b"b", b"2")])
+    append_unchecked(log, [(b"b", b"2")])
 
     assert records_of(pinned) == before
     assert pinned.end_offset == 21
@@ -77,9 +78,9 @@ def test_pin_is_a_moment(home: CleanerHome) -> None:
 def test_a_pin_has_the_indexes_of_memory(home: CleanerHome) -> None:
     """An active segment's index files lack entries; a pin has them up to its end, as its own."""
     log = home.create(index_interval_bytes=0)
-    offsets = [append(log, [(b"a", b"1"), (b"b", b"2")]) for _ in range(50)]
+    offsets = [append_unchecked(log, [(b"a", b"1"), (b"b", b"2")]) for _ in range(50)]
     frozen = log.freeze()
-    append(log, [(b"later", b"3")])
+    append_unchecked(log, [(b"later", b"3")])
     live = log.segments[0].files.path(files.INDEX)
     assert live.stat().st_size == 0
 
@@ -102,7 +103,7 @@ def test_a_pin_links_indexes_that_are_written(home: CleanerHome) -> None:
     """Where the files lack nothing there is nothing to write."""
     log = home.create(index_interval_bytes=0)
     for _ in range(5):
-        append(log, [(b"a", b"1")])
+        append_unchecked(log, [(b"a", b"1")])
     log.flush()
 
     (pinned,) = pin(log)
@@ -120,7 +121,10 @@ def test_swap_waits_for_the_links(home: CleanerHome) -> None:
     frozen = log.freeze()
     cleaner = threading.Thread(target=home.thread.step)
     cleaner.start()
-    wait_until(lambda: log.has_unfinished_swap and len(log.segments) < len(frozen.segments))
+    wait_until(
+        lambda: log.has_unfinished_swap and len(log.segments) < len(frozen.segments),
+        "an unfinished swap",
+    )
 
     (pinned,) = pins.link("p", [frozen])
     cleaner.join(PATIENCE)
@@ -180,7 +184,7 @@ def test_deleting_the_topic_waits_for_the_links(home: CleanerHome) -> None:
     frozen = log.freeze()
     deleting = threading.Thread(target=home.logs.delete, args=(log.topic_partition,))
     deleting.start()
-    wait_until(lambda: log.path.name.endswith("-delete"))
+    wait_until(lambda: log.path.name, "a renamed folder", lambda name: name.endswith("-delete"))
 
     (pinned,) = pins.link("p", [frozen])
     deleting.join(PATIENCE)

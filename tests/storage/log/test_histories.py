@@ -13,12 +13,7 @@ from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.invariants import check_folder, check_log
 from tests.support.logs import LogFolder, bytes_of, offsets_in, validated
 
-
-@pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A killed process loses no page cache, so fsync would only cost time here."""
-    monkeypatch.setattr("siltstone.storage.files.fsync", lambda _: None)
-    monkeypatch.setattr("siltstone.storage.files.fsync_directory", lambda _: None)
+pytestmark = pytest.mark.usefixtures("no_fsync")
 
 
 class History:

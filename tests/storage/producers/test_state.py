@@ -53,10 +53,12 @@ class Partition:
     """Checks and updates one after the other, as a log does."""
 
     def __init__(self, folder: Path) -> None:
-        self.producers = ProducerStateManager(
-            folder, TopicPartition("t", 0), expiration_ms=24 * HOUR
-        )
+        self.folder = folder
+        self.producers = self._load()
         self.end = 0
+
+    def _load(self) -> ProducerStateManager:
+        return ProducerStateManager(self.folder, TopicPartition("t", 0), expiration_ms=24 * HOUR)
 
     def write(self, batch: BatchHeader, origin: Origin = Origin.CLIENT) -> AppendedBatch | None:
         """Append a data batch; return what it repeats."""
@@ -78,9 +80,7 @@ class Partition:
 
     def restart(self, now_ms: int = TIMESTAMP) -> int:
         """Load the newest snapshot into a new manager."""
-        self.producers = ProducerStateManager(
-            self.producers._directory, TopicPartition("t", 0), expiration_ms=24 * HOUR
-        )
+        self.producers = self._load()
         self.producers.scan_snapshots()
         return self.producers.load(0, self.end, now_ms)
 

@@ -12,8 +12,7 @@ from aiokafka.errors import for_code
 
 from tests.support.clients.client import SMALL_BATCH, SMALL_FETCH, Codec
 from tests.support.messages import Message, Stored
-
-TIMEOUT = 20
+from tests.support.waiting import within
 
 
 class Aiokafka:
@@ -171,7 +170,7 @@ def _check(answers: Sequence[Sequence[Any]]) -> None:
 async def _take(consumer: AIOKafkaConsumer, count: int) -> list[Stored]:
     taken: list[Stored] = []
     while len(taken) < count:
-        record = await asyncio.wait_for(consumer.getone(), TIMEOUT)
+        record = await within(consumer.getone(), "the next record")
         taken.append(
             Stored(
                 offset=record.offset,

@@ -17,8 +17,7 @@ from confluent_kafka.admin import (
 
 from tests.support.clients.client import SMALL_BATCH, SMALL_FETCH, Codec
 from tests.support.messages import Message, Stored
-
-TIMEOUT = 20
+from tests.support.waiting import PATIENCE
 
 
 class Confluent:
@@ -70,7 +69,7 @@ class Confluent:
                 partition=0,
                 on_delivery=delivered,
             )
-        left = producer.flush(TIMEOUT)
+        left = producer.flush(PATIENCE)
         if faults:
             raise KafkaException(faults[0])
         if left:
@@ -88,7 +87,7 @@ class Confluent:
     def read_from_time(self, topic: str, timestamp: int, count: int) -> list[Stored]:
         consumer = self._consumer()
         try:
-            found = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp)], TIMEOUT)
+            found = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp)], PATIENCE)
             if found[0].offset < 0:
                 return []
             consumer.assign(found)
@@ -99,7 +98,7 @@ class Confluent:
     def bounds(self, topic: str) -> tuple[int, int]:
         consumer = self._consumer()
         try:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT)
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), PATIENCE)
         finally:
             consumer.close()
         return low, high
@@ -109,7 +108,7 @@ class Confluent:
         _wait(self._admin.create_topics([new]))
 
     def partitions(self, topic: str) -> list[int]:
-        described = self._admin.list_topics(topic, TIMEOUT).topics[topic]
+        described = self._admin.list_topics(topic, PATIENCE).topics[topic]
         if described.error is not None:
             raise KafkaException(described.error)
         return sorted(p.id for p in described.partitions.values() if p.leader >= 0)
@@ -118,7 +117,7 @@ class Confluent:
         _wait(self._admin.create_partitions([NewPartitions(topic, total)]))
 
     def topics(self) -> set[str]:
-        return set(self._admin.list_topics(timeout=TIMEOUT).topics)
+        return set(self._admin.list_topics(timeout=PATIENCE).topics)
 
     def delete(self, topic: str) -> None:
         _wait(self._admin.delete_topics([topic]))
@@ -159,15 +158,15 @@ class Confluent:
 
 def _wait(futures: dict[Any, Any]) -> Any:
     (future,) = futures.values()
-    return future.result(TIMEOUT)
+    return future.result(PATIENCE)
 
 
 def _take(consumer: Consumer, count: int) -> list[Stored]:
     taken: list[Stored] = []
     while len(taken) < count:
-        message = consumer.poll(TIMEOUT)
+        message = consumer.poll(PATIENCE)
         if message is None:
-            raise TimeoutError(f"{len(taken)} of {count} records after {TIMEOUT} s")
+            raise TimeoutError(f"{len(taken)} of {count} records after {PATIENCE} s")
         if (fault := message.error()) is not None:
             raise KafkaException(fault)
         taken.append(

@@ -9,8 +9,7 @@ from kafka.errors import KafkaError
 
 from tests.support.clients.client import SMALL_BATCH, SMALL_FETCH, Codec
 from tests.support.messages import Message, Stored
-
-TIMEOUT = 20
+from tests.support.waiting import PATIENCE
 
 
 class KafkaPython:
@@ -50,8 +49,8 @@ class KafkaPython:
                 )
                 for each in messages
             ]
-            producer.flush(TIMEOUT)
-            delivered = [future.get(TIMEOUT) for future in sent]
+            producer.flush(PATIENCE)
+            delivered = [future.get(PATIENCE) for future in sent]
         finally:
             producer.close()
         return [each.offset for each in delivered] if acks else []
@@ -142,7 +141,7 @@ class KafkaPython:
             auto_offset_reset="none",
             max_partition_fetch_bytes=SMALL_FETCH,
             fetch_max_wait_ms=100,
-            consumer_timeout_ms=TIMEOUT * 1000,
+            consumer_timeout_ms=int(PATIENCE * 1000),
         )
 
 

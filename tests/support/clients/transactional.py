@@ -12,7 +12,8 @@ from kafka import KafkaProducer
 from kafka import TopicPartition as PyTopicPartition
 from kafka.structs import OffsetAndMetadata
 
-TIMEOUT = 30
+from tests.support.waiting import PATIENCE
+
 TRANSACTION_TIMEOUT_MS = 30_000
 
 
@@ -51,7 +52,7 @@ class Confluent:
                 "transaction.timeout.ms": timeout_ms,
             }
         )
-        made.init_transactions(TIMEOUT)
+        made.init_transactions(PATIENCE)
         return made
 
     def write(
@@ -74,14 +75,14 @@ class Confluent:
                 producer.send_offsets_to_transaction(
                     [confluent_kafka.TopicPartition(source, 0, offset)],
                     consumer.consumer_group_metadata(),
-                    TIMEOUT,
+                    PATIENCE,
                 )
                 consumer.close()
-            producer.flush(TIMEOUT)  # so that an abort has something to take back
+            producer.flush(PATIENCE)  # so that an abort has something to take back
             if commit:
-                producer.commit_transaction(TIMEOUT)
+                producer.commit_transaction(PATIENCE)
             else:
-                producer.abort_transaction(TIMEOUT)
+                producer.abort_transaction(PATIENCE)
 
 
 class KafkaPython:
@@ -116,7 +117,7 @@ class KafkaPython:
                     producer.send_offsets_to_transaction(
                         {PyTopicPartition(source, 0): OffsetAndMetadata(offset, "", -1)}, group
                     )
-                producer.flush(TIMEOUT)
+                producer.flush(PATIENCE)
                 if commit:
                     producer.commit_transaction()
                 else:
@@ -182,7 +183,7 @@ def read(bootstrap: str, topic: str, *, committed: bool, partitions: int = 2) ->
     values: list[bytes] = []
     ended: set[int | None] = set()
     while len(ended) < partitions:
-        message = consumer.poll(TIMEOUT)
+        message = consumer.poll(PATIENCE)
         if message is None:
             raise TimeoutError(f"only {len(values)} records and no end of {topic}")
         fault = message.error()
@@ -199,7 +200,7 @@ def read(bootstrap: str, topic: str, *, committed: bool, partitions: int = 2) ->
 def committed_offset(bootstrap: str, group: str, topic: str) -> int:
     """Return what a group has committed for partition 0; below zero: nothing."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    (found,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], TIMEOUT)
+    (found,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], PATIENCE)
     consumer.close()
     offset: int = found.offset
     return offset

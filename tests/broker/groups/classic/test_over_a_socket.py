@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from siltstone.broker.groups.classic.group import ClassicGroup
 from siltstone.broker.groups.expiry import expire
 from tests.support import group_requests as ask
 from tests.support.running import Caller, Running, running
-from tests.support.waiting import give_turns_until
+from tests.support.waiting import equals, give_turns_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -199,11 +199,12 @@ async def test_an_assignment_is_shown_while_the_group_rebalances(home: Running) 
     first = await newcomer.ask(ask.join("g"))
     await newcomer.client.send(newcomer.frame(ask.join("g", first.member_id)))
 
-    def preparing(group: Any) -> bool:
-        return bool(group.group_state == "PreparingRebalance")
+    async def describe() -> Any:
+        return (await caller.ask(ask.describe("g"))).groups[0]
 
-    while not preparing(group := (await caller.ask(ask.describe("g"))).groups[0]):
-        await asyncio.sleep(0)
+    group = await give_turns_until(
+        describe, "a rebalance", lambda group: group.group_state == "PreparingRebalance"
+    )
 
     assert {each.member_assignment for each in group.members} == {b"mine", b""}
     assert {each.member_metadata for each in group.members} == {b""}
@@ -314,8 +315,11 @@ async def test_a_member_whose_connection_is_cut_is_missed_in_time(home: Running)
     lost = await home.call()
     first = await lost.ask(ask.join("g"))
     await lost.client.send(lost.frame(ask.join("g", first.member_id)))
-    while (await caller.ask(ask.beat("g", member_id, 1))).error_code is ErrorCode.none:
-        await asyncio.sleep(0)
+    await give_turns_until(
+        lambda: caller.ask(ask.beat("g", member_id, 1)),
+        "a heartbeat that tells of a rebalance",
+        lambda answer: answer.error_code is not ErrorCode.none,
+    )
     await lost.client.close()
     again = await caller.ask(ask.join("g", member_id))
 
@@ -331,10 +335,13 @@ async def test_a_stop_answers_who_waits(tmp_path: Path) -> None:
         first = await caller.ask(ask.join("g"))
         request = ask.join("g", first.member_id)
         await caller.client.send(caller.frame(request))
-        group: Any = None
-        while group is None or not group.members.joining_count:
-            await asyncio.sleep(0)
-            group = home.groups.groups.get("g")
+        groups = home.groups.groups
+
+        def joining() -> int:
+            group = groups.get("g")
+            return group.members.joining_count if isinstance(group, ClassicGroup) else 0
+
+        await give_turns_until(joining, "a parked join")
         home.groups.release()
         answer = await caller.receive(request)
 
@@ -347,7 +354,7 @@ async def test_offsets_of_a_deleted_topic_are_forgotten(home: Running) -> None:
     other = await home.topics.create("other", 1, {})
     await caller.ask(ask.commit("g", {("orders", 0): 1, ("other", 0): 2}))
     await home.topics.delete(other)
-    await give_turns_until(lambda: home.groups.offsets.count == 1)
+    await give_turns_until(lambda: home.groups.offsets.count, "one offset that is left", equals(1))
     (left,) = (await caller.ask(ask.fetch("g"))).groups
 
     assert [topic.name for topic in left.topics] == ["orders"]

@@ -27,7 +27,7 @@ from siltstone.protocol.coordinator.group_errors import (
 from siltstone.protocol.errors import CoordinatorNotAvailable, ErrorCode, UnsupportedVersion
 from tests.support.consumer_groups import count, subscription, with_user_data
 from tests.support.rooms import RoomsOnDisk
-from tests.support.waiting import give_turns_until
+from tests.support.waiting import equals, give_turns_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -183,7 +183,11 @@ async def test_a_group_is_there_after_a_restart(broker: Broker) -> None:
 
 async def matched(broker: Broker, *regexes: str) -> None:
     """Wait until these expressions have been matched, and no others."""
-    await give_turns_until(lambda: broker.group.machine.regexes.keys() == set(regexes))
+    await give_turns_until(
+        lambda: set(broker.group.machine.regexes),
+        f"matches of {regexes} alone",
+        equals(set(regexes)),
+    )
 
 
 async def test_expressions_are_matched_a_moment_after_the_heartbeat(broker: Broker) -> None:
@@ -204,7 +208,9 @@ async def test_matches_that_cannot_be_written_are_found_again(
     with monkeypatch.context() as patch:
         broker.join("m", subscribed_topic_names=None, subscribed_topic_regex="a.*")
         broker.fail(patch)
-        await give_turns_until(lambda: not broker.coordinator.consumer.matching_count)
+        await give_turns_until(
+            lambda: broker.coordinator.consumer.matching_count, "no more matching", equals(0)
+        )
     assert (broker.group.machine.regexes, broker.group.machine.epoch) == ({}, 1)
     broker.beat("m", 1)
     await matched(broker, "a.*")

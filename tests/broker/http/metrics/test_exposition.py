@@ -168,7 +168,7 @@ async def test_many_scrapes_together_write_one_slice_in_a_turn() -> None:
     scrapes = Scrapes(sources, Clock())
     turn = 0
     slices: list[int] = []
-    write = scrapes._slice
+    write = scrapes.write_slice
 
     def counting(lines: Any) -> Any:
         slices.append(turn)
@@ -184,7 +184,7 @@ async def test_many_scrapes_together_write_one_slice_in_a_turn() -> None:
             turn += 1
             await asyncio.sleep(0)
 
-    scrapes._slice = counting  # type: ignore[method-assign]
+    scrapes.write_slice = counting  # type: ignore[method-assign]
     beside = asyncio.create_task(count())
     texts = await asyncio.gather(*[read() for _ in range(100)])
     beside.cancel()

@@ -20,7 +20,7 @@ from tests.support.faults import install
 from tests.support.invariants import check_log
 from tests.support.logs import bytes_of, offsets_in
 from tests.support.moves import ORDERS, STALLED, Directories, copies, folders, open_files
-from tests.support.waiting import give_turns_until
+from tests.support.waiting import equals, give_turns_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -335,7 +335,7 @@ async def test_a_pin_holds(tmp_path: Path) -> None:
         data = bytes_of(log, 0)
         frozen = log.freeze()
         await home.ask(home.other)
-        await give_turns_until(lambda: log.directory is home.other)
+        await give_turns_until(lambda: log.directory, "the other directory", equals(home.other))
         (pinned,) = await asyncio.to_thread(pins.link, "pin", [frozen])
         await home.settle()
         home.clock.advance(60_000)

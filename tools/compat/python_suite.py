@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.compat.suite import Outcome, execute, prepare
+from tools.compat.suite import Outcome, execute, prepare
 
 TIMEOUT = 180  # seconds a test
 _PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore")

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from tests.compat.python_suite import collect, make_environment, run_one
-from tests.compat.suite import Outcome, cached, prepare, tool, unpack
+from tools.compat.python_suite import collect, make_environment, run_one
+from tools.compat.suite import Outcome, cached, prepare, tool, unpack
 
 VERSION = "2.15.0"
 SOURCES = f"confluent-kafka-python-{VERSION}"

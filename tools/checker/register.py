@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.checker.faults import Kind
+from tools.checker.faults import Kind
 
 if TYPE_CHECKING:
-    from tests.checker.events import Thing, Value
-    from tests.checker.faults import Report
+    from tools.checker.events import Thing, Value
+    from tools.checker.faults import Report
 
 
 class Entry:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.checker.faults import Kind
+from tools.checker.faults import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tests.checker.events import Partition
-    from tests.checker.faults import Report
-    from tests.checker.record import Record
+    from tools.checker.events import Partition
+    from tools.checker.faults import Report
+    from tools.checker.record import Record
 
 
 class PartitionLog:

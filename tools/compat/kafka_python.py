@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from tests.compat.python_suite import collect, make_environment, run_one
-from tests.compat.suite import Outcome, cached, prepare, unpack
+from tools.compat.python_suite import collect, make_environment, run_one
+from tools.compat.suite import Outcome, cached, prepare, unpack
 
 VERSION = "3.0.12"
 ARCHIVE = f"kafka_python-{VERSION}.tar.gz"

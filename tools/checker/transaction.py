@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.checker.faults import Kind
+from tools.checker.faults import Kind
 
 if TYPE_CHECKING:
-    from tests.checker.faults import Report
-    from tests.checker.record import Record
-    from tests.checker.register import Entry
+    from tools.checker.faults import Report
+    from tools.checker.record import Record
+    from tools.checker.register import Entry
 
 
 class Transaction:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from tests.compat.suite import Outcome, cached, execute, prepare, tool, unpack
 from tests.support.kafka import TOOLS, KafkaJars
+from tools.compat.suite import Outcome, cached, execute, prepare, tool, unpack
 
 VERSION = "2.15.1"
 PACKAGE = "@confluentinc/kafka-javascript@1.10.1"

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.checker.checker import check
-from tests.checker.events import (
+from tests.tools.checker.planted import PLANTS
+from tests.tools.checker.simulated_broker import IN, OUT
+from tests.tools.checker.simulation import Simulation
+from tools.checker.checker import check
+from tools.checker.events import (
     Aborted,
     Acknowledged,
     AskCommit,
@@ -24,14 +27,11 @@ from tests.checker.events import (
     Seek,
     Shown,
 )
-from tests.checker.faults import Kind
-from tests.checker.planted import PLANTS
-from tests.checker.simulated_broker import IN, OUT
-from tests.checker.simulation import Simulation
+from tools.checker.faults import Kind
 
 if TYPE_CHECKING:
-    from tests.checker.events import Event
-    from tests.checker.planted import Plant
+    from tests.tools.checker.planted import Plant
+    from tools.checker.events import Event
 
 SEEDS = range(40)
 

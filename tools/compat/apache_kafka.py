@@ -11,9 +11,9 @@ from typing import ClassVar
 from xml.etree import ElementTree as ET
 from zipfile import ZipFile
 
-from tests.compat.suite import Outcome, cached, execute, prepare, tool
 from tests.support.broker import siltstone
 from tests.support.kafka import KafkaJars, cache_folder, copy_jars
+from tools.compat.suite import Outcome, cached, execute, prepare, tool
 
 VERSION = "4.3.1"
 JAVA = Path(__file__).parent / "java"

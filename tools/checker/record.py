@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.checker.events import Attempt, Partition, Position, RecordId
-    from tests.checker.transaction import Transaction
+    from tools.checker.events import Attempt, Partition, Position, RecordId
+    from tools.checker.transaction import Transaction
 
 
 class Record:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tests.checker.events import (
+from tests.tools.checker.simulated_broker import IN, Stored
+from tools.checker.events import (
     Aborted,
     Acknowledged,
     AskCommit,
@@ -21,14 +22,13 @@ from tests.checker.events import (
     Shape,
     Shown,
 )
-from tests.checker.faults import Kind
-from tests.checker.simulated_broker import IN, Stored
+from tools.checker.faults import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.checker.events import Event, Partition, Thing, Value
-    from tests.checker.simulation import Simulation
+    from tests.tools.checker.simulation import Simulation
+    from tools.checker.events import Event, Partition, Thing, Value
 
     Plant = Callable[[Simulation], bool]
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tests.checker.events import CommittedOffset
-from tests.checker.faults import Kind
+from tools.checker.events import CommittedOffset
+from tools.checker.faults import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tests.checker.events import Partition, Thing
-    from tests.checker.faults import Report
-    from tests.checker.partition_log import PartitionLog
-    from tests.checker.register import Register
-    from tests.checker.transaction import Transaction
+    from tools.checker.events import Partition, Thing
+    from tools.checker.faults import Report
+    from tools.checker.partition_log import PartitionLog
+    from tools.checker.register import Register
+    from tools.checker.transaction import Transaction
 
 
 def judge(

@@ -14,15 +14,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.compat.apache_kafka import ApacheKafka
-from tests.compat.confluent_kafka_python import ConfluentKafkaPython
-from tests.compat.franz_go import FranzGo
-from tests.compat.kafka_python import KafkaPython
-from tests.compat.librdkafka import Librdkafka
-from tests.compat.suite import Outcome, Suite, cached
-from tests.compat.verdict import PAGE, Verdict, read_allowed
 from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import KafkaBroker, KafkaJars
+from tools.compat.apache_kafka import ApacheKafka
+from tools.compat.confluent_kafka_python import ConfluentKafkaPython
+from tools.compat.franz_go import FranzGo
+from tools.compat.kafka_python import KafkaPython
+from tools.compat.librdkafka import Librdkafka
+from tools.compat.suite import Outcome, Suite, cached
+from tools.compat.verdict import PAGE, Verdict, read_allowed
 
 SUITES: tuple[Suite, ...] = (
     FranzGo(),
@@ -37,7 +37,7 @@ _ADVERTISED = {"advertised.listeners": "PLAINTEXT://127.0.0.1:0"}  # set, as Apa
 def main(arguments: Sequence[str]) -> int:
     """Run what the arguments name; return 1 if a listed test did not pass."""
     names = [suite.name for suite in SUITES]
-    parser = argparse.ArgumentParser(prog="python -m tests.compat", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.compat", description=__doc__)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(names)}")
     parser.add_argument("--tests", default="", metavar="REGEX", help="only tests with such names")
     parser.add_argument("--allowed", action="store_true", help="only tests on the allow-list")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import singledispatchmethod
 from typing import TYPE_CHECKING
 
-from tests.checker import copies
-from tests.checker.events import (
+from tools.checker import copies
+from tools.checker.events import (
     Aborted,
     Acknowledged,
     AskCommit,
@@ -30,11 +30,11 @@ from tests.checker.events import (
     Shown,
     Thing,
 )
-from tests.checker.faults import Fault, Kind
-from tests.checker.partition_log import PartitionLog
-from tests.checker.record import Record
-from tests.checker.register import Register
-from tests.checker.transaction import Transaction
+from tools.checker.faults import Fault, Kind
+from tools.checker.partition_log import PartitionLog
+from tools.checker.record import Record
+from tools.checker.register import Register
+from tools.checker.transaction import Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """What a run of a public suite says about its allow-list."""
 
-from tests.compat.suite import Outcome
-from tests.compat.verdict import ALLOWED, Verdict, read_allowed
+from tools.compat.suite import Outcome
+from tools.compat.verdict import ALLOWED, Verdict, read_allowed
 
 PASSED, FAILED, SKIPPED = Outcome.PASSED, Outcome.FAILED, Outcome.SKIPPED
 

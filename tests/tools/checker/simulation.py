@@ -10,7 +10,8 @@ from collections import defaultdict
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tests.checker.events import (
+from tests.tools.checker.simulated_broker import IN, OUT, Broker, Stored
+from tools.checker.events import (
     Aborted,
     Acknowledged,
     AskCommit,
@@ -30,13 +31,12 @@ from tests.checker.events import (
     Shape,
     Shown,
 )
-from tests.checker.simulated_broker import IN, OUT, Broker, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from tests.checker.events import Event, Thing, Value
+    from tools.checker.events import Event, Thing, Value
 
 PRODUCERS = ("ann", "bob")
 ROUNDS = 16

@@ -6,10 +6,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.checker.events import Partition, Position, RecordId
+from tools.checker.events import Partition, Position, RecordId
 
 if TYPE_CHECKING:
-    from tests.checker.events import Thing, Value
+    from tools.checker.events import Thing, Value
 
 IN = (Partition("in", 0), Partition("in", 1))
 OUT = (Partition("out", 0), Partition("out", 1))

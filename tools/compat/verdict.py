@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.compat.suite import Outcome
+from tools.compat.suite import Outcome
 
 ALLOWED = Path(__file__).parent / "allowed"
 PAGE = Path(__file__).parents[2] / "docs" / "compat.md"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from tests.compat.suite import Outcome, cached, execute, prepare, tool
+from tools.compat.suite import Outcome, cached, execute, prepare, tool
 
 VERSION = "v1.22.1"
 SUM = "h1:J7Xixbb7k0Itl39eaBot5PIblZh9IL3ZKYgo2yzlf40="
