@@ -69,33 +69,28 @@ class Dispatcher(Gate):
         response: Coroutine[Any, Any, Any],
         began: float,
     ) -> Answer:
-        """Answer when the response is there."""
+        """Answer when the response is there; write, and free, one of many elements in pieces."""
         answer: Answer = None
         try:
             row = await response
             if row is not None:
-                answer = await self._respond(route, version, correlation_id, row)
-                parts = parts_of(row)
-                del row
-                await free(parts)
+                errors: list[int] = []
+                table = route.responses[version]
+                assert table is not None  # noqa: S101  # made when the request was read
+                arguments = table, row, correlation_id, route.has_tags[version], errors
+                answer = write_response(*arguments, AT_ONCE)
+                if answer is None:
+                    answer = await finish_in_shares(write_response_in_steps(*arguments))
+                    parts = parts_of(row)
+                    del row, arguments
+                    await free(parts)
+                if errors:
+                    route.stats.all_failed(errors)
         except ProtocolError as error:
             raise self._explain(connection, route, version, error) from error
         except Exception as error:
             raise self._fault(connection, route, version, error) from error
         route.stats.observe(perf_counter() - began)
-        return answer
-
-    async def _respond(self, route: Route, version: int, correlation_id: int, row: Any) -> Answer:
-        """Write a response as `respond` does, one of many elements in pieces."""
-        errors: list[int] = []
-        table = route.responses[version]
-        assert table is not None  # noqa: S101  # made when the request was read
-        arguments = table, row, correlation_id, route.has_tags[version], errors
-        answer: Answer = write_response(*arguments, AT_ONCE)
-        if answer is None:
-            answer = await finish_in_shares(write_response_in_steps(*arguments))
-        if errors:
-            route.stats.all_failed(errors)
         return answer
 
     def _handle_large(  # all that is known of a request
