@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         read,
         read_head,
         read_in_steps,
+        read_versioned,
         write,
         write_pairs,
         write_response,
@@ -44,6 +45,7 @@ else:
     read = _messages.read
     read_head = _messages.read_head
     read_in_steps = _messages.read_in_steps
+    read_versioned = _messages.read_versioned
     write = _messages.write
     write_pairs = _messages.write_pairs
     write_response = _messages.write_response
@@ -82,6 +84,7 @@ __all__ = [
     "read_head",
     "read_in_steps",
     "read_journal",
+    "read_versioned",
     "rewrite_records",
     "take_plain",
     "walk_records",
