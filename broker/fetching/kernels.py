@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         are_distinct,
         is_read_up,
         list_ends,
+        list_epoch_ends,
         list_wanted,
         refused,
         replica_of,
@@ -30,6 +31,7 @@ else:
     are_distinct = _fetch.are_distinct
     is_read_up = _fetch.is_read_up
     list_ends = _fetch.list_ends
+    list_epoch_ends = _fetch.list_epoch_ends
     list_wanted = _fetch.list_wanted
     refused = _fetch.refused
     replica_of = _fetch.replica_of
@@ -44,6 +46,7 @@ __all__ = [
     "are_distinct",
     "is_read_up",
     "list_ends",
+    "list_epoch_ends",
     "list_wanted",
     "refused",
     "replica_of",

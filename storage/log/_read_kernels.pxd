@@ -21,6 +21,14 @@ cdef class LogReader:
 cdef class ReadLog(GrowingLog):
     cdef public LogReader _reader
 
+    cpdef long long visible_end(self) except? -1
+
+    @cython.locals(first=object)
+    cpdef long long stable_end(self) except? -1
+
+    @cython.locals(view=tuple, reader=LogReader)
+    cpdef read(self, long long offset, long long max_bytes, long long upto, bint at_least_one=*)
+
 @cython.locals(chunk=bytes, found=Py_ssize_t, at=Py_ssize_t, size="long long")
 cpdef long long find_position(int fd, long long position, long long end, long long offset) except? -1
 

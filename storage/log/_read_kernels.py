@@ -136,19 +136,27 @@ class ReadLog(GrowingLog):
 
     @property
     def high_watermark(self) -> int:
-        """Return the offset below which everybody may read; the log end offset on one replica."""
-        return self.log_end_offset
+        """Return the offset below which everybody may read."""
+        return self.visible_end()
 
     @property
     def last_stable_offset(self) -> int:
+        """Return the offset below which all transactions are decided."""
+        return self.stable_end()
+
+    def visible_end(self) -> int:
+        """Return the high watermark: the log end offset on one replica."""
+        return self.log_end_offset
+
+    def stable_end(self) -> int:
         """Return the first offset of the earliest open transaction, else the high watermark."""
         first = self.producers.first_unstable_offset
         if first is None:
-            return self.log_end_offset
+            return self.visible_end()
         return max(first, self.log_start_offset)
 
     def read(
-        self, offset: int, max_bytes: int, upto: int, *, at_least_one: bool = True
+        self, offset: int, max_bytes: int, upto: int, at_least_one: bool = True
     ) -> LogRead | None:
         """Return whole batches from the one that holds ``offset`` or follows it; None: nothing yet.
 

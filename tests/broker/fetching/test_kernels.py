@@ -1,6 +1,7 @@
 """What consumers ask of partitions: the compiled form and the plain one do the same."""
 
 import random
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,24 +9,27 @@ import pytest
 
 from siltstone.broker.fetching import kernels as fetch_kernels
 from siltstone.protocol.messages.list_offsets import ListOffsetsPartition
+from siltstone.protocol.messages.offset_for_leader_epoch import OffsetForLeaderPartition
 from siltstone.protocol.records.choosing import load_uncompiled
+from siltstone.storage.log.epochs import EpochStart, LeaderEpochs
+from siltstone.storage.log.read_kernels import ReadLog
 
 PLAIN = load_uncompiled("siltstone.broker.fetching._fetch_kernels")
 BOTH = pytest.mark.parametrize("kernel", [fetch_kernels, PLAIN], ids=["chosen", "plain"])
 
 
-def make_log(start: int, stable: int, end: int) -> Any:
-    """Return a log of leader epoch 3, whose records are all of epoch 2."""
-    return SimpleNamespace(
-        leader_epoch=3,
-        log_start_offset=start,
-        last_stable_offset=stable,
-        high_watermark=end,
-        epochs=SimpleNamespace(epoch_of=lambda _: 2),
-    )
+class _Log(ReadLog):
+    """A log of leader epoch 3, whose records are all of epoch 2."""
+
+    def __init__(self, start: int, stable: int, end: int) -> None:  # no files are behind it
+        self.leader_epoch = 3
+        self.log_start_offset = start
+        self.log_end_offset = end
+        self.producers: Any = SimpleNamespace(first_unstable_offset=stable)
+        self.epochs = LeaderEpochs(Path(), [EpochStart(2, start)])
 
 
-LOGS = (make_log(0, 5, 7), None, make_log(1 << 40, 1 << 41, 1 << 42))
+LOGS = (_Log(0, 5, 7), None, _Log(1 << 40, 1 << 41, 1 << 42))
 
 
 @BOTH
@@ -51,6 +55,29 @@ def test_ends_that_need_no_search(
 ) -> None:
     """The latest and the earliest offset, of partitions that are here, to who knows the leader."""
     assert kernel.list_ends([ListOffsetsPartition(*asked)], LOGS, is_committed) == [row]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("asked", "row"),
+    [
+        ((0, -1, 2), (0, 0, 2, 7)),
+        ((2, 3, 2), (0, 2, 2, 1 << 42)),
+        ((2, -1, 1), (0, 2, 1, 1 << 40)),
+        ((0, -1, 3), (0, 0, -1, -1)),
+        ((0, -1, -1), (0, 0, -1, -1)),
+        ((0, 2, 2), None),
+        ((0, 4, 2), None),
+        ((1, -1, 2), None),
+        ((3, -1, 2), None),
+        ((-1, -1, 2), None),
+    ],
+)
+def test_ends_of_epochs(
+    kernel: Any, asked: tuple[int, int, int], row: tuple[int, ...] | None
+) -> None:
+    """Of partitions that are here, to who knows the leader."""
+    assert kernel.list_epoch_ends([OffsetForLeaderPartition(*asked)], LOGS) == [row]
 
 
 @BOTH
