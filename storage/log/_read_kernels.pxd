@@ -6,6 +6,9 @@ from siltstone.storage.appending._append_kernels cimport GrowingLog
 
 ctypedef const unsigned char* Octets
 
+cdef enum:
+    HINTS = 17
+
 @cython.final
 cdef class LogReader:
     cdef public list _hints
@@ -16,6 +19,7 @@ cdef class LogReader:
     @cython.locals(segments=tuple)
     cpdef available_bytes(self, tuple view, long long offset, long long upto)
 
+    @cython.locals(hint=tuple)
     cdef object _search(self, tuple view, long long offset)
 
 cdef class ReadLog(GrowingLog):

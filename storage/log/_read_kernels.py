@@ -25,6 +25,8 @@ if not cython.compiled:
     from siltstone.protocol.records._portable import inside, read_int32, read_int64, row_of
     from siltstone.storage.appending.kernels import GrowingLog
 
+    HINTS = 17  # a prime: batches of a power of two records do not share a slot
+
 if TYPE_CHECKING:
     from siltstone.storage.log.recovery import LoadedPartition
     from siltstone.storage.log.services import LogServices
@@ -44,7 +46,6 @@ _HEADER_SIZE = 61
 _LOG_OVERHEAD = 12
 _MAGIC = 2
 
-_HINTS = 17  # a prime: batches of a power of two records do not share a slot
 _NO_HINT: "tuple[int, LogSegment | None, int]" = (-1, None, 0)
 
 
@@ -60,7 +61,7 @@ class LogReader:
     __slots__ = ("_hints",)
 
     def __init__(self) -> None:
-        self._hints = [_NO_HINT] * _HINTS
+        self._hints = [_NO_HINT] * HINTS
 
     def read(
         self, view: "LogView", offset: int, max_bytes: int, upto: int, at_least_one: bool
@@ -74,9 +75,9 @@ class LogReader:
         active = segments[len(segments) - 1]
         if offset >= upto or offset >= end_offset:
             if offset == end_offset:
-                self._hints[offset % _HINTS] = (offset, active, end_position)
+                self._hints[offset % HINTS] = (offset, active, end_position)
             return None
-        _, segment, position = hint = self._hints[offset % _HINTS]
+        _, segment, position = hint = self._hints[offset % HINTS]
         if hint[0] != offset or segment is not active or position >= end_position:
             place = self._search(view, offset)
             if place is None:
@@ -93,7 +94,7 @@ class LogReader:
             limit, next_offset = segment.cut(position, max_bytes, limit, at_least_one=at_least_one)
         if limit <= position:
             return None
-        self._hints[next_offset % _HINTS] = (next_offset, segment, limit)
+        self._hints[next_offset % HINTS] = (next_offset, segment, limit)
         part = FileSlice(segment.file(), position, limit - position)
         read: LogRead = row_of(LogRead, (part, next_offset, segment))
         return read
@@ -117,7 +118,7 @@ class LogReader:
 
     def _search(self, view: "LogView", offset: int) -> "Place | None":
         """Return where the first batch whose last offset is >= ``offset`` begins."""
-        hinted_offset, segment, position = self._hints[offset % _HINTS]
+        hinted_offset, segment, position = self._hints[offset % HINTS]
         if hinted_offset != offset or segment is None:
             return _find_place(view, offset)
         if position < _end_of(view, segment):
