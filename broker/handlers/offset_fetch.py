@@ -25,11 +25,11 @@ from siltstone.protocol.messages.offset_fetch import (
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Sequence
 
-    from siltstone.broker.context import RequestContext, Rooms
+    from siltstone.broker.context import RequestContext
+    from siltstone.broker.groups.coordinator import GroupCoordinator
     from siltstone.protocol.messages.offset_fetch import OffsetFetchRequest
 
-_OF_ONE = Slices("topics", nested="partition_indexes")
-_OF_GROUP = Slices("topics", nested="partition_indexes")
+_SLICES = Slices("topics", nested="partition_indexes")
 _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_GROUPS = 8
 _FIRST_WITH_TOPIC_ID = 10
@@ -41,7 +41,10 @@ def handle(
 ) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
     """Answer for every group of the request; before version 8 there is one."""
     steps = _answer(context, request)
-    is_large = _OF_ONE.is_large(request) or any(map(_OF_GROUP.is_large, request.groups))
+    if context.version >= _FIRST_WITH_GROUPS:
+        is_large = any(map(_SLICES.is_large, request.groups))
+    else:
+        is_large = _SLICES.is_large(request)
     return finish_in_shares(steps) if is_large else finish(steps)
 
 
@@ -67,17 +70,17 @@ def _fetch(
     context: RequestContext, request: OffsetFetchRequest, wanted: OffsetFetchRequestGroup
 ) -> Generator[None, None, OffsetFetchResponseGroup]:
     group_id, member_id, member_epoch, topics = wanted
-    rooms = context.rooms
+    groups = context.rooms.groups
     try:
-        rooms.groups.check(group_id)
-        group = rooms.groups.find(group_id)
+        groups.check(group_id)
+        group = groups.find(group_id)
         if group is not None:
             group.check_fetch(member_id, member_epoch)
     except GroupIdNotFound:
         pass  # a group without offsets, as one that never was
     except KafkaError as error:
         return (yield from _refuse(context.version, wanted, error.code))
-    lookup = _Lookup(rooms, group_id, require_stable=request.require_stable)
+    lookup = _Lookup(groups, group_id, require_stable=request.require_stable)
     has_ids = context.version >= _FIRST_WITH_TOPIC_ID
     found: Any
     if topics is None:
@@ -121,24 +124,25 @@ def _row(index: int, code: int) -> OffsetFetchResponsePartition:
 class _Lookup:
     """The offsets of one group while a request asks for them."""
 
-    __slots__ = ("_committed", "_group_id", "_has_pending", "_rooms")
+    __slots__ = ("_committed", "_group_id", "_has_pending", "_offsets", "_topics")
 
-    def __init__(self, rooms: Rooms, group_id: str, *, require_stable: bool) -> None:
-        self._rooms = rooms
+    def __init__(self, groups: GroupCoordinator, group_id: str, *, require_stable: bool) -> None:
+        self._topics = groups.topics
+        self._offsets = groups.offsets
         self._group_id = group_id
-        self._committed = rooms.groups.offsets.topics(group_id)
-        self._has_pending = require_stable and rooms.groups.offsets.has_pending(group_id)
+        self._committed = groups.offsets.topics(group_id)
+        self._has_pending = require_stable and groups.offsets.has_pending(group_id)
 
     def is_unknown(self, wanted: tuple[str, bytes, Sequence[int]]) -> bool:
         """Tell whether a topic is asked for by an id that no topic has."""
-        return wanted[1] not in self._rooms.topics.by_id
+        return wanted[1] not in self._topics.by_id
 
     def find(self, name: str, indexes: Sequence[int]) -> list[Any]:
         """Return the offsets of these partitions."""
         committed = self._committed.get(name, _NO_OFFSETS)
         rows: list[Any] = answer_rows(committed, indexes)
         if self._has_pending:
-            is_pending = self._rooms.groups.offsets.is_pending
+            is_pending = self._offsets.is_pending
             for place, index in enumerate(indexes):
                 if is_pending(self._group_id, name, index):
                     rows[place] = _row(index, UnstableOffsetCommit.code)
@@ -146,7 +150,7 @@ class _Lookup:
 
     def find_by_id(self, topic_id: bytes, indexes: Sequence[int]) -> list[Any]:
         """Return the offsets of partitions of a topic, if there is such a topic."""
-        topic = self._rooms.topics.by_id.get(topic_id)
+        topic = self._topics.by_id.get(topic_id)
         if topic is None:
             return [_row(index, UnknownTopicId.code) for index in indexes]
         return self.find(topic.name, indexes)
@@ -157,7 +161,7 @@ class _Lookup:
         for name, partitions in self._committed.items():
             topic_id = NO_ID
             if has_ids:
-                topic = self._rooms.topics.topics.get(name)
+                topic = self._topics.topics.get(name)
                 if topic is None:
                     continue
                 topic_id = topic.key

@@ -172,7 +172,7 @@ class HostedConsumerGroup:
         if replaced is not None and may_replace_last(self.machine, replaced, world.policy):
             return self._join_last(request, member_id)
         return self._groups.run_and_match(
-            self, lambda changes: classic.join(changes, request, member_id, world)
+            self, lambda changes: classic.join(changes, request, member_id, world), world
         )
 
     def sync(self, request: SyncRequest, reply: SyncReply) -> None:
