@@ -8,6 +8,7 @@ three of the static ones are merged when they are loaded: Kafka describes them a
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from siltstone.config.topic import TopicConfig
 from siltstone.config.values import read
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
+_KEPT = 16
 
 
 class Source(IntEnum):
@@ -124,19 +126,7 @@ class Layers:
         Raises:
             ConfigError: with every fault: unknown names, bad values, contradictions.
         """
-        faults: list[str] = []
-        warnings: list[str] = []
-        for name, text in overrides.items():
-            if name in TOPIC:
-                value = checked(TOPIC[name], text, "", faults)
-                warnings += advice(TOPIC[name], value, text)
-            else:
-                unknown_topic_setting(name, text, faults, warnings)
-        if not faults:
-            faults += contradictions(self.topic(overrides))
-        if faults:
-            raise ConfigError(faults)
-        return tuple(warnings)
+        return _check_topic(self, tuple(overrides.items()))
 
     def check_dynamic(self, values: Mapping[str, str], *, cluster: bool = False) -> tuple[str, ...]:
         """Check all dynamic values of this broker, or of all, and return warnings about them.
@@ -190,6 +180,24 @@ class Layers:
 
     def _read(self, name: str, faults: list[str]) -> Any:
         return checked(BROKER[name], self._values[name], self.where(name), faults)
+
+
+@lru_cache(maxsize=_KEPT)
+def _check_topic(layers: Layers, own: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """Do what `Layers.check_topic` says; what many topics are to have is checked once."""
+    faults: list[str] = []
+    warnings: list[str] = []
+    for name, text in own:
+        if name in TOPIC:
+            value = checked(TOPIC[name], text, "", faults)
+            warnings += advice(TOPIC[name], value, text)
+        else:
+            unknown_topic_setting(name, text, faults, warnings)
+    if not faults:
+        faults += contradictions(layers.topic(dict(own)))
+    if faults:
+        raise ConfigError(faults)
+    return tuple(warnings)
 
 
 def checked(setting: Setting, text: str, where: str, faults: list[str]) -> Any:

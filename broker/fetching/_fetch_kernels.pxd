@@ -39,6 +39,9 @@ cpdef bint are_distinct(object partitions) except *
 @cython.locals(count=Py_ssize_t, rows=list, number="long long", told_epoch="long long", timestamp="long long", end=LogEnd, offset="long long")
 cpdef list list_ends(object partitions, tuple logs, bint is_committed)
 
+@cython.locals(count=Py_ssize_t, rows=list, number="long long", told_epoch="long long", end=LogEnd)
+cpdef list list_epoch_ends(object partitions, tuple logs)
+
 @cython.locals(replica_id="long long", state_id="long long")
 cpdef long long replica_of(object request) except? -1
 
@@ -49,23 +52,25 @@ cpdef list list_wanted(object request, bint by_id)
 cpdef bint is_read_up(object wanted, object fetched, long long isolation_level) except *
 
 cdef class FetchRead:
-    cdef public object context, rooms, request, _get_log
+    cdef public object context, rooms, request
     cdef public FetchPlan plan
     cdef public list fetched
     cdef public long long max_bytes, min_bytes
     cdef public bint _is_committed, _is_follower, _is_refused_by_leader
 
-    @cython.locals(remaining="long long", total="long long", size="long long", limit="long long", urgent=bint, fetched=list, number=Py_ssize_t)
+    @cython.locals(remaining="long long", total="long long", size="long long", limit="long long", urgent=bint, fetched=list, number=Py_ssize_t, logs=tuple)
     cpdef tuple read_some(self, object partitions, list before, long long found)
 
     @cython.locals(topics=list, rows=list, is_id=bint)
     cpdef name_topics(self, object session_id, list named)
 
-    @cython.locals(epoch="long long", offset="long long", end=LogEnd, reader=LogReader, upto="long long")
-    cdef object _read_partition(self, object key, object wanted, long long limit, bint at_least_one)
+    @cython.locals(number="long long", epoch="long long", offset="long long", high_watermark="long long", stable_offset="long long", end=LogEnd, reader=LogReader, upto="long long")
+    cdef object _read_partition(self, object key, tuple logs, object wanted, long long limit, bint at_least_one)
 
-    @cython.locals(end=LogEnd)
-    cdef bint _is_unchanged(self, object key, object wanted, object fetched) except *
+    cdef tuple _find_logs(self, object key)
+
+    @cython.locals(number="long long", end=LogEnd)
+    cdef bint _is_unchanged(self, tuple logs, object wanted, object fetched) except *
 
     cdef object _refuse(self, object key, object wanted, object error)
 

@@ -44,8 +44,10 @@ if TYPE_CHECKING:
 
     from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.broker.topics.settings.in_force import BrokerSettings
+    from siltstone.broker.topics.topic import Topic
     from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest
     from siltstone.protocol.messages.list_offsets import ListOffsetsPartition
+    from siltstone.protocol.messages.offset_for_leader_epoch import OffsetForLeaderPartition
     from siltstone.protocol.parts import FileSlice
     from siltstone.protocol.topic_key import TopicKey
     from siltstone.storage.log.log import Log
@@ -94,10 +96,12 @@ COMPILED: bool = cython.compiled
 
 READ_COMMITTED = 1
 LATEST, EARLIEST = -1, -2  # as timestamps of ListOffsets
-NO_DIVERGENCE = EpochEndOffset()
+# The defaults themselves: who writes an answer knows them without a look inside.
+_DEFAULTS = PartitionData._field_defaults
+NO_DIVERGENCE: EpochEndOffset = _DEFAULTS["diverging_epoch"]
 
-_NO_LEADER = LeaderIdAndEpoch()
-_NO_SNAPSHOT = SnapshotId()
+_NO_LEADER: LeaderIdAndEpoch = _DEFAULTS["current_leader"]
+_NO_SNAPSHOT: SnapshotId = _DEFAULTS["snapshot_id"]
 _NO_RECORDS = b""
 _FIRST_WITH_LEADER = 16
 # For these Kafka writes an empty list of aborted transactions, for all others null.
@@ -180,11 +184,31 @@ def list_ends(
             end = log.end
             if told_epoch in (-1, end.leader_epoch):
                 if timestamp == LATEST:
-                    offset = end.last_stable_offset if is_committed else end.log_end_offset
+                    offset = end.stable_end() if is_committed else end.log_end_offset
                     row = (field_of(wanted, 0), 0, -1, offset, end.leader_epoch)
                 elif timestamp == EARLIEST:
                     offset = end.log_start_offset
                     row = (field_of(wanted, 0), 0, -1, offset, log.epochs.epoch_of(offset))
+        rows.append(row)
+    return rows
+
+
+def list_epoch_ends(
+    partitions: "Sequence[OffsetForLeaderPartition]", logs: "Sequence[Log | None]"
+) -> list[Any]:
+    """Return the rows of an OffsetForLeaderEpoch answer; None for one that must be refused."""
+    count = len(logs)
+    rows: list[Any] = []
+    for wanted in partitions:
+        number = number_of(wanted, 0)
+        log = logs[number] if 0 <= number < count else None
+        row = None
+        if log is not None:
+            told_epoch = number_of(wanted, 1)
+            end = log.end
+            if told_epoch in (-1, end.leader_epoch):
+                found = log.epochs.end_offset_for(field_of(wanted, 2), end.log_end_offset)
+                row = (0, field_of(wanted, 0), field_of(found, 0), field_of(found, 1))
         rows.append(row)
     return rows
 
@@ -227,7 +251,6 @@ class FetchRead:
     """The partitions of one request, and what was read of them."""
 
     __slots__ = (
-        "_get_log",
         "_is_committed",
         "_is_follower",
         "_is_refused_by_leader",
@@ -252,7 +275,6 @@ class FetchRead:
         self._is_committed = number_of(request, ISOLATION_LEVEL) == READ_COMMITTED
         self._is_follower = replica_of(request) >= 0
         self._is_refused_by_leader = False
-        self._get_log = rooms.topics.get_log
 
     def read_some(
         self,
@@ -275,15 +297,20 @@ class FetchRead:
         urgent = False
         fetched = self.fetched
         number = 0
+        last: TopicKey | None = None
+        logs: tuple[Log | None, ...] = ()
         for key, wanted in partitions:
-            if before and self._is_unchanged(key, wanted, field_of(before[number], 1)):
+            if key is not last:
+                last = key
+                logs = self._find_logs(key)
+            if before and self._is_unchanged(logs, wanted, field_of(before[number], 1)):
                 fetched.append(before[number])
                 number += 1
                 continue
             number += 1
             limit = min(number_of(wanted, PARTITION_MAX_BYTES), remaining)
             try:
-                result = self._read_partition(key, wanted, limit, not (found or total))
+                result = self._read_partition(key, logs, wanted, limit, not (found or total))
             except KafkaError as error:
                 result = self._refuse(key, wanted, error)
                 urgent = True
@@ -315,11 +342,24 @@ class FetchRead:
         response: FetchResponse = row_of(FetchResponse, (0, 0, session_id, topics, nodes))
         return response
 
+    def _find_logs(self, key: "TopicKey") -> "tuple[Log | None, ...]":
+        """Return the logs of a topic, none if it is not there."""
+        registry = self.rooms.topics
+        topics: dict[Any, Topic] = registry.by_id if isinstance(key, bytes) else registry.topics
+        topic = topics.get(key)
+        return () if topic is None else topic.logs
+
     def _read_partition(
-        self, key: "TopicKey", wanted: "FetchPartition", limit: int, at_least_one: bool
+        self,
+        key: "TopicKey",
+        logs: "tuple[Log | None, ...]",
+        wanted: "FetchPartition",
+        limit: int,
+        at_least_one: bool,
     ) -> PartitionData:
         index = field_of(wanted, PARTITION)
-        log = self._get_log(key, index)
+        number = number_of(wanted, PARTITION)
+        log = logs[number] if 0 <= number < len(logs) else None
         if log is None:
             log = self.rooms.topics.find_log(key, index)  # says why it is not there
         if self._is_follower:
@@ -330,7 +370,7 @@ class FetchRead:
             raise FencedLeaderEpoch if epoch < end.leader_epoch else UnknownLeaderEpoch
         offset = number_of(wanted, FETCH_OFFSET)
         high_watermark = end.log_end_offset
-        stable_offset = end.last_stable_offset
+        stable_offset = end.stable_end()
         start_offset = end.log_start_offset
         diverging = NO_DIVERGENCE
         aborted: list[tuple[int, int]] | None = None
@@ -385,16 +425,17 @@ class FetchRead:
         )
 
     def _is_unchanged(
-        self, key: "TopicKey", wanted: "FetchPartition", fetched: PartitionData
+        self, logs: "tuple[Log | None, ...]", wanted: "FetchPartition", fetched: PartitionData
     ) -> bool:
-        log = self._get_log(key, field_of(wanted, PARTITION))
+        number = number_of(wanted, PARTITION)
+        log = logs[number] if 0 <= number < len(logs) else None
         if log is None:
             return False
         end = log.end
         return (
             end.log_end_offset == number_of(fetched, HIGH_WATERMARK)
             and end.log_start_offset == number_of(fetched, START_OFFSET)
-            and end.last_stable_offset == number_of(fetched, STABLE_OFFSET)
+            and end.stable_end() == number_of(fetched, STABLE_OFFSET)
             and is_read_up(wanted, fetched, READ_COMMITTED if self._is_committed else 0)
         )
 

@@ -32,7 +32,7 @@ cdef int _write(GroupTable groups, int version, object request, list offsets) ex
 @cython.locals(pairs=list, version=int, expiring=Py_ssize_t, never="long long")
 cpdef list offset_rows(str group_id, object offsets)
 
-@cython.locals(rows=list, stored=bytes, version=int)
+@cython.locals(rows=list, stored=list, number=Py_ssize_t)
 cpdef list answer_rows(dict partitions, object indexes)
 
 @cython.final

@@ -9,7 +9,7 @@ from siltstone.broker.groups.consumer.checks import check_partitions
 from siltstone.broker.groups.offset_metadata import is_too_long
 from siltstone.protocol.coordinator.group_errors import OffsetMetadataTooLarge
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY, VERSION, VERSION_WITH_EXPIRY
-from siltstone.protocol.core import read, write_pairs
+from siltstone.protocol.core import read_versioned, write_pairs
 from siltstone.protocol.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.consumer_offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
@@ -132,15 +132,14 @@ def answer_rows(
     partitions: "dict[int, bytes]", indexes: "Sequence[int]"
 ) -> "list[tuple[int, int, int, str, int]]":
     """Return the rows of an OffsetFetch answer for partitions with these committed offsets."""
+    stored = [partitions.get(index) for index in indexes]
     rows = []
-    for index in indexes:
-        stored = partitions.get(index)
-        if stored is None:
+    for number, row in enumerate(read_versioned(_VALUES, stored)):
+        index = indexes[number]
+        if row is None:
             rows.append((index, -1, -1, "", 0))
         else:
-            version = stored[1]  # the first byte is always 0
-            row, _ = read(_VALUES[version], stored, 2, len(stored), len(stored))
-            rows.append((index, row[0], row[1], row[2], 0))
+            rows.append((index, field_of(row, 0), field_of(row, 1), field_of(row, 2), 0))
     return rows
 
 

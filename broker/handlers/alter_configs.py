@@ -35,10 +35,9 @@ from siltstone.protocol.messages.incremental_alter_configs import IncrementalAlt
 from siltstone.protocol.names import check_topic_name
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from siltstone.broker.net._dispatch_kernels import RequestContext
-    from siltstone.config.describe import ConfigRow
     from siltstone.protocol.messages.alter_configs import AlterConfigsRequest
     from siltstone.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
@@ -97,7 +96,7 @@ async def _for_each(
             code, message, resource.resource_type, resource.resource_name
         )
 
-    await work_off(enumerate(resources), work, _WIDTH)
+    await work_off(list(enumerate(resources)), work, _WIDTH)
     return outcomes
 
 
@@ -134,8 +133,10 @@ class _Change:
         check_topic_name(self.name)
         topic = self.rooms.topics.topics.get(self.name)
         own = {} if topic is None else topic.overrides
-        rows = describe_topic(self.rooms.settings.layers, own)
-        values = apply_changes({} if replaces else own, changes, _by_name(rows))
+        layers = self.rooms.settings.layers
+        values = apply_changes(
+            {} if replaces else own, changes, lambda: describe_topic(layers, own)
+        )
         self.rooms.settings.check_topic(self.name, values)
         if topic is None:
             raise UnknownTopicOrPartition(f"there is no topic {self.name}")
@@ -148,8 +149,9 @@ class _Change:
         if not is_cluster:
             check_broker(self.name, self.rooms.identity.node_id)
         own = settings.layers.cluster if is_cluster else settings.layers.broker
-        rows = describe_broker(settings.layers)
-        values = apply_changes({} if replaces else own, changes, _by_name(rows))
+        values = apply_changes(
+            {} if replaces else own, changes, lambda: describe_broker(settings.layers)
+        )
         if is_cluster:
             eligible_leaders.check_cluster(self.rooms.features, own, values)
         else:
@@ -167,8 +169,9 @@ class _Change:
             raise InvalidRequest("settings of all groups are those of the broker; name a group")
         settings = self.rooms.settings
         own = settings.group_overrides.get(self.name, {})
-        rows = describe_group(settings.layers, own)
-        values = apply_changes({} if replaces else own, changes, _by_name(rows))
+        values = apply_changes(
+            {} if replaces else own, changes, lambda: describe_group(settings.layers, own)
+        )
         settings.check_group(values)
         if not self.validate_only and values != own:
             await settings.alter_group(self.name, values)
@@ -183,7 +186,3 @@ class _Change:
                 # kafka-configs sends an empty value along with DELETE, and it does not count.
                 level = None if operation is Operation.DELETE else value
                 loggers.set_level(name, level, validate_only=validate_only)
-
-
-def _by_name(rows: Sequence[ConfigRow]) -> Mapping[str, ConfigRow]:
-    return {row.name: row for row in rows}

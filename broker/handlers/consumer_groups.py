@@ -7,6 +7,7 @@ Differs from Kafka: a group that is named twice is described once.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.groups.consumer.target import preferred_assignor
@@ -24,11 +25,12 @@ from siltstone.protocol.messages.consumer_group_describe import (
 from siltstone.protocol.messages.consumer_group_describe import Member as DescribedMember
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from siltstone.broker.groups.consumer.group import ConsumerGroup
     from siltstone.broker.groups.consumer.member import Member
+    from siltstone.broker.groups.coordinator import GroupCoordinator
     from siltstone.broker.groups.topic_image import TopicImage
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -40,36 +42,46 @@ def describe(
     context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse | Coroutine[Any, Any, ConsumerGroupDescribeResponse]:
     """Show consumer groups, their members and what those have and are to have."""
+    rooms = context.rooms
     asked = request.include_authorized_operations
     operations = authorized.GROUP if asked else authorized.NOT_ASKED
+    assignors = rooms.settings.server.group_consumer_assignors
+    describe_one: Callable[[str], Any] = partial(_describe, rooms.groups(), assignors, operations)
+    try:
+        check_enabled(rooms)
+    except KafkaError as error:
+        describe_one = partial(_refuse, code=error.code, message=error.own_message)
     return answer_rows(
         list(dict.fromkeys(request.group_ids)),
-        lambda group_id: _describe(context, group_id, operations),
+        describe_one,
         lambda groups: ConsumerGroupDescribeResponse(groups=groups),
     )
 
 
-def _describe(context: RequestContext, group_id: str, operations: int) -> DescribedGroup:
-    groups = context.rooms.groups()
+def _describe(
+    groups: GroupCoordinator, assignors: tuple[str, ...], operations: int, group_id: str
+) -> Any:
     try:
-        check_enabled(context.rooms)
         if not group_id:
             return _refuse(group_id, InvalidGroupId.code, None)
         groups.check(group_id)
         machine = groups.consumer.get(group_id).machine
     except KafkaError as error:
         return _refuse(group_id, error.code, error.own_message)
-    assignors = context.rooms.settings.server.group_consumer_assignors
-    return DescribedGroup(
-        group_id=group_id,
-        group_state=machine.state,
-        group_epoch=machine.epoch,
-        assignment_epoch=machine.target_epoch,
-        assignor_name=preferred_assignor(machine, assignors),
-        members=[
-            _member(machine, member, groups.consumer.image) for member in machine.members.values()
-        ],
-        authorized_operations=operations,
+    members: Sequence[Any] = ()
+    if machine.members:
+        image = groups.consumer.image
+        members = [_member(machine, each, image) for each in machine.members.values()]
+    return (
+        0,
+        None,
+        group_id,
+        machine.state,
+        machine.epoch,
+        machine.target_epoch,
+        preferred_assignor(machine, assignors),
+        members,
+        operations,
     )
 
 

@@ -72,9 +72,10 @@ def _read_many(
 def _handle(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest, owned: Owned
 ) -> ConsumerGroupHeartbeatResponse:
-    groups = context.rooms.groups()
+    rooms = context.rooms
+    groups = rooms.groups()
     try:
-        check_enabled(context.rooms)
+        check_enabled(rooms)
         if not request.group_id.strip():
             raise InvalidRequest("GroupId can't be empty.")
         values = _read(context, request, owned)

@@ -11,7 +11,8 @@ up to 500 of them, since they are hundred times as long as the request.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.process.work_off import work_off
 from siltstone.broker.topics.assignments import (
@@ -30,6 +31,7 @@ from siltstone.protocol.errors import (
     TopicAlreadyExists,
 )
 from siltstone.protocol.messages.create_topics import (
+    RESPONSE,
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsResponse,
@@ -37,11 +39,15 @@ from siltstone.protocol.messages.create_topics import (
 from siltstone.protocol.names import CLUSTER_METADATA_TOPIC, check_topic_name, random_id
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.config.layers import Layers
     from siltstone.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 _WIDTH = 16
 _MAX_DESCRIBED = 500
+_MAX_KEPT = 16
 
 
 async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -87,17 +93,31 @@ async def _create(
         topic_id = random_id()
     else:
         topic_id = (await topics.create(name, partitions, overrides)).id
-    rows = describe_topic(context.rooms.settings.layers, overrides) if describes else ()
+    configs: Sequence[Any] = ()
+    if describes:
+        layers = context.rooms.settings.layers
+        configs = _write_configs(layers, tuple(overrides.items()), context.version)
     return CreatableTopicResult(
         name=name,
         topic_id=topic_id.bytes,
         error_message=None,
         num_partitions=partitions,
         replication_factor=1,
-        configs=[
-            CreatableTopicConfigs(row.name, row.value, row.read_only, row.source, row.sensitive)
-            for row in rows
-        ],
+        configs=configs,
+    )
+
+
+@lru_cache(maxsize=_MAX_KEPT)
+def _write_configs(
+    layers: Layers, own: tuple[tuple[str, str], ...], version: int
+) -> tuple[bytes, ...]:
+    """Return the settings of a topic as bytes of an answer; topics that set the same share them."""
+    return tuple(
+        RESPONSE.write_part(
+            version,
+            CreatableTopicConfigs(row.name, row.value, row.read_only, row.source, row.sensitive),
+        )
+        for row in describe_topic(layers, dict(own))
     )
 
 

@@ -12,6 +12,7 @@ resource that is named twice is described once, as it is named last.
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.process import loggers
@@ -36,10 +37,7 @@ from siltstone.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from siltstone.protocol.messages.list_config_resources import (
-    ConfigResource,
-    ListConfigResourcesResponse,
-)
+from siltstone.protocol.messages.list_config_resources import ListConfigResourcesResponse
 from siltstone.protocol.names import check_topic_name
 
 if TYPE_CHECKING:
@@ -216,11 +214,8 @@ def list_resources(
         wanted = {ResourceType.CLIENT_METRICS}
     if not wanted <= set(names):
         return ListConfigResourcesResponse(error_code=UnsupportedVersion.code)
-    return ListConfigResourcesResponse(
-        config_resources=[
-            ConfigResource(name, kind)
-            for kind, listed in names.items()
-            if kind in wanted
-            for name in listed
-        ]
-    )
+    listed: list[Any] = []
+    for kind, of_kind in names.items():
+        if kind in wanted:
+            listed.extend(zip(of_kind, repeat(kind)))
+    return ListConfigResourcesResponse(config_resources=listed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.messages.describe_producers import (
@@ -14,7 +14,10 @@ from siltstone.protocol.messages.describe_producers import (
 from siltstone.protocol.names import check_topic_name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.protocol.messages.describe_producers import DescribeProducersRequest
     from siltstone.storage.appending._append_kernels import ProducerEntry
 
@@ -23,29 +26,32 @@ def describe(
     context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     """Return the producers that each partition knows, idempotent ones included."""
+    registry = context.rooms.topics
     return DescribeProducersResponse(
         topics=[
-            TopicResponse(
-                topic.name,
-                [_describe(context, topic.name, index) for index in topic.partition_indexes],
-            )
-            for topic in request.topics
+            TopicResponse(name, _describe_all(registry, name, indexes))
+            for name, indexes in request.topics
         ]
     )
 
 
-def _describe(context: RequestContext, topic: str, index: int) -> PartitionResponse:
-    try:
-        check_topic_name(topic)
-        log = context.rooms.topics.find_log(topic, index)
-    except KafkaError as error:
-        return PartitionResponse(index, error.code, error.message)
-    return PartitionResponse(
-        partition_index=index,
-        active_producers=[
-            _producer(producer_id, entry) for producer_id, entry in log.producers.producers.items()
-        ],
-    )
+def _describe_all(registry: TopicRegistry, name: str, indexes: Sequence[int]) -> list[Any]:
+    topic = registry.topics.get(name)
+    logs = () if topic is None else topic.logs
+    count = len(logs)
+    rows: list[Any] = []
+    for index in indexes:
+        log = logs[index] if 0 <= index < count else None
+        try:
+            if log is None:
+                check_topic_name(name)
+                log = registry.find_log(name, index)  # says why it is not there
+        except KafkaError as error:
+            rows.append(PartitionResponse(index, error.code, error.message))
+            continue
+        known = log.producers.producers
+        rows.append((index, 0, None, [_producer(*each) for each in known.items()] if known else ()))
+    return rows
 
 
 def _producer(producer_id: int, entry: ProducerEntry) -> ProducerState:

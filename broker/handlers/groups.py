@@ -9,6 +9,7 @@ Differs from Kafka: a group that is named twice is described once.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.groups.classic.group import ClassicGroup
@@ -23,12 +24,13 @@ from siltstone.protocol.messages.describe_groups import (
     DescribedGroupMember,
     DescribeGroupsResponse,
 )
-from siltstone.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
+from siltstone.protocol.messages.list_groups import ListGroupsResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Sequence
 
     from siltstone.broker.groups.classic.members import Member
+    from siltstone.broker.groups.coordinator import GroupCoordinator
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.delete_groups import DeleteGroupsRequest
     from siltstone.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -45,39 +47,35 @@ def describe(
     operations = authorized.GROUP if asked else authorized.NOT_ASKED
     return answer_rows(
         list(dict.fromkeys(request.groups)),
-        lambda group_id: _describe(context, group_id, operations),
+        partial(_describe, context.rooms.groups(), context.version, operations),
         lambda groups: DescribeGroupsResponse(groups=groups),
     )
 
 
-def _describe(context: RequestContext, group_id: str, operations: int) -> DescribedGroup:
+def _describe(groups: GroupCoordinator, version: int, operations: int, group_id: str) -> Any:
     try:
-        group = _find_classic(context, group_id)
+        group = _find_classic(groups, group_id)
     except GroupIdNotFound as error:
-        if context.version < _FIRST_WITH_NOT_FOUND:
+        if version < _FIRST_WITH_NOT_FOUND:
             return _absent(group_id, ErrorCode.none, None, operations, GroupState.DEAD)
         return _absent(group_id, error.code, error.message, authorized.NOT_ASKED, GroupState.DEAD)
     except KafkaError as error:
         return _absent(group_id, error.code, None, authorized.NOT_ASKED, "")
-    protocol = group.protocol_name if group.state is GroupState.STABLE else None
-    return DescribedGroup(
-        group_id=group_id,
-        group_state=group.state,
-        protocol_type=group.protocol_type,
-        protocol_data=protocol or "",
-        members=[_member(each, protocol) for each in group.members],
-        authorized_operations=operations,
-    )
+    state = group.state
+    protocol = group.protocol_name if state is GroupState.STABLE else None
+    members: Sequence[Any] = ()
+    if group.members.by_id:
+        members = [_member(each, protocol) for each in group.members]
+    return 0, None, group_id, state, group.protocol_type, protocol or "", members, operations
 
 
-def _find_classic(context: RequestContext, group_id: str) -> ClassicGroup:
+def _find_classic(groups: GroupCoordinator, group_id: str) -> ClassicGroup:
     """Return a classic group.
 
     Raises:
         GroupIdNotFound: It is of another kind, or is not there.
         CoordinatorLoadInProgress: That is not known yet.
     """
-    groups = context.rooms.groups()
     groups.check(group_id)
     group = groups.find(group_id)
     if group is None:
@@ -115,35 +113,31 @@ def list_all(context: RequestContext, request: ListGroupsRequest) -> ListGroupsR
     groups = context.rooms.groups()
     if groups.journal.loading_count:
         return ListGroupsResponse(error_code=CoordinatorLoadInProgress.code)
-    states = {state.lower() for state in request.states_filter}
-    types = {kind.lower() for kind in request.types_filter}
-    return ListGroupsResponse(
-        groups=[
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type,
-                group_state=group.state,
-                group_type=group.type,
-            )
-            for group in groups.list_all()
-            if (not states or group.state.lower() in states) and (not types or group.type in types)
-        ]
-    )
+    listed: list[Any] = [
+        (each.group_id, each.protocol_type, each.state, each.type) for each in groups.list_all()
+    ]
+    if request.states_filter:
+        states = {state.lower() for state in request.states_filter}
+        listed = [each for each in listed if each[2].lower() in states]
+    if request.types_filter:
+        types = {kind.lower() for kind in request.types_filter}
+        listed = [each for each in listed if each[3] in types]
+    return ListGroupsResponse(groups=listed)
 
 
 def delete(
     context: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse | Coroutine[Any, Any, DeleteGroupsResponse]:
     """Delete groups without members, with all that they have committed."""
+    groups = context.rooms.groups()
     return answer_rows(
         list(dict.fromkeys(request.groups_names)),
-        lambda group_id: DeletableGroupResult(group_id, _delete(context, group_id)),
+        lambda group_id: DeletableGroupResult(group_id, _delete(groups, group_id)),
         lambda results: DeleteGroupsResponse(results=results),
     )
 
 
-def _delete(context: RequestContext, group_id: str) -> ErrorCode:
-    groups = context.rooms.groups()
+def _delete(groups: GroupCoordinator, group_id: str) -> ErrorCode:
     try:
         groups.check(group_id)
         group = groups.find(group_id)

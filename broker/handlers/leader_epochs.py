@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.broker.topics.leader_epoch import UNKNOWN, judge_leader_epoch
+from siltstone.broker.fetching._fetch_kernels import list_epoch_ends
+from siltstone.broker.topics.leader_epoch import judge_leader_epoch
 from siltstone.protocol.errors import ErrorCode
 from siltstone.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -41,15 +42,11 @@ def handle(
 
 def _find_all(topic: Topic | None, wanted: OffsetForLeaderTopic) -> list[Any]:
     logs = () if topic is None else topic.logs
-    count = len(logs)
-    rows: list[Any] = []
-    for index, told_epoch, epoch in wanted.partitions:
-        log = logs[index] if 0 <= index < count else None
-        if log is None:
-            rows.append(EpochEndOffset(_UNKNOWN, index))
-        elif told_epoch not in (UNKNOWN, log.leader_epoch):
-            rows.append(EpochEndOffset(judge_leader_epoch(log.leader_epoch, told_epoch), index))
-        else:
-            found, end_offset = log.epochs.end_offset_for(epoch, log.log_end_offset)
-            rows.append((0, index, found, end_offset))
+    rows: list[Any] = list_epoch_ends(wanted.partitions, logs)
+    if None in rows:
+        for place, (index, told_epoch, _) in enumerate(wanted.partitions):
+            if rows[place] is None:
+                log = logs[index] if 0 <= index < len(logs) else None
+                code = _UNKNOWN if log is None else judge_leader_epoch(log.leader_epoch, told_epoch)
+                rows[place] = EpochEndOffset(code, index)
     return rows

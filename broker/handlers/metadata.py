@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.handlers import authorized
-from siltstone.broker.process.loop_share import answer_rows, finish_in_shares, in_pieces
+from siltstone.broker.process.loop_share import answer_rows, finish, finish_in_shares, in_pieces
 from siltstone.broker.process.work_off import work_off
 from siltstone.broker.topics.internal import preset_for
 from siltstone.broker.topics.topic import keep
@@ -73,34 +74,18 @@ def handle(
         return _respond(context, request, _describe_all(context, form))
     if len(wanted) > _MANY:
         return _describe_many(context, request, form)
-    return _describe_wanted(context, request, wanted, form)
-
-
-def _describe_wanted(
-    context: RequestContext,
-    request: MetadataRequest,
-    wanted: Sequence[MetadataRequestTopic],
-    form: Form,
-) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    registry = context.rooms.topics
-    by_id = any(each.topic_id != NO_ID for each in wanted)
-    if (by_id and context.version < _FIRST_BY_ID) or (
-        not by_id and any(each.name is None for each in wanted)
-    ):
+    by_id, keys = finish(_sort_out(context, wanted))
+    if keys is None:
         return _refuse_all(context, request)
-    if by_id:  # Kafka looks at ids only, once there is one
-        ids = dict.fromkeys(each.topic_id for each in wanted if each.topic_id != NO_ID)
-        return answer_rows(
-            list(ids),
-            lambda topic_id: _describe_id(context, topic_id, form),
-            lambda topics: _respond(context, request, topics),
-        )
-    names = list(dict.fromkeys(each.name for each in wanted if each.name is not None))
-    if _may_create(context, request) and any(name not in registry.topics for name in names):
-        return _create_and_describe(context, request, names, form)
+    if (
+        not by_id
+        and _may_create(context, request)
+        and not all(map(registry.topics.__contains__, keys))
+    ):
+        return _create_and_describe(context, request, keys, form)
     return answer_rows(
-        names,
-        lambda name: _describe_name(context, name, form),
+        keys,
+        partial(_describe_id if by_id else _describe_name, context, form),
         lambda topics: _respond(context, request, topics),
     )
 
@@ -125,7 +110,7 @@ async def _describe_many(
         return await _create_and_describe(context, request, keys, form)
     describe = _describe_id if by_id else _describe_name
     async for piece in in_pieces(keys):
-        described += [describe(context, key, form) for key in piece]
+        described += [describe(context, form, key) for key in piece]
     return _respond(context, request, described)
 
 
@@ -139,7 +124,7 @@ def _sort_out(
     ids: dict[bytes, None] = {}
     names: dict[str | None, None] = {}
     for number, (topic_id, name) in enumerate(wanted):
-        if topic_id != NO_ID:
+        if topic_id != NO_ID:  # Kafka looks at ids only, once there is one
             ids[topic_id] = None
         names[name] = None
         if number % _MANY == 0:
@@ -164,7 +149,7 @@ async def _create_and_describe(
     await work_off(missing, create, _WIDTH)
     described = []
     async for piece in in_pieces(names):
-        described += [refused.get(name) or _describe_name(context, name, form) for name in piece]
+        described += [refused.get(name) or _describe_name(context, form, name) for name in piece]
     return _respond(context, request, described)
 
 
@@ -194,7 +179,7 @@ def _refuse_all(context: RequestContext, request: MetadataRequest) -> MetadataRe
     return _respond(context, request, topics, code)
 
 
-def _describe_name(context: RequestContext, name: str, form: Form) -> Any:
+def _describe_name(context: RequestContext, form: Form, name: str) -> Any:
     topic = context.rooms.topics.topics.get(name)
     if topic is not None:
         return topic.answers.get(form) or _describe(context, topic, form)
@@ -220,7 +205,7 @@ async def _create(context: RequestContext, name: str) -> None:
         await topics.create(name, preset.partitions, preset.overrides)
 
 
-def _describe_id(context: RequestContext, topic_id: bytes, form: Form) -> Any:
+def _describe_id(context: RequestContext, form: Form, topic_id: bytes) -> Any:
     topic = context.rooms.topics.by_id.get(topic_id)
     if topic is None:
         return _refuse(UnknownTopicId.code, None, topic_id)

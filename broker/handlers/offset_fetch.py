@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.protocol.messages.offset_fetch import OffsetFetchRequest
 
-_OF_ONE = Slices("topics", nested="partition_indexes")
-_OF_GROUP = Slices("topics", nested="partition_indexes")
+_SLICES = Slices("topics", nested="partition_indexes")
 _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_GROUPS = 8
 _FIRST_WITH_TOPIC_ID = 10
@@ -43,7 +42,10 @@ def handle(
 ) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
     """Answer for every group of the request; before version 8 there is one."""
     steps = _answer(context, request)
-    is_large = _OF_ONE.is_large(request) or any(map(_OF_GROUP.is_large, request.groups))
+    if context.version >= _FIRST_WITH_GROUPS:
+        is_large = any(map(_SLICES.is_large, request.groups))
+    else:
+        is_large = _SLICES.is_large(request)
     return finish_in_shares(steps) if is_large else finish(steps)
 
 

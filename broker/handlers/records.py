@@ -7,51 +7,59 @@ Differs from Kafka: records of the broker's own topics cannot be deleted, whatev
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.protocol.errors import ErrorCode, InvalidTopic, KafkaError, UnknownTopicOrPartition
+from siltstone.protocol.errors import InvalidTopic, KafkaError, UnknownTopicOrPartition
 from siltstone.protocol.messages.delete_records import (
-    DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from siltstone.protocol.names import is_internal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.topics.topic import Topic
     from siltstone.protocol.messages.delete_records import (
         DeleteRecordsPartition,
         DeleteRecordsRequest,
     )
 
+_UNKNOWN: Final = UnknownTopicOrPartition.code
+_INTERNAL: Final = InvalidTopic.code
+
 
 def delete(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Raise the log start offset of partitions."""
+    topics = context.rooms.topics.topics
     return DeleteRecordsResponse(
         topics=[
-            DeleteRecordsTopicResult(
-                topic.name, [_delete(context, topic.name, each) for each in topic.partitions]
-            )
-            for topic in request.topics
+            DeleteRecordsTopicResult(name, _delete_all(topics.get(name), partitions))
+            for name, partitions in request.topics
         ]
     )
 
 
-def _delete(
-    context: RequestContext, topic: str, wanted: DeleteRecordsPartition
-) -> DeleteRecordsPartitionResult:
-    code, low_watermark = ErrorCode.none, -1
-    rooms = context.rooms
-    try:
-        log = rooms.topics.logs.get((topic, wanted.partition_index))
+def _delete_all(topic: Topic | None, wanted: Sequence[DeleteRecordsPartition]) -> list[Any]:
+    logs = () if topic is None else topic.logs
+    is_refused = topic is not None and topic.is_internal
+    count = len(logs)
+    rows: list[Any] = []
+    for index, offset in wanted:
+        log = logs[index] if 0 <= index < count else None
         if log is None:
-            raise UnknownTopicOrPartition
-        if is_internal(topic):
-            raise InvalidTopic
-        low_watermark = log.delete_records(wanted.offset)
-        log.dismiss_watchers()
-    except KafkaError as error:
-        code = error.code
-    return DeleteRecordsPartitionResult(
-        partition_index=wanted.partition_index, low_watermark=low_watermark, error_code=code
-    )
+            rows.append((index, -1, _UNKNOWN))
+            continue
+        if is_refused:
+            rows.append((index, -1, _INTERNAL))
+            continue
+        before = log.end.log_start_offset
+        try:
+            start = log.delete_records(offset)
+        except KafkaError as error:
+            rows.append((index, -1, error.code))
+            continue
+        if start != before:
+            log.dismiss_watchers()
+        rows.append((index, start, 0))
+    return rows

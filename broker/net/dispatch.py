@@ -78,33 +78,28 @@ class RareRequests:
         response: Coroutine[Any, Any, Any],
         began: float,
     ) -> Answer:
-        """Wait for the response, and return the answer."""
+        """Wait for the response, and return the answer; one of many elements goes in pieces."""
         answer: Answer = None
         try:
             row = await response
             if row is not None:
-                answer = await self._respond(route, version, correlation_id, row)
-                parts = parts_of(row)
-                del row
-                await free(parts)
+                errors: list[int] = []
+                table = route.responses[version]
+                assert table is not None  # noqa: S101  # made when the request was read
+                arguments = table, row, correlation_id, route.has_tags[version], errors
+                answer = write_response(*arguments, AT_ONCE)
+                if answer is None:
+                    answer = await finish_in_shares(write_response_in_steps(*arguments))
+                    parts = parts_of(row)
+                    del row, arguments
+                    await free(parts)
+                if errors:
+                    route.stats.all_failed(errors)
         except ProtocolError as error:
             raise self.explain(connection, route, version, error) from error
         except Exception as error:
             raise self.fault(connection, route, version, error) from error
         route.stats.observe(perf_counter() - began)
-        return answer
-
-    async def _respond(self, route: Route, version: int, correlation_id: int, row: Any) -> Answer:
-        """Write a response as `Gate.respond` does, one of many elements in pieces."""
-        errors: list[int] = []
-        table = route.responses[version]
-        assert table is not None  # noqa: S101  # made when the request was read
-        arguments = table, row, correlation_id, route.has_tags[version], errors
-        answer: Answer = write_response(*arguments, AT_ONCE)
-        if answer is None:
-            answer = await finish_in_shares(write_response_in_steps(*arguments))
-        if errors:
-            route.stats.all_failed(errors)
         return answer
 
     def handle_large(  # all that is known of a request

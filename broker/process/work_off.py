@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from siltstone.broker.process.loop_share import SECONDS, LoopShare
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Collection
 
 T = TypeVar("T")
 
 _LEAST_SECONDS: Final = 0.000_2
 
 
-async def work_off(items: Iterable[T], job: Callable[[T], Awaitable[None]], width: int) -> None:
+async def work_off(items: Collection[T], job: Callable[[T], Awaitable[None]], width: int) -> None:
     """Await ``job`` for every item, at most ``width`` of them at once; jobs do not raise.
 
     Others are served in between, also when no job waits for anything.
@@ -29,5 +29,5 @@ async def work_off(items: Iterable[T], job: Callable[[T], Awaitable[None]], widt
             await share.rest()
 
     async with asyncio.TaskGroup() as workers:
-        for _ in range(width):
+        for _ in range(min(width, len(items))):
             workers.create_task(work())

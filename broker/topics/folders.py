@@ -8,7 +8,7 @@ from siltstone.broker.process.work_off import work_off
 from siltstone.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
     from uuid import UUID
 
     from siltstone.broker.process.io import IoThreads
@@ -23,7 +23,7 @@ _WIDTH = 4
 async def create_partitions(
     manager: LogManager,
     io: IoThreads,
-    partitions: Iterable[TopicPartition],
+    partitions: Collection[TopicPartition],
     topic_id: UUID,
     config: TopicConfig,
 ) -> None:

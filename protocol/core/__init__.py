@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         read,
         read_head,
         read_in_steps,
+        read_versioned,
         write,
         write_pairs,
         write_response,
@@ -45,6 +46,7 @@ else:
     read = messages.read
     read_head = messages.read_head
     read_in_steps = messages.read_in_steps
+    read_versioned = messages.read_versioned
     write = messages.write
     write_pairs = messages.write_pairs
     write_response = messages.write_response
@@ -80,6 +82,7 @@ __all__ = [
     "read_head",
     "read_in_steps",
     "read_journal",
+    "read_versioned",
     "rewrite_records",
     "take_plain",
     "walk_records",

@@ -203,6 +203,35 @@ def read(Table table, object buffer, Py_ssize_t position, Py_ssize_t end, Py_ssi
         PyBuffer_Release(&view)
 
 
+def read_versioned(list tables, list cells):
+    """Return structures behind an int16, their version; see `plain_messages.read_versioned`."""
+    cdef Source source
+    cdef bytes cell
+    cdef int64_t version
+    cdef Table table
+    cdef list rows = []
+    for each in cells:
+        if each is None:
+            rows.append(None)
+            continue
+        cell = each
+        source.data = <const unsigned char*> PyBytes_AS_STRING(cell)
+        source.position = 0
+        source.end = source.room = PyBytes_GET_SIZE(cell)
+        source.at_once = NO_LIMIT
+        source.buffer = <PyObject*> cell
+        source.table = NULL
+        source.field = 0
+        version = -1
+        if source.end >= 2:
+            version = take_int(&source, INT16)
+        if version < 0 or version >= len(tables):
+            raise IndexError(f"no table for version {version}")
+        table = tables[version]
+        rows.append(read_struct(table, &source))
+    return rows
+
+
 def read_in_steps(Table table, object buffer, Py_ssize_t position, Py_ssize_t end, Py_ssize_t room):
     """Return what `read` would, after some steps; see `plain_messages.read_in_steps`."""
     cdef Reader reader = Reader(table, buffer, position, end, room)

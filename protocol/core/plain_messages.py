@@ -121,6 +121,26 @@ def read(
         return None, -1
 
 
+def read_versioned(tables: list[Table], cells: list[bytes | None]) -> list[Any]:
+    """Return structures of which each stands behind an int16, its version; None stays None.
+
+    Raises:
+        IndexError: There is no table for a version.
+        ProtocolError: As `read`.
+    """
+    rows: list[Any] = []
+    for cell in cells:
+        if cell is None:
+            rows.append(None)
+            continue
+        version = int.from_bytes(cell[:2], "big", signed=True) if len(cell) > 1 else -1
+        if not 0 <= version < len(tables):
+            raise IndexError(f"no table for version {version}")
+        row, _ = read(tables[version], cell, 2, len(cell), len(cell))
+        rows.append(row)
+    return rows
+
+
 def read_in_steps(
     table: Table, buffer: Buffer, position: int, end: int, room: int
 ) -> Generator[None, None, tuple[Any, int]]:

@@ -95,6 +95,9 @@ cdef class LogEnd:  # int64_t, since Cython gives -2 of a final class two suffix
     cdef long long _unwritten
     cdef readonly bint is_closed
 
+    @cython.locals(first=object)
+    cpdef int64_t stable_end(self) except? -2
+
     @cython.locals(size="long long", max_timestamp="long long", producer_id="long long", sequence="long long", last_offset_delta="long long", producer=ProducerEntry, base_offset="long long")
     cdef object _append(self, object log, object batch, object origin)
 

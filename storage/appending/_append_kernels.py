@@ -554,6 +554,10 @@ class LogEnd:
 
     @property
     def last_stable_offset(self) -> int:
+        """Return the offset below which all transactions are decided."""
+        return self.stable_end()
+
+    def stable_end(self) -> int:
         """Return the first offset of the earliest open transaction, else the log end offset."""
         first = self.producers.first_unstable_offset
         if first is None:

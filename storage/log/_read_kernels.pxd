@@ -6,6 +6,9 @@ from siltstone.storage.appending._append_kernels cimport LogEnd
 
 ctypedef const unsigned char* Octets
 
+cdef enum:
+    HINTS = 17
+
 @cython.final
 cdef class LogReader:
     cdef LogEnd _end

@@ -23,6 +23,8 @@ if not cython.compiled:
     from siltstone.protocol.core import find_batch, find_end
     from siltstone.protocol.records._portable import inside, read_int32, read_int64, row_of
 
+    HINTS = 17  # a prime: batches of a power of two records do not share a slot
+
 if TYPE_CHECKING:
     from typing import Protocol
 
@@ -60,7 +62,6 @@ _HEADER_SIZE = 61
 _LOG_OVERHEAD = 12
 _MAGIC = 2
 
-_HINTS = 17  # a prime: batches of a power of two records do not share a slot
 _NO_HINT: "Hint" = (-1, None, 0)
 
 
@@ -76,14 +77,14 @@ class LogReader:
 
     def __init__(self, end: "LogEnd") -> None:
         self._end = end
-        self._hints = [_NO_HINT] * _HINTS
+        self._hints = [_NO_HINT] * HINTS
 
     def forget(self) -> None:
         """Drop all hints, since the log drops some of their segments.
 
         A read that has begun continues with the hints that it has.
         """
-        self._hints = [_NO_HINT] * _HINTS
+        self._hints = [_NO_HINT] * HINTS
 
     def read(
         self, log: "Log", offset: int, max_bytes: int, upto: int, at_least_one: bool
@@ -139,9 +140,9 @@ class LogReader:
         hints = self._hints  # kept here: another thread may replace them
         if offset >= upto or offset >= end_offset:
             if offset == end_offset:
-                hints[offset % _HINTS] = (offset, active, end_position)
+                hints[offset % HINTS] = (offset, active, end_position)
             return None
-        _, segment, position = hint = hints[offset % _HINTS]
+        _, segment, position = hint = hints[offset % HINTS]
         if hint[0] != offset or segment is not active or position >= end_position:
             place = _search(hints, view, offset)
             if place is None:
@@ -158,7 +159,7 @@ class LogReader:
             limit, next_offset = segment.cut(position, max_bytes, limit, at_least_one=at_least_one)
         if limit <= position:
             return None
-        hints[next_offset % _HINTS] = (next_offset, segment, limit)
+        hints[next_offset % HINTS] = (next_offset, segment, limit)
         part = FileSlice(segment.file(), position, limit - position)
         read: LogRead = row_of(LogRead, (part, next_offset, segment))
         return read
@@ -180,7 +181,7 @@ def _count_bytes(hints: "list[Hint]", view: "LogView[Segment]", offset: int, upt
 
 def _search(hints: "list[Hint]", view: "LogView[Segment]", offset: int) -> "Place | None":
     """Return where the first batch whose last offset is >= ``offset`` begins."""
-    hinted_offset, segment, position = hints[offset % _HINTS]
+    hinted_offset, segment, position = hints[offset % HINTS]
     if hinted_offset != offset or segment is None:
         return _find_place(view, offset)
     if position < _end_of(view, segment):

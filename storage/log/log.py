@@ -337,19 +337,20 @@ class Log:
                 f"records of {self.topic_partition} can not be deleted: its cleanup.policy has no "
                 "delete"
             )
+        end = self.end
         with self.lock:
-            if self.is_closed or self.directory.failure is not None:
+            if end.is_closed or end.directory.failure is not None:
                 raise self.refusal()
-            end_offset = self.log_end_offset
+            end_offset = end.log_end_offset
             start_offset = end_offset if offset == HIGH_WATERMARK else offset
             if not 0 <= start_offset <= end_offset:
                 raise OffsetOutOfRange(
                     f"records of {self.topic_partition} below {offset} can not be deleted: "
                     f"its high watermark is {end_offset}"
                 )
-            if start_offset > self.log_start_offset:
+            if start_offset > end.log_start_offset:
                 self._start_at(start_offset)
-            return self.log_start_offset
+            return end.log_start_offset
 
     def apply_retention(self, now_ms: int) -> int:
         """Delete the oldest segments by the rules of retention, and return how many.

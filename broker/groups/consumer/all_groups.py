@@ -116,7 +116,9 @@ class ConsumerGroups:
             raise
         return result
 
-    def run_and_match(self, group: HostedConsumerGroup, transition: Callable[[Changes], T]) -> T:
+    def run_and_match(
+        self, group: HostedConsumerGroup, transition: Callable[[Changes], T], world: World
+    ) -> T:
         """Run a transition; then match the group's expressions, later, if it is time to.
 
         Raises:
@@ -124,7 +126,7 @@ class ConsumerGroups:
         """
         last_ms = last_resolved_ms(group.machine)
         result = self.run(group, transition)
-        self._match_later(group, last_ms)
+        self._match_later(group, last_ms, world)
         return result
 
     def heartbeat(self, group_id: str, request: HeartbeatRequest) -> HeartbeatResult:
@@ -143,7 +145,9 @@ class ConsumerGroups:
             group = self.get(group_id)
         world = self.world(group)
         if not request.is_leaving:
-            return self.run_and_match(group, lambda changes: heartbeat(changes, request, world))
+            return self.run_and_match(
+                group, lambda changes: heartbeat(changes, request, world), world
+            )
         member = get_member(group.machine, request.member_id, request.instance_id)
         if request.member_epoch == LEAVE_EPOCH and may_downgrade(
             group.machine, (member,), world.policy
@@ -216,14 +220,15 @@ class ConsumerGroups:
             if not old.is_empty:
                 changes = self._upgraded(old)
         group = HostedConsumerGroup(changes.group, self)
+        world = self.world(group)
         try:
-            result = heartbeat(changes, request, self.world(group))
+            result = heartbeat(changes, request, world)
             self.coordinator.write(group, rows + changes.encode())
         except BaseException:
             group.close()
             raise
         self.coordinator.groups[group_id] = group
-        self._match_later(group, None)
+        self._match_later(group, None, world)
         self._start_sessions(group, except_for=result.member_id)
         if isinstance(old, ClassicGroup):
             old.close(ErrorCode.rebalance_in_progress)
@@ -253,11 +258,11 @@ class ConsumerGroups:
 
     # Expressions
 
-    def _match_later(self, group: HostedConsumerGroup, last_ms: int | None) -> None:
+    def _match_later(self, group: HostedConsumerGroup, last_ms: int | None, world: World) -> None:
         """Start to match the group's expressions if they need it, unless that is under way."""
         if group.group_id in self._matching:
             return
-        regexes = find_stale(group.machine, last_ms, self.world(group))
+        regexes = find_stale(group.machine, last_ms, world)
         if regexes:
             self._matching.add(group.group_id)
             self.coordinator.start_task(self._match(group.group_id, regexes), "expressions")

@@ -6,7 +6,6 @@ while (static members), any other is the member's own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from siltstone.broker.groups.consumer.deadlines import Deadline
@@ -43,8 +42,7 @@ if TYPE_CHECKING:
 NOT_GIVEN = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatRequest:
+class HeartbeatRequest(NamedTuple):
     """One heartbeat. None, or a rebalance timeout of -1, means that nothing has changed."""
 
     member_id: str
@@ -61,7 +59,7 @@ class HeartbeatRequest:
 
     def named(self, member_id: str) -> HeartbeatRequest:
         """Return the same request with this member id."""
-        return replace(self, member_id=member_id)
+        return self._replace(member_id=member_id)
 
     @property
     def is_leaving(self) -> bool:
@@ -117,9 +115,8 @@ def check_request(
             "(re-)joining.": request.subscribed_topic_names is None
             and request.subscribed_topic_regex is None,
         }
-    for message, is_there in faults.items():
-        if is_there:
-            raise InvalidRequest(message)
+    if True in faults.values():
+        raise InvalidRequest(next(message for message, is_there in faults.items() if is_there))
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise UnsupportedAssignor(
             f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: "

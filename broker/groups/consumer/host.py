@@ -56,7 +56,9 @@ class Host(Protocol):
     def world(self, group: HostedConsumerGroup) -> World:
         """Return the settings, topics and time for a transition of a group."""
 
-    def run_and_match(self, group: HostedConsumerGroup, transition: Callable[[Changes], T]) -> T:
+    def run_and_match(
+        self, group: HostedConsumerGroup, transition: Callable[[Changes], T], world: World
+    ) -> T:
         """Run what a member says, and write it."""
 
     def remove(self, group: HostedConsumerGroup, members: Collection[Member]) -> None:
@@ -201,7 +203,7 @@ class HostedConsumerGroup:
         if replaced is not None and may_replace_last(self.machine, replaced, world.policy):
             return self._join_last(request, member_id)
         return self._groups.run_and_match(
-            self, lambda changes: classic.join(changes, request, member_id, world)
+            self, lambda changes: classic.join(changes, request, member_id, world), world
         )
 
     def sync(self, request: SyncRequest, reply: SyncReply) -> None:

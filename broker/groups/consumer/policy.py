@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from siltstone.broker.groups.consumer.deadlines import Deadlines
@@ -31,8 +31,7 @@ class Policy:
         return self.may_upgrade or self.may_downgrade
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class World(NamedTuple):
     """The settings, topics and deadlines of one moment; ``now_ms`` is the time of day."""
 
     policy: Policy

@@ -7,7 +7,6 @@ group.consumer.assignment.interval.ms (KIP-1263), so that a wave of members is a
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from siltstone.broker.groups.consumer.assignors import ASSIGNORS
@@ -77,12 +76,8 @@ def follow_epoch(changes: Changes, world: World) -> None:
 
 def preferred_assignor(group: ConsumerGroup, assignors: tuple[str, ...]) -> str:
     """Return the assignor that most members ask for, the default if none asks."""
-    asked = Counter(
-        member.metadata.server_assignor
-        for member in group.members.values()
-        if member.metadata.server_assignor in assignors
-    )
-    return max(assignors, key=lambda name: asked[name])
+    asked = [member.metadata.server_assignor for member in group.members.values()]
+    return max(assignors, key=asked.count) if asked else assignors[0]
 
 
 def _may_assign(group: ConsumerGroup, world: World) -> bool:

@@ -9,7 +9,7 @@ from siltstone.config.keys import Kind
 from siltstone.protocol.errors import InvalidConfig, InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from siltstone.config.describe import ConfigRow
 
@@ -52,9 +52,14 @@ def check_changes(changes: Iterable[tuple[str, int, str | None]]) -> list[Change
 
 
 def apply_changes(
-    values: Mapping[str, str], changes: Iterable[Change], rows: Mapping[str, ConfigRow]
+    values: Mapping[str, str],
+    changes: Iterable[Change],
+    describe: Callable[[], Sequence[ConfigRow]],
 ) -> dict[str, str]:
-    """Return the values after the changes; ``rows`` tell types, and values where none was given.
+    """Return the values after the changes.
+
+    ``describe`` tells types, and values where none was given. It is asked for lists only: to
+    describe a resource costs more than to change it.
 
     Raises:
         InvalidConfig: Something is appended to, or subtracted from, what is no list.
@@ -66,7 +71,7 @@ def apply_changes(
         elif operation is Operation.DELETE:
             changed.pop(name, None)
         else:
-            row = rows.get(name)
+            row = next((each for each in describe() if each.name == name), None)
             if row is None or row.type is not Kind.LIST:
                 raise InvalidConfig(
                     f"{name} is no list, nothing can be appended to it or subtracted from it"

@@ -1,6 +1,7 @@
 """What consumers ask of partitions: the compiled form and the plain one do the same."""
 
 import random
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 from siltstone.broker.fetching import _fetch_kernels as fetch_kernels
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.messages.list_offsets import ListOffsetsPartition
+from siltstone.protocol.messages.offset_for_leader_epoch import OffsetForLeaderPartition
 from siltstone.storage.appending._append_kernels import LogEnd
+from siltstone.storage.log.epochs import EpochStart, LeaderEpochs
 from tests.support.clock import FakeClock
 from tests.support.uncompiled import load_uncompiled
 
@@ -28,7 +31,7 @@ def make_log(start: int, stable: int, end: int) -> Any:
         log_end_offset=end,
         recovery_point=start,
     )
-    epochs = SimpleNamespace(epoch_of=lambda _: 2)
+    epochs = LeaderEpochs(Path(), [EpochStart(2, start)])
     return SimpleNamespace(end=LogEnd(found, FakeClock()), epochs=epochs)
 
 
@@ -58,6 +61,29 @@ def test_ends_that_need_no_search(
 ) -> None:
     """The latest and the earliest offset, of partitions that are here, to who knows the leader."""
     assert kernel.list_ends([ListOffsetsPartition(*asked)], LOGS, is_committed) == [row]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("asked", "row"),
+    [
+        ((0, -1, 2), (0, 0, 2, 7)),
+        ((2, 3, 2), (0, 2, 2, 1 << 42)),
+        ((2, -1, 1), (0, 2, 1, 1 << 40)),
+        ((0, -1, 3), (0, 0, -1, -1)),
+        ((0, -1, -1), (0, 0, -1, -1)),
+        ((0, 2, 2), None),
+        ((0, 4, 2), None),
+        ((1, -1, 2), None),
+        ((3, -1, 2), None),
+        ((-1, -1, 2), None),
+    ],
+)
+def test_ends_of_epochs(
+    kernel: Any, asked: tuple[int, int, int], row: tuple[int, ...] | None
+) -> None:
+    """Of partitions that are here, to who knows the leader."""
+    assert kernel.list_epoch_ends([OffsetForLeaderPartition(*asked)], LOGS) == [row]
 
 
 @BOTH

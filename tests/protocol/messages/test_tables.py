@@ -111,6 +111,31 @@ def test_more_elements_than_allowed_are_refused_before_they_are_made() -> None:
         MESSAGE.read(1, tagged, 0, len(tagged), 101)
 
 
+@pytest.mark.parametrize("form", [core, plain_messages], ids=["core", "plain"])
+def test_structures_behind_their_versions_are_read_at_once(form: Any) -> None:
+    """Each by the table of its version; what is not there stays away."""
+    tables = [MESSAGE.table(version) for version in range(3)]
+    if form is plain_messages:
+        tables = [twin_of(MESSAGE, version) for version in range(3)]
+    cells = [
+        version.to_bytes(2) + MESSAGE.write(version, Ask([Row("a", version)]))
+        for version in (2, 0, 1)
+    ]
+
+    assert form.read_versioned(tables, [cells[0], None, *cells[1:]]) == [
+        Ask([Row("a", 2)]),
+        None,
+        Ask([Row("a", 0)]),
+        Ask([Row("a", 1)]),
+    ]
+    assert form.read_versioned(tables, []) == []
+    for strange in (b"\0\3" + cells[0][2:], b"\xff\xff", b"\0", b""):
+        with pytest.raises(IndexError, match="no table for version"):
+            form.read_versioned(tables, [strange])
+    with pytest.raises(ProtocolError, match="in a frame that ends at"):
+        form.read_versioned(tables, [cells[0][:-3]])
+
+
 MANY = [
     OffsetCommitRequestTopic(
         f"t{topic}",
