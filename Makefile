@@ -65,7 +65,7 @@ help:
 .venv/.runtime-pip: docker/requirements.lock
 	@echo 'siltstone: fetching what the broker needs into .venv, once' >&2
 	@$(PYTHON) -m venv .venv
-	@$(PIP) install --quiet --require-hashes --requirement docker/requirements.lock
+	@$(PIP) install --quiet --quiet --require-hashes --requirement docker/requirements.lock
 	@rm -f .venv/.runtime-* .venv/.installed
 	@touch $@
 
@@ -78,7 +78,7 @@ help:
 
 .venv/.environment-pip: .venv/.runtime-pip requirements.lock
 	@echo 'siltstone: fetching what the tests need into .venv, once' >&2
-	@$(PIP) install --quiet --require-hashes --requirement requirements.lock
+	@$(PIP) install --quiet --quiet --require-hashes --requirement requirements.lock
 	@rm -f .venv/.environment-*
 	@touch $@
 

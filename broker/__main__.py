@@ -76,6 +76,15 @@ def _parser() -> argparse.ArgumentParser:
     health.add_argument("--timeout", type=_seconds, default=10.0, metavar="SECONDS")
     health.set_defaults(run=_health)
 
+    for name, words, run in (
+        ("reload", "have the broker read its settings again, as SIGHUP does", _reload),
+        ("diff", "print what a reload would change now, and a restart later", _diff),
+    ):
+        again = commands.add_parser(name, help=words)
+        _add_settings(again)
+        again.add_argument("--json", action="store_true", help="print it as JSON")
+        again.set_defaults(run=run)
+
     _add_cleaner_commands(commands)
 
     pins = commands.add_parser(
@@ -272,6 +281,24 @@ def _health(options: argparse.Namespace) -> int:
     from siltstone.broker.commands.health import run_health
 
     return run_health(layers.server().http_address, options.timeout)
+
+
+def _reload(options: argparse.Namespace) -> int:
+    layers = _load(options)
+    if layers is None:
+        return 2
+    from siltstone.broker.commands.reload import run_reload
+
+    return run_reload(layers, as_json=options.json)
+
+
+def _diff(options: argparse.Namespace) -> int:
+    layers = _load(options)
+    if layers is None:
+        return 2
+    from siltstone.broker.commands.reload import run_diff
+
+    return run_diff(layers, as_json=options.json)
 
 
 def _explain(options: argparse.Namespace) -> int:

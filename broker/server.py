@@ -43,6 +43,7 @@ from siltstone.broker.topics.pins import PinRoom
 from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.broker.transactions.producer_ids import ProducerIds
+from siltstone.config.errors import ConfigError
 from siltstone.protocol import core
 from siltstone.storage.directory.catalog import Catalog
 from siltstone.storage.directory.log_directory import LogDirError
@@ -196,6 +197,13 @@ class Broker:
         self._spawn(self._close_idle(), "idle connections", stop)
         self._spawn(self._judge_clients(), "slow clients", stop)
         self._spawn(self._preload(), "preload", stop)
+
+    async def reload(self) -> None:
+        """Read the settings again and put in force what may change; a fault is only logged."""
+        from siltstone.broker.topics.settings.reload import reload  # noqa: PLC0415  # a start needs it not
+
+        with suppress(ConfigError):
+            await reload(self._settings, self._io)
 
     async def stop(self) -> bool:
         """Stop within ``graceful.shutdown.timeout.ms``; return whether all closed cleanly."""

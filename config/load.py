@@ -9,7 +9,7 @@ from pathlib import Path
 
 from siltstone.config.checks import contradictions, start_faults
 from siltstone.config.errors import ConfigError
-from siltstone.config.layers import Given, Layers, advice, checked
+from siltstone.config.layers import Given, Layers, Origin, advice, checked
 from siltstone.config.naming import unknown_broker_setting
 from siltstone.config.sources import Entry, environment_entries, set_entries
 from siltstone.config.table import BROKER, SERVER, TOPIC
@@ -46,7 +46,19 @@ def load(path: Path | None, environ: Mapping[str, str], sets: Sequence[str]) -> 
         faults += _start_faults(layers)
     if faults:
         raise ConfigError(faults)
-    return replace(layers, warnings=tuple(warnings))
+    origin = Origin(None if path is None else path.absolute(), environ, tuple(sets))
+    return replace(layers, warnings=tuple(warnings), origin=origin)
+
+
+def load_again(layers: Layers) -> Layers:
+    """Return what the sources of these layers say now, without dynamic values.
+
+    Raises:
+        ConfigError: with every fault, each with its place.
+    """
+    if layers.origin is None:
+        raise ConfigError(["these settings came from no file, and cannot be read again"])
+    return load(*layers.origin)
 
 
 def _left_out(layers: Layers) -> Iterable[str]:

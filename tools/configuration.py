@@ -36,6 +36,14 @@ Where several names give one value, as `log.retention.ms`, `log.retention.minute
 A name that Kafka 4.3.1 knows but that means nothing here is kept, with a warning. Any other name is
 a fault. `siltstone check --config FILE` lists all faults of a file, `siltstone config` prints every
 effective value and where it comes from.
+
+SIGHUP or `siltstone reload` has a running broker read file, environment and command line again,
+each as it was named at the start. What can be altered while the broker runs, each default of topics
+under any of its names included, is in force at once; any other setting keeps its value until the
+restart and is named. A value that was changed while the broker ran still wins, and is named, too.
+A file with a fault changes nothing, and its faults are logged. `siltstone diff` prints beforehand
+what a reload would change and what a restart would; every change leaves a line in the log with old
+value, new value and source.
 """
 
 _VARIABLES = (

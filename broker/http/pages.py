@@ -13,6 +13,7 @@ from siltstone.broker.http.control.channel import ControlChannel, Status
 from siltstone.broker.http.control.cleaner import CleanerPages
 from siltstone.broker.http.control.explaining import Explainer
 from siltstone.broker.http.control.pins import PinPages
+from siltstone.broker.http.control.settings import SettingsPages
 from siltstone.broker.http.health import DiskCheck, Health
 from siltstone.broker.http.metrics.exposition import Scrapes
 from siltstone.broker.http.metrics.sources import (
@@ -79,6 +80,7 @@ class Pages:
         yield Route("GET", "/readyz", self._readiness.answer, is_urgent=True)
         control = ControlChannel(token, io, self._status, logs.all_logs)
         yield from control.routes()
+        yield from SettingsPages(rooms.settings, io).routes(control.guarded)
         explainer = Explainer(self._cleaning, rooms.topics, rooms.settings, clock)
         cleaner_pages = CleanerPages(self._cleaning, explainer, io, clock)
         pin_pages = PinPages(self._pins, rooms.topics, io, lambda: logs.cluster_id)

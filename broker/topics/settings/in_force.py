@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from siltstone.broker.topics.settings.stored import keep_valid, with_stored
 from siltstone.config.errors import ConfigError
 from siltstone.config.groups import check_group, effective_group
+from siltstone.config.reloading import find_differences
 from siltstone.protocol.errors import InvalidConfig, InvalidRequest, KafkaStorageError
 
 if TYPE_CHECKING:
@@ -141,9 +142,20 @@ class BrokerSettings:
         before = self.layers
         after = before.with_dynamic(cluster=cluster, broker=broker)
         self._replace(after)
+        _tell_differences(before, after)
         # A task, so that a client that goes away does not leave the change half made.
         task = asyncio.get_running_loop().create_task(self._keep(before, after), name="settings")
         await asyncio.shield(task)
+
+    async def reload(self, layers: Layers) -> None:
+        """Put layers in force whose static values were read again; the dynamic ones are the same.
+
+        The differences are logged as those of any change are.
+        """
+        before = self.layers
+        self._replace(layers)
+        _tell_differences(before, layers)
+        await self._tell()
 
     async def _keep(self, before: Layers, after: Layers) -> None:
         def change(state: CatalogState) -> None:
@@ -156,6 +168,7 @@ class BrokerSettings:
         except KafkaStorageError:
             if self.layers is after:
                 self._replace(before)
+                _tell_differences(after, before)
                 await self._tell()
             raise
 
@@ -166,3 +179,8 @@ class BrokerSettings:
     async def _tell(self) -> None:
         for callback in self._callbacks:
             await callback()
+
+
+def _tell_differences(before: Layers, after: Layers) -> None:
+    for name, old, new, source in find_differences(before, after):
+        log.info("setting changed name=%s old=%s new=%s source=%r", name, old, new, source)
