@@ -28,6 +28,7 @@ from siltstone.broker.http.health import LoopWatch
 from siltstone.broker.http.probe import Probe
 from siltstone.broker.http.readiness import Readiness
 from siltstone.broker.http.server import Admission, HttpServer
+from siltstone.broker.net.advertised import announce, try_all
 from siltstone.broker.net.buffers import Buffers
 from siltstone.broker.net.dispatch import Dispatcher
 from siltstone.broker.net.listener import Listener
@@ -133,7 +134,7 @@ class Broker:
         self._rooms: Rooms | None = None
         self._listeners: list[Listener] = []
         self._http: HttpServer | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[Any]] = []
         self._is_started = False
 
     async def start(self, stop: asyncio.Event) -> None:
@@ -178,6 +179,12 @@ class Broker:
             node_id=self._settings.server.node_id,
             rack=self._settings.server.broker_rack,
         )
+        log.info(
+            "data log_dirs=%s cluster_id=%s node_id=%d",
+            ",".join(map(str, self._directories)),
+            rooms.identity.cluster_id,
+            rooms.identity.node_id,
+        )
         self._coordinators.start(partial(self._spawn, stop=stop))
         if self._coordinators.have_journals:
             # Most journals are small: whoever comes now need not be told to come again.
@@ -190,13 +197,15 @@ class Broker:
             listener.start()
         self._is_started = True
         await self._cleaning.start()
-        await self._open_probe()
+        await self._open_probe(rooms)
         self._spawn(self._loop_watch.run(), "event loop watch", stop)
         self._spawn(self._housekeeping.run(), "housekeeping", stop)
         self._spawn(self._pins.run(), "pins", stop)
         self._spawn(self._close_idle(), "idle connections", stop)
         self._spawn(self._judge_clients(), "slow clients", stop)
         self._spawn(self._preload(), "preload", stop)
+        bound = [(listener.host, listener.port) for listener in self._listeners]
+        self._spawn(try_all(advertised, bound), "advertised addresses", stop)
 
     async def reload(self) -> None:
         """Read the settings again and put in force what may change; a fault is only logged."""
@@ -291,7 +300,7 @@ class Broker:
         )
         yield from pages.routes(token)
 
-    async def _open_probe(self) -> None:
+    async def _open_probe(self, rooms: Rooms) -> None:
         """Make the first round trip; a broker that fails it goes on, not ready, and says why."""
         self._probe = Probe(self._logs, self._topics.logs, self._io, self._clock)
         first = self._listeners[0]
@@ -303,6 +312,7 @@ class Broker:
                 listener.host or "*",
                 listener.port,
             )
+        announce(rooms.advertised)
         self._readiness.open(self._probe.round_trip)
         fault = await self._readiness.find_fault()
         if fault is not None:
@@ -332,10 +342,10 @@ class Broker:
             )
             return False
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str, stop: asyncio.Event) -> None:
+    def _spawn(self, coroutine: Coroutine[Any, Any, Any], name: str, stop: asyncio.Event) -> None:
         task = asyncio.create_task(coroutine, name=name)
 
-        def ended(done: asyncio.Task[None]) -> None:
+        def ended(done: asyncio.Task[Any]) -> None:
             if not done.cancelled() and done.exception() is not None:
                 log.critical("task failed, stopping task=%s", name, exc_info=done.exception())
                 stop.set()
