@@ -78,7 +78,7 @@ def print_explanations(answer: dict[str, Any], *, as_json: bool, in_detail: bool
     """Print the answer to explain, as it is or in words."""
     partitions = answer["partitions"]
     if as_json:
-        sys.stdout.write(json.dumps(answer, indent=2) + "\n")
+        _print_json(answer)
         return
     if not partitions:
         sys.stdout.write("there are no partitions\n")
@@ -87,7 +87,15 @@ def print_explanations(answer: dict[str, Any], *, as_json: bool, in_detail: bool
     sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
-def run_clean(layers: Layers, name: str, *, is_forced: bool, waits: bool, seconds: float) -> int:
+def run_clean(
+    layers: Layers,
+    name: str,
+    *,
+    is_forced: bool,
+    waits: bool,
+    seconds: float,
+    as_json: bool = False,
+) -> int:
     """Ask for a pass and print what it came to."""
     channel = Channel(layers)
     try:
@@ -95,6 +103,9 @@ def run_clean(layers: Layers, name: str, *, is_forced: bool, waits: bool, second
         asked = json.loads(channel.post("/v1/clean", which, "force=1" if is_forced else "").body)
         count = len(asked["requested"])
         if not waits:
+            if as_json:
+                _print_json(asked)
+                return 0
             sys.stdout.write(f"asked for a pass over {_partitions(count)}")
             clean = asked["nothing_to_clean"]
             sys.stdout.write(f"; {_partitions(clean)} had nothing to clean\n" if clean else "\n")
@@ -106,17 +117,30 @@ def run_clean(layers: Layers, name: str, *, is_forced: bool, waits: bool, second
     except Refusal as error:
         return _fail(str(error))
     done = {(event["topic"], event["partition"]): event for event in events}
-    failed = not done
-    for facts in left["partitions"]:
+    idle = [each for each in left["partitions"] if (each["topic"], each["partition"]) not in done]
+    if as_json:
+        _print_json({**asked, "passes": list(done.values()), "no_pass": idle})
+    else:
+        _print_passes(left["partitions"], done)
+    failed = not done or any(event["outcome"] != "cleaned" for event in done.values())
+    is_left = any(each["rule"] in _UNFINISHED | _PREVENTED for each in left["partitions"])
+    return 1 if failed or is_left else 0
+
+
+def _print_passes(
+    partitions: list[dict[str, Any]], done: dict[tuple[str, int], dict[str, Any]]
+) -> None:
+    for facts in partitions:
         event = done.get((facts["topic"], facts["partition"]))
-        failed = failed or facts["rule"] in _UNFINISHED | _PREVENTED
         if event is not None:
-            failed = failed or event["outcome"] != "cleaned"
             sys.stdout.write(f"{explain_text.event_line(event)}\n")
         else:
             partition = explain_text.partition_name(facts)
             sys.stdout.write(f"{partition}: no pass, {facts['because']}\n")
-    return 1 if failed else 0
+
+
+def _print_json(answer: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(answer, indent=2) + "\n")
 
 
 def run_history(layers: Layers, name: str | None, *, as_json: bool) -> int:
