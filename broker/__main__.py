@@ -230,11 +230,18 @@ def _add_cleaner_commands(commands: argparse._SubParsersAction[_Parser]) -> None
         _explain,
         "explain",
         "explain orders-3 --dry-run",
+        "explain --failed --json",
         json_words="print codes and numbers",
     )
     explain.add_argument("name", nargs="?", metavar="TOPIC[-PARTITION]", help=which)
     explain.add_argument(
         "--dry-run", action="store_true", help="read the logs as a pass would and predict it"
+    )
+    explain.add_argument(
+        "--waiting", action="store_true", help="only those that have something to clean, and wait"
+    )
+    explain.add_argument(
+        "--failed", action="store_true", help="only those that could not be cleaned or read"
     )
 
     clean = _add(
@@ -244,12 +251,16 @@ def _add_cleaner_commands(commands: argparse._SubParsersAction[_Parser]) -> None
         _clean,
         "clean orders --wait",
         "clean orders-3 --force",
+        "clean orders --roll --wait",
     )
     clean.add_argument("name", metavar="TOPIC[-PARTITION]")
     clean.add_argument("--wait", action="store_true", help="until it is done, and say what it did")
     clean.add_argument("--timeout", type=_seconds, default=3600.0, metavar="SECONDS")
     clean.add_argument(
         "--force", action="store_true", help="records younger than min.compaction.lag.ms, too"
+    )
+    clean.add_argument(
+        "--roll", action="store_true", help="close the active segments first, so that they are, too"
     )
 
     history = _add(
@@ -428,9 +439,10 @@ def _explain(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
-    from siltstone.broker.commands.cleaner import run_explain
+    from siltstone.broker.commands.cleaner import Asked, run_explain
 
-    return run_explain(layers, options.name, as_json=options.json, is_dry_run=options.dry_run)
+    asked = Asked(options.json, options.dry_run, options.waiting, options.failed)
+    return run_explain(layers, options.name, asked)
 
 
 def _clean(options: argparse.Namespace) -> int:
@@ -443,6 +455,7 @@ def _clean(options: argparse.Namespace) -> int:
         layers,
         options.name,
         is_forced=options.force,
+        rolls=options.roll,
         waits=options.wait,
         seconds=options.timeout,
         as_json=options.json,

@@ -129,7 +129,7 @@ class Broker:
         self._housekeeping = Housekeeping(
             self._logs, lambda: self._settings.server, clock, self._cleaning.is_reserved
         )
-        self._readiness = Readiness(clock, self._find_dead_threads)
+        self._readiness = Readiness(clock, self._find_dead_threads, self._cleaning.remarks)
         self._probe: Probe | None = None
         self._rooms: Rooms | None = None
         self._listeners: list[Listener] = []

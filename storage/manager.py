@@ -131,13 +131,20 @@ class LogManager:
             self._schedule_removal(path)
         self._loaded = True
         _logger.info(
-            "logs are open directories=%d partitions=%d aside=%d clean=%s seconds=%.2f",
+            "logs are open directories=%d partitions=%d aside=%d last_stop=%s seconds=%.2f",
             len(self.directories),
             len(self.logs),
             len(self.set_aside),
-            all(directory.was_clean for directory in self.directories),
+            self._find_last_stop(),
             self._clock.monotonic() - started,
         )
+
+    def _find_last_stop(self) -> str:
+        """Return how the run before this one ended, in a word; none if there was none."""
+        if all(directory.was_clean for directory in self.directories):
+            return "clean"
+        is_first = all(directory.is_new for directory in self.directories)
+        return "none" if is_first and not self.logs and not self.set_aside else "unclean"
 
     def _take(self, loaded: LoadedPartition | SetAside) -> None:
         """Serve a partition, or keep in mind that it is not served."""

@@ -36,10 +36,16 @@ class Readiness:
     the verdict is logged once.
     """
 
-    def __init__(self, clock: Clock, find_dead_threads: Callable[[], Sequence[str]]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        find_dead_threads: Callable[[], Sequence[str]],
+        find_remarks: Callable[[], Sequence[str]] = list,
+    ) -> None:
         self.is_ready = False
         self._clock = clock
         self.find_dead_threads = find_dead_threads
+        self._find_remarks = find_remarks
         self._round_trip: Callable[[], Awaitable[None]] | None = None
         self._is_stopping = False
         self._probing: asyncio.Task[str | None] | None = None
@@ -68,11 +74,14 @@ class Readiness:
         return fault
 
     async def answer(self, _request: HttpRequest) -> HttpResponse:
-        """Answer 200 or 503 with the reason: the ``/readyz`` page."""
+        """Answer 200 or 503 with the reason: the ``/readyz`` page.
+
+        A partition that cannot be compacted is told of and no fault: clients are served.
+        """
         fault = await self.find_fault()
         if fault is not None:
             return text(503, f"not ready: {fault}")
-        return text(200, "ready")
+        return text(200, "\n".join(["ready", *self._find_remarks()]))
 
     async def _find_fault(self) -> str | None:
         if self._is_stopping:

@@ -144,7 +144,7 @@ def _find_selection(view: PartitionView, cleanable: CleanableLog | None) -> Find
         ratio = view.setting("min.cleanable.dirty.ratio", cleanable.threshold)
         return Finding(
             Rule.RATIO_ABOVE,
-            f"{cleanable.ratio:.4g} of it is dirty, more than {ratio}",
+            f"{_share(cleanable.ratio)} of it is dirty, more than {ratio}",
             ratio,
         )
     held = _find_limit(view, cleanable)
@@ -161,7 +161,7 @@ def _find_rest_of_small_map(view: PartitionView, cleanable: CleanableLog) -> Fin
         outlook = "the next pass goes on there"
     else:
         ratio = view.setting("min.cleanable.dirty.ratio", cleanable.threshold)
-        outlook = f"what is left is {cleanable.ratio:.4g} of it, not more than {ratio}"
+        outlook = f"what is left is {_share(cleanable.ratio)} of it, not more than {ratio}"
     return Finding(
         Rule.MAP_TOO_SMALL,
         f"the last pass ended at offset {last.end_offset} because the offset map was full with "
@@ -222,7 +222,7 @@ def _find_lack(view: PartitionView, cleanable: CleanableLog) -> Finding:
         ratio = view.setting("min.cleanable.dirty.ratio", cleanable.threshold)
         return Finding(
             Rule.RATIO_BELOW,
-            f"{cleanable.ratio:.4g} of it is dirty, not more than {ratio}{_lacking(cleanable)}",
+            f"{_share(cleanable.ratio)} of it is dirty, not more than {ratio}{_lacking(cleanable)}",
             ratio,
         )
     if not cleanable.clean_bytes and not cleanable.uncleanable_bytes:
@@ -261,6 +261,12 @@ def _with_tombstones(view: PartitionView, finding: Finding) -> Finding:
         f"{moment(last.next_horizon_ms)}, but only a pass removes them, and {finding.sentence}; "
         "siltstone clean asks for one",
     )
+
+
+def _share(ratio: float) -> str:
+    """Return a part of a whole in words: all, or 0.25."""
+    text = f"{ratio:.4g}"
+    return "all" if text == "1" else text
 
 
 def _lacking(cleanable: CleanableLog) -> str:

@@ -62,6 +62,7 @@ class LogDirectory:
         "_state",
         "directory_id",
         "failure",
+        "is_new",
         "must_rewrite",
         "path",
         "refusal",
@@ -72,6 +73,7 @@ class LogDirectory:
         self.path = path  # constant after init
         self.directory_id = directory_id  # constant once the directories are open
         self.was_clean = was_clean  # likewise: whether the last stop left its mark
+        self.is_new = False  # likewise: whether it had no id before this start
         self.must_rewrite = False  # likewise: whether an fsync failed during the last run
         self.refusal: str | None = None  # why writes are refused, for now or for good; any thread
         self.failure: str | None = None  # why they are refused until the next start; written once

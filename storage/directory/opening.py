@@ -158,6 +158,7 @@ def _identify(
 ) -> None:
     """Give the directory its ids, writing them if they are new, and take its mark."""
     try:
+        directory.is_new = properties is None
         if properties is None or not properties.directory_id:
             properties = MetaProperties(
                 cluster_id=cluster_id, node_id=node_id, directory_id=uuid_text(random_id())

@@ -579,3 +579,22 @@ def test_a_checkpoint_of_no_offset_counts_as_empty(tmp_path: Path, number: str) 
         log = manager.logs[_partition(0)]
 
         assert (log.log_start_offset, log.log_end_offset) == (0, 1)
+
+
+def test_a_start_says_how_the_last_run_ended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A folder that nobody had before was not left unclean by anybody."""
+    told = []
+    for ends in ("clean", "crash", "clean"):
+        caplog.clear()
+        with caplog.at_level("INFO"):
+            manager = _manager(tmp_path)
+            manager.load()
+        told.append(caplog.text.partition("last_stop=")[2].split()[0])
+        if ends == "crash":
+            _crash(manager)
+        else:
+            manager.close()
+
+    assert told == ["none", "clean", "unclean"]

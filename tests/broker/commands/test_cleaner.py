@@ -181,6 +181,30 @@ def test_copy_of_the_folders_is_explained_without_a_broker(typed: Typed, tmp_pat
     assert typed.run("verify", broker=stopped)[0] == 0  # that its original is open does not matter
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_the_active_segment_is_closed_on_demand(typed: Typed) -> None:
+    """What explain advises where all that is dirty is in it."""
+    typed.client.create("active", 1, {"cleanup.policy": "compact"})
+    rows = [Message(b"k", b"v%d" % number, (), TIMESTAMP) for number in range(10)]
+    typed.client.produce("active", rows)
+    code, output, _ = typed.run("explain", "active")
+    assert code == 0
+    assert "to do     set segment.ms, or siltstone clean --roll active" in output
+    code, _, errors = typed.run("clean", "active-0", "--wait")
+    assert code == 1
+    assert "siltstone clean --roll closes it first" in errors
+
+    code, output, errors = typed.run("clean", "active", "--roll", "--wait", "--json")
+
+    assert code == 0, errors
+    told = json.loads(output)
+    assert told["requested"] == [{"topic": "active", "partition": 0}]
+    (event,) = told["passes"]
+    assert (event["outcome"], event["records_in"]) == ("cleaned", 10)
+    assert told["no_pass"] == []
+
+
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
