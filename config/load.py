@@ -28,12 +28,13 @@ def load(path: Path | None, environ: Mapping[str, str], sets: Sequence[str]) -> 
         ConfigError: with every fault, each with its place.
     """
     faults: list[str] = []
+    warnings: list[str] = []
+    given_last = [*environment_entries(environ, faults), *set_entries(sets, faults)]
     entries = [
         *(_file_entries(path, faults) if path is not None else ()),
-        *environment_entries(environ, faults),
-        *set_entries(sets, faults),
+        *_kafka_entries(environ, given_last, faults, warnings),
+        *given_last,
     ]
-    warnings: list[str] = []
     faulty = {entry.name for entry in entries if _is_faulty(entry, faults, warnings)}
     given = {
         entry.name: Given(entry.text, entry.where) for entry in entries if entry.name not in faulty
@@ -70,6 +71,21 @@ def _left_out(layers: Layers) -> Iterable[str]:
             f"{where}: {', '.join(names)} in listeners is not opened: it is a controller's, and "
             "one node needs none"
         )
+
+
+def _kafka_entries(
+    environ: Mapping[str, str], over: list[Entry], faults: list[str], warnings: list[str]
+) -> list[Entry]:
+    """Return what variables of Apache Kafka's image give, below what is given in ours."""
+    if not any(name.startswith("KAFKA_") or name == "CLUSTER_ID" for name in environ):
+        return []
+    from siltstone.config import kafka_variables  # noqa: PLC0415 - few starts have any
+
+    entries = kafka_variables.kafka_entries(environ, faults, warnings)
+    ours = [each for each in over if each.where != "--set"]  # which is there to overrule
+    faults += kafka_variables.contradictions(entries, ours)
+    listeners = kafka_variables.derived_listeners(entries, over)
+    return entries if listeners is None else [*entries, listeners]
 
 
 def _file_entries(path: Path, faults: list[str]) -> list[Entry]:

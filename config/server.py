@@ -5,11 +5,12 @@ values are `ServerConfig.topic_defaults`. Kafka's classes: ServerConfigs, Server
 SocketServerConfigs, CleanerConfig.
 """
 
+import re
 import socket
 from dataclasses import dataclass, field
 
 from siltstone.config.coordinators import CoordinatorConfig
-from siltstone.config.keys import NOT_EMPTY, Kind, at_least, between_or, key
+from siltstone.config.keys import NOT_EMPTY, Check, Kind, at_least, between_or, key
 from siltstone.config.listeners import (
     Listener,
     advertise,
@@ -29,6 +30,19 @@ class ServerConfig(CoordinatorConfig):
         "The id of this broker in every answer. Part of meta.properties: it does not change later.",
         check=at_least(0),
         server="broker.id",
+    )
+    cluster_id: str | None = key(
+        None,
+        "The id of the cluster, as kafka-storage random-uuid prints one. A new data folder gets "
+        "it, and a random one where it is not set; a folder with another stops the start.",
+        kind=Kind.STRING,
+        check=Check(
+            lambda value: (
+                value is None or re.fullmatch("[A-Za-z0-9_-]{22}(==)?", value) is not None
+            ),
+            "22 characters of base64",
+        ),
+        ours=True,
     )
     broker_rack: str | None = key(
         None, "The rack that Metadata answers for this broker.", kind=Kind.STRING

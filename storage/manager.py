@@ -85,7 +85,10 @@ class LogManager:
             LogDirError: A directory can not be used, with what to do.
         """
         self.directories, self.cluster_id = open_directories(
-            self._paths, self._server.node_id, self._clock.now_ms()
+            self._paths,
+            self._server.node_id,
+            self._clock.now_ms(),
+            cluster_id=self._server.cluster_id,
         )
         for directory in self.directories:
             _sweep_pins(directory)

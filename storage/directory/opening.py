@@ -15,11 +15,12 @@ from siltstone.storage.topic_partition import FolderState, TopicPartition, parse
 
 
 def open_directories(
-    paths: Sequence[Path], node_id: int, now_ms: int
+    paths: Sequence[Path], node_id: int, now_ms: int, *, cluster_id: str | None = None
 ) -> tuple[tuple[LogDirectory, ...], str]:
     """Lock the directories, and return them with the id of the cluster that they belong to. Blocks.
 
-    A directory without ``meta.properties`` is new and joins the others. The clean-shutdown marks
+    A directory without ``meta.properties`` is new and joins the others; the first of all are given
+    ``cluster_id``, or a random one, and none may have another. The clean-shutdown marks
     are taken last, when nothing can refuse the start any more.
 
     Raises:
@@ -29,14 +30,14 @@ def open_directories(
     try:
         _report(_faults(directories))
         known = _read_identities(directories)
-        cluster_id = _agree(known, node_id)
+        agreed = _agree(known, node_id, cluster_id)
         for directory in directories:
-            _identify(directory, known.get(directory.path), cluster_id, node_id, now_ms)
+            _identify(directory, known.get(directory.path), agreed, node_id, now_ms)
     except LogDirError:
         for directory in directories:
             directory.release()
         raise
-    return directories, cluster_id
+    return directories, agreed
 
 
 def find_readable(paths: Sequence[Path]) -> tuple[Path, ...]:
@@ -129,7 +130,7 @@ def _read_identities(directories: Iterable[LogDirectory]) -> dict[Path, MetaProp
     return found
 
 
-def _agree(known: dict[Path, MetaProperties], node_id: int) -> str:
+def _agree(known: dict[Path, MetaProperties], node_id: int, wanted: str | None) -> str:
     """Return the cluster id that all directories name, a new one if there is none yet."""
     _report(
         [
@@ -146,7 +147,13 @@ def _agree(known: dict[Path, MetaProperties], node_id: int) -> str:
             f"log directories belong to different clusters: {listing}; take those of others out of "
             "log.dirs"
         )
-    return next(iter(clusters), None) or uuid_text(random_id())
+    for found, path in clusters.items():
+        if wanted is not None and found != wanted:
+            raise LogDirError(
+                f"log directory {path} belongs to cluster {found}, not to {wanted} as cluster.id "
+                "(CLUSTER_ID of a container) says; remove that, or choose another log.dirs"
+            )
+    return next(iter(clusters), None) or wanted or uuid_text(random_id())
 
 
 def _identify(

@@ -19,6 +19,7 @@ from siltstone.protocol.records.build import frame_batch
 from siltstone.storage import files
 from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.directory.meta_properties import MetaProperties
+from siltstone.storage.directory.opening import open_directories
 from siltstone.storage.log.log import Log
 from siltstone.storage.manager import LogManager
 from siltstone.storage.topic_partition import TopicPartition
@@ -598,3 +599,19 @@ def test_a_start_says_how_the_last_run_ended(
             manager.close()
 
     assert told == ["none", "clean", "unclean"]
+
+
+def test_a_new_folder_gets_the_cluster_id_that_is_set(tmp_path: Path) -> None:
+    """And one that belongs to another cluster is not opened, nor left locked."""
+    ours, theirs = "MkU3OEVBNTcwNTJENDM2Qk", "4L6g3nShT-eMCtK--X86sw"
+
+    directories, found = open_directories([tmp_path], 1, 0, cluster_id=ours)
+    for directory in directories:
+        directory.release()
+    with pytest.raises(LogDirError, match=f"belongs to cluster {ours}, not to {theirs}"):
+        open_directories([tmp_path], 1, 0, cluster_id=theirs)
+    again, kept = open_directories([tmp_path], 1, 0)
+    for directory in again:
+        directory.release()
+
+    assert (found, kept) == (ours, ours)
