@@ -49,7 +49,7 @@ value, new value and source.
 
 _KAFKA_VARIABLES = """\
 Variables of Apache Kafka's container image are taken by its rule, so that a compose file fits as it
-is: behind `KAFKA_`, or `KAFKA_CFG_` as Bitnami's has it, `_` is a dot, `__` is `_` and `___` is `-`.
+is: behind `KAFKA_`, or `KAFKA_CFG_` as of Bitnami's, `_` is a dot, `__` is `_` and `___` is `-`.
 `CLUSTER_ID` is `cluster.id`. Where `KAFKA_ADVERTISED_LISTENERS` is given and no variable gives
 listeners, these are bound on all interfaces. Each variable is obeyed, or named in a line of the log
 as of no meaning here. What promises TLS, users or access for some stops the start; so does a

@@ -104,8 +104,10 @@ def test_what_is_no_setting_is_named() -> None:
     )
 
     assert sorted(layers.warnings) == [
-        "KAFKA_LOG_RETENTION_HOUR: log.retention.hour is not a setting and is not obeyed; did you "
-        "mean log.retention.hours?",
+        (
+            "KAFKA_LOG_RETENTION_HOUR: log.retention.hour is not a setting and is not obeyed; did "
+            "you mean log.retention.hours?"
+        ),
         "KAFKA_OPTS, KAFKA_VERSION: for a JVM and its logs, of no meaning here",
         "KAFKA_PORT_9092_TCP, KAFKA_SERVICE_HOST: set for links between containers, not settings",
     ]
