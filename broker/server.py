@@ -180,7 +180,7 @@ class Broker:
             rack=self._settings.server.broker_rack,
         )
         log.info(
-            "data log_dirs=%s cluster_id=%s node_id=%d",
+            "serving data log_dirs=%s cluster_id=%s node_id=%d",
             ",".join(map(str, self._directories)),
             rooms.identity.cluster_id,
             rooms.identity.node_id,

@@ -20,6 +20,8 @@ from siltstone.config.listeners import (
 )
 from siltstone.config.topic import DAY_MS, FOREVER, TopicConfig
 
+_UUID = re.compile("[A-Za-z0-9_-]{22}(==)?")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig(CoordinatorConfig):
@@ -37,9 +39,7 @@ class ServerConfig(CoordinatorConfig):
         "it, and a random one where it is not set; a folder with another stops the start.",
         kind=Kind.STRING,
         check=Check(
-            lambda value: (
-                value is None or re.fullmatch("[A-Za-z0-9_-]{22}(==)?", value) is not None
-            ),
+            lambda value: value is None or _UUID.fullmatch(value) is not None,
             "22 characters of base64",
         ),
         ours=True,

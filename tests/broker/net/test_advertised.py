@@ -103,7 +103,7 @@ async def test_the_start_tells_where_and_for_whom(
                     await asyncio.sleep(0)
 
     said = [record.getMessage() for record in caplog.records]
-    assert f"data log_dirs={tmp_path} cluster_id={cluster_id} node_id=1" in said
+    assert f"serving data log_dirs={tmp_path} cluster_id={cluster_id} node_id=1" in said
     assert (
         f"advertised listener=PLAINTEXT address=127.0.0.1:{port} for='clients on this machine'"
         in said
