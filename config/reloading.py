@@ -71,7 +71,7 @@ def make_plan(current: Layers, fresh: Layers) -> Plan:
         name: fresh.static[name] if _is_same(name, current, fresh) else given
         for name, given in kept.items()
     }
-    after = replace(current, static=kept | taken)
+    after = replace(current, static=kept | taken, warnings=fresh.warnings)
     faults = contradictions(after.server().topic_defaults, after.server())
     faults += resize_faults(current.server(), after.server())
     if faults:

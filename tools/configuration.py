@@ -39,12 +39,12 @@ a fault. `siltstone check --config FILE` lists all faults of a file, `siltstone 
 effective value and where it comes from.
 
 SIGHUP or `siltstone reload` has a running broker read file, environment and command line again,
-each as it was named at the start. What can be altered while the broker runs, each default of topics
-under any of its names included, is in force at once; any other setting keeps its value until the
-restart and is named. A value that was changed while the broker ran still wins, and is named, too.
-A file with a fault changes nothing, and its faults are logged. `siltstone diff` prints beforehand
-what a reload would change and what a restart would; every change leaves a line in the log with old
-value, new value and source.
+each as it was named at the start (Apache Kafka stops at SIGHUP; stop this one by SIGTERM). What can
+be altered while the broker runs, each default of topics under any of its names included, is in
+force at once; any other setting keeps its value until the restart and is named. A value that was
+changed while the broker ran still wins, and is named, too. A file with a fault changes nothing, and
+its faults are logged. `siltstone diff` prints beforehand what a reload would change and what a
+restart would; every change leaves a line in the log with old value, new value and source.
 """
 
 _KAFKA_VARIABLES = """\

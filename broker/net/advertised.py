@@ -67,24 +67,28 @@ async def _find_fault(
     host: str, port: int, bound: Collection[tuple[str, int]], seconds: float
 ) -> str | None:
     """Return which clients fail and why, None if the address leads somewhere."""
-    loop = asyncio.get_running_loop()
+    if (host, port) in bound:
+        return None
     where = _address(host, port)
     try:
+        loop = asyncio.get_running_loop()
         found = await asyncio.wait_for(loop.getaddrinfo(host, port), seconds)
-    except TimeoutError:
-        return _unresolved(host, where, f"no answer within {seconds:g} s")
     except (OSError, UnicodeError) as error:
-        return _unresolved(host, where, str(error))
+        return _unresolved(host, where, _why(error, seconds))
     if any(_is_bound(str(address[0]), port, bound) for *_, address in found):
         return None  # and no place among max.connections is taken
     try:
         _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), seconds)
-    except TimeoutError:
-        return _unreached(where, f"no answer within {seconds:g} s")
     except OSError as error:
-        return _unreached(where, error.strerror or str(error))
+        return _unreached(where, _why(error, seconds))
     writer.close()
     return None
+
+
+def _why(error: OSError | UnicodeError, seconds: float) -> str:
+    if isinstance(error, TimeoutError) and not error.args:  # ours, not the kernel's
+        return f"no answer within {seconds:g} s"
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _is_bound(host: str, port: int, bound: Collection[tuple[str, int]]) -> bool:

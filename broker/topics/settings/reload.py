@@ -43,7 +43,11 @@ async def reload(settings: BrokerSettings, io: IoThreads) -> Plan:
             # TRY400: a value that somebody gave, not a fault of ours.
             log.error("settings are not reloaded, nothing has changed: %s", fault)  # noqa: TRY400
         raise
+    known = set(settings.layers.warnings)
     await settings.reload(plan.layers)  # in the turn in which the plan was found to be right
+    for warning in plan.layers.warnings:
+        if warning not in known:
+            log.warning("%s", warning)
     for name, value, source, wins, winner, winner_source in plan.shadowed:
         log.info(
             "setting has no effect, a dynamic value wins name=%s value=%s source=%r "
