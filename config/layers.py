@@ -8,6 +8,7 @@ three of the static ones are merged when they are loaded: Kafka describes them a
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -35,6 +36,14 @@ class Source(IntEnum):
     GROUP = 8
 
 
+class Origin(NamedTuple):
+    """What the static values were read from, and can be read from again."""
+
+    path: Path | None
+    environ: Mapping[str, str]
+    sets: tuple[str, ...]
+
+
 class Given(NamedTuple):
     """A value from the file, the environment or the command line, and where it stood."""
 
@@ -57,6 +66,7 @@ class Layers:
     cluster: Mapping[str, str] = field(default_factory=dict)
     broker: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    origin: Origin | None = field(default=None, repr=False)
     _values: Mapping[str, str] = field(init=False, repr=False)
     _server: ServerConfig = field(init=False, repr=False)
 
