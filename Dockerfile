@@ -22,13 +22,11 @@ RUN python3 -m compileall -q -x '/(test|tests|idlelib|lib2to3|site-packages|dist
     "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"
 COPY --from=build /opt/siltstone /opt/siltstone
 COPY --from=build --chown=65534:65534 /build/data /var/lib/siltstone
+COPY docker/server.yaml /etc/siltstone/server.yaml
 ENV PATH=/opt/siltstone/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
-    SILTSTONE_LISTENERS=PLAINTEXT://0.0.0.0:9092 \
-    SILTSTONE_ADVERTISED_LISTENERS=PLAINTEXT://127.0.0.1:9092 \
-    SILTSTONE_HTTP_LISTENER=0.0.0.0:9464 \
-    SILTSTONE_LOG_DIRS=/var/lib/siltstone
+    SILTSTONE_CONFIG=/etc/siltstone/server.yaml
 USER 65534:65534
 WORKDIR /var/lib/siltstone
 VOLUME /var/lib/siltstone

@@ -1,4 +1,5 @@
-# The front door. Each target sets up .venv by itself and does nothing twice.
+# The front door. Each target sets up .venv by itself and does nothing twice: `make run` what the
+# broker needs, the others what the tests need as well.
 #
 #   make run          the broker, in the foreground
 #   make test         what every change needs at once, in three minutes; make test ARGS=tests/storage
@@ -42,9 +43,10 @@ ARGS ?=
 
 INSTALLER := $(if $(shell command -v uv),uv,pip)
 INSTALL.uv := uv pip install --python $(BIN)/python --reinstall-package siltstone
-INSTALL.pip := $(BIN)/python -m pip install --force-reinstall
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL.pip := $(PIP) install --force-reinstall
 TARGET.uv := uv pip install --python $(BIN)/python --target
-TARGET.pip := $(BIN)/python -m pip install --upgrade --target
+TARGET.pip := $(PIP) install --upgrade --target
 
 # CI must not pass on slow fallbacks; elsewhere a machine without a C compiler still works.
 ifeq ($(CI),true)
@@ -56,24 +58,42 @@ endif
 help:
 	@sed -n 's/^#   //p' Makefile
 
-.venv/.environment-uv: uv.lock
-	@uv sync --quiet --locked --extra test --extra spark --no-install-project --python '$(PYTHON)'
-	@rm -f .venv/.environment-*
+.venv/.runtime-uv: uv.lock
+	@echo 'siltstone: fetching what the broker needs into .venv, once' >&2
+	@uv sync --quiet --locked --inexact --no-install-project --python '$(PYTHON)'
+	@rm -f .venv/.runtime-* .venv/.installed
 	@touch $@
 
-.venv/.environment-pip: requirements.lock
+.venv/.runtime-pip: docker/requirements.lock
+	@echo 'siltstone: fetching what the broker needs into .venv, once' >&2
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock
+	@$(PIP) install --quiet --quiet --require-hashes --requirement docker/requirements.lock
+	@rm -f .venv/.runtime-* .venv/.installed
+	@touch $@
+
+# An exact sync takes our own package out again, so it comes before `.installed`.
+.venv/.environment-uv: .venv/.runtime-uv uv.lock
+	@echo 'siltstone: fetching what the tests need into .venv, once' >&2
+	@uv sync --quiet --locked --extra test --extra spark --no-install-project --python '$(PYTHON)'
+	@rm -f .venv/.environment-* .venv/.installed
+	@touch $@
+
+.venv/.environment-pip: .venv/.runtime-pip requirements.lock
+	@echo 'siltstone: fetching what the tests need into .venv, once' >&2
+	@$(PIP) install --quiet --quiet --require-hashes --requirement requirements.lock
 	@rm -f .venv/.environment-*
 	@touch $@
 
-.venv/.installed: .venv/.environment-$(INSTALLER) pyproject.toml hatch_build.py $(KERNELS_IN)
+.venv/.installed: .venv/.runtime-$(INSTALLER) pyproject.toml hatch_build.py $(KERNELS_IN)
+	@echo 'siltstone: compiling the kernels, once' >&2
 	@$(INSTALL.$(INSTALLER)) --quiet --no-deps --editable .
 	@touch $@
 
-setup: .venv/.installed
+# Two steps, since `.installed` is looked at anew when the tests' packages are there.
+setup: .venv/.environment-$(INSTALLER)
+	@$(MAKE) --no-print-directory .venv/.installed
 
-run: setup
+run: .venv/.installed
 	@exec $(BIN)/siltstone serve $(ARGS)
 
 test: setup

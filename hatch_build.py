@@ -101,6 +101,7 @@ def compile_kernels(
             build_dir=scratch,
             compiler_directives=DIRECTIVES,
             include_path=[scratch],
+            nthreads=os.cpu_count() or 1,
             quiet=True,
         )
         command = Distribution({"ext_modules": modules}).get_command_obj("build_ext")

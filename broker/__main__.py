@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from siltstone import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from siltstone.config.layers import Layers
 
@@ -45,12 +45,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="siltstone", description="A Kafka broker on one machine, over Kafka's own files."
+        prog="siltstone",
+        description="A Kafka broker on one machine, over Kafka's own files.",
+        epilog=_examples("serve", "explain orders", "COMMAND --help"),
     )
+    parser.add_argument("--version", action=_ShowVersion)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    serve = commands.add_parser("serve", help="run the broker in the foreground until SIGTERM")
-    _add_settings(serve)
+    serve = _add(
+        commands,
+        "serve",
+        "run the broker in the foreground until SIGTERM",
+        _serve,
+        "serve --config server.yaml",
+        "serve --set log.dirs=/var/lib/siltstone --log-level warning",
+        json_words="write log lines as JSON, as --log-format json does",
+    )
     for name, (choices, default) in _LOG_OPTIONS.items():
         option = f"--log-{name}"
         serve.add_argument(
@@ -59,45 +69,131 @@ def _parser() -> argparse.ArgumentParser:
             default=os.environ.get(_log_variable(name), "").lower() or default,
             help=f"default: the environment's {_log_variable(name)}, else {default}",
         )
-    serve.set_defaults(run=_serve)
-
-    show = commands.add_parser(
-        "config", help="print every effective setting and its source, dynamic ones too"
+    _add(
+        commands,
+        "config",
+        "print every effective setting and its source, dynamic ones too",
+        _config,
+        "config --config server.yaml",
+        "config --json --set log.dirs=/var/lib/siltstone",
     )
-    _add_settings(show)
-    show.set_defaults(run=_config)
-
-    check = commands.add_parser("check", help="report every fault of the settings; start nothing")
-    _add_settings(check)
-    check.set_defaults(run=_check)
-
-    health = commands.add_parser("health", help="ask a running broker whether it is ready")
-    _add_settings(health)
+    _add(
+        commands,
+        "check",
+        "report every fault of the settings; start nothing",
+        _check,
+        "check --config server.properties",
+        "check --json --config server.yaml",
+    )
+    health = _add(
+        commands,
+        "health",
+        "ask a running broker whether it is ready",
+        _health,
+        "health",
+        "health --timeout 4 --set http.listener=127.0.0.1:9464",
+    )
     health.add_argument("--timeout", type=_seconds, default=10.0, metavar="SECONDS")
-    health.set_defaults(run=_health)
+    _add(
+        commands,
+        "reload",
+        "have the broker read its settings again, as SIGHUP does",
+        _reload,
+        "reload",
+        "reload --set log.dirs=/var/lib/siltstone",
+    )
+    _add(
+        commands,
+        "diff",
+        "print what a reload would change now, and a restart later",
+        _diff,
+        "diff",
+        "diff --json",
+    )
 
     _add_cleaner_commands(commands)
 
-    pins = commands.add_parser(
-        "pins", help="show who pins segment files, and what only pins keep on the disk"
+    pins = _add(
+        commands,
+        "pins",
+        "show who pins segment files, and what only pins keep on the disk",
+        _pins,
+        "pins",
+        "pins --release 0f3c",
     )
-    _add_settings(pins)
-    pins.add_argument("--json", action="store_true", help="print codes and numbers")
     pins.add_argument("--release", metavar="ID", help="end a pin whose reader is gone")
-    pins.set_defaults(run=_pins)
 
-    dump = commands.add_parser(
-        "dump-log", help="print and check segment, index, snapshot and checkpoint files"
+    dump = _add(
+        commands,
+        "dump-log",
+        "print and check segment, index, snapshot and checkpoint files",
+        _dump_log,
+        "dump-log siltstone-data/orders-0",
+        "dump-log --print-data --json orders-0/00000000000000000000.log",
+        has_settings=False,
     )
     dump.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files or folders")
     dump.add_argument("--deep-iteration", action="store_true", help="print each record, too")
     dump.add_argument("--print-data", action="store_true", help="with keys, values and headers")
-    dump.set_defaults(run=_dump_log)
 
-    commands.add_parser(
-        "version", help="print the version and whether the kernels are compiled"
-    ).set_defaults(run=_version)
+    _add(
+        commands,
+        "version",
+        "print the version and whether the kernels are compiled",
+        _version,
+        "version",
+        "version --json",
+        has_settings=False,
+    )
     return parser
+
+
+def _add(  # what every command has
+    commands: argparse._SubParsersAction[_Parser],
+    name: str,
+    words: str,
+    run: Callable[[argparse.Namespace], int],
+    *examples: str,
+    has_settings: bool = True,
+    json_words: str = "print JSON",
+) -> _Parser:
+    """Add a command with what every one has: settings, --json, --version and examples."""
+    parser = commands.add_parser(
+        name,
+        help=words,
+        description=f"{words[0].upper()}{words[1:]}.",
+        epilog=_examples(*examples),
+    )
+    if has_settings:
+        _add_settings(parser)
+    parser.add_argument("--json", action="store_true", help=json_words)
+    parser.add_argument("--version", action=_ShowVersion)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _examples(*examples: str) -> str:
+    return "\n".join(["examples:", *(f"  siltstone {each}" for each in examples)])
+
+
+class _ShowVersion(argparse.Action):
+    """Prints the version and ends; `siltstone version` says more."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="print the version and exit")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        print(f"siltstone {VERSION}")
+        parser.exit()
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Help whose examples stay lines of their own, so that they can be copied."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("examples:"):
+            return text
+        return super()._fill_text(text, width, indent)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -108,7 +204,7 @@ class _Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, **options: Any) -> None:
-        formatter = partial(argparse.HelpFormatter, width=find_width())
+        formatter = partial(_Formatter, width=find_width())
         super().__init__(formatter_class=formatter, **options)
 
 
@@ -128,39 +224,66 @@ def find_width() -> int:
 def _add_cleaner_commands(commands: argparse._SubParsersAction[_Parser]) -> None:
     which = "a topic or one of its partitions (default: all)"
 
-    explain = commands.add_parser(
-        "explain", help="say why partitions are or are not compacted, and what a pass would do"
+    explain = _add(
+        commands,
+        "explain",
+        "say why partitions are or are not compacted, and what a pass would do",
+        _explain,
+        "explain",
+        "explain orders-3 --dry-run",
+        "explain --failed --json",
+        json_words="print codes and numbers",
     )
-    _add_settings(explain)
     explain.add_argument("name", nargs="?", metavar="TOPIC[-PARTITION]", help=which)
-    explain.add_argument("--json", action="store_true", help="print codes and numbers")
     explain.add_argument(
         "--dry-run", action="store_true", help="read the logs as a pass would and predict it"
     )
-    explain.set_defaults(run=_explain)
+    explain.add_argument(
+        "--waiting", action="store_true", help="only those that have something to clean, and wait"
+    )
+    explain.add_argument(
+        "--failed", action="store_true", help="only those that could not be cleaned or read"
+    )
 
-    clean = commands.add_parser("clean", help="have a topic compacted now, whatever its ratio")
-    _add_settings(clean)
+    clean = _add(
+        commands,
+        "clean",
+        "have a topic compacted now, whatever its ratio",
+        _clean,
+        "clean orders --wait",
+        "clean orders-3 --force",
+        "clean orders --roll --wait",
+    )
     clean.add_argument("name", metavar="TOPIC[-PARTITION]")
     clean.add_argument("--wait", action="store_true", help="until it is done, and say what it did")
     clean.add_argument("--timeout", type=_seconds, default=3600.0, metavar="SECONDS")
     clean.add_argument(
         "--force", action="store_true", help="records younger than min.compaction.lag.ms, too"
     )
-    clean.set_defaults(run=_clean)
-
-    history = commands.add_parser("history", help="print the passes of the cleaner")
-    _add_settings(history)
-    history.add_argument("name", nargs="?", metavar="TOPIC[-PARTITION]", help=which)
-    history.add_argument("--json", action="store_true", help="one line of JSON each, with receipts")
-    history.set_defaults(run=_history)
-
-    verify = commands.add_parser(
-        "verify", help="check compacted folders and the cleaner's receipts; the broker is stopped"
+    clean.add_argument(
+        "--roll", action="store_true", help="close the active segments first, so that they are, too"
     )
-    _add_settings(verify)
+
+    history = _add(
+        commands,
+        "history",
+        "print the passes of the cleaner",
+        _history,
+        "history orders",
+        "history --json",
+        json_words="one line of JSON each, with receipts",
+    )
+    history.add_argument("name", nargs="?", metavar="TOPIC[-PARTITION]", help=which)
+
+    verify = _add(
+        commands,
+        "verify",
+        "check compacted folders and the cleaner's receipts; the broker is stopped",
+        _verify,
+        "verify --set log.dirs=/var/lib/siltstone",
+        "verify orders --json",
+    )
     verify.add_argument("name", nargs="?", metavar="TOPIC[-PARTITION]", help=which)
-    verify.set_defaults(run=_verify)
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
@@ -195,19 +318,23 @@ def _seconds(text: str) -> float:
 
 def _load(options: argparse.Namespace) -> Layers | None:
     """Return the settings, or None after every fault has been printed."""
+    layers, faults = _read_settings(options)
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    return None if faults else layers
+
+
+def _read_settings(options: argparse.Namespace) -> tuple[Layers | None, list[str]]:
+    """Return the settings if they can be taken, and every fault."""
     from siltstone.config.errors import ConfigError
     from siltstone.config.load import load
 
     path = None if options.config is None else Path(options.config)
-    layers = None
     faults = list(_log_faults())
     try:
-        layers = load(path, os.environ, options.sets)
+        return load(path, os.environ, options.sets), faults
     except ConfigError as error:
-        faults += error.faults
-    for fault in faults:
-        print(fault, file=sys.stderr)
-    return None if faults else layers
+        return None, [*faults, *error.faults]
 
 
 def _log_variable(name: str) -> str:
@@ -229,7 +356,7 @@ def _serve(options: argparse.Namespace) -> int:
     from siltstone.broker.process import logs
     from siltstone.broker.process.run import StartError, run
 
-    logs.configure(options.log_format, options.log_level)
+    logs.configure("json" if options.json else options.log_format, options.log_level)
     try:
         return run(layers)
     except StartError as error:
@@ -240,8 +367,10 @@ def _config(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
+    import json
+
     from siltstone.broker.topics.settings.stored import with_stored
-    from siltstone.config.show import show
+    from siltstone.config.show import show, show_as_json
     from siltstone.storage.directory.catalog import Catalog
     from siltstone.storage.directory.log_directory import LogDirError
 
@@ -251,37 +380,70 @@ def _config(options: argparse.Namespace) -> int:
         catalog.load()
     except LogDirError as error:
         fault = f"what was changed while the broker ran is not shown: {error}"
-    for line in show(with_stored(layers, catalog.state)):
-        print(line)
+    effective = with_stored(layers, catalog.state)
+    if options.json:
+        print(json.dumps(list(show_as_json(effective)), indent=2))
+    else:
+        for line in show(effective):
+            print(line)
     return 0 if fault is None else _fail(fault)
 
 
 def _check(options: argparse.Namespace) -> int:
-    layers = _load(options)
-    if layers is None:
-        return 1
-    for warning in layers.warnings:
-        print(warning, file=sys.stderr)
-    print("the settings are fine")
-    return 0
+    layers, faults = _read_settings(options)
+    warnings = () if layers is None else layers.warnings
+    if options.json:
+        import json
+
+        print(json.dumps({"faults": faults, "warnings": warnings}, indent=2))
+    else:
+        for sentence in (*faults, *warnings):
+            print(sentence, file=sys.stderr)
+        if not faults:
+            print("the settings are fine")
+    return 1 if faults else 0
 
 
 def _health(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
-    from siltstone.broker.commands.health import run_health
+    from siltstone.broker.commands.asking import NobodyAnswers, find_address
+    from siltstone.broker.commands.health import run_health, tell
 
-    return run_health(layers.server().http_address, options.timeout)
+    try:
+        address = find_address(layers)
+    except NobodyAnswers as error:
+        return tell(error.advice, is_ready=False, as_json=options.json)
+    return run_health(address, options.timeout, as_json=options.json)
+
+
+def _reload(options: argparse.Namespace) -> int:
+    layers = _load(options)
+    if layers is None:
+        return 2
+    from siltstone.broker.commands.reload import run_reload
+
+    return run_reload(layers, as_json=options.json)
+
+
+def _diff(options: argparse.Namespace) -> int:
+    layers = _load(options)
+    if layers is None:
+        return 2
+    from siltstone.broker.commands.reload import run_diff
+
+    return run_diff(layers, as_json=options.json)
 
 
 def _explain(options: argparse.Namespace) -> int:
     layers = _load(options)
     if layers is None:
         return 2
-    from siltstone.broker.commands.cleaner import run_explain
+    from siltstone.broker.commands.cleaner import Asked, run_explain
 
-    return run_explain(layers, options.name, as_json=options.json, is_dry_run=options.dry_run)
+    asked = Asked(options.json, options.dry_run, options.waiting, options.failed)
+    return run_explain(layers, options.name, asked)
 
 
 def _clean(options: argparse.Namespace) -> int:
@@ -294,8 +456,10 @@ def _clean(options: argparse.Namespace) -> int:
         layers,
         options.name,
         is_forced=options.force,
+        rolls=options.roll,
         waits=options.wait,
         seconds=options.timeout,
+        as_json=options.json,
     )
 
 
@@ -314,7 +478,7 @@ def _verify(options: argparse.Namespace) -> int:
         return 2
     from siltstone.broker.commands.verify import run_verify
 
-    return run_verify(layers, options.name)
+    return run_verify(layers, options.name, as_json=options.json)
 
 
 def _pins(options: argparse.Namespace) -> int:
@@ -329,13 +493,24 @@ def _pins(options: argparse.Namespace) -> int:
 def _dump_log(options: argparse.Namespace) -> int:
     from siltstone.storage.dump.any_file import run
 
-    return run(options.paths, deep=options.deep_iteration, data=options.print_data)
+    return run(
+        options.paths,
+        deep=options.deep_iteration,
+        data=options.print_data,
+        as_json=options.json,
+    )
 
 
-def _version(_options: argparse.Namespace) -> int:
+def _version(options: argparse.Namespace) -> int:
     from siltstone.protocol import core
 
-    print(f"siltstone {VERSION}, kernels {'compiled' if core.COMPILED else 'off'}")
+    kernels = "compiled" if core.COMPILED else "off"
+    if options.json:
+        import json
+
+        print(json.dumps({"version": VERSION, "kernels": kernels}))
+    else:
+        print(f"siltstone {VERSION}, kernels {kernels}")
     return 0
 
 

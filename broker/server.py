@@ -29,6 +29,7 @@ from siltstone.broker.http.probe import Probe
 from siltstone.broker.http.readiness import Readiness
 from siltstone.broker.http.server import HttpServer, Routes
 from siltstone.broker.http.values import Admission
+from siltstone.broker.net.advertised import announce, try_all
 from siltstone.broker.net.buffers import Buffers
 from siltstone.broker.net.dispatch import Dispatcher
 from siltstone.broker.net.listener import Listener
@@ -48,6 +49,7 @@ from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.broker.transactions.producer_ids import ProducerIds
 from siltstone.cleaner.manager import CleanerManager
+from siltstone.config.errors import ConfigError
 from siltstone.protocol import core
 from siltstone.storage.directory.catalog import Catalog
 from siltstone.storage.directory.log_directory import LogDirError
@@ -92,6 +94,7 @@ PAGE_MODULES = (
     "siltstone.broker.http.control.cleaner",
     "siltstone.broker.http.control.pins",
     "siltstone.broker.http.control.explaining",
+    "siltstone.broker.http.control.settings",
     "siltstone.broker.http.metrics.table",
     "siltstone.broker.http.pages",
 )
@@ -157,7 +160,9 @@ class Broker:
         # The HTTP side
         self._loop_watch = LoopWatch(clock)
         self.probe = Probe(self.logs, self.topics.logs, io, clock)
-        self._readiness = Readiness(clock, self.probe.round_trip, self._find_dead_threads)
+        self._readiness = Readiness(
+            clock, self.probe.round_trip, self._find_dead_threads, self._cleaning.remarks
+        )
         self._token = ControlToken(directories[0])
         self._pages = OnFirstUse(self._build_pages, PAGE_MODULES)
         self._http = HttpServer(
@@ -211,6 +216,12 @@ class Broker:
             raise StartError(
                 f"the log directories cannot be opened: {error}; check the file and the disk"
             ) from error
+        log.info(
+            "serving data log_dirs=%s cluster_id=%s node_id=%d",
+            ",".join(str(directory.path) for directory in self.logs.directories),
+            self.logs.cluster_id,
+            self._rooms.identity.node_id,
+        )
         if {OFFSETS_TOPIC, TRANSACTIONS_TOPIC} & self.topics.topics.keys():
             # Most journals are small: wait a little, so that the first clients need not retry.
             with suppress(TimeoutError):
@@ -229,6 +240,15 @@ class Broker:
         self._tasks.start(self._close_idle(), "idle connections")
         self._tasks.start(self._judge_clients(), "slow clients")
         self._tasks.start(self._preload(), "preload")
+        bound = [(listener.host, listener.port) for listener in self.listeners]
+        self._tasks.start(try_all(self._rooms.advertised, bound), "advertised addresses")
+
+    async def reload(self) -> None:
+        """Read the settings again and put in force what may change; a fault is only logged."""
+        from siltstone.broker.topics.settings.reload import reload  # noqa: PLC0415
+
+        with suppress(ConfigError):
+            await reload(self._settings, self._io)
 
     async def stop(self) -> bool:
         """Stop within ``graceful.shutdown.timeout.ms``; return whether all closed cleanly."""
@@ -305,6 +325,7 @@ class Broker:
                 listener.host or "*",
                 listener.port,
             )
+        announce(self._rooms.advertised)
         self._readiness.open()
         fault = await self._readiness.find_fault()
         if fault is not None:

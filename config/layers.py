@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import lru_cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -37,6 +38,14 @@ class Source(IntEnum):
     GROUP = 8
 
 
+class Origin(NamedTuple):
+    """What the static values were read from, and can be read from again."""
+
+    path: Path | None
+    environ: Mapping[str, str]
+    sets: tuple[str, ...]
+
+
 class Given(NamedTuple):
     """A value from the file, the environment or the command line, and where it stood."""
 
@@ -59,6 +68,7 @@ class Layers:
     cluster: Mapping[str, str] = field(default_factory=dict)
     broker: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    origin: Origin | None = field(default=None, repr=False)
     _values: Mapping[str, str] = field(init=False, repr=False)
     _server: ServerConfig = field(init=False, repr=False)
 

@@ -83,6 +83,11 @@ def parse_listeners(
     return tuple(listeners.values())
 
 
+def names_in(text: str) -> set[str]:
+    """Return the names in a list of listeners, whether the rest of it is right or not."""
+    return {each.partition("://")[0].strip().upper() for each in text.split(",")} - {""}
+
+
 def check_bindable(listeners: Iterable[Listener]) -> None:
     """Refuse listeners that this broker cannot open.
 

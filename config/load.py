@@ -9,7 +9,8 @@ from pathlib import Path
 
 from siltstone.config.checks import contradictions, start_faults
 from siltstone.config.errors import ConfigError
-from siltstone.config.layers import Given, Layers, advice, checked
+from siltstone.config.layers import Given, Layers, Origin, advice, checked
+from siltstone.config.listeners import names_in
 from siltstone.config.naming import unknown_broker_setting
 from siltstone.config.sources import Entry, environment_entries, set_entries
 from siltstone.config.table import BROKER, SERVER, TOPIC
@@ -28,12 +29,11 @@ def load(path: Path | None, environ: Mapping[str, str], sets: Sequence[str]) -> 
         ConfigError: with every fault, each with its place.
     """
     faults: list[str] = []
-    entries = [
-        *(_file_entries(path, faults) if path is not None else ()),
-        *environment_entries(environ, faults),
-        *set_entries(sets, faults),
-    ]
     warnings: list[str] = []
+    given_last = [*environment_entries(environ, faults), *set_entries(sets, faults)]
+    over = [*_kafka_entries(environ, given_last, faults, warnings), *given_last]
+    in_file = _file_entries(path, faults) if path is not None else []
+    entries = [*_without_replaced(in_file, over, warnings), *over]
     faulty = {entry.name for entry in entries if _is_faulty(entry, faults, warnings)}
     given = {
         entry.name: Given(entry.text, entry.where) for entry in entries if entry.name not in faulty
@@ -46,7 +46,19 @@ def load(path: Path | None, environ: Mapping[str, str], sets: Sequence[str]) -> 
         faults += _start_faults(layers)
     if faults:
         raise ConfigError(faults)
-    return replace(layers, warnings=tuple(warnings))
+    origin = Origin(None if path is None else path.absolute(), environ, tuple(sets))
+    return replace(layers, warnings=tuple(warnings), origin=origin)
+
+
+def load_again(layers: Layers) -> Layers:
+    """Return what the sources of these layers say now, without dynamic values.
+
+    Raises:
+        ConfigError: with every fault, each with its place.
+    """
+    if layers.origin is None:
+        raise ConfigError(["these settings came from no file, and cannot be read again"])
+    return load(*layers.origin)
 
 
 def _left_out(layers: Layers) -> Iterable[str]:
@@ -58,6 +70,47 @@ def _left_out(layers: Layers) -> Iterable[str]:
             f"{where}: {', '.join(names)} in listeners is not opened: it is a controller's, and "
             "one node needs none"
         )
+
+
+def _kafka_entries(
+    environ: Mapping[str, str], over: list[Entry], faults: list[str], warnings: list[str]
+) -> list[Entry]:
+    """Return what variables of Apache Kafka's image give, below what is given in ours."""
+    if not any(name.startswith("KAFKA_") or name == "CLUSTER_ID" for name in environ):
+        return []
+    from siltstone.config import kafka_variables  # noqa: PLC0415 - few starts have any
+
+    entries = kafka_variables.kafka_entries(environ, faults, warnings)
+    ours = [each for each in over if each.where != "--set"]  # which is there to overrule
+    faults += kafka_variables.contradictions(entries, ours)
+    listeners = kafka_variables.derived_listeners(entries, over)
+    return entries if listeners is None else [*entries, listeners]
+
+
+def _without_replaced(in_file: list[Entry], over: list[Entry], warnings: list[str]) -> list[Entry]:
+    """Return what a file gives, without what it advertises for listeners that others replace.
+
+    As the image's file does: whoever names listeners anew by a variable has not advertised those.
+    """
+    bound, told = (_last(in_file, name) for name in ("listeners", "advertised.listeners"))
+    anew = _last(over, "listeners")
+    if bound is None or told is None or anew is None or _last(over, told.name) is not None:
+        return in_file
+    gone = names_in(bound.text) - names_in(anew.text)
+    kept = [each for each in told.text.split(",") if names_in(each).isdisjoint(gone)]
+    left_out = gone & names_in(told.text)
+    if not left_out:
+        return in_file
+    warnings.append(
+        f"{told.where}: {', '.join(sorted(left_out))} in advertised.listeners is left out: "
+        f"{anew.where} replaces the listeners of the file"
+    )
+    rest = [each for each in in_file if each.name != told.name]
+    return [*rest, told._replace(text=",".join(kept))] if kept else rest
+
+
+def _last(entries: Iterable[Entry], name: str) -> Entry | None:
+    return next((each for each in reversed([*entries]) if each.name == name), None)
 
 
 def _file_entries(path: Path, faults: list[str]) -> list[Entry]:

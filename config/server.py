@@ -6,6 +6,7 @@ SocketServerConfigs, CleanerConfig, GroupCoordinatorConfig, TransactionStateMana
 TransactionLogConfig.
 """
 
+import re
 import socket
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ from siltstone.config.consumer_groups import (
 )
 from siltstone.config.keys import (
     NOT_EMPTY,
+    Check,
     Kind,
     at_least,
     between_or,
@@ -33,6 +35,8 @@ from siltstone.config.listeners import (
 )
 from siltstone.config.topic import DAY_MS, FOREVER, TopicConfig
 
+_UUID = re.compile("[A-Za-z0-9_-]{22}(==)?")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
@@ -43,6 +47,17 @@ class ServerConfig:
         "The id of this broker in every answer. Part of meta.properties: it does not change later.",
         check=at_least(0),
         server="broker.id",
+    )
+    cluster_id: str | None = key(
+        None,
+        "The id of the cluster, as kafka-storage random-uuid prints one. A new data folder gets "
+        "it, and a random one where it is not set; a folder with another stops the start.",
+        kind=Kind.STRING,
+        check=Check(
+            lambda value: value is None or _UUID.fullmatch(value) is not None,
+            "22 characters of base64",
+        ),
+        ours=True,
     )
     broker_rack: str | None = key(
         None, "The rack that Metadata answers for this broker.", kind=Kind.STRING

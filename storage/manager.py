@@ -84,7 +84,10 @@ class LogManager:
             LogDirError: A directory cannot be used, with what to do.
         """
         self.directories, self.cluster_id = open_directories(
-            self._paths, self._server.node_id, self._clock.now_ms()
+            self._paths,
+            self._server.node_id,
+            self._clock.now_ms(),
+            cluster_id=self._server.cluster_id,
         )
         for directory in self.directories:
             _sweep_pins(directory)
@@ -130,13 +133,20 @@ class LogManager:
             self._schedule_removal(path)
         self._loaded = True
         _logger.info(
-            "logs are open directories=%d partitions=%d aside=%d clean=%s seconds=%.2f",
+            "logs are open directories=%d partitions=%d aside=%d last_stop=%s seconds=%.2f",
             len(self.directories),
             len(self.logs),
             len(self.set_aside),
-            all(directory.was_clean for directory in self.directories),
+            self._find_last_stop(),
             self._clock.monotonic() - started,
         )
+
+    def _find_last_stop(self) -> str:
+        """Return how the run before this one ended, in a word; none if there was none."""
+        if all(directory.was_clean for directory in self.directories):
+            return "clean"
+        is_first = all(directory.is_new for directory in self.directories)
+        return "none" if is_first and not self.logs and not self.set_aside else "unclean"
 
     def _take(self, loaded: LoadedPartition | SetAside) -> None:
         """Serve a partition, or note that it is set aside."""

@@ -42,6 +42,39 @@ def test_nobody_is_told_to_install_a_package_that_is_not_ours() -> None:
     assert {name: found[0] for name, text in texts.items() if (found := told.search(text))} == {}
 
 
+def rehearse(target: str, tree: Path, path: str) -> str:
+    """Return the commands of a target in a fresh clone, without running one."""
+    done = subprocess.run(
+        ["make", "--dry-run", target],
+        cwd=tree,
+        capture_output=True,
+        check=True,
+        text=True,
+        env={"PATH": path},
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_a_first_run_fetches_what_the_broker_needs(installer: str, tmp_path: Path) -> None:
+    """And says what it does; what only tests need comes with them."""
+    tree, tools = tmp_path / "tree", tmp_path / "tools"
+    copy_tree(tree)
+    tools.mkdir()
+    if installer == "uv":
+        (tools / "uv").touch(mode=0o755)
+    all_packages = {"pip": "--requirement requirements.lock", "uv": "--extra spark"}[installer]
+
+    run, setup = (rehearse(target, tree, f"{tools}:/usr/bin:/bin") for target in ("run", "setup"))
+
+    assert all_packages not in run
+    assert "siltstone: fetching what the broker needs" in run
+    assert "siltstone: compiling the kernels" in run
+    assert run.rstrip().endswith("exec .venv/bin/siltstone serve")
+    assert all_packages in setup
+    assert "serve" not in setup
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel and the source archive of this tree, less what git ignores."""

@@ -25,7 +25,8 @@ looked for in this order, and the first one found counts:
 1. the topic's own (`kafka-configs --entity-type topics`);
 2. changed while the broker runs, for this broker, then for all brokers;
 3. `--set NAME=VALUE` on the command line, the last one if repeated;
-4. the environment: `SILTSTONE_LOG_SEGMENT_BYTES` is `log.segment.bytes`;
+4. the environment: `SILTSTONE_LOG_SEGMENT_BYTES` is `log.segment.bytes`, and so are
+   `KAFKA_LOG_SEGMENT_BYTES` and `KAFKA_CFG_LOG_SEGMENT_BYTES`, as below;
 5. the file named by `--config`: YAML, one `NAME: VALUE` on a line, lists as `[a, b]` or `a,b`; a
    file whose name ends in `.properties` is read as Apache Kafka reads its own;
 6. the default.
@@ -36,6 +37,25 @@ Where several names give one value, as `log.retention.ms`, `log.retention.minute
 A name that Kafka 4.3.1 knows but that means nothing here is kept, with a warning. Any other name is
 a fault. `siltstone check --config FILE` lists all faults of a file, `siltstone config` prints every
 effective value and where it comes from.
+
+SIGHUP or `siltstone reload` has a running broker read file, environment and command line again,
+each as it was named at the start (Apache Kafka stops at SIGHUP; stop this one by SIGTERM). What can
+be altered while the broker runs, each default of topics under any of its names included, is in
+force at once; any other setting keeps its value until the restart and is named. A value that was
+changed while the broker ran still wins, and is named, too. A file with a fault changes nothing, and
+its faults are logged. `siltstone diff` prints beforehand what a reload would change and what a
+restart would; every change leaves a line in the log with old value, new value and source.
+"""
+
+_KAFKA_VARIABLES = """\
+Variables of Apache Kafka's container image are taken by its rule, so that a compose file fits as it
+is: behind `KAFKA_`, or `KAFKA_CFG_` as of Bitnami's, `_` is a dot, `__` is `_` and `___` is `-`.
+`CLUSTER_ID` is `cluster.id`. Where `KAFKA_ADVERTISED_LISTENERS` is given and no variable gives
+listeners, these are bound on all interfaces. Where a variable or `--set` gives listeners alone,
+what a file advertises for listeners of its own that are not among them is left out. Each variable
+is obeyed, or named in a line of the log as of no meaning here. What promises TLS, users or access
+for some stops the start; so does a controller without a broker, a quorum of several nodes, another
+cluster id than that of the folder, and a setting to which two variables give different values.
 """
 
 _VARIABLES = (
@@ -69,6 +89,7 @@ def configuration_page() -> str:
     names = ", ".join(f"`{name}`" for name in sorted(RESERVED))
     parts = [
         _INTRODUCTION,
+        _KAFKA_VARIABLES,
         "\n".join(wrap(_VARIABLES.format(names=names), 100)) + "\n",
         "## The broker\n",
         *(_section(setting) for setting in SERVER.values()),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from siltstone.broker.commands.http_client import REMEDY, ControlAnswer, ask, nobody_answers
 from siltstone.broker.http.control.token import read_address, read_token
+from siltstone.config.listeners import parse_host_port
 
 if TYPE_CHECKING:
     from siltstone.config.layers import Layers
@@ -58,11 +59,42 @@ def meant_by(name: str | None) -> list[Which]:
     return [Which(name)]
 
 
+def find_address(layers: Layers) -> tuple[str, int]:
+    """Return where the broker of these settings answers HTTP.
+
+    With port 0 that is what the broker of the first log directory noted there.
+
+    Raises:
+        NobodyAnswers: With port 0 no broker has the directory open.
+    """
+    address = layers.server().http_address
+    if address[1]:
+        return address
+    directory = Path(layers.server().log_dirs[0])
+    noted = _read_note(directory)
+    if noted is None:
+        raise NobodyAnswers(
+            f"no broker has {directory} open, and http.listener {layers.server().http_listener} "
+            "names no port"
+        )
+    return parse_host_port(noted)
+
+
+def _read_note(directory: Path) -> str | None:
+    """Return where the broker that has a log directory open said that it answers, if one has."""
+    from siltstone.storage.directory.lock import is_held  # noqa: PLC0415  # few ask
+
+    try:
+        return read_address(directory) if is_held(directory) else None
+    except OSError:
+        return None
+
+
 class Channel:
     """Questions to the broker of some settings."""
 
     def __init__(self, layers: Layers) -> None:
-        self._address = layers.server().http_address
+        self._layers = layers
         self._directory = Path(layers.server().log_dirs[0])
 
     def get(self, path: str, which: Which = Which(), more: str = "") -> ControlAnswer:
@@ -91,6 +123,8 @@ class Channel:
         """
         try:
             token = read_token(self._directory)
+        except FileNotFoundError:
+            token = ""  # no broker was ever here; if one is, it says what it misses
         except OSError as error:
             raise Refusal(f"the token of the broker cannot be read: {error}") from error
         return self._ask(
@@ -105,9 +139,10 @@ class Channel:
         body: bytes = b"",
         timeout_seconds: float = _TIMEOUT_SECONDS,
     ) -> ControlAnswer:
+        address = find_address(self._layers)
         try:
             answer = ask(
-                self._address,
+                address,
                 method,
                 path,
                 token=token,
@@ -115,24 +150,19 @@ class Channel:
                 timeout_seconds=timeout_seconds,
             )
         except ConnectionRefusedError as error:
-            raise NobodyAnswers(self._whom_to_ask()) from error
+            raise NobodyAnswers(self._whom_to_ask(address)) from error
         except ValueError as error:
             raise Refusal(str(error)) from error
         except OSError as error:
-            raise Refusal(f"{self._address[0]}:{self._address[1]}: {error}") from error
+            raise Refusal(f"{address[0]}:{address[1]}: {error}") from error
         if answer.status >= 400:
             raise Refusal(answer.sentence)
         return answer
 
-    def _whom_to_ask(self) -> str:
+    def _whom_to_ask(self, asked: tuple[str, int]) -> str:
         """Return that nobody answers, and where the broker of the log directory does."""
-        from siltstone.storage.directory.lock import is_held  # noqa: PLC0415  # only now
-
-        sentence = nobody_answers(self._address)
-        try:
-            address = read_address(self._directory) if is_held(self._directory) else None
-        except OSError:
-            return sentence
+        sentence = nobody_answers(asked)
+        address = _read_note(self._directory)
         if address is None:
             return sentence
         return f"{sentence}; the broker that has {self._directory} open listens on {address}"

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from siltstone.broker.commands import explain_text
+from siltstone.broker.commands.advice import choose
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal, Which, meant_by
+from siltstone.broker.commands.terminal import find_width, write_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -42,59 +44,91 @@ def find(channel: Channel, name: str | None) -> tuple[Which, dict[str, Any]]:
     raise refusal
 
 
-def run_explain(layers: Layers, name: str | None, *, as_json: bool, is_dry_run: bool) -> int:
+class Asked(NamedTuple):
+    """How explanations are wanted: which, with what, and printed how."""
+
+    as_json: bool = False
+    is_dry_run: bool = False
+    waiting: bool = False
+    failed: bool = False
+
+
+def run_explain(layers: Layers, name: str | None, asked: Asked) -> int:
     """Print why partitions are or are not compacted."""
     channel = Channel(layers)
     try:
         which, answer = find(channel, name)
-        if is_dry_run:
+        if asked.is_dry_run:
             body = channel.post("/v1/dry-run", which, timeout_seconds=DRY_RUN_SECONDS).body
             _add_predictions(answer, json.loads(body)["predictions"])
     except NobodyAnswers as error:
-        return _explain_stopped(layers, name, str(error), as_json=as_json, is_dry_run=is_dry_run)
+        return _explain_stopped(layers, name, str(error), asked)
     except Refusal as error:
         return _fail(str(error))
-    print_explanations(answer, as_json=as_json, in_detail=name is not None)
+    print_explanations(answer, asked, in_detail=name is not None)
     return 0
 
 
-def _explain_stopped(
-    layers: Layers, name: str | None, why: str, *, as_json: bool, is_dry_run: bool
-) -> int:
+def _explain_stopped(layers: Layers, name: str | None, why: str, asked: Asked) -> int:
     """Explain from the folders, where no broker runs."""
     from siltstone.broker.commands.stopped import StoppedBroker  # noqa: PLC0415  # storage, only now
     from siltstone.storage.directory.log_directory import LogDirError  # noqa: PLC0415  # likewise
 
     try:
-        answer = StoppedBroker(layers).explain(meant_by(name), is_dry_run=is_dry_run)
+        answer = StoppedBroker(layers).explain(meant_by(name), is_dry_run=asked.is_dry_run)
     except (LogDirError, LookupError, OSError) as error:
         return _fail(f"{why}, and its folders say: {error}")
     sys.stderr.write(f"{why}; this is what its folders say\n")
-    print_explanations(answer, as_json=as_json, in_detail=name is not None)
+    print_explanations(answer, asked, in_detail=name is not None)
     return 0
 
 
-def print_explanations(answer: dict[str, Any], *, as_json: bool, in_detail: bool) -> None:
+def print_explanations(answer: dict[str, Any], asked: Asked, *, in_detail: bool) -> None:
     """Print the answer to explain, as it is or in words."""
-    partitions = answer["partitions"]
-    if as_json:
-        sys.stdout.write(json.dumps(answer, indent=2) + "\n")
+    every = answer["partitions"]
+    partitions = choose(every, waiting=asked.waiting, failed=asked.failed)
+    if asked.as_json:
+        _print_json({**answer, "partitions": partitions})
         return
-    if not partitions:
+    if not every:
         sys.stdout.write("there are no partitions\n")
+    elif not partitions:
+        counted = explain_text.counted(len(every), "partition")
+        sys.stdout.write(f"none of {counted} {_filter_words(asked)}\n")
     in_detail = in_detail or len(partitions) <= explain_text.MAX_IN_DETAIL
-    lines = explain_text.explanation_lines(partitions, answer["now_ms"], in_detail=in_detail)
+    lines = explain_text.explanation_lines(
+        partitions, answer["now_ms"], in_detail=in_detail, width=find_width()
+    )
     sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
-def run_clean(layers: Layers, name: str, *, is_forced: bool, waits: bool, seconds: float) -> int:
+def _filter_words(asked: Asked) -> str:
+    words = [
+        word for word, is_set in (("waits", asked.waiting), ("failed", asked.failed)) if is_set
+    ]
+    return " or ".join(words)
+
+
+def run_clean(
+    layers: Layers,
+    name: str,
+    *,
+    is_forced: bool,
+    rolls: bool = False,
+    waits: bool,
+    seconds: float,
+    as_json: bool = False,
+) -> int:
     """Ask for a pass and print what it came to."""
     channel = Channel(layers)
     try:
         which, _ = find(channel, name)
-        asked = json.loads(channel.post("/v1/clean", which, "force=1" if is_forced else "").body)
+        asked = json.loads(channel.post("/v1/clean", which, _options(is_forced, rolls)).body)
         count = len(asked["requested"])
         if not waits:
+            if as_json:
+                _print_json(asked)
+                return 0
             sys.stdout.write(f"asked for a pass over {explain_text.counted(count, 'partition')}")
             clean = asked["nothing_to_clean"]
             sys.stdout.write(
@@ -110,17 +144,34 @@ def run_clean(layers: Layers, name: str, *, is_forced: bool, waits: bool, second
     except Refusal as error:
         return _fail(str(error))
     done = {(event["topic"], event["partition"]): event for event in events}
-    failed = not done
-    for facts in left["partitions"]:
+    idle = [each for each in left["partitions"] if (each["topic"], each["partition"]) not in done]
+    if as_json:
+        _print_json({**asked, "passes": list(done.values()), "no_pass": idle})
+    else:
+        _print_passes(left["partitions"], done)
+    failed = not done or any(event["outcome"] != "cleaned" for event in done.values())
+    is_left = any(each["rule"] in _UNFINISHED | _PREVENTED for each in left["partitions"])
+    return 1 if failed or is_left else 0
+
+
+def _options(is_forced: bool, rolls: bool) -> str:
+    return "&".join([*(["force=1"] if is_forced else []), *(["roll=1"] if rolls else [])])
+
+
+def _print_passes(
+    partitions: list[dict[str, Any]], done: dict[tuple[str, int], dict[str, Any]]
+) -> None:
+    for facts in partitions:
         event = done.get((facts["topic"], facts["partition"]))
-        failed = failed or facts["rule"] in _UNFINISHED | _PREVENTED
         if event is not None:
-            failed = failed or event["outcome"] != "cleaned"
-            sys.stdout.write(f"{explain_text.event_line(event)}\n")
+            write_wrapped([explain_text.event_line(event)])
         else:
             partition = explain_text.partition_name(facts)
-            sys.stdout.write(f"{partition}: no pass, {facts['because']}\n")
-    return 1 if failed else 0
+            write_wrapped([f"{partition}: no pass, {facts['because']}"])
+
+
+def _print_json(answer: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(answer, indent=2) + "\n")
 
 
 def run_history(layers: Layers, name: str | None, *, as_json: bool) -> int:
@@ -153,8 +204,10 @@ def _history_of_stopped(layers: Layers, name: str | None, why: str, *, as_json: 
 
 def _print_events(events: Iterable[dict[str, Any]], *, as_json: bool) -> None:
     for event in events:
-        line = json.dumps(event) if as_json else explain_text.event_line(event)
-        sys.stdout.write(f"{line}\n")
+        if as_json:
+            sys.stdout.write(json.dumps(event) + "\n")
+        else:
+            write_wrapped([explain_text.event_line(event)])
 
 
 def _wait(channel: Channel, which: Which, seconds: float) -> dict[str, Any]:

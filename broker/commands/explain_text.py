@@ -2,29 +2,56 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from siltstone.broker.commands.advice import ADVICE, advise, is_failed, is_waiting
+from siltstone.broker.commands.terminal import wrap
 from siltstone.cleaner.explaining.explanation import moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MAX_IN_DETAIL = 20
+_DETAIL_HANG = 12
+_WIDEST_NAME = 40
 _VERDICTS = {"in-progress": "being cleaned", "requested": "next"}
 
 
 def explanation_lines(
-    partitions: list[dict[str, Any]], now_ms: int, *, in_detail: bool
+    partitions: list[dict[str, Any]], now_ms: int, *, in_detail: bool, width: int | None = None
 ) -> Iterator[str]:
-    """Yield the explanations of some partitions, in a few lines or in one each."""
-    for facts in partitions:
-        if in_detail:
-            yield from _detail(facts, now_ms)
+    """Yield the explanations: several by reason first, then a few lines for each, or one."""
+    if len(partitions) > 1:
+        yield from _summary(partitions, width)
+        yield ""
+    if in_detail:
+        for facts in partitions:
+            for line in _detail(facts, now_ms):
+                yield from wrap(line, width, _DETAIL_HANG)
             yield ""
-        else:
-            name = partition_name(facts)
-            ratio = f"{facts['dirty_ratio']:.2f}" if "dirty_ratio" in facts else "-"
-            yield f"{name:<40} {facts['rule']:<20} {ratio:>5}  {facts['because']}"
+    else:
+        yield from _table(partitions, width)
+
+
+def _summary(partitions: list[dict[str, Any]], width: int | None) -> Iterator[str]:
+    counts = Counter(facts["rule"] for facts in partitions)
+    waiting = sum(map(is_waiting, partitions))
+    failed = sum(map(is_failed, partitions))
+    yield f"{len(partitions)} partitions: {failed} failed, {waiting} waiting"
+    for rule, count in counts.most_common():
+        yield from wrap(f"{count:>7}  {rule:<20} {ADVICE.get(rule, '')}", width, 30)
+
+
+def _table(partitions: list[dict[str, Any]], width: int | None) -> Iterator[str]:
+    names = [partition_name(facts) for facts in partitions]
+    column = min(max(map(len, names), default=0), _WIDEST_NAME)
+    column = max(column, len("PARTITION"))
+    yield from wrap(f"{'PARTITION':<{column}}  {'REASON':<20} DIRTY  WHY", width)
+    for name, facts in zip(names, partitions, strict=True):
+        ratio = f"{facts['dirty_ratio']:.2f}" if "dirty_ratio" in facts else "-"
+        line = f"{name:<{column}}  {facts['rule']:<20} {ratio:>5}  {facts['because']}"
+        yield from wrap(line, width, column + 30)
 
 
 def partition_name(facts: Mapping[str, Any]) -> str:
@@ -32,7 +59,7 @@ def partition_name(facts: Mapping[str, Any]) -> str:
     return f"{facts['topic']}-{facts['partition']}"
 
 
-def _detail(facts: Mapping[str, Any], now_ms: int) -> Iterator[str]:
+def _detail(facts: dict[str, Any], now_ms: int) -> Iterator[str]:
     verdict = "eligible" if facts["eligible"] else "not eligible"
     verdict = _VERDICTS.get(facts["rule"], verdict)
     yield f"{partition_name(facts)}: {verdict} ({facts['rule']})"
@@ -54,7 +81,8 @@ def _detail(facts: Mapping[str, Any], now_ms: int) -> Iterator[str]:
             f"  ratio     {facts['dirty_ratio']:.4g}, threshold "
             f"{facts['min_cleanable_dirty_ratio']:g}"
         )
-    yield f"  by itself {_next(facts, now_ms)}"
+    yield f"  next pass {_next(facts, now_ms)}"
+    yield f"  to do     {advise(facts)}"
     if facts.get("last_pass"):
         yield f"  last pass {_last(facts['last_pass'])}"
     if "prediction" in facts:

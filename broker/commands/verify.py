@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from siltstone.storage.topic_partition import TopicPartition
 
 
-def run_verify(layers: Layers, name: str | None) -> int:
+def run_verify(layers: Layers, name: str | None, *, as_json: bool = False) -> int:
     """Verify a topic, a partition or all that was cleaned; 1 if anything is wrong."""
     try:
         there = find_readable([Path(each).absolute() for each in layers.server().log_dirs])
@@ -39,21 +40,23 @@ def run_verify(layers: Layers, name: str | None) -> int:
         return _fail(f"no partition here is called {name}")
     except (LogDirError, OSError) as error:
         return _fail(str(error))
-    found = 0
-    faults = 0
+    found: list[tuple[Report, int | None]] = []
     for topic_partition, path in folders.items():
         checkpoint = checkpoints.get(path.parent, topic_partition)
         events = _events_of(topic_partition, path, histories[path.parent])
         if checkpoint is None and not events and name is None:
             continue  # never cleaned
-        found += 1
         recovery_point = recovery_points[path.parent].get(topic_partition, 0)
         report = _verify(topic_partition, path, checkpoint, events, recovery_point)
-        faults += len(report.faults)
-        sys.stdout.writelines(f"{line}\n" for line in _lines(report, checkpoint))
+        found.append((report, checkpoint))
+        if not as_json:
+            sys.stdout.writelines(f"{line}\n" for line in _lines(report, checkpoint))
+    if as_json:
+        partitions = [_facts(*each) for each in found]
+        sys.stdout.write(json.dumps({"partitions": partitions}, indent=2) + "\n")
     if not found:
         sys.stderr.write("siltstone: no partition here has been compacted\n")
-    return 1 if faults else 0
+    return 1 if any(report.faults for report, _ in found) else 0
 
 
 def _refuse_live(directories: Iterable[Path]) -> None:
@@ -99,6 +102,18 @@ def _events_of(
         if (event.get("topic"), event.get("partition")) == topic_partition
         and topic_id in {None, event.get("topic_id")}
     ]
+
+
+def _facts(report: Report, checkpoint: int | None) -> dict[str, Any]:
+    return {
+        "topic": report.topic_partition.topic,
+        "partition": report.topic_partition.partition,
+        "checkpoint": checkpoint,
+        "records": report.records,
+        "keys": report.keys,
+        "faults": report.faults,
+        "notes": report.notes,
+    }
 
 
 def _lines(report: Report, checkpoint: int | None) -> Iterator[str]:

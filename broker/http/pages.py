@@ -13,6 +13,7 @@ from siltstone.broker.http.control.channel import ControlChannel, Status
 from siltstone.broker.http.control.cleaner import CleanerPages
 from siltstone.broker.http.control.explaining import Explainer
 from siltstone.broker.http.control.pins import PinPages
+from siltstone.broker.http.control.settings import SettingsPages
 from siltstone.broker.http.health import DiskCheck, Health
 from siltstone.broker.http.metrics.exposition import Scrapes
 from siltstone.broker.http.metrics.sources import (
@@ -82,11 +83,12 @@ class Pages:
         explainer = Explainer(self._cleaning, rooms.topics, rooms.settings, clock)
         cleaner_pages = CleanerPages(self._cleaning, explainer, io, clock)
         pin_pages = PinPages(self._pins, rooms.topics, io, lambda: logs.cluster_id)
-        about_topics = (
+        after_start = (
+            *SettingsPages(rooms.settings, io).routes(control.guarded),
             *cleaner_pages.routes(control.guarded),
             *pin_pages.routes(control.guarded),
         )
-        for route in about_topics:
+        for route in after_start:
             yield replace(route, handle=self._once_started(route.handle))
 
     def _once_started(

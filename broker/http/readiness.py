@@ -43,12 +43,14 @@ class Readiness:
         clock: Clock,
         round_trip: Callable[[], Awaitable[None]],
         find_dead_threads: Callable[[], Sequence[str]],
+        find_remarks: Callable[[], Sequence[str]] = list,
     ) -> None:
         self.is_ready = False
         self.is_starting = True
         self.find_dead_threads = find_dead_threads
         self._clock = clock
         self._round_trip = round_trip
+        self._find_remarks = find_remarks
         self._is_stopping = False
         self._probing: asyncio.Task[str | None] | None = None
         self._probed_at = 0.0
@@ -76,11 +78,14 @@ class Readiness:
         return fault
 
     async def answer(self, _request: HttpRequest) -> HttpResponse:
-        """Answer 200 or 503 with the reason: the ``/readyz`` page."""
+        """Answer 200 or 503 with the reason: the ``/readyz`` page.
+
+        A partition that cannot be compacted is told of and no fault: clients are served.
+        """
         fault = await self.find_fault()
         if fault is not None:
             return text(503, f"not ready: {fault}")
-        return text(200, "ready")
+        return text(200, "\n".join(["ready", *self._find_remarks()]))
 
     async def _find_fault(self) -> str | None:
         if self._is_stopping:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import re
 import sys
 import time
+from typing import Any
 
 from siltstone.protocol.errors import MAX_MESSAGE_CHARACTERS, shorten
 
+_CONVERSION = re.compile(r"%(?:%|[-#0 +]*\d*(?:\.\d+)?[a-zA-Z])")
+_FIELD = re.compile(r"(\w+)=(.*?)([:;,]?)", re.DOTALL)
 _CONSOLE = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
@@ -24,19 +29,80 @@ class Shortened(logging.Filter):
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: time (RFC 3339, UTC), level, logger, message, and a traceback if any."""
+    """One object a line: time (RFC 3339, UTC), level, logger, message, fields, traceback if any.
+
+    What a line on the console has as ``key=value`` stands below ``fields`` by its key, numbers as
+    numbers; the message is what is left.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return ``record`` as one line of JSON."""
-        line = {
+        message, fields = split_fields(record)
+        line: dict[str, Any] = {
             "time": self.formatTime(record),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": message,
         }
+        if fields:
+            line["fields"] = fields
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line)
+
+
+def split_fields(record: logging.LogRecord) -> tuple[str, dict[str, Any]]:
+    """Return what a record says in words, and its fields.
+
+    The template tells them apart, so that nothing a client sent is taken for a field. A field is
+    ``key=`` with a conversion in the word, or with constant words up to the next field.
+    """
+    template, values = record.msg, record.args
+    if not isinstance(template, str) or not isinstance(values, tuple) or not values:
+        return record.getMessage(), {}
+    left = list(values)
+    words: list[str] = []
+    fields: dict[str, Any] = {}
+    for part in _split(template):
+        count = sum(each != "%%" for each in _CONVERSION.findall(part))
+        arguments, left = left[:count], left[count:]
+        if len(arguments) < count:
+            return record.getMessage(), {}
+        field = _FIELD.fullmatch(part.strip())
+        if field is None:
+            words.append(part % tuple(arguments))
+            continue
+        name, value, mark = field.groups()
+        fields[name] = _value(value, arguments)
+        if mark and words:
+            words[-1] = words[-1].rstrip() + f"{mark} "
+    return "".join(words).strip(), fields
+
+
+def _split(template: str) -> list[str]:
+    """Return a template in pieces: each field with its value, and the words between them."""
+    parts: list[str] = []
+    is_open = False  # a field of constant words goes on
+    for word in re.findall(r"\S+\s*|\s+", template):
+        start = _FIELD.fullmatch(word.strip())
+        if start is not None and (not is_open or "%" in word):
+            parts.append(word)
+            is_open = "%" not in word
+        elif is_open:
+            parts[-1] += word
+        else:
+            parts.append(word)
+    return parts
+
+
+def _value(text: str, arguments: list[Any]) -> Any:
+    """Return the value of a field: a number if it is just one, else text without quotes."""
+    if len(arguments) == 1 and _CONVERSION.fullmatch(text):
+        (argument,) = arguments
+        if isinstance(argument, float):
+            return float(text % argument) if math.isfinite(argument) else str(argument)
+        return argument if argument is None or isinstance(argument, int) else str(argument)
+    return text % tuple(arguments)
 
 
 def configure(style: str, level: str) -> None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from siltstone.storage.manager import LogManager
     from siltstone.storage.topic_partition import TopicPartition
 
+_MAX_TOLD = 100
+
 
 class Cleaning:
     """The cleaner as the broker sees it (loop only, but for `delete`).
@@ -63,6 +65,23 @@ class Cleaning:
     def directories(self) -> list[str]:
         """Return the paths of the log directories."""
         return [str(directory.path) for directory in self._logs.directories]
+
+    def remarks(self) -> list[str]:
+        """Return a sentence for each partition whose last pass failed; a hundred of them."""
+        failures = sorted(self.manager.failures().items())
+        if not failures:
+            return []
+        from siltstone.cleaner.explaining.explanation import moment  # noqa: PLC0415  # only now
+
+        told = [
+            f"partition {name} is not compacted: the last pass failed ({each.cause}: "
+            f"{each.reason}); it is tried again at {moment(each.retry_ms)}; siltstone explain "
+            f"{name} says more"
+            for name, each in failures[:_MAX_TOLD]
+        ]
+        if len(failures) > _MAX_TOLD:
+            told.append(f"and {len(failures) - _MAX_TOLD} more; siltstone explain --failed")
+        return told
 
     async def load(self) -> None:
         """Read how far the cleaner has come; before clients are served."""

@@ -61,6 +61,7 @@ class LogDirectory:
         "_state",
         "directory_id",
         "failure",
+        "is_new",
         "must_rewrite",
         "path",
         "refusal",
@@ -72,6 +73,7 @@ class LogDirectory:
         path: Path,
         directory_id: str = "",
         *,
+        is_new: bool = False,
         was_clean: bool = False,
         must_rewrite: bool = False,
         lock: DirectoryLock | None = None,
@@ -80,6 +82,7 @@ class LogDirectory:
         """Make it of a folder that is locked and whose device and inode are known."""
         self.path = path
         self.directory_id = directory_id
+        self.is_new = is_new  # whether it had no id before this start
         self.was_clean = was_clean  # whether the last stop was clean
         self.must_rewrite = must_rewrite  # whether an fsync failed during the last run
         self.refusal: str | None = None  # why writes are refused, for now or for good; any thread

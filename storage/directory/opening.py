@@ -17,12 +17,13 @@ from siltstone.storage.topic_partition import FolderState, TopicPartition, parse
 
 
 def open_directories(
-    paths: Sequence[Path], node_id: int, now_ms: int
+    paths: Sequence[Path], node_id: int, now_ms: int, *, cluster_id: str | None = None
 ) -> tuple[tuple[LogDirectory, ...], str]:
     """Lock the directories, and return them with the id of the cluster that they belong to. Blocks.
 
-    A directory without ``meta.properties`` is new and joins the others. The marks of a clean stop
-    are taken last, when nothing can stop the start any more.
+    A directory without ``meta.properties`` is new and joins the others; the first of all are given
+    ``cluster_id``, or a random one, and none may have another. The marks of a clean stop are taken
+    last, when nothing can stop the start any more.
 
     Raises:
         LogDirError: With a line for every fault; then nothing is locked.
@@ -31,15 +32,15 @@ def open_directories(
     try:
         _report(_lock_all(paths, found))
         known = _read_identities(paths)
-        cluster_id = _agree(known, node_id)
+        agreed = _agree(known, node_id, cluster_id)
         directories = tuple(
-            _identify(each, known.get(each.path), cluster_id, node_id, now_ms) for each in found
+            _identify(each, known.get(each.path), agreed, node_id, now_ms) for each in found
         )
     except LogDirError:
         for each in found:
             each.lock.release()
         raise
-    return directories, cluster_id
+    return directories, agreed
 
 
 def find_readable(paths: Sequence[Path]) -> tuple[Path, ...]:
@@ -182,7 +183,7 @@ def _read_identities(paths: Iterable[Path]) -> dict[Path, MetaProperties]:
     return found
 
 
-def _agree(known: dict[Path, MetaProperties], node_id: int) -> str:
+def _agree(known: dict[Path, MetaProperties], node_id: int, wanted: str | None) -> str:
     """Return the cluster id of all directories, a new one if there is none yet."""
     _report(
         [
@@ -199,7 +200,13 @@ def _agree(known: dict[Path, MetaProperties], node_id: int) -> str:
             f"log directories belong to different clusters: {listing}; take those of others out of "
             "log.dirs"
         )
-    return next(iter(clusters), None) or uuid_text(random_id())
+    for found, path in clusters.items():
+        if wanted is not None and found != wanted:
+            raise LogDirError(
+                f"log directory {path} belongs to cluster {found}, not to {wanted} as cluster.id "
+                "(CLUSTER_ID of a container) says; remove that, or choose another log.dirs"
+            )
+    return next(iter(clusters), None) or wanted or uuid_text(random_id())
 
 
 def _identify(
@@ -211,6 +218,7 @@ def _identify(
 ) -> LogDirectory:
     """Return the directory with its ids; new ones are written, and its mark is taken."""
     try:
+        is_new = properties is None
         if properties is None or not properties.directory_id:
             properties = MetaProperties(
                 cluster_id=cluster_id, node_id=node_id, directory_id=uuid_text(random_id())
@@ -225,6 +233,7 @@ def _identify(
     return LogDirectory(
         found.path,
         properties.directory_id,
+        is_new=is_new,
         was_clean=is_marked and not must_rewrite,
         must_rewrite=must_rewrite,
         lock=found.lock,

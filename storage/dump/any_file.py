@@ -4,6 +4,7 @@ Indexes are compared with the ``.log`` beside them. Keys and values are printed 
 Nothing is written, and the folder may be in use.
 """
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -75,10 +76,27 @@ def dump_files(paths: Sequence[Path], options: DumpOptions, write: Callable[[str
     return faults
 
 
-def run(paths: Sequence[Path], *, deep: bool, data: bool) -> int:
+def dump_as_json(
+    paths: Sequence[Path], options: DumpOptions, write: Callable[[str], object]
+) -> int:
+    """Print an object a line, each with its file; return the number of faults."""
+    faults = 0
+    for path in _expand(paths):
+        try:
+            for line in dump_file(path, options):
+                faults += isinstance(line, Fault)
+                write(json.dumps({"file": str(path), **line.as_json()}) + "\n")
+        except (OSError, ValueError) as error:
+            faults += 1
+            write(json.dumps({"file": str(path), "fault": str(error)}) + "\n")
+    return faults
+
+
+def run(paths: Sequence[Path], *, deep: bool, data: bool, as_json: bool = False) -> int:
     """Print files; return the exit code, 1 if anything is wrong. ``data`` prints records, too."""
     options = DumpOptions(deep=deep or data, data=data)
-    faults = dump_files(paths, options, sys.stdout.write)
+    dump = dump_as_json if as_json else dump_files
+    faults = dump(paths, options, sys.stdout.write)
     if faults:
         sys.stderr.write(f"faults found: {faults}; look for FAULT above\n")
     return 1 if faults else 0

@@ -12,6 +12,13 @@ class Line:
     def __str__(self) -> str:
         return " ".join(f"{name}={value}" for name, value in self._facts.items())
 
+    def as_json(self) -> dict[str, object]:
+        """Return the facts by name; what JSON does not know is text."""
+        return {
+            name: value if isinstance(value, str | int | float | bool | None) else str(value)
+            for name, value in self._facts.items()
+        }
+
 
 class Fault(Line):
     """A fault of the file."""
@@ -24,3 +31,7 @@ class Fault(Line):
 
     def __str__(self) -> str:
         return f"FAULT {self._text}"
+
+    def as_json(self) -> dict[str, object]:
+        """Return what is wrong."""
+        return {"fault": self._text}

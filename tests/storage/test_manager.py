@@ -19,6 +19,7 @@ from siltstone.protocol.records.build import frame_batch
 from siltstone.storage import files
 from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.directory.meta_properties import MetaProperties
+from siltstone.storage.directory.opening import open_directories
 from siltstone.storage.manager import LogManager
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.appending import append_unchecked
@@ -574,3 +575,38 @@ def test_a_checkpoint_of_no_offset_counts_as_empty(tmp_path: Path, number: str) 
         log = manager.logs[_partition(0)]
 
         assert (log.log_start_offset, log.log_end_offset) == (0, 1)
+
+
+def test_a_start_says_how_the_last_run_ended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A folder that nobody had before was not left unclean by anybody."""
+    told = []
+    for ends in ("clean", "crash", "clean"):
+        caplog.clear()
+        with caplog.at_level("INFO"):
+            manager = _manager(tmp_path)
+            manager.load()
+        told.append(caplog.text.partition("last_stop=")[2].split()[0])
+        if ends == "crash":
+            _crash(manager)
+        else:
+            manager.close()
+
+    assert told == ["none", "clean", "unclean"]
+
+
+def test_a_new_folder_gets_the_cluster_id_that_is_set(tmp_path: Path) -> None:
+    """And one that belongs to another cluster is not opened, nor left locked."""
+    ours, theirs = "MkU3OEVBNTcwNTJENDM2Qk", "4L6g3nShT-eMCtK--X86sw"
+
+    directories, found = open_directories([tmp_path], 1, 0, cluster_id=ours)
+    for directory in directories:
+        directory.release()
+    with pytest.raises(LogDirError, match=f"belongs to cluster {ours}, not to {theirs}"):
+        open_directories([tmp_path], 1, 0, cluster_id=theirs)
+    again, kept = open_directories([tmp_path], 1, 0)
+    for directory in again:
+        directory.release()
+
+    assert (found, kept) == (ours, ours)

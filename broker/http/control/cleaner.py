@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from siltstone.broker.http.values import JSON, HttpResponse, Route, json_answer, text
 from siltstone.cleaner import selection
 from siltstone.cleaner.errors import CleaningAborted, CorruptSegment
+from siltstone.cleaner.explaining.explanation import Rule
 from siltstone.cleaner.history.events import figures_of
+from siltstone.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -41,6 +43,7 @@ class Question(NamedTuple):
     partition: int | None
     is_forced: bool
     since_ms: int
+    rolls: bool = False
 
 
 class CleanerPages:
@@ -137,6 +140,11 @@ class CleanerPages:
         if off is not None:
             return text(409, f"nothing is cleaned while {off}; change it and start the broker anew")
         is_forced = question.is_forced
+        if question.rolls:
+            try:
+                await self._roll(compacted)
+            except KafkaError as error:
+                return text(409, f"the active segments cannot be closed: {error.message}")
         dirty = [log for log in compacted if self._has_work(log, is_forced=is_forced)]
         if not dirty:
             return text(409, self._why_nothing(question, found))
@@ -153,11 +161,23 @@ class CleanerPages:
             )
         return json_answer(answer, 202)
 
+    async def _roll(self, logs: list[Log]) -> None:
+        """Have a new active segment begun wherever the present one holds something.
+
+        Raises:
+            KafkaStorageError: A segment cannot be made; those before it are.
+        """
+        for log in logs:
+            log.roll()
+            await asyncio.sleep(0)
+
     def _why_nothing(self, question: Question, found: list[tuple[Topic, int]]) -> str:
         sentence = f"there is nothing to clean in {_name(question)} now"
         if len(found) == 1:
             (facts,) = self._explainer.explain(found)
-            return f"{sentence}: {facts['because']}"
+            closes = "; siltstone clean --roll closes it first"
+            more = closes if facts["rule"] == Rule.ACTIVE_ONLY else ""
+            return f"{sentence}: {facts['because']}{more}"
         return f"{sentence}; ask siltstone explain {question.topic} why"
 
     async def _history(self, question: Question) -> HttpResponse:
@@ -192,6 +212,7 @@ def parse(query: str) -> Question:
         partition=None if partition is None else int(partition),
         is_forced=facts.get("force") == "1",
         since_ms=int(facts.get("since_ms", "0")),
+        rolls=facts.get("roll") == "1",
     )
 
 

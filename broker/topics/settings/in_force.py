@@ -13,6 +13,7 @@ from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.topics.settings.stored import keep_valid, with_stored
 from siltstone.config.errors import ConfigError
 from siltstone.config.groups import check_group, effective_group
+from siltstone.config.reloading import find_differences
 from siltstone.protocol.errors import InvalidConfig, InvalidRequest, KafkaStorageError
 
 if TYPE_CHECKING:
@@ -148,12 +149,23 @@ class BrokerSettings:
         before = self.layers
         after = before.with_dynamic(cluster=cluster, broker=broker)
         self._replace(after)
+        _tell_differences(before, after)
         # The change is completed even if the client disconnects.
         await asyncio.shield(self._tasks.start(self._keep(before, after), "settings"))
 
     async def close(self) -> None:
         """Wait until every change that was begun has ended."""
         await self._tasks.finish()
+
+    async def reload(self, layers: Layers) -> None:
+        """Put layers in force whose static values were read again; the dynamic ones are the same.
+
+        The differences are logged as those of any change are.
+        """
+        before = self.layers
+        self._replace(layers)
+        _tell_differences(before, layers)
+        await self._tell()
 
     async def _keep(self, before: Layers, after: Layers) -> None:
         def change(state: CatalogState) -> None:
@@ -166,6 +178,7 @@ class BrokerSettings:
         except KafkaStorageError:
             if self.layers is after:
                 self._replace(before)
+                _tell_differences(after, before)
                 await self._tell()
             raise
 
@@ -176,3 +189,8 @@ class BrokerSettings:
     async def _tell(self) -> None:
         for callback in self._callbacks:
             await callback()
+
+
+def _tell_differences(before: Layers, after: Layers) -> None:
+    for name, old, new, source in find_differences(before, after):
+        log.info("setting changed name=%s old=%s new=%s source=%r", name, old, new, source)

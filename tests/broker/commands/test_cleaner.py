@@ -28,10 +28,14 @@ class Typed:
     def __init__(self, root: Path) -> None:
         self.broker = SiltstoneProcess(root, SETTINGS)
 
-    def open(self) -> None:
-        """Start the broker and write something to be cleaned."""
+    def start(self) -> None:
+        """Start the broker."""
         self.broker.start()
         self.client = Confluent(self.broker.bootstrap)
+
+    def open(self) -> None:
+        """Start the broker and write something to be cleaned."""
+        self.start()
         self.client.create("orders-7", 2, {"cleanup.policy": "compact"})
         self.produce(200)
 
@@ -61,6 +65,17 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Typed]:
     typed = Typed(tmp_path_factory.mktemp("typed"))
     try:
         typed.open()
+        yield typed
+    finally:
+        typed.broker.close()
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[Typed]:
+    """A broker for one test: a pass that is asked for wakes the cleaner for all other topics."""
+    typed = Typed(tmp_path / "alone")
+    try:
+        typed.start()
         yield typed
     finally:
         typed.broker.close()
@@ -176,6 +191,30 @@ def test_copy_of_the_folders_is_explained_without_a_broker(typed: Typed, tmp_pat
     assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
     stopped.http = typed.broker.http
     assert typed.run("verify", broker=stopped)[0] == 0  # that its original is open does not matter
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_the_active_segment_is_closed_on_demand(alone: Typed) -> None:
+    """What explain advises where all that is dirty is in it."""
+    alone.client.create("active", 1, {"cleanup.policy": "compact"})
+    rows = [Message(b"k", b"v%d" % number, (), TIMESTAMP) for number in range(10)]
+    alone.client.produce("active", rows)
+    code, output, _ = alone.run("explain", "active")
+    assert code == 0
+    assert "to do     set segment.ms, or siltstone clean --roll active" in output
+    code, _, errors = alone.run("clean", "active-0", "--wait")
+    assert code == 1
+    assert "siltstone clean --roll closes it first" in errors
+
+    code, output, errors = alone.run("clean", "active", "--roll", "--wait", "--json")
+
+    assert code == 0, errors
+    told = json.loads(output)
+    assert told["requested"] == [{"topic": "active", "partition": 0}]
+    (event,) = told["passes"]
+    assert (event["outcome"], event["records_in"]) == ("cleaned", 10)
+    assert told["no_pass"] == []
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -205,35 +206,91 @@ def hang_up(handler: signal.Handlers) -> Iterator[None]:
 def test_broker_that_has_the_folder_is_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Asked at the wrong port, commands tell the right one; a closed terminal is a clean stop."""
-    with hang_up(signal.SIG_DFL):
-        broker = SiltstoneProcess(tmp_path).start()
+    """Asked at the wrong port, commands tell the right one."""
+    broker = SiltstoneProcess(tmp_path).start()
     settings = [*NOBODY, "--set", f"log.dirs={broker.folder}"]
     try:
         assert main(["clean", "orders", *settings]) == 1
         assert f"has {broker.folder} open listens on {broker.http}" in capsys.readouterr().err
         assert main(["verify", *settings]) == 1
         assert f"the broker runs and changes {broker.folder}" in capsys.readouterr().err
-
-        broker.daemon.signal(signal.SIGHUP)
-
-        assert broker.daemon.process is not None
-        assert broker.daemon.process.wait(30) == 0
+        assert broker.stop() == 0
     finally:
         broker.close()
     assert (broker.folder / files.CLEAN_SHUTDOWN).exists()
     assert main(["verify", *settings]) == 0
 
 
-def test_hang_up_may_be_ignored(tmp_path: Path) -> None:
-    """Whoever started the broker under nohup wants it to go on when the terminal goes."""
-    with hang_up(signal.SIG_IGN):
-        broker = SiltstoneProcess(tmp_path).start()
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN])
+def test_hang_up_reloads(handler: signal.Handlers, tmp_path: Path) -> None:
+    """Also of a broker that was started under nohup: it takes what changed, and goes on."""
+    file = tmp_path / "server.yaml"
+    file.write_text("max.connections: 70\nnum.io.threads: 4\n")
+    broker = SiltstoneProcess(tmp_path, environ={"SILTSTONE_CONFIG": str(file)})
+    with hang_up(handler):
+        broker.start()
     try:
+        file.write_text("max.connections: 80\nnum.io.threads: 5\n")
         broker.daemon.signal(signal.SIGHUP)
+        broker.daemon.wait_for(
+            rf"setting changed name=max.connections old=70 new=80 source='{file} line 1'"
+        )
+        broker.daemon.wait_for(
+            rf"changes at the next start name=num.io.threads now=4 then=5 source='{file} line 2'"
+        )
+        broker.daemon.wait_for("settings reloaded changed=1 restart=1")
+
+        file.write_text("max.connections: many\n")
+        broker.daemon.signal(signal.SIGHUP)
+        broker.daemon.wait_for(
+            rf"nothing has changed: {file} line 1: max.connections is many; it must be"
+        )
 
         assert broker.stop() == 0
-        assert "signal=SIGTERM" in broker.daemon.printed()
-        assert "signal=SIGHUP" not in broker.daemon.printed()
     finally:
         broker.close()
+
+
+@pytest.mark.timeout(120)
+def test_diff_tells_what_reload_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The broker is asked, and reads its own file, not the one of the command."""
+    file = tmp_path / "server.yaml"
+    file.write_text("max.connections: 70\n")
+    broker = SiltstoneProcess(tmp_path, environ={"SILTSTONE_CONFIG": str(file)}).start()
+    asked = ["--set", f"log.dirs={broker.folder}", "--set", f"http.listener={broker.http}"]
+    try:
+        assert main(["diff", *asked]) == 0
+        assert capsys.readouterr().out == (
+            "the broker runs with what its file, environment and options say\n"
+        )
+        file.write_text("max.connections: 80\nlog.retention.hours: 1\nnum.io.threads: 5\n")
+        assert main(["diff", *asked]) == 0
+        assert capsys.readouterr().out.splitlines() == [
+            "a reload changes now:",
+            f"  log.retention.hours: 168 -> 1  ({file} line 2)",
+            f"  max.connections: 70 -> 80  ({file} line 1)",
+            "a restart changes:",
+            f"  num.io.threads: 8 -> 5  ({file} line 3)",
+        ]
+        assert main(["reload", "--json", *asked]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert [each["name"] for each in told["now"]] == ["log.retention.hours", "max.connections"]
+        assert main(["reload", *asked]) == 0
+        assert capsys.readouterr().out.splitlines()[0] == "nothing changed now"
+
+        file.write_text("max.connections: -1\nmax.conections: 2\n")
+        for command in ("diff", "reload"):
+            assert main([command, *asked]) == 1
+            said = capsys.readouterr().err
+            assert f"nothing is changed: {file} line 1: max.connections is -1" in said
+            assert "line 2: max.conections is not a setting; did you mean max.connections?" in said
+    finally:
+        broker.close()
+
+
+def test_nobody_can_be_told_to_reload(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a broker there is nothing to reload."""
+    for command in ("reload", "diff"):
+        assert main([command, *NOBODY, "--set", f"log.dirs={tmp_path}"]) == 1
+        assert "no broker" in capsys.readouterr().err

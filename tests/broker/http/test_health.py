@@ -54,6 +54,18 @@ def test_lag_is_never_negative() -> None:
     assert (watch.lag.count, watch.lag.seconds) == (2, 0.25)
 
 
+async def test_a_failed_cleaning_is_told_and_no_fault() -> None:
+    """Clients are served; whoever asks for the health sees it nevertheless."""
+    remarks = ["partition a-0 is not compacted: why"]
+    readiness = Readiness(FakeClock(), Trips(), list, lambda: remarks)
+
+    readiness.open()
+    response = await readiness.answer(REQUEST)
+
+    assert response.status == 200
+    assert response.body == b"ready\npartition a-0 is not compacted: why\n"
+
+
 async def test_healthy_when_disks_write(io: IoThreads, tmp_path: Path) -> None:
     """A directory that takes bytes is healthy, and the file is ours and hidden."""
     clock = FakeClock()

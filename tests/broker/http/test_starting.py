@@ -32,6 +32,8 @@ PAGES = (
     ("GET", "/v1/topics"),
     ("GET", "/v1/pins"),
     ("POST", "/v1/pins"),
+    ("POST", "/v1/reload"),
+    ("POST", "/v1/diff"),
 )
 
 

@@ -440,6 +440,23 @@ async def test_metrics_tell_of_passes(home: Home) -> None:
     assert after["siltstone_cleaner_last_pass_timestamp_seconds", "orders", "0"] > 1e9
 
 
+async def test_failures_are_remarks(home: Home) -> None:
+    """What `siltstone health` shows: which partition, why, and when it is tried again."""
+    topic = await home.create()
+    assert home.cleaning.remarks() == []
+    log = topic.logs[0]
+    assert log is not None
+
+    home.cleaning.manager.set_aside(log, ValueError("a bad batch"))
+
+    (remark,) = home.cleaning.remarks()
+    assert remark.startswith(
+        "partition orders-0 is not compacted: the last pass failed (ValueError: a bad batch); it "
+        "is tried again at "
+    )
+    assert remark.endswith("siltstone explain orders-0 says more")
+
+
 async def test_metrics_tell_of_failures(home: Home) -> None:
     """Which partition, why, and how many bytes wait in which directory."""
     await home.create()

@@ -168,6 +168,13 @@ def test_ratio_above() -> None:
     )
 
 
+def test_all_of_it_is_a_ratio_of_one() -> None:
+    """Of the ratio, not "1 of it"."""
+    found = explain(view(snapshot(*four(), checkpoint=0, min_cleanable_dirty_ratio=0.3)))
+
+    assert found.finding.sentence.startswith("its dirty ratio is 1, more than")
+
+
 def test_ratio_below() -> None:
     """Not dirty enough, and how many bytes would be."""
     found = explain(view(snapshot(*four(), checkpoint=20), {"min.cleanable.dirty.ratio": "0.5"}))

@@ -1,0 +1,80 @@
+"""``siltstone reload`` and ``siltstone diff``: have a running broker read its settings again.
+
+It reads its own file, environment and ``--set``, not those of the command. Exit codes: 0 fine, 1 a
+fault.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from siltstone.config.layers import Layers
+
+
+def run_reload(layers: Layers, *, as_json: bool) -> int:
+    """Have the settings reloaded and print what came of it."""
+    return _run(layers, "/v1/reload", as_json=as_json)
+
+
+def run_diff(layers: Layers, *, as_json: bool) -> int:
+    """Print what a reload would change, what a restart would, and where a dynamic value wins."""
+    return _run(layers, "/v1/diff", as_json=as_json)
+
+
+def _run(layers: Layers, path: str, *, as_json: bool) -> int:
+    try:
+        plan = json.loads(Channel(layers).post(path).body)
+    except NobodyAnswers as error:
+        return _fail(error.advice)
+    except Refusal as error:
+        return _fail(f"nothing is changed: {error}")
+    if as_json:
+        sys.stdout.write(json.dumps(plan, indent=2) + "\n")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in _lines(plan, is_done=path == "/v1/reload"))
+    return 0
+
+
+def _lines(plan: dict[str, Any], *, is_done: bool) -> Iterator[str]:
+    """Yield the plan for a person, a setting a line below what becomes of it."""
+    if plan["now"]:
+        yield "changed now:" if is_done else "a reload changes now:"
+        yield from map(_change, plan["now"])
+    elif is_done:
+        yield "nothing changed now"
+    if plan["restart"]:
+        yield "a restart changes:"
+        yield from map(_change, plan["restart"])
+    if plan["shadowed"]:
+        yield "a dynamic value wins:"
+        yield from map(_shadow, plan["shadowed"])
+    if not is_done and not any(plan.values()):
+        yield "the broker runs with what its file, environment and options say"
+
+
+def _change(each: dict[str, Any]) -> str:
+    return f"  {each['name']}: {_text(each['old'])} -> {_text(each['new'])}  ({each['source']})"
+
+
+def _shadow(each: dict[str, Any]) -> str:
+    winner = "" if each["wins"] == each["name"] else f"{each['wins']}="
+    return (
+        f"  {each['name']}: {winner}{_text(each['winner'])} ({each['winner_source']}) over "
+        f"{_text(each['value'])} ({each['source']})"
+    )
+
+
+def _text(value: str | None) -> str:
+    return "(none)" if value is None else value
+
+
+def _fail(sentence: str) -> int:
+    sys.stderr.write(f"siltstone: {sentence}\n")
+    return 1

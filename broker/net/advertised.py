@@ -1,0 +1,117 @@
+"""What clients are told to connect to: said at the start, and tried.
+
+A broker that advertises an address which its clients cannot reach looks healthy to everybody but
+them: their first connection works, and all later ones go where they were told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+log = logging.getLogger(__name__)
+
+TRY_SECONDS = 5.0
+_HERE = "clients on this machine"
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+_ALL_INTERFACES = {"", "0.0.0.0", "::"}  # noqa: S104  # compared, not bound
+
+
+def who_for(host: str) -> str:
+    """Return in words which clients an advertised host is for."""
+    if host.lower().rstrip(".") in _LOOPBACK:
+        return _HERE
+    from ipaddress import ip_address  # noqa: PLC0415  # 4 ms, and most starts advertise loopback
+
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return f"clients that find {host} by name"
+    if address.is_loopback:
+        return _HERE
+    if address.is_link_local:
+        return "clients on the same link"
+    return "clients of the same private network" if address.is_private else "clients anywhere"
+
+
+def announce(advertised: Mapping[str, tuple[str, int]]) -> None:
+    """Log each advertised address and who it is for."""
+    for name, (host, port) in advertised.items():
+        log.info(
+            "advertised listener=%s address=%s for=%r", name, _address(host, port), who_for(host)
+        )
+
+
+async def try_all(
+    advertised: Mapping[str, tuple[str, int]],
+    bound: Collection[tuple[str, int]] = (),
+    seconds: float = TRY_SECONDS,
+) -> dict[str, str]:
+    """Resolve every advertised address and connect to it, unless it is one of those bound here.
+
+    A line is logged for each that fails its clients. Returns the sentences by listener.
+    """
+    names = list(advertised)
+    told = await asyncio.gather(*(_find_fault(*advertised[name], bound, seconds) for name in names))
+    faults = {name: fault for name, fault in zip(names, told, strict=True) if fault is not None}
+    for name, fault in faults.items():
+        log.warning("advertised address fails clients listener=%s: %s", name, fault)
+    return faults
+
+
+async def _find_fault(
+    host: str, port: int, bound: Collection[tuple[str, int]], seconds: float
+) -> str | None:
+    """Return which clients fail and why, None if the address leads somewhere."""
+    if (host, port) in bound:
+        return None
+    where = _address(host, port)
+    try:
+        loop = asyncio.get_running_loop()
+        found = await asyncio.wait_for(loop.getaddrinfo(host, port), seconds)
+    except (OSError, UnicodeError) as error:
+        return _unresolved(host, where, _why(error, seconds))
+    if any(_is_bound(str(address[0]), port, bound) for *_, address in found):
+        return None  # and no place among max.connections is taken
+    try:
+        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), seconds)
+    except OSError as error:
+        return _unreached(where, _why(error, seconds))
+    writer.close()
+    return None
+
+
+def _why(error: OSError | UnicodeError, seconds: float) -> str:
+    if isinstance(error, TimeoutError) and not error.args:  # ours, not the kernel's
+        return f"no answer within {seconds:g} s"
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _is_bound(host: str, port: int, bound: Collection[tuple[str, int]]) -> bool:
+    return (host, port) in bound or (
+        host in _LOOPBACK and any((every, port) in bound for every in _ALL_INTERFACES)
+    )
+
+
+def _unresolved(host: str, where: str, why: str) -> str:
+    return (
+        f"{host} does not resolve here ({why}); clients that do not find it by name either fail "
+        f"after their first connection, when they are told to go to {where}; set "
+        "advertised.listeners to a name or an address that they reach"
+    )
+
+
+def _unreached(where: str, why: str) -> str:
+    return (
+        f"{where} cannot be reached from here ({why}); clients in the same position fail after "
+        "their first connection, when they are told to go there; set advertised.listeners to what "
+        "they reach, unless the address leads here only from where they are, as a mapped port does"
+    )
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

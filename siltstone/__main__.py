@@ -1,0 +1,8 @@
+"""``python -m siltstone``: the command ``siltstone``, where it is not on the PATH."""
+
+import sys
+
+from siltstone.broker.__main__ import main
+
+if __name__ == "__main__":
+    sys.exit(main())

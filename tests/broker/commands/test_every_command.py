@@ -1,0 +1,143 @@
+"""What every command of `siltstone` has."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from siltstone import VERSION
+from siltstone.broker import __main__ as command
+from siltstone.broker.__main__ import main
+from siltstone.storage.dump.any_file import SHALLOW, dump_as_json
+from tests.support.broker import SiltstoneProcess
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOBODY = ("--set", "http.listener=127.0.0.1:1")
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of every command, and that of all under no name."""
+    parser = command._parser()
+    (commands,) = (each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
+    return {"": parser, **commands.choices}
+
+
+@pytest.mark.parametrize("name", parsers())
+def test_version_help_and_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each example of a help is one that the command line takes."""
+    words = [name] if name else []
+    with pytest.raises(SystemExit) as stop:
+        main([*words, "--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"siltstone {VERSION}\n"
+
+    with pytest.raises(SystemExit) as stop:
+        main([*words, "--help"])
+    assert stop.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    examples = [shlex.split(line) for line in lines[lines.index("examples:") + 1 :]]
+    assert examples
+    for program, *arguments in examples:
+        assert program == "siltstone"
+        if arguments[0] != "COMMAND":
+            command._parser().parse_args(arguments)
+            assert name in {"", arguments[0]}
+
+
+def test_every_command_speaks_json() -> None:
+    """Without exception, so that nobody has to look it up."""
+    found = parsers()
+    del found[""]
+
+    assert [name for name, each in found.items() if "--json" not in each.format_help()] == []
+
+
+def test_the_package_is_the_command(tmp_path: Path) -> None:
+    """`python -m siltstone`, where nothing is on the PATH."""
+    done = subprocess.run(
+        [sys.executable, "-m", "siltstone", "version", "--json"],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+
+    assert json.loads(done.stdout)["version"] == VERSION
+    assert not list(tmp_path.iterdir())
+
+
+def test_faults_of_the_settings_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """Faults and warnings by themselves; the exit code says the same."""
+    assert main(["check", "--json", "--set", "num.partitions=0"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"faults": ["--set: num.partitions is 0; it must be at least 1"], "warnings": []}
+
+    assert main(["check", "--json", "--set", "background.threads=5"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["faults"] == []
+    assert "background.threads is a setting of Apache Kafka" in told["warnings"][0]
+
+
+def test_settings_as_json_without_secrets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each with its source; what may be a secret has no value."""
+    given = ["--set", f"log.dirs={tmp_path}", "--set", "config.providers.a.b=hush"]
+
+    assert main(["config", "--json", *given]) == 0
+
+    text = capsys.readouterr().out
+    rows = {row["name"]: row for row in json.loads(text)}
+    assert rows["log.dirs"]["value"] == str(tmp_path)
+    assert rows["log.dirs"]["source"] == "--set"
+    assert rows["max.connections"]["dynamic"]
+    assert rows["config.providers.a.b"]["hidden"]
+    assert "hush" not in text
+
+
+def test_a_dump_as_json_names_file_and_fault(tmp_path: Path) -> None:
+    """An object a line; what is wrong is one too."""
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n1\norders 3 17\n")
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("nonsense\n")
+    lines: list[str] = []
+
+    assert dump_as_json([tmp_path], SHALLOW, lines.append) == 1
+
+    fault, offsets = map(json.loads, lines)
+    assert fault["fault"]
+    assert offsets == {
+        "file": str(tmp_path / "replication-offset-checkpoint"),
+        "topic": "orders",
+        "partition": 3,
+        "offset": 17,
+    }
+
+
+@pytest.mark.timeout(120)
+def test_port_0_is_looked_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With http.listener=…:0 the broker is asked where it noted that it answers."""
+    broker = SiltstoneProcess(tmp_path)
+    broker.http = "127.0.0.1:0"
+    broker.start()
+    asked = ["--set", f"log.dirs={broker.folder}", "--set", "http.listener=127.0.0.1:0"]
+    try:
+        assert main(["health", *asked]) == 0
+        assert capsys.readouterr().out == "ready\n"
+        assert main(["pins", *asked]) == 0
+        assert capsys.readouterr().out == "there are no pins\n"
+        assert main(["health", "--json", *asked]) == 0
+        assert json.loads(capsys.readouterr().out) == {"ready": True, "message": "ready"}
+    finally:
+        broker.close()
+
+    assert main(["health", "--json", *asked]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert not told["ready"]
+    assert f"no broker has {broker.folder} open" in told["message"]

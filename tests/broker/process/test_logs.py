@@ -1,0 +1,74 @@
+"""Log lines for a collector: what is a field, and what is said in words."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from typing import Any
+
+import pytest
+
+from siltstone.broker.process.logs import JsonLines, Shortened, split_fields
+
+
+def record(template: object, *values: object) -> logging.LogRecord:
+    """Return what the logging of a template makes."""
+    return logging.LogRecord("a", logging.INFO, "a.py", 1, template, values, None)
+
+
+@pytest.mark.parametrize(
+    ("template", "values", "message", "fields"),
+    [
+        (
+            "cleaned partition=%s from=%d seconds=%.2f",
+            ("a-0", 7, 0.123),
+            "cleaned",
+            {"partition": "a-0", "from": 7, "seconds": 0.12},
+        ),
+        ("listening address=%s:%d", ("::1", 9), "listening", {"address": "::1:9"}),
+        (
+            "dropped partition=%s count=%d: they were old",
+            ("a-0", 5),
+            "dropped: they were old",
+            {"partition": "a-0", "count": 5},
+        ),
+        ("pin holder=%r left", ("me",), "pin left", {"holder": "me"}),
+        (
+            "refused client=%r reason=there is none; set x.y=PLAIN in it peer=%s",
+            ("c", "1.2.3.4"),
+            "refused",
+            {"client": "c", "reason": "there is none; set x.y=PLAIN in it", "peer": "1.2.3.4"},
+        ),
+        ("fenced reason=it %s", ("went",), "fenced", {"reason": "it went"}),
+        ("refused peer=%s %s", ("p", "a b=c"), "refused a b=c", {"peer": "p"}),
+        ("100%% of x=%s", (None,), "100% of", {"x": None}),
+        ("limit bytes=%g", (math.inf,), "limit", {"bytes": "inf"}),
+        ("%s", ("name=value",), "name=value", {}),
+        ("a=b is a word", (), "a=b is a word", {}),
+        ("50% done x=1", (), "50% done x=1", {}),
+        ("by name %(x)s k=%(x)s", ({"x": 1},), "by name 1 k=1", {}),
+        (ValueError("k=v"), (), "k=v", {}),
+    ],
+)
+def test_the_template_tells_fields_from_words(
+    template: object, values: tuple[object, ...], message: str, fields: dict[str, Any]
+) -> None:
+    """Numbers stay numbers; nothing within a value is taken for a field."""
+    assert split_fields(record(template, *values)) == (message, fields)
+
+
+def test_a_line_is_an_object() -> None:
+    """With the words and the fields apart."""
+    line = json.loads(JsonLines().format(record("topic created topic=%s partitions=%d", "a", 3)))
+
+    assert line["message"] == "topic created"
+    assert line["fields"] == {"topic": "a", "partitions": 3}
+
+
+def test_what_was_cut_has_no_fields() -> None:
+    """Its template is gone, and the text may be a client's."""
+    cut = record("refused client=%s", "x admin=true " * 1000)
+    Shortened().filter(cut)
+
+    assert split_fields(cut)[1] == {}
