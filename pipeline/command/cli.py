@@ -18,7 +18,7 @@ from siltstone.pipeline.errors import BadOption, PipelineError
 
 _PASSED_ON: Final = ("bootstrap", "data", "control", "archive", "transport")
 _USAGE: Final = 2
-_OF_A_WORKER: Final = re.compile(r"^(?:pipeline\.[\w.]+\.)(\w+): (.+)$", re.MULTILINE)
+_OF_A_WORKER: Final = re.compile(r"^(?:siltstone\.pipeline\.[\w.]+\.)(\w+): (.+)$", re.MULTILINE)
 _OF_PYTHON: Final = re.compile(r"^(\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 
 

@@ -96,7 +96,8 @@ def test_verifiable_producer_is_acknowledged_in_order(
     """VerifiableProducer gets an offset for each value, and each value is at its offset."""
     topic = new_topic()
 
-    said = kafka_tools.run(
+    own_jvm = KafkaTools(kafka_tools.jars)  # it waits for its answers when its JVM ends
+    said = own_jvm.run(
         "VerifiableProducer", "--bootstrap-server", broker.bootstrap, "--topic", topic,
         "--max-messages", "500", "--acks", "-1",
     )  # fmt: skip
