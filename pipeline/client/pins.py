@@ -47,8 +47,8 @@ class Control:
         try:
             headers = {"Authorization": f"Bearer {self.token}"}
             connection.request(method, path, body, headers)
-            answer = connection.getresponse()
-            text = answer.read()
+            with connection.getresponse() as answer:
+                text = answer.read()
         except (OSError, http.client.HTTPException) as error:
             raise SourceUnavailable(
                 f"no broker answers on its http.listener {host}:{port} ({error}); start it, name "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.error
 import urllib.request
 from functools import partial
 from typing import TYPE_CHECKING
@@ -94,7 +95,7 @@ class Worker:
             wait_until(
                 partial(self._put, f"/connectors/{name}/config", values),
                 f"connector {name}",
-                despite=OSError,  # not up yet, not the time for it, or busy
+                despite=OSError,  # not up yet
             )
 
     def copy(self, count: int) -> None:
@@ -146,8 +147,12 @@ class Worker:
             headers={"Content-Type": "application/json"},
             method="PUT",
         )
-        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
-            return response.status in {200, 201}
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+                return response.status in {200, 201}
+        except urllib.error.HTTPError as error:
+            error.close()  # it is an answer, with its socket
+            return False
 
 
 @pytest.fixture
