@@ -18,7 +18,8 @@ from siltstone.pipeline.errors import BadOption, PipelineError
 
 _PASSED_ON: Final = ("bootstrap", "data", "control", "archive", "transport")
 _USAGE: Final = 2
-_OF_A_WORKER: Final = re.compile(r"^(?:siltstone\.pipeline\.[\w.]+\.)(\w+): (.+)$", re.MULTILINE)
+_PACKAGE: Final = PipelineError.__module__.rpartition(".")[0]
+_OF_A_WORKER: Final = re.compile(rf"^{re.escape(_PACKAGE)}\.[\w.]+: (.+)$", re.MULTILINE)
 _OF_PYTHON: Final = re.compile(r"^(\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 
 
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     except Exception as error:
         if options.debug:
             raise
-        return _fail(_sentence_of(error))
+        return _fail(sentence_of(error))
 
 
 def read_options(options: Namespace) -> dict[str, str]:
@@ -213,12 +214,12 @@ _RUN: Final = {
 }
 
 
-def _sentence_of(error: Exception) -> str:
-    """Return the sentence of a fault, which may have come through Spark."""
+def sentence_of(error: Exception) -> str:
+    """Return the sentence of a fault that may have come through Spark, as text of a traceback."""
     text = str(error)
     ours = _OF_A_WORKER.findall(text)
     if ours:
-        return str(ours[-1][1])
+        return str(ours[-1])
     theirs = _OF_PYTHON.findall(text)
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
     said = f"{theirs[-1][0]}: {theirs[-1][1]}" if theirs else f"{type(error).__name__}: {first}"
