@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from siltstone import VERSION
+from siltstone.broker.commands import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -211,14 +211,8 @@ class _Parser(argparse.ArgumentParser):
 @cache
 def find_width() -> int:
     """Return how many columns help has, as argparse would find out by importing `shutil`."""
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns):
-        return int(columns) - 2
-    with suppress(OSError, ValueError, AttributeError):  # no terminal, or no stdout at all
-        width = os.get_terminal_size(sys.stdout.fileno()).columns - 2
-        if width > 0:
-            return width
-    return _WIDTH
+    width = (terminal.find_width() or 0) - 2
+    return width if width > 0 else _WIDTH
 
 
 def _add_cleaner_commands(commands: argparse._SubParsersAction[_Parser]) -> None:

@@ -18,9 +18,8 @@ def find_width() -> int | None:
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns):
         return int(columns)
-    with suppress(OSError, ValueError, AttributeError):
-        if sys.stdout.isatty():
-            return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    with suppress(OSError, ValueError, AttributeError):  # no terminal, or no stdout at all
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
     return None
 
 
