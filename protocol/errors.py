@@ -291,7 +291,7 @@ class InvalidRequest(KafkaError, code=ErrorCode.invalid_request):
 
 
 class PolicyViolation(KafkaError, code=ErrorCode.policy_violation):
-    """The settings of the topic forbid this."""
+    """A rule of this broker forbids this, or a limit of it is reached."""
 
 
 class OutOfOrderSequence(KafkaError, code=ErrorCode.out_of_order_sequence_number):
@@ -406,6 +406,18 @@ class MismatchedEndpointType(KafkaError, code=ErrorCode.mismatched_endpoint_type
 
 class UnsupportedEndpointType(KafkaError, code=ErrorCode.unsupported_endpoint_type):
     """There is no such kind of endpoint."""
+
+
+class ThrottlingQuotaExceeded(KafkaError, code=ErrorCode.throttling_quota_exceeded):
+    """The client asks more often than it may."""
+
+
+class UnknownSubscriptionId(KafkaError, code=ErrorCode.unknown_subscription_id):
+    """The client pushed for a subscription that has changed."""
+
+
+class TelemetryTooLarge(KafkaError, code=ErrorCode.telemetry_too_large):
+    """The client pushed more metrics at once than it may."""
 
 
 class TransactionAbortable(KafkaError, code=ErrorCode.transaction_abortable):

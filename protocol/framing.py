@@ -17,6 +17,12 @@ _OTHER_PROTOCOLS: Final = {
 }
 
 
+class TooLarge(str):
+    """What is wrong with a frame that is above the limit; it may be a request otherwise."""
+
+    __slots__ = ()
+
+
 def describe_bad_size(size: int, prefix: bytes, limit: int) -> str:
     """Say what is wrong with a size, and who usually sends these four bytes instead of one."""
     other = _OTHER_PROTOCOLS.get(prefix)
@@ -29,4 +35,4 @@ def describe_bad_size(size: int, prefix: bytes, limit: int) -> str:
         return f"the first bytes are {other}, not a Kafka request"
     if size <= 0:
         return f"a frame cannot have a size of {size} bytes"
-    return f"a frame of {size} bytes is larger than the limit of {limit} bytes"
+    return TooLarge(f"a frame of {size} bytes is larger than the limit of {limit} bytes")

@@ -43,11 +43,6 @@ def check_topic_name(name: str) -> None:
         )
 
 
-def collides(name: str, other: str) -> bool:
-    """Tell whether two topic names differ at most in ``.`` against ``_``, as metric names do."""
-    return name.replace(".", "_") == other.replace(".", "_")
-
-
 def is_internal(topic: str) -> bool:
     """Tell whether the broker keeps its own state in this topic."""
     return topic in INTERNAL_TOPICS

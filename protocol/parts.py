@@ -35,8 +35,3 @@ class FileSlice:
 
 Parts: TypeAlias = list[bytes | FileSlice]
 """A whole response frame with its size prefix, in the order it goes out."""
-
-
-def size_of(parts: Parts) -> int:
-    """Return the bytes that the parts are on the wire."""
-    return sum(map(len, parts))

@@ -37,7 +37,11 @@ cdef extern from "_format.h" nogil:
     void write_int16(unsigned char* output, Py_ssize_t at, long long number)
 
     Py_ssize_t receive_octets(int socket, unsigned char* data, Py_ssize_t start, Py_ssize_t end)
-    Py_ssize_t send_octets(int socket, const unsigned char* data, Py_ssize_t size)
+    Py_ssize_t send_octets(int socket, const unsigned char* data, Py_ssize_t size, int flags)
+    Py_ssize_t read_resident(int file, unsigned char* data, Py_ssize_t start, Py_ssize_t end, long long position)
+
+cdef extern from "<sys/socket.h>" nogil:
+    int MSG_MORE
 
 cdef extern from "_format.h":
     int acquire(object buffer, Region region) except -1
@@ -53,6 +57,7 @@ cdef extern from "_format.h":
     Py_ssize_t put_octets(unsigned char* output, Py_ssize_t at, bytes octets)
     object field_of(object row, Py_ssize_t column)
     object row_of(object type, tuple fields)
+    object slot_of(object holder, str name)
     long long number_of(object row, Py_ssize_t column) except? -1
     object new_lock()
     int take_lock(object lock) except -1

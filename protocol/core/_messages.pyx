@@ -15,7 +15,7 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
 from cpython.sequence cimport PySequence_Fast, PySequence_Fast_GET_ITEM, PySequence_Fast_GET_SIZE
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_SET_ITEM
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT64_MIN, int16_t, int32_t, int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -203,8 +203,8 @@ def read(Table table, object buffer, Py_ssize_t position, Py_ssize_t end, Py_ssi
         PyBuffer_Release(&view)
 
 
-def read_versioned(list tables, list cells):
-    """Return structures behind an int16, their version; see `plain_messages.read_versioned`."""
+def read_versioned(list tables, list cells, Py_ssize_t columns):
+    """Return the first columns of structures, as tuples; see `plain_messages.read_versioned`."""
     cdef Source source
     cdef bytes cell
     cdef int64_t version
@@ -228,7 +228,9 @@ def read_versioned(list tables, list cells):
         if version < 0 or version >= len(tables):
             raise IndexError(f"no table for version {version}")
         table = tables[version]
-        rows.append(read_struct(table, &source))
+        row = PyTuple_New(min(columns, table.count))
+        read_columns(table, &source, row, PyTuple_GET_SIZE(row))
+        rows.append(row)
     return rows
 
 
@@ -619,12 +621,24 @@ cdef inline object read_field(Source* source, Field* field, bint is_flexible, bi
 
 cdef object read_struct(Table table, Source* source):
     """Read a structure as an instance of its class."""
+    row = PyType_GenericAlloc(<PyTypeObject*> table.cls, table.count)
+    read_columns(table, source, row, table.count)
+    if table.is_flexible:
+        source.field = table.count
+        if source.position < source.end and source.data[source.position] == 0:
+            source.position += 1
+        else:
+            read_tags(table, source, row)
+    return row
+
+
+cdef inline int read_columns(Table table, Source* source, object row, Py_ssize_t count) except -1:
+    """Read the first fields of a structure; those with a tag have their defaults."""
     cdef Py_ssize_t i
     cdef Field* field
     cdef object value
-    row = PyType_GenericAlloc(<PyTypeObject*> table.cls, table.count)
     source.table = <PyObject*> table
-    for i in range(table.count):
+    for i in range(count):
         field = &table.fields[i]
         if field.is_present and field.tag == NO_TAG:
             source.field = i
@@ -637,13 +651,7 @@ cdef object read_struct(Table table, Source* source):
             value = <object> field.default
         Py_INCREF(value)
         PyTuple_SET_ITEM(row, i, value)
-    if table.is_flexible:
-        source.field = table.count
-        if source.position < source.end and source.data[source.position] == 0:
-            source.position += 1
-        else:
-            read_tags(table, source, row)
-    return row
+    return 0
 
 
 cdef int read_tags(Table table, Source* source, object row) except -1:

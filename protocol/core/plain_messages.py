@@ -121,14 +121,18 @@ def read(
         return None, -1
 
 
-def read_versioned(tables: list[Table], cells: list[bytes | None]) -> list[Any]:
-    """Return structures of which each stands behind an int16, its version; None stays None.
+def read_versioned(
+    tables: list[Table], cells: list[bytes | None], columns: int
+) -> list[tuple[Any, ...] | None]:
+    """Return the first columns of structures that stand behind an int16, their version.
+
+    They are tuples; what comes after these columns is not read. None stays None.
 
     Raises:
         IndexError: There is no table for a version.
         ProtocolError: As `read`.
     """
-    rows: list[Any] = []
+    rows: list[tuple[Any, ...] | None] = []
     for cell in cells:
         if cell is None:
             rows.append(None)
@@ -136,8 +140,8 @@ def read_versioned(tables: list[Table], cells: list[bytes | None]) -> list[Any]:
         version = int.from_bytes(cell[:2], "big", signed=True) if len(cell) > 1 else -1
         if not 0 <= version < len(tables):
             raise IndexError(f"no table for version {version}")
-        row, _ = read(tables[version], cell, 2, len(cell), len(cell))
-        rows.append(row)
+        source = _Source(cell, 2, len(cell), len(cell))
+        rows.append(tuple(source.read_columns(tables[version], columns)))
     return rows
 
 
@@ -375,16 +379,21 @@ class _Source:
 
     def read_struct(self, table: Table) -> Any:
         """Read a structure as an instance of its class."""
+        values = self.read_columns(table, len(table.fields))
+        if table.is_flexible:
+            self.read_tags(table, values)
+        return table.cls(*values)
+
+    def read_columns(self, table: Table, count: int) -> list[Any]:
+        """Read the first fields of a structure; those with a tag have their defaults."""
         values = []
-        for number, field in enumerate(table.fields):
+        for number, field in enumerate(table.fields[:count]):
             if _is_plain(field):
                 self.place = table, number
                 values.append(self.take_field(table, field))
             else:
                 values.append(field.default)
-        if table.is_flexible:
-            self.read_tags(table, values)
-        return table.cls(*values)
+        return values
 
     def read_tags(self, table: Table, values: list[Any]) -> None:
         """Read the tagged fields of a structure; what is unknown is skipped."""

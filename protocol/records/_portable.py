@@ -22,6 +22,7 @@ nogil: Final = nullcontext()
 
 EAGAIN: Final = errno.EAGAIN
 EINTR: Final = errno.EINTR
+MSG_MORE: Final = 0  # a plain write has no flags
 INT32_MAX: Final = (1 << 31) - 1
 INT64_MAX: Final = (1 << 63) - 1
 INT64_MIN: Final = -(1 << 63)
@@ -145,6 +146,7 @@ def field_of(row: tuple[Any, ...], column: int) -> Any:
 
 number_of = field_of
 row_of = tuple.__new__
+slot_of = getattr
 
 
 def read_varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
@@ -201,17 +203,38 @@ def write_zigzag(output: memoryview, position: int, number: int) -> int:
     return position + 1
 
 
-def receive_octets(socket: int, data: memoryview, start: int, end: int) -> int:
+def receive_octets(receiver: int, data: memoryview, start: int, end: int) -> int:
     """Receive into ``data[start:end]``; return the bytes received or the negative error number."""
     try:
-        return os.readv(socket, [data[start:end]])
+        return os.readv(receiver, [data[start:end]])
     except OSError as error:
         return -(error.errno or errno.EIO)
 
 
-def send_octets(socket: int, data: memoryview, size: int) -> int:
+def send_octets(sender: int, data: memoryview, size: int, _flags: int) -> int:
     """Send the first bytes of ``data``; return the bytes sent or the negative error number."""
     try:
-        return os.write(socket, data[:size])  # CPython ignores SIGPIPE
+        return os.write(sender, data[:size])  # CPython ignores SIGPIPE
     except OSError as error:
+        return -(error.errno or errno.EIO)
+
+
+class _Residency:
+    """Whether the kernel can say that a page is not in memory (tmpfs and some others cannot)."""
+
+    flags = os.RWF_NOWAIT
+
+
+def read_resident(file: int, data: memoryview, start: int, end: int, position: int) -> int:
+    """Read into ``data[start:end]`` without waiting for the disk.
+
+    Returns:
+        Bytes read or the negative error number: EAGAIN's if a page is not in memory.
+    """
+    try:
+        return os.preadv(file, [data[start:end]], position, _Residency.flags)
+    except OSError as error:
+        if error.errno == errno.EOPNOTSUPP and _Residency.flags:
+            _Residency.flags = 0
+            return read_resident(file, data, start, end, position)
         return -(error.errno or errno.EIO)

@@ -40,13 +40,6 @@ def test_no_accepted_name_is_a_path(name: str) -> None:
     assert name.isascii()
 
 
-def test_dot_and_underscore_collide() -> None:
-    """Metric names cannot tell a.b from a_b, so the topics collide."""
-    assert names.collides("a.b", "a_b")
-    assert names.collides("a.b_c", "a_b.c")
-    assert not names.collides("a-b", "a_b")
-
-
 def test_internal_topics() -> None:
     """The broker's own topics are known by name."""
     assert names.is_internal("__consumer_offsets")

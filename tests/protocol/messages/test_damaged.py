@@ -1,7 +1,6 @@
 """Bodies that are cut or damaged: both forms read the same of them, or refuse them alike."""
 
 import random
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,7 @@ from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages import Message
 from tests.support.kio_messages import encode, example
 from tests.support.message_cases import CASES
-from tests.support.message_twins import twin_of
+from tests.support.message_twins import outcome, twin_of
 
 
 @pytest.mark.parametrize(("message", "schema"), CASES)
@@ -47,20 +46,3 @@ def test_damaged_bodies_are_read_alike(message: Message, schema: Any) -> None:
         expected = outcome(partial(plain_messages.read, twin, damaged, 0, len(damaged), 100))
 
         assert found == expected
-
-
-def outcome(call: Callable[[], Any]) -> Any:
-    """Return what a call returns, or says when it refuses."""
-    try:
-        return repr_of_views(call())
-    except ProtocolError as error:
-        return str(error)
-
-
-def repr_of_views(value: Any) -> str:
-    """Print a value with the bytes of views instead of their addresses."""
-    if isinstance(value, memoryview):
-        return repr(bytes(value))
-    if isinstance(value, (tuple, list)):
-        return f"{type(value).__name__}({', '.join(map(repr_of_views, value))})"
-    return repr(value)

@@ -122,18 +122,18 @@ def test_structures_behind_their_versions_are_read_at_once(form: Any) -> None:
         for version in (2, 0, 1)
     ]
 
-    assert form.read_versioned(tables, [cells[0], None, *cells[1:]]) == [
-        Ask([Row("a", 2)]),
+    assert form.read_versioned(tables, [cells[0], None, *cells[1:]], 1) == [
+        ([Row("a", 2)],),
         None,
-        Ask([Row("a", 0)]),
-        Ask([Row("a", 1)]),
+        ([Row("a", 0)],),
+        ([Row("a", 1)],),
     ]
-    assert form.read_versioned(tables, []) == []
+    assert form.read_versioned(tables, [], 1) == []
     for strange in (b"\0\3" + cells[0][2:], b"\xff\xff", b"\0", b""):
         with pytest.raises(IndexError, match="no table for version"):
-            form.read_versioned(tables, [strange])
+            form.read_versioned(tables, [strange], 1)
     with pytest.raises(ProtocolError, match="in a frame that ends at"):
-        form.read_versioned(tables, [cells[0][:-3]])
+        form.read_versioned(tables, [cells[0][:-3]], 1)
 
 
 MANY = [

@@ -153,6 +153,39 @@ def test_a_lying_snappy_preamble_allocates_nothing() -> None:
         decompress(SNAPPY, bytes.fromhex("ffffffff0f") + bytes(5))
 
 
+HOSTILE_SNAPPY = {
+    "a chunk of 2 GiB": "82534e4150505900 00000001 00000001 7fffffff 00",
+    "a chunk of 4 GiB": "82534e4150505900 00000001 00000001 ffffffff 00",
+    "a chunk that is none": "82534e4150505900 00000001 00000001 00000000",
+    "half a length": "82534e4150505900 00000001 00000001 7fff",
+    "half a header": "82534e4150505900 00000001",
+    "a chunk that unfolds to 4 GiB": "82534e4150505900 00000001 00000001 00000006 ffffffff0f 00",
+    "a second chunk of 2 GiB": "82534e4150505900 00000001 00000001 00000003 01 00 61 7fffffff",
+    "a block that unfolds to 4 GiB": "ffffffff0f 00",
+}
+"""Lengths that no honest writer states, with nothing of the kind behind them."""
+
+
+@pytest.mark.parametrize("data", HOSTILE_SNAPPY.values(), ids=HOSTILE_SNAPPY.keys())
+def test_cve_2023_34455_a_snappy_length_sets_nothing_aside(
+    data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library, which would make room for it, is never asked."""
+    given: list[bytes] = []
+    real = snappy.uncompress
+
+    def uncompress(block: bytes) -> bytes:
+        given.append(block)
+        unfolded: bytes = real(block)
+        return unfolded
+
+    monkeypatch.setattr(snappy, "uncompress", uncompress)
+    with pytest.raises(CorruptMessage):
+        decompress(SNAPPY, bytes.fromhex(data))
+
+    assert given in ([], [b"\x01\x00a"])
+
+
 def test_lz4_frame_as_java_writes_it() -> None:
     """Version 1, independent blocks of 64 KiB, no checksums, no content size."""
     assert compress(LZ4, b"data")[:6] == bytes.fromhex("04224d18 60 40")
