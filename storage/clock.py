@@ -16,3 +16,28 @@ class Clock:
     def monotonic(self) -> float:
         """Return seconds that never go back, for deadlines and durations."""
         return time.monotonic()
+
+
+class ShiftedClock(Clock):
+    """A clock that goes on from wherever it was moved to; for `siltstone serve --test-clock`."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+        self._steady_seconds = 0.0
+
+    def now_ms(self) -> int:
+        """Return the system's time and what was added to it."""
+        return super().now_ms() + self.ahead_ms
+
+    def monotonic(self) -> float:
+        """Return the steady clock's time and what was added to it."""
+        return super().monotonic() + self._steady_seconds
+
+    def advance(self, milliseconds: int) -> None:
+        """Let time pass on both clocks."""
+        self.ahead_ms += milliseconds
+        self._steady_seconds += milliseconds / 1000
+
+    def put_back(self) -> None:
+        """Have the wall clock show the system's time again; the steady one never goes back."""
+        self.ahead_ms = 0

@@ -42,6 +42,10 @@ PINS = ".pins"
 MOVED = ".siltstone-moved"
 CONTROL_TOKEN = ".siltstone-control-token"  # noqa: S105  # where it is, not what it is
 CONTROL_ADDRESS = ".siltstone-control-address"
+CONTROL_CERTIFICATE = ".siltstone-control-certificate"
+USERS = "siltstone-users.json"
+ACLS = "siltstone-acls.json"
+QUOTAS = "siltstone-quotas.json"
 
 MAX_OFFSET = (1 << 63) - 1 - (1 << 32)
 """The largest offset: above it an offset plus the records of a batch might not fit an int64."""
@@ -92,9 +96,9 @@ def create_folder(path: Path) -> None:
     fsync_directory(path.parent)
 
 
-def create_file(path: Path) -> int:
+def create_file(path: Path, mode: int = _FILE_MODE) -> int:
     """Create an empty file, cutting what was there; return a descriptor to read and write it."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
 
 
 def find_size(path: str) -> int | None:
@@ -252,14 +256,18 @@ def mark_deleted(path: Path) -> Path:
     return marked
 
 
-def replace_file(path: Path, data: bytes, *, durable: bool = True) -> None:
+def replace_file(path: Path, data: bytes, *, durable: bool = True, mode: int = _FILE_MODE) -> None:
     """Give a file new content, so that a crash leaves the old one or the new one, whole. Blocks.
 
     Without ``durable`` nothing is fsynced, and a power failure may leave an empty file: for files
-    that their reader checks and can do without.
+    that their reader checks and can do without. With a ``mode`` other than the usual one nobody
+    else may read the file at any moment: what a crash left of an earlier try is removed.
     """
     temporary = path.with_name(path.name + TEMPORARY)
-    fd = create_file(temporary)
+    if mode != _FILE_MODE:
+        with suppress(FileNotFoundError):
+            unlink(temporary)
+    fd = create_file(temporary, mode)
     try:
         try:
             write_all(fd, data, 0)
@@ -302,6 +310,16 @@ def note_failed_fsync(directory: Path) -> None:
     with suppress(OSError):
         os.close(create_file(directory / FSYNC_FAILED))
         fsync_directory(directory)
+
+
+def find_room(directory: Path) -> tuple[int, int]:
+    """Return how many bytes are free for us on the disk below a directory, and how many it has.
+
+    Raises:
+        OSError: The disk does not say.
+    """
+    disk = os.statvfs(directory)
+    return disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
 
 
 def try_room(directory: Path, size: int) -> None:

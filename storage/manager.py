@@ -19,6 +19,7 @@ from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.protocol.names import random_id
 from siltstone.storage import files
+from siltstone.storage.appending._append_kernels import Appends
 from siltstone.storage.clock import Clock
 from siltstone.storage.directory import clean_shutdown, loading, log_checkpoints, pins
 from siltstone.storage.directory.background import Background
@@ -73,6 +74,11 @@ class LogManager:
         self._directories_checked = True  # false while the background thread checks them
 
     @property
+    def appends(self) -> Appends:
+        """Return the batches of a connection's turn that wait to be written."""
+        return self._services.appends
+
+    @property
     def moved_starts(self) -> set[Watched]:
         """Return the logs whose start offset has moved while somebody watched them."""
         return self._services.moved_starts
@@ -91,6 +97,7 @@ class LogManager:
         )
         for directory in self.directories:
             _sweep_pins(directory)
+            directory.check(self._server.log_dirs_reserve_bytes, self._clock.monotonic())
         self.background.start()
 
     def load(self) -> None:
@@ -285,16 +292,18 @@ class LogManager:
             write = self._checkpoints[directory.path].write_high_watermarks
             self._write_later(directory, partial(write, log_checkpoints.high_watermarks(logs)))
 
-    def check_directories(self) -> None:
-        """Check in the background which directories are gone, or take writes again."""
+    def check_directories(self, reserve_bytes: int) -> None:
+        """Check in the background which directories are gone, full, or take writes again."""
         if self._directories_checked:
             self._directories_checked = False
-            self.background.submit("directory check", self._check_directories)
+            self.background.submit(
+                "directory check", partial(self._check_directories, reserve_bytes)
+            )
 
-    def _check_directories(self) -> None:
+    def _check_directories(self, reserve_bytes: int) -> None:
         try:
             for directory in self.directories:
-                directory.check()
+                directory.check(reserve_bytes, self._clock.monotonic())
         finally:
             self._directories_checked = True
 
@@ -389,6 +398,7 @@ class LogManager:
             path=directory.path / folder_name(topic_partition),
             config=self._config_for(topic_partition.topic),
             producer_expiration_ms=self._server.producer_id_expiration_ms,
+            max_producers=self._server.producer_ids_max_count,
             is_clean=directory.was_clean and recovery_point is not None,
             recovery_point=recovery_point or 0,
             log_start_offset=log_start_offset,

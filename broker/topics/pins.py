@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from siltstone.broker.process.tasks import Tasks
+from siltstone.broker.process.tasks import Tasks, to_its_end
 from siltstone.storage.directory import pins
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class PinRoom:
         )
         self._pins[pin.pin_id] = pin
         # The pin is made even if the client disconnects; its lease ends it then.
-        await asyncio.shield(self._linking.start(self._link(pin, frozen), "pin"))
+        await to_its_end(self._linking.start(self._link(pin, frozen), "pin"), PinRefused)
         return pin
 
     async def _link(self, pin: Pin, frozen: Sequence[FrozenLog]) -> None:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from siltstone.broker.process.tasks import Tasks
+from siltstone.broker.process.client_limits import PARTITIONS, TOPICS
+from siltstone.broker.process.tasks import Tasks, to_its_end
 from siltstone.broker.topics.folders import create_partitions
 from siltstone.broker.topics.reservations import Reservations
 from siltstone.broker.topics.start import recover_topics
@@ -25,12 +28,20 @@ from siltstone.protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from siltstone.protocol.names import random_id, uuid_text
+from siltstone.protocol.names import INTERNAL_TOPICS, random_id, uuid_text
 from siltstone.storage.directory.catalog import CatalogTopic
 from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import (
+        Awaitable,
+        Callable,
+        Coroutine,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
     from uuid import UUID
 
     from siltstone.broker.process.io import IoThreads
@@ -82,6 +93,8 @@ class TopicRegistry:
         self._cleaning = cleaning
         self._names = Reservations()
         self._alike: dict[str, set[str]] = {}  # topics by their name with "_" for "."
+        self._partition_count = 0
+        self._coming = Counter[str]()  # partitions that are being made, by topic
         self._tasks = Tasks()
         self._deleted: list[Callable[[Topic], None]] = []
         self._before_removal: list[Callable[..., Awaitable[None]]] = []
@@ -176,10 +189,24 @@ class TopicRegistry:
                 "'.' and '_' are the same; choose another name"
             )
 
+    def check_room(self, name: str, partitions: int, topics: int = 1) -> None:
+        """Refuse more topics and partitions than there may be; the broker's own are always made.
+
+        Raises:
+            PolicyViolation: topics.max.count or partitions.max.count would be exceeded.
+        """
+        if name in INTERNAL_TOPICS:
+            return
+        limits = self._settings.limits
+        if topics:
+            limits.check(TOPICS, len(self.topics.keys() | self._coming.keys()) + topics)
+        limits.check(PARTITIONS, self._partition_count + self._coming.total() + partitions)
+
     async def create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
         """Make a topic of a legal name and valid settings; it is visible to all when this returns.
 
         Raises:
+            PolicyViolation: There are too many.
             TopicAlreadyExists: It is there, or somebody else was first.
             KafkaStorageError: The disk did not take it; nothing is left of it.
         """
@@ -199,6 +226,7 @@ class TopicRegistry:
 
         Raises:
             InvalidPartitions: It has as many or more.
+            PolicyViolation: There are too many.
             UnknownTopicOrPartition: The topic was deleted meanwhile.
             KafkaStorageError: The disk did not take them; the topic is as it was.
         """
@@ -216,20 +244,21 @@ class TopicRegistry:
 
     async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
         """Await work that continues if the request that began it is cancelled."""
-        return await asyncio.shield(self._tasks.start(work, "topics"))
+        return await to_its_end(self._tasks.start(work, "topics"), KafkaError)
 
     async def _create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
         async with self._names.hold(name):
             if name in self.topics:
                 raise TopicAlreadyExists(f"topic {name} already exists")
             entry = CatalogTopic(id=random_id(), partitions=partitions, overrides=dict(overrides))
-            await self._catalog.commit(lambda state: state.topics.update({name: entry}))
-            try:
-                await self._create_logs(name, entry, range(partitions))
-            except KafkaError:
-                await self._retract(name, entry, None)
-                raise
-            topic = self._publish(name, entry)
+            with self._claim(name, partitions):
+                await self._catalog.commit(lambda state: state.topics.update({name: entry}))
+                try:
+                    await self._create_logs(name, entry, range(partitions))
+                except KafkaError:
+                    await self._retract(name, entry, None)
+                    raise
+                topic = self._publish(name, entry)
         log.info(
             "topic created topic=%s id=%s partitions=%d", name, uuid_text(topic.id), partitions
         )
@@ -257,14 +286,29 @@ class TopicRegistry:
                 raise InvalidPartitions(f"topic {topic.name} has {topic.partitions} partitions")
             before = self._catalog.state.topics[topic.name]
             added = range(topic.partitions, count)
-            await self._catalog.commit(_resize(topic, count))
-            try:
-                await self._create_logs(topic.name, before, added)
-            except KafkaError:
-                await self._retract(topic.name, replace(before, partitions=count), before)
-                raise
-            self._extend(topic, added)
+            with self._claim(topic.name, len(added), topics=0):
+                await self._catalog.commit(_resize(topic, count))
+                try:
+                    await self._create_logs(topic.name, before, added)
+                except KafkaError:
+                    await self._retract(topic.name, replace(before, partitions=count), before)
+                    raise
+                self._extend(topic, added)
         log.info("partitions added topic=%s partitions=%d", topic.name, count)
+
+    @contextmanager
+    def _claim(self, name: str, partitions: int, topics: int = 1) -> Iterator[None]:
+        """Have partitions counted that are about to be there.
+
+        Raises:
+            PolicyViolation: There is no room for them.
+        """
+        self.check_room(name, partitions, topics)
+        self._coming[name] += partitions
+        try:
+            yield
+        finally:
+            del self._coming[name]
 
     async def _keep(
         self, topic: Topic, before: Mapping[str, str], overrides: Mapping[str, str]
@@ -325,6 +369,7 @@ class TopicRegistry:
         )
         self._configure(topic, entry.overrides)
         self.topics[name] = self.by_id[topic.key] = topic
+        self._partition_count += topic.partitions
         self._alike.setdefault(name.replace(".", "_"), set()).add(name)
         self._list_logs(topic)
         return topic
@@ -332,6 +377,7 @@ class TopicRegistry:
     def _unpublish(self, topic: Topic) -> None:
         """Let nobody find a topic, and release the fetches that wait for its records."""
         del self.topics[topic.name], self.by_id[topic.key]
+        self._partition_count -= topic.partitions
         self._alike[topic.name.replace(".", "_")].discard(topic.name)
         self._note_change()
         for index, each in enumerate(topic.logs):
@@ -341,7 +387,9 @@ class TopicRegistry:
 
     def _extend(self, topic: Topic, added: Iterable[int]) -> None:
         logs = self._manager.logs
+        before = topic.partitions
         topic.logs += tuple(logs[TopicPartition(topic.name, index)] for index in added)
+        self._partition_count += topic.partitions - before
         self._configure(topic, topic.overrides)
         self._list_logs(topic)
 

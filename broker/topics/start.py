@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from siltstone.broker.topics.join import join
+from siltstone.broker.topics.settings.stored import keep_valid
+from siltstone.config.table import TOPIC
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.protocol.names import uuid_text
 from siltstone.storage.directory.log_directory import LogDirError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from uuid import UUID
+
     from siltstone.broker.process.io import IoThreads
     from siltstone.broker.topics.catalog_writer import CatalogWriter
     from siltstone.broker.topics.join import Plan
@@ -35,7 +41,17 @@ async def recover_topics(
     """
     plan = join(catalog.state, manager.folder_ids())
     plan.unmarked = [each for each in plan.unmarked if each in manager.logs]
-    _report(plan, manager, found=catalog.found)
+    new = [name for name in plan.adopted if name not in catalog.state.topics]
+    lost = len(new)
+    if new:
+        from siltstone.broker.topics.settings.metadata_log import (  # noqa: PLC0415  # seldom needed
+            read_topic_settings,
+        )
+
+        directories = [each.path for each in manager.directories]
+        known = await io.run(read_topic_settings, directories)
+        lost -= _take_settings(plan, new, known, settings)
+    _report(plan, manager, lost=0 if catalog.found else lost)
 
     def change(state: CatalogState) -> None:
         state.topics = plan.topics
@@ -67,12 +83,42 @@ async def recover_topics(
     return plan
 
 
-def _report(plan: Plan, manager: LogManager, *, found: bool) -> None:
-    if plan.adopted and not found:
+def _take_settings(
+    plan: Plan,
+    names: Sequence[str],
+    known: Mapping[UUID, Mapping[str, str]],
+    settings: BrokerSettings,
+) -> int:
+    """Give new topics the settings that Apache Kafka's metadata log has; return how many it knows.
+
+    A setting that is not obeyed here, or a value that cannot be, is left out.
+    """
+    count = 0
+    for name in names:
+        entry = plan.topics[name]
+        found = known.get(entry.id)
+        if found is None:
+            continue
+        count += 1
+        obeyed = {key: value for key, value in found.items() if key in TOPIC}
+        overrides = keep_valid(obeyed, settings.layers.topic)
+        plan.topics[name] = replace(entry, overrides=overrides)
+        if found:
+            log.info(
+                "topic has the settings of Apache Kafka's metadata log topic=%s set=%r left_out=%r",
+                name,
+                " ".join(f"{key}={overrides[key]}" for key in sorted(overrides)),
+                " ".join(sorted(found.keys() - overrides.keys())),
+            )
+    return count
+
+
+def _report(plan: Plan, manager: LogManager, *, lost: int) -> None:
+    if lost:
         log.warning(
             "there is no catalogue: topics are made from their folders, settings of their own are "
             "lost topics=%d; set them again",
-            len(plan.adopted),
+            lost,
         )
     for name in plan.adopted:
         entry = plan.topics[name]

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from siltstone.config.topic import TopicConfig
     from siltstone.storage.log.log import Log
 
-Form: TypeAlias = tuple[int, int, bool]
-"""What bytes of an answer depend on besides what they tell: API, version, with operations."""
+Form: TypeAlias = tuple[int, int, int]
+"""What bytes of an answer depend on besides what they tell: API, version, operations."""
 
 MAX_FORMS: Final = 4
 """How many forms of the same are kept; the clients of a broker ask in a few."""
@@ -37,7 +37,17 @@ class Topic:
     never does.
     """
 
-    __slots__ = ("answers", "config", "id", "is_internal", "key", "logs", "name", "overrides")
+    __slots__ = (
+        "answers",
+        "config",
+        "failed_produces",
+        "id",
+        "is_internal",
+        "key",
+        "logs",
+        "name",
+        "overrides",
+    )
 
     def __init__(self, name: str, topic_id: UUID, logs: tuple[Log | None, ...]) -> None:
         self.name = name  # constant, as are id, key and is_internal
@@ -48,6 +58,7 @@ class Topic:
         self.overrides: Mapping[str, str] = {}
         self.config: TopicConfig
         self.answers: dict[Form, bytes] = {}
+        self.failed_produces = 0  # batches refused, for the metrics
 
     @property
     def partitions(self) -> int:

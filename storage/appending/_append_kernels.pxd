@@ -9,15 +9,21 @@ from siltstone.protocol.core._format cimport (
     INT32_MAX,
     INT64_MAX,
     TRANSACTIONAL,
+    Region,
     Target,
+    acquire,
     acquire_target,
+    copy,
     drop_lock,
     field_of,
     new_lock,
+    no_region,
     no_target,
     number_of,
+    release,
     release_target,
     row_of,
+    slot_of,
     take_lock,
     write_at,
     write_int32,
@@ -56,6 +62,8 @@ cdef class ProducerEntry:
 
     cpdef bint is_followed_by(self, long long epoch, long long first_sequence) except *
 
+    cdef int expect(self, long long first_sequence, long long last_offset_delta) except -1
+
     @cython.locals(last_sequence="long long", last_offset="long long")
     cpdef note(self, long long first_sequence, long long last_offset_delta, long long first_offset, long long timestamp)
 
@@ -81,11 +89,34 @@ cdef class SegmentEnd:
     cpdef bint should_roll(self, object segment, long long size, long long max_timestamp, long long last_offset, object clock) except *
 
     @cython.locals(position="long long", written="long long")
-    cpdef long long append(self, object segment, object buffer, long long size, long long last_offset, long long max_timestamp) except *
+    cpdef write(self, object segment, object buffer, long long size)
+
+    @cython.locals(position="long long")
+    cpdef note(self, object segment, long long size, long long last_offset, long long max_timestamp)
+
+@cython.final
+cdef class HeldBatch:
+    cdef object records
+    cdef long long count, last_offset_delta, max_timestamp, sequence, size
+    cdef ProducerEntry producer
+
+@cython.final
+cdef class Appends:
+    cdef public bint is_open
+    cdef readonly list logs
+    cdef object joined
+
+    cdef int add(self, object log) except -1
+
+    @cython.locals(logs=list, written=Py_ssize_t, end=LogEnd)
+    cpdef write(self)
 
 @cython.final
 cdef class LogEnd:  # int64_t, since Cython gives -2 of a final class two suffixes as long long
     cdef object _clock
+    cdef Appends _appends
+    cdef list _held
+    cdef long long _held_end
     cdef readonly object directory, producers
     cdef readonly Lock lock
     cdef readonly dict watchers
@@ -98,7 +129,7 @@ cdef class LogEnd:  # int64_t, since Cython gives -2 of a final class two suffix
     @cython.locals(first=object)
     cpdef int64_t stable_end(self) except? -2
 
-    @cython.locals(size="long long", max_timestamp="long long", producer_id="long long", sequence="long long", last_offset_delta="long long", producer=ProducerEntry, base_offset="long long")
+    @cython.locals(size="long long", max_timestamp="long long", producer_id="long long", sequence="long long", last_offset_delta="long long", producer=ProducerEntry, base_offset="long long", is_client=bint)
     cdef object _append(self, object log, object batch, object origin)
 
     @cython.locals(lock=Lock, base_offset="long long")
@@ -107,16 +138,36 @@ cdef class LogEnd:  # int64_t, since Cython gives -2 of a final class two suffix
     @cython.locals(lock=Lock, base_offset="long long")
     cpdef int64_t take(self, object log, object records, long long now_ms) except? -2
 
-    @cython.locals(count="long long", last_offset_delta="long long", _attributes="long long", max_timestamp="long long", producer_id="long long", epoch="long long", sequence="long long", size="long long", producer=ProducerEntry, base_offset="long long")
+    @cython.locals(count="long long", last_offset_delta="long long", _attributes="long long", max_timestamp="long long", producer_id="long long", epoch="long long", sequence="long long", size="long long", producer=ProducerEntry, base_offset="long long", batch=HeldBatch)
     cdef int64_t _take(self, object log, object records, long long now_ms) except? -2
+
+    @cython.locals(base_offset="long long")
+    cdef int64_t _hold(self, object log, HeldBatch batch) except? -2
+
+    @cython.locals(lock=Lock, first=Py_ssize_t)
+    cdef int write_held(self, object log) except -1
+
+    @cython.locals(held=list, batch=HeldBatch)
+    cdef int forget_held(self) except -1
+
+    @cython.locals(held=list, batch=HeldBatch, size="long long", end=SegmentEnd, stop=Py_ssize_t, base_offset="long long", next_sequence="long long", producer=ProducerEntry)
+    cdef Py_ssize_t _write_run(self, object log, Py_ssize_t first) except -1
+
+    @cython.locals(held=list, batch=HeldBatch, size="long long", whole="long long", end=SegmentEnd, is_alone=bint, stop=Py_ssize_t, base_offset="long long", last_offset="long long")
+    cdef (Py_ssize_t, long long) _stamp_run(self, object segment, Py_ssize_t first) except *
 
     cpdef bint is_flush_due(self) except *
 
-    @cython.locals(segments=tuple, end=SegmentEnd, last_offset="long long")
-    cdef object _find_room(self, object log, long long size, long long last_offset_delta, long long max_timestamp)
+    cdef int _check_open(self, object log, bint is_client) except -1
 
-    @cython.locals(base_offset="long long", last_offset="long long", end=SegmentEnd)
+    @cython.locals(segments=tuple, end=SegmentEnd, last_offset="long long")
+    cdef object _find_room(self, object log, long long size, long long last_offset_delta, long long max_timestamp, bint is_client)
+
+    @cython.locals(base_offset="long long", end=SegmentEnd)
     cdef int64_t _write(self, object log, object segment, object buffer, long long size, long long last_offset_delta, long long count, long long max_timestamp) except? -2
+
+    @cython.locals(last_offset="long long", end=SegmentEnd)
+    cdef int _note(self, object log, object segment, long long size, long long last_offset_delta, long long count, long long max_timestamp) except -1
 
     @cython.locals(producer=ProducerEntry)
     cdef ProducerEntry _find_producer(self, long long producer_id, long long epoch, long long sequence)
@@ -125,3 +176,6 @@ cdef class LogEnd:  # int64_t, since Cython gives -2 of a final class two suffix
 
 @cython.locals(target=Target, is_whole=bint)
 cdef int _stamp(object buffer, long long size, long long base_offset, long long leader_epoch) except -1
+
+@cython.locals(room=Target, region=Region, filled=Py_ssize_t, batch=HeldBatch)
+cdef int _join(list held, Py_ssize_t first, Py_ssize_t stop, object joined) except -1

@@ -8,8 +8,9 @@ it. For what is rare the log or the segment is asked. The types of C stand in
 from os import pwrite
 from typing import TYPE_CHECKING, Any
 
+from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.records.compression import MAX_RATIO
-from siltstone.storage.appending.values import AppendResult, Origin, ValidatedBatch
+from siltstone.storage.appending.values import AppendResult, NotWrittenError, Origin, ValidatedBatch
 from siltstone.storage.producers.entry import KEPT_BATCHES, AppendedBatch
 
 try:
@@ -26,12 +27,17 @@ if not cython.compiled:
     from siltstone.protocol.records._portable import (
         INT32_MAX,
         INT64_MAX,
+        acquire,
         acquire_target,
+        copy,
         field_of,
+        no_region,
         no_target,
         number_of,
+        release,
         release_target,
         row_of,
+        slot_of,
         write_int32,
         write_int64,
     )
@@ -58,7 +64,6 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from siltstone.config.topic import TopicConfig
-    from siltstone.protocol.errors import KafkaError
     from siltstone.storage.clock import Clock
     from siltstone.storage.directory.log_directory import LogDirectory
     from siltstone.storage.log.epochs import LeaderEpochs
@@ -91,8 +96,12 @@ if TYPE_CHECKING:
     class Log(Protocol):
         """The log that grows, as its end sees it: for what is rare."""
 
+        @property
+        def end(self) -> "LogEnd":
+            """Its end."""
+
         def refusal(self) -> KafkaError:
-            """Return why nothing can be appended."""
+            """Return why nothing can be appended, or nothing of a client."""
 
         def begin_segment(self) -> Segment:
             """Start a new active segment."""
@@ -160,17 +169,19 @@ if TYPE_CHECKING:
             """The offset below which all is on the disk."""
 
 
-COMPILED: bool = cython.compiled
-
 WRITE_BACK_BYTES = 16 << 20
 """Appended bytes after which the kernel is asked to start writing them."""
 
 SHORT_BYTES = 16 << 10
 """A write of at most so many bytes ends before another thread could have taken the GIL."""
 
+JOINED_BYTES = 64 << 10
+"""Batches that wait are written together up to this size: what a connection receives at once."""
+
 UNKNOWN = -2
 """Of a timestamp: not looked up yet. -1: there is none."""
 
+_CLIENT = Origin.CLIENT
 _MIN_RECORD_BYTES = 7
 _KEPT_BY = (
     frozenset({"producer", "uncompressed"}),
@@ -259,7 +270,7 @@ class ProducerEntry:
     """One producer: its epochs, its last batches and where its open transaction began.
 
     ``next_sequence`` is the only one that the next batch may have; 0 while the epoch has no batch.
-    It changes only after the log was written (KAFKA-6683).
+    It changes only after the log was written (KAFKA-6683), or is set back if the write fails.
     """
 
     __slots__ = (
@@ -306,6 +317,10 @@ class ProducerEntry:
             and epoch == self.epoch
             and self.transaction_first_offset < 0
         )
+
+    def expect(self, first_sequence: int, last_offset_delta: int) -> None:
+        """Take the batch behind one that waits to be written as the producer's next."""
+        self.next_sequence = (first_sequence + last_offset_delta + 1) & INT32_MAX
 
     def note(
         self, first_sequence: int, last_offset_delta: int, first_offset: int, timestamp: int
@@ -461,21 +476,11 @@ class SegmentEnd:
         waited = max_timestamp - first if first >= 0 else clock.now_ms() - self.created_ms
         return waited > self.roll_after_ms
 
-    def append(
-        self,
-        segment: "Segment",
-        buffer: "Buffer",
-        size: int,
-        last_offset: int,
-        max_timestamp: int,
-    ) -> int:
-        """Write one batch of ``size`` bytes, stamped already, and return its position.
-
-        An index entry is added when more than ``index.interval.bytes`` went by since the last one.
-        It names the batch's last offset and its start; the first batch never has one.
+    def write(self, segment: "Segment", buffer: "Buffer", size: int) -> None:
+        """Write ``size`` bytes of batches, stamped already, at the end; `note` counts each.
 
         Raises:
-            OSError: Nothing of the batch counts as written.
+            OSError: Nothing of them counts as written.
         """
         position = self.size
         if self.fd < 0:
@@ -486,6 +491,14 @@ class SegmentEnd:
             written = pwrite(self.fd, buffer, position)
         if written != size:
             segment.write_rest(buffer, written)
+
+    def note(self, segment: "Segment", size: int, last_offset: int, max_timestamp: int) -> None:
+        """Count the next batch of what was written.
+
+        An index entry is added when more than ``index.interval.bytes`` went by since the last one.
+        It names the batch's last offset and its start; the first batch never has one.
+        """
+        position = self.size
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.offset_of_max_timestamp = last_offset
@@ -495,7 +508,74 @@ class SegmentEnd:
         if not position:
             self.first_timestamp = max_timestamp
         self.size = position + size
-        return position
+
+
+class HeldBatch:
+    """A batch that is judged and has its offsets, but is not written yet."""
+
+    __slots__ = (
+        "count",
+        "last_offset_delta",
+        "max_timestamp",
+        "producer",
+        "records",
+        "sequence",
+        "size",
+    )
+
+    def __init__(self) -> None:
+        self.records = memoryview(b"")
+        self.size = 0
+        self.last_offset_delta = 0
+        self.count = 0
+        self.max_timestamp = -1
+        self.producer: ProducerEntry | None = None
+        self.sequence = -1
+
+
+class Appends:
+    """Batches of a connection's turn that are judged and not written yet (loop only).
+
+    Of several requests that were received at once the batches wait here, and those of one log are
+    written by one call. While ``is_open``, `LogEnd.take` lets batches wait; ``logs`` are those that
+    have some. Nobody sees them before `write`: the turn calls it before it answers, and before it
+    serves what is no Produce; a log calls it before it appends anything else.
+    """
+
+    __slots__ = ("is_open", "joined", "logs")
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self.logs: list[Log] = []
+        self.joined = memoryview(bytearray(JOINED_BYTES))
+
+    def add(self, log: "Log") -> None:
+        """Write the batches of a log, too."""
+        self.logs.append(log)
+
+    def write(self) -> None:
+        """Write all that waits, and tell the watchers of each log once.
+
+        Raises:
+            NotWrittenError: Some of it could not be written. What could be stays; nothing waits any
+                more.
+        """
+        if not self.logs:
+            return
+        logs = self.logs
+        self.logs = []
+        written = 0
+        try:
+            for log in logs:
+                end: LogEnd = log.end
+                end.write_held(log)
+                written += 1
+        except KafkaError as error:
+            raise NotWrittenError(str(error)) from error
+        finally:
+            for log in logs[written:]:
+                end = log.end
+                end.forget_held()
 
 
 class LogEnd:
@@ -508,7 +588,10 @@ class LogEnd:
     """
 
     __slots__ = (
+        "_appends",
         "_clock",
+        "_held",
+        "_held_end",
         "_unwritten",
         "batches_in",
         "bytes_in",
@@ -527,8 +610,11 @@ class LogEnd:
         "watchers",
     )
 
-    def __init__(self, loaded: "LoadedPartition", clock: "Clock") -> None:
+    def __init__(self, loaded: "LoadedPartition", clock: "Clock", appends: Appends) -> None:
         self._clock = clock
+        self._appends = appends
+        self._held: list[HeldBatch] = []  # loop only
+        self._held_end = -1  # the offset behind them
         self.lock = Lock()
         self.directory: LogDirectory = loaded.folder.directory
         self.rules = PlainRules(loaded.folder.config)  # loop only; a new value replaces it
@@ -559,7 +645,7 @@ class LogEnd:
 
     def stable_end(self) -> int:
         """Return the first offset of the earliest open transaction, else the log end offset."""
-        first = self.producers.first_unstable_offset
+        first: int | None = slot_of(self.producers, "first_unstable_offset")
         if first is None:
             return self.log_end_offset
         return max(first, self.log_start_offset)
@@ -575,8 +661,12 @@ class LogEnd:
 
         Raises:
             OutOfOrderSequence: Or another refusal of `ProducerStateManager.check`.
-            KafkaStorageError: The directory refuses writes, now or since an earlier failure.
+            KafkaStorageError: The directory refuses writes, now or since an earlier failure, or
+                those of clients, since there is less room than its reserve.
+            NotWrittenError: As `Appends.write` does.
         """
+        if self._held:
+            self._appends.write()
         lock = self.lock
         lock.take()
         try:
@@ -597,7 +687,8 @@ class LogEnd:
             producer = self._find_producer(producer_id, number_of(batch, PRODUCER_EPOCH), sequence)
         size = number_of(batch, SIZE)
         max_timestamp = number_of(batch, MAX_TIMESTAMP)
-        segment = self._find_room(log, size, last_offset_delta, max_timestamp)
+        is_client = origin is _CLIENT
+        segment = self._find_room(log, size, last_offset_delta, max_timestamp, is_client)
         if producer_id >= 0 and producer is None:
             repeated = log.check_producer(batch, origin)
             if repeated is not None:
@@ -632,11 +723,14 @@ class LogEnd:
 
         Raises:
             KafkaStorageError: As `append` does.
+            NotWrittenError: As `Appends.write` does.
         """
+        if self._held:
+            self._appends.write()
         lock = self.lock
         lock.take()
         try:
-            segment = self._find_room(log, size, count - 1, timestamp)
+            segment = self._find_room(log, size, count - 1, timestamp, False)
             base_offset = self._write(log, segment, buffer, size, count - 1, count, timestamp)
         finally:
             lock.drop()
@@ -646,6 +740,8 @@ class LogEnd:
 
     def take(self, log: "Log", records: memoryview, now_ms: int) -> int:
         """Append a common batch of a client: it breaks no rule and is its producer's next.
+
+        It may wait for others of the same turn: see `Appends`.
 
         Returns:
             Its base offset; -1 if it is not such a batch: nothing was done, and
@@ -660,7 +756,7 @@ class LogEnd:
             base_offset = self._take(log, records, now_ms)
         finally:
             lock.drop()
-        if base_offset >= 0 and self.watchers:
+        if base_offset >= 0 and self.watchers and not self._held:
             self.tell_watchers()
         return base_offset
 
@@ -677,7 +773,18 @@ class LogEnd:
             if producer is None:
                 return -1
         size = len(records)
-        segment = self._find_room(log, size, last_offset_delta, max_timestamp)
+        if self._held or (self._appends.is_open and self.rules.flush_messages == INT64_MAX):
+            self._check_open(log, True)
+            batch = HeldBatch.__new__(HeldBatch)
+            batch.records = records
+            batch.size = size
+            batch.last_offset_delta = last_offset_delta
+            batch.count = count
+            batch.max_timestamp = max_timestamp
+            batch.producer = producer
+            batch.sequence = sequence
+            return self._hold(log, batch)
+        segment = self._find_room(log, size, last_offset_delta, max_timestamp, True)
         base_offset = self._write(
             log, segment, records, size, last_offset_delta, count, max_timestamp
         )
@@ -685,19 +792,137 @@ class LogEnd:
             producer.note(sequence, last_offset_delta, base_offset, max_timestamp)
         return base_offset
 
+    def _hold(self, log: "Log", batch: HeldBatch) -> int:
+        """Have a batch wait; return its base offset."""
+        if not self._held:
+            self._appends.add(log)
+            self._held_end = self.log_end_offset
+        self._held.append(batch)
+        base_offset = self._held_end
+        self._held_end = base_offset + batch.last_offset_delta + 1
+        producer = batch.producer
+        if producer is not None:
+            producer.expect(batch.sequence, batch.last_offset_delta)
+        return base_offset
+
+    def write_held(self, log: "Log") -> None:
+        """Write the batches that wait, in as few calls as their segments and entries allow.
+
+        Raises:
+            KafkaStorageError: As `append` does; those from the first that is not written on wait
+                still.
+        """
+        lock = self.lock
+        lock.take()
+        first = 0
+        try:
+            while first < len(self._held):
+                first = self._write_run(log, first)
+        finally:
+            del self._held[:first]
+            lock.drop()
+            if first and self.watchers:
+                self.tell_watchers()
+
+    def forget_held(self) -> None:
+        """Forget the batches that wait: their producers may send them again."""
+        held = self._held
+        while held:
+            batch: HeldBatch = held.pop()
+            producer = batch.producer
+            if producer is not None:
+                producer.next_sequence = batch.sequence
+
+    def _write_run(self, log: "Log", first: int) -> int:
+        """Write the first batch that waits and those that fit behind it; return how far it came.
+
+        A run ends before an index entry and before a new segment, so that both are where they
+        would be if each batch had been written alone.
+        """
+        held = self._held
+        batch: HeldBatch = held[first]
+        segment = self._find_room(
+            log, batch.size, batch.last_offset_delta, batch.max_timestamp, True
+        )
+        stop, size = self._stamp_run(segment, first)
+        buffer = batch.records
+        if stop > first + 1:
+            joined = self._appends.joined
+            _join(held, first, stop, joined)
+            buffer = joined[:size]
+        end = slot_of(segment, "end")
+        try:
+            end.write(segment, buffer, size)
+        except OSError as error:
+            raise self.directory.fail(error) from error
+        while first < stop:
+            batch = held[first]
+            base_offset = self.log_end_offset
+            self._note(
+                log,
+                segment,
+                batch.size,
+                batch.last_offset_delta,
+                batch.count,
+                batch.max_timestamp,
+            )
+            producer = batch.producer
+            if producer is not None:
+                next_sequence = producer.next_sequence
+                producer.note(
+                    batch.sequence, batch.last_offset_delta, base_offset, batch.max_timestamp
+                )
+                producer.next_sequence = next_sequence  # behind all of it that wait
+            first += 1
+        return stop
+
+    def _stamp_run(self, segment: "Segment", first: int) -> tuple[int, int]:
+        """Stamp the batches of a run that begins with one; return where it ends, and its bytes."""
+        held = self._held
+        end = slot_of(segment, "end")
+        is_alone = end.size == 0 or end.since_index > end.index_interval_bytes
+        base_offset = self.log_end_offset
+        stop = first
+        size = 0
+        while stop < len(held):
+            batch: HeldBatch = held[stop]
+            whole = size + batch.size
+            last_offset = base_offset + batch.last_offset_delta
+            if size and (
+                is_alone
+                or whole > JOINED_BYTES
+                or end.since_index + size > end.index_interval_bytes
+                or end.should_roll(segment, whole, batch.max_timestamp, last_offset, self._clock)
+            ):
+                break
+            _stamp(batch.records, batch.size, base_offset, self.leader_epoch)
+            base_offset = last_offset + 1
+            size = whole
+            stop += 1
+        return stop, size
+
     def is_flush_due(self) -> bool:
         """Tell whether `flush.messages` asks for an fsync before the last append is answered."""
         return self.log_end_offset - self.recovery_point >= self.rules.flush_messages
 
+    def _check_open(self, log: "Log", is_client: bool) -> None:
+        """Raise KafkaStorageError if nothing can be appended."""
+        directory = self.directory
+        if is_client:
+            refusal = slot_of(directory, "client_refusal")
+        else:
+            refusal = slot_of(directory, "refusal")
+        if self.is_closed or refusal is not None:
+            raise log.refusal()
+
     def _find_room(
-        self, log: "Log", size: int, last_offset_delta: int, max_timestamp: int
+        self, log: "Log", size: int, last_offset_delta: int, max_timestamp: int, is_client: bool
     ) -> "Segment":
         """Return the segment that a batch goes into; the caller holds the lock."""
-        if self.is_closed or self.directory.refusal is not None:
-            raise log.refusal()
+        self._check_open(log, is_client)
         segments = self.view[1]
         segment: Segment = segments[len(segments) - 1]
-        end = segment.end
+        end = slot_of(segment, "end")
         last_offset = self.log_end_offset + last_offset_delta
         if end.should_roll(segment, size, max_timestamp, last_offset, self._clock):
             try:
@@ -718,13 +943,28 @@ class LogEnd:
     ) -> int:
         """Write a batch and publish the new end; return its base offset."""
         base_offset = self.log_end_offset
-        last_offset = base_offset + last_offset_delta
-        end = segment.end
+        end = slot_of(segment, "end")
         _stamp(buffer, size, base_offset, self.leader_epoch)
         try:
-            end.append(segment, buffer, size, last_offset, max_timestamp)
+            end.write(segment, buffer, size)
         except OSError as error:
             raise self.directory.fail(error) from error
+        self._note(log, segment, size, last_offset_delta, count, max_timestamp)
+        return base_offset
+
+    def _note(
+        self,
+        log: "Log",
+        segment: "Segment",
+        size: int,
+        last_offset_delta: int,
+        count: int,
+        max_timestamp: int,
+    ) -> None:
+        """Publish the end behind a batch that was written."""
+        last_offset = self.log_end_offset + last_offset_delta
+        end = slot_of(segment, "end")
+        end.note(segment, size, last_offset, max_timestamp)
         self.view = (last_offset + 1, self.view[1], end.size)
         self.log_end_offset = last_offset + 1
         self.size += size
@@ -735,11 +975,10 @@ class LogEnd:
         if self._unwritten >= WRITE_BACK_BYTES:
             log.start_write_back(segment, self._unwritten)
             self._unwritten = 0
-        return base_offset
 
     def _find_producer(self, producer_id: int, epoch: int, sequence: int) -> ProducerEntry | None:
         """Return the producer of a common batch, if this is its next one."""
-        producer = self.producers.producers.get(producer_id)
+        producer: ProducerEntry | None = slot_of(self.producers, "producers").get(producer_id)
         if producer is None or not producer.is_followed_by(epoch, sequence):
             return None
         return producer
@@ -799,3 +1038,19 @@ def _stamp(buffer: "Buffer", size: int, base_offset: int, leader_epoch: int) -> 
     release_target(target)
     if not is_whole:
         raise ValueError(f"{size} bytes are not one batch")
+
+
+def _join(held: list[HeldBatch], first: int, stop: int, joined: memoryview) -> None:
+    """Put the batches of a run one behind the other."""
+    room = no_target()
+    region = no_region()
+    acquire_target(joined, room)
+    filled = 0
+    while first < stop:
+        batch = held[first]
+        acquire(batch.records, region)
+        copy(room.buf, filled, region.buf, 0, batch.size)
+        release(region)
+        filled += batch.size
+        first += 1
+    release_target(room)

@@ -1,4 +1,7 @@
-"""What Kafka counts of batches that it refuses (``LogValidator.MetricsRecorder``)."""
+"""What is counted of batches that are refused: what Kafka counts, and our own limits.
+
+Kafka's are those of ``LogValidator.MetricsRecorder``.
+"""
 
 from typing import Final
 
@@ -7,9 +10,14 @@ INVALID_MAGIC_NUMBER: Final = "InvalidMagicNumber"
 INVALID_OFFSET_OR_SEQUENCE: Final = "InvalidOffsetOrSequence"
 NO_KEY_COMPACTED_TOPIC: Final = "NoKeyCompactedTopic"
 
+PRODUCER_LIMIT: Final = "ProducerLimit"
+UNFOLDS_TOO_FAR: Final = "UnfoldsTooFar"
+
 COUNTED: Final = (
     INVALID_MESSAGE_CRC,
     INVALID_MAGIC_NUMBER,
     INVALID_OFFSET_OR_SEQUENCE,
     NO_KEY_COMPACTED_TOPIC,
+    PRODUCER_LIMIT,
+    UNFOLDS_TOO_FAR,
 )

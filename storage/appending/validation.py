@@ -53,6 +53,7 @@ from siltstone.storage.appending.refused_batches import (
     INVALID_MAGIC_NUMBER,
     INVALID_MESSAGE_CRC,
     INVALID_OFFSET_OR_SEQUENCE,
+    UNFOLDS_TOO_FAR,
 )
 from siltstone.storage.appending.values import ValidatedBatch
 
@@ -208,13 +209,16 @@ def _read_content(
     else:
         max_count = len(payload) * MAX_RATIO[header.codec] // MIN_RECORD_BYTES
         if header.count > max_count:
-            raise InvalidRecord(f"{len(payload)} bytes cannot hold {header.count} records")
+            raise InvalidRecord(
+                f"{len(payload)} bytes cannot hold {header.count} records",
+                counted_as=UNFOLDS_TOO_FAR,
+            )
         if find_codec(header.codec, config) == header.codec and not _needs_records(header, config):
             return _Content(None, 0, header.max_timestamp)
         try:
             data = decompress(header.codec, payload)
         except UnfoldsTooFar as error:
-            raise InvalidRecord(error.message) from error
+            raise InvalidRecord(error.message, counted_as=UNFOLDS_TOO_FAR) from error
         flags, index, largest = walk_records(
             data,
             0,

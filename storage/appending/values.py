@@ -14,6 +14,10 @@ class Origin(Enum):
     """Batches that are in the log already: every rule was checked when they were written."""
 
 
+class NotWrittenError(Exception):
+    """Batches that had waited to be written could not be; their requests have no answer."""
+
+
 class ValidatedBatch(NamedTuple):
     """Exactly one batch that may be stamped and written; the append time is -1 with CreateTime."""
 

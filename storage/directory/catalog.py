@@ -2,8 +2,8 @@
 
 It has topic ids, partition counts and settings of topics, dynamic settings of the broker, levels of
 features, and the next block of producer ids. It lies in the first log directory, has a line for
-each topic, and is replaced atomically. Without it topics come back from their folders, but not
-their settings.
+each topic, and is replaced atomically. Without it topics come back from their folders, their
+settings only where Kafka's own log of them is there.
 """
 
 import json
@@ -61,6 +61,7 @@ class CatalogState:
     cluster_configs: Mapping[str, str] = field(default_factory=dict)
     broker_configs: Mapping[str, str] = field(default_factory=dict)
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
     features: Mapping[str, int] = field(default_factory=dict)
     features_epoch: int = 1
@@ -128,6 +129,7 @@ def encode(state: CatalogState) -> bytes:
             "cluster_configs": dict(state.cluster_configs),
             "broker_configs": dict(state.broker_configs),
             "group_configs": {name: dict(own) for name, own in state.group_configs.items()},
+            "client_metrics": {name: dict(own) for name, own in state.client_metrics.items()},
             "features": dict(state.features),
             "features_epoch": state.features_epoch,
             "deleted": sorted(uuid_text(topic_id) for topic_id in state.deleted),
@@ -155,7 +157,8 @@ def decode(text: bytes) -> CatalogState:
         deleted=frozenset(parse_uuid(entry) for entry in _get(content, "deleted", list)),
         cluster_configs=_configs(content, "cluster_configs"),
         broker_configs=_configs(content, "broker_configs"),
-        group_configs=_group_configs(content),
+        group_configs=_configs_by_name(content, "group_configs"),
+        client_metrics=_configs_by_name(content, "client_metrics"),
         next_producer_id=_get(content, "next_producer_id", int),
         features=_features(content),
         features_epoch=_get({"features_epoch": 1, **content}, "features_epoch", int),
@@ -198,9 +201,9 @@ def _configs(content: Any, name: str) -> Mapping[str, str]:
     return dict(configs)
 
 
-def _group_configs(content: Any) -> Mapping[str, Mapping[str, str]]:
-    groups = _get({"group_configs": {}, **content}, "group_configs", dict)  # older files lack them
-    return {group: _configs(groups, group) for group in groups}
+def _configs_by_name(content: Any, name: str) -> Mapping[str, Mapping[str, str]]:
+    found = _get({name: {}, **content}, name, dict)  # older files lack them
+    return {each: _configs(found, each) for each in found}
 
 
 def _features(content: Any) -> Mapping[str, int]:

@@ -9,6 +9,7 @@ from typing import Final
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.storage import files
 from siltstone.storage.directory.lock import DirectoryLock
+from siltstone.storage.directory.room import Level, Room
 from siltstone.storage.files import FsyncFailed
 
 ROOM_BYTES: Final = 1 << 20
@@ -25,6 +26,8 @@ _REMEDIES: Final = {
     errno.ENFILE: "raise the limit of open files of the machine",
     errno.ENOMEM: "free memory",
 }
+
+_MAKE_ROOM: Final = "delete topics or records, shorten retention, or make room on the disk"
 
 _logger = logging.getLogger(__name__)
 
@@ -47,6 +50,10 @@ class LogDirectory:
     failed fsync: the kernel may have dropped the pages that it could not write, and the next fsync
     succeeds, so only the first answer can be believed.
 
+    Below the reserve only what clients produce is refused: deletions, retention, the cleaner,
+    committed offsets and ends of transactions go on, and `check` takes produces again when there is
+    room.
+
     Reads never ask: what can be read is served, and an unreadable segment affects no other.
     Directories do not affect each other (KAFKA-17356).
     """
@@ -59,12 +66,14 @@ class LogDirectory:
         "_remedy",
         "_reported",
         "_state",
+        "client_refusal",
         "directory_id",
         "failure",
         "is_new",
         "must_rewrite",
         "path",
         "refusal",
+        "room",
         "was_clean",
     )
 
@@ -87,6 +96,8 @@ class LogDirectory:
         self.must_rewrite = must_rewrite  # whether an fsync failed during the last run
         self.refusal: str | None = None  # why writes are refused, for now or for good; any thread
         self.failure: str | None = None  # why they are refused until the next start; written once
+        self.client_refusal: str | None = None  # why those of clients are; any thread
+        self.room = Room()  # noted by `check`, read by any thread
         self._remedy = ""  # what helps against the last refusal; any thread
         self._lock = lock
         self._identity = identity
@@ -109,6 +120,7 @@ class LogDirectory:
                 self.failure = self.refusal
             else:
                 self._remedy = remedy
+            self.client_refusal = self.refusal
             self._announced = True
         if is_news and remedy is not None:
             _logger.error(
@@ -140,7 +152,18 @@ class LogDirectory:
         refusal, remedy = self.refusal, self._remedy
         if self.failure is not None:
             return f"is offline for writes ({self.failure}): check the disk and restart the broker"
-        return None if refusal is None else f"takes no writes now ({refusal}): {remedy}"
+        if refusal is not None:
+            return f"takes no writes now ({refusal}): {remedy}"
+        if self.room.level is Level.SHORT:
+            return f"takes no produce requests now ({self._shortage()}): {_MAKE_ROOM}"
+        return None
+
+    @property
+    def warning(self) -> str | None:
+        """What will be wrong soon: text to follow the path; None if nothing will."""
+        if self.trouble is not None or self.room.level is not Level.SCARCE:
+            return None
+        return f"is nearly full ({self._shortage()}): {_MAKE_ROOM}"
 
     def report_once(self, sentence: str) -> None:
         """Log a sentence about something unreadable, once."""
@@ -148,16 +171,19 @@ class LogDirectory:
             self._reported.add(sentence)
             _logger.error("%s", sentence)
 
-    def check(self) -> None:
-        """Check whether the directory is gone, or takes writes again. Blocks.
+    def check(self, reserve_bytes: int = 0, now: float = 0.0) -> None:
+        """Check whether the directory is gone, has its reserve, or takes writes again. Blocks.
 
+        ``now`` is a monotonic time, for the forecast.
         In Kafka a full directory stays offline until the restart.
         """
         if self.failure is not None:
             return
         refused = self.refusal is not None
+        before = self.room.level
         try:
             self._check_identity()
+            self.room.measure(self.path, reserve_bytes, now)
             if refused:
                 files.try_room(self.path, ROOM_BYTES)
         except OSError as error:
@@ -166,17 +192,54 @@ class LogDirectory:
         with self._state:
             if refused and self.failure is None:
                 self.refusal = None
+            if self.refusal is None:
+                is_short = self.room.level is Level.SHORT
+                self.client_refusal = self._shortage() if is_short else None
             self._calm_checks += 1
             is_calm = self._announced and self.refusal is None and self._calm_checks > CALM_CHECKS
             if is_calm:
                 self._announced = False
         if is_calm:
             _logger.info("log directory takes writes again directory=%s", self.path)
+        self._tell_level(before)
 
     def release(self) -> None:
         """Unlock the directory. Idempotent."""
         if self._lock is not None:
             self._lock.release()
+
+    def _shortage(self) -> str:
+        room = self.room
+        return (
+            f"{room.free_bytes} bytes are free, and log.dirs.reserve.bytes is {room.reserve_bytes}"
+        )
+
+    def _tell_level(self, before: Level) -> None:
+        """Log what the room means now, if that is another thing than before."""
+        room = self.room
+        if room.level is before:
+            return
+        figures = (self.path, room.free_bytes, room.reserve_bytes)
+        if room.level is Level.SHORT:
+            _logger.error(
+                "log directory has less room than its reserve and takes no produce requests: "
+                "%s directory=%s free_bytes=%d reserve_bytes=%d",
+                _MAKE_ROOM,
+                *figures,
+            )
+        elif room.level is Level.SCARCE and before is Level.PLENTY:
+            _logger.warning(
+                "log directory is nearly full, below its reserve produce requests are refused: "
+                "%s directory=%s free_bytes=%d reserve_bytes=%d",
+                _MAKE_ROOM,
+                *figures,
+            )
+        else:
+            _logger.info(
+                "log directory %s directory=%s free_bytes=%d reserve_bytes=%d",
+                "takes produce requests again" if before is Level.SHORT else "has room again",
+                *figures,
+            )
 
     def _check_identity(self) -> None:
         """Check that the path still leads to the directory that was locked.

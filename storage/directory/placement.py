@@ -48,8 +48,9 @@ class Placement:
             working = [each for each in directories if each.refusal is None]
             if not working:
                 raise directories[0].refuse()
+            roomy = [each for each in working if each.client_refusal is None] or working
             directory = self._preferred.pop(topic_partition, None)
-            if directory is None or directory.refusal is not None:
-                directory = min(working, key=lambda each: self._placed[each.path])
+            if directory is None or directory not in roomy:
+                directory = min(roomy, key=lambda each: self._placed[each.path])
             self._placed[directory.path] += 1
             return directory

@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from siltstone.protocol.names import uuid_text
 from siltstone.storage import files
@@ -16,8 +16,8 @@ from siltstone.storage.directory.checkpoint import MalformedCheckpoint, OffsetCh
 from siltstone.storage.directory.meta_properties import MetaProperties
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.dump import indexes as dump_indexes
-from siltstone.storage.dump import log_file as dump_log
 from siltstone.storage.dump.line import Fault, Line
+from siltstone.storage.dump.log_file import EVERYTHING, INT64_MAX, LogLines, Wanted, dump_log
 from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.producers.snapshot import CorruptSnapshot, decode
 
@@ -29,17 +29,7 @@ _OFFSETS: Final = (
 )
 
 
-class DumpOptions(NamedTuple):
-    """How much to print of a ``.log``."""
-
-    deep: bool = False
-    data: bool = False
-
-
-SHALLOW: Final = DumpOptions()
-
-
-def dump_file(path: Path, options: DumpOptions = SHALLOW) -> Iterator[Line]:
+def dump_file(path: Path, wanted: Wanted = EVERYTHING) -> Iterator[Line]:
     """Yield the lines of one file; a `Fault` says what is wrong with it.
 
     Raises:
@@ -54,20 +44,20 @@ def dump_file(path: Path, options: DumpOptions = SHALLOW) -> Iterator[Line]:
     if name is None:
         raise ValueError(f"{path} is none of a log directory's files")
     if name.kind == files.LOG:
-        yield from dump_log.dump_log(path, deep=options.deep, data=options.data)
+        yield from dump_log(path, wanted)
     elif name.kind == files.SNAPSHOT:
         yield from _dump_snapshot(path)
     else:
         yield from dump_indexes.DUMPERS[name.kind](path, name)
 
 
-def dump_files(paths: Sequence[Path], options: DumpOptions, write: Callable[[str], object]) -> int:
+def dump_files(paths: Sequence[Path], wanted: Wanted, write: Callable[[str], object]) -> int:
     """Print files, folders file by file; return the number of faults."""
     faults = 0
-    for path in _expand(paths):
+    for path in _expand(paths, wanted):
         write(f"{path}\n")
         try:
-            for line in dump_file(path, options):
+            for line in dump_file(path, wanted):
                 faults += isinstance(line, Fault)
                 write(f"  {line}\n")
         except (OSError, ValueError) as error:
@@ -76,14 +66,12 @@ def dump_files(paths: Sequence[Path], options: DumpOptions, write: Callable[[str
     return faults
 
 
-def dump_as_json(
-    paths: Sequence[Path], options: DumpOptions, write: Callable[[str], object]
-) -> int:
+def dump_as_json(paths: Sequence[Path], wanted: Wanted, write: Callable[[str], object]) -> int:
     """Print an object a line, each with its file; return the number of faults."""
     faults = 0
-    for path in _expand(paths):
+    for path in _expand(paths, wanted):
         try:
-            for line in dump_file(path, options):
+            for line in dump_file(path, wanted):
                 faults += isinstance(line, Fault)
                 write(json.dumps({"file": str(path), **line.as_json()}) + "\n")
         except (OSError, ValueError) as error:
@@ -92,26 +80,106 @@ def dump_as_json(
     return faults
 
 
-def run(paths: Sequence[Path], *, deep: bool, data: bool, as_json: bool = False) -> int:
-    """Print files; return the exit code, 1 if anything is wrong. ``data`` prints records, too."""
-    options = DumpOptions(deep=deep or data, data=data)
+def run(
+    paths: Sequence[Path],
+    wanted: Wanted = EVERYTHING,
+    *,
+    as_json: bool = False,
+    wait: Callable[[], object] | None = None,
+) -> int:
+    """Print files; return the exit code, 1 if anything is wrong.
+
+    With ``wait`` the first of them is followed: it is called whenever nothing is new.
+    """
+    if wait is not None:
+        return follow(paths[0], wanted, wait, _writer(sys.stdout.write, as_json=as_json))
     dump = dump_as_json if as_json else dump_files
-    faults = dump(paths, options, sys.stdout.write)
+    faults = dump(paths, wanted, sys.stdout.write)
     if faults:
         sys.stderr.write(f"faults found: {faults}; look for FAULT above\n")
     return 1 if faults else 0
 
 
-def _expand(paths: Sequence[Path]) -> Iterator[Path]:
-    """Yield files as they are; of folders, the files that are known."""
+def _writer(write: Callable[[str], object], *, as_json: bool) -> Callable[[Path, Line], None]:
+    shown: list[Path] = []
+
+    def one(path: Path, line: Line) -> None:
+        if as_json:
+            write(json.dumps({"file": str(path), **line.as_json()}) + "\n")
+            return
+        if shown[-1:] != [path]:
+            shown[:] = [path]
+            write(f"{path}\n")
+        write(f"  {line}\n")
+
+    return one
+
+
+def follow(
+    path: Path,
+    wanted: Wanted,
+    wait: Callable[[], object],
+    write: Callable[[Path, Line], None],
+) -> int:
+    """Write the lines of a ``.log``, or of a folder's, and what comes to them.
+
+    Ends with an exception of ``wait``, or returns 1 where nothing can follow: at a batch that is
+    broken, or in a file that is not there.
+    """
+    first = next(_expand_logs(path, wanted), None)
+    tail = None if first is None else LogLines(first, wanted)
+    while tail is None or not tail.is_broken:
+        if tail is not None:
+            try:
+                for line in tail.read():
+                    write(tail.path, line)
+            except FileNotFoundError as error:
+                if not path.is_dir():
+                    write(path, Fault(str(error)))
+                    return 1
+                tail.rest = 0  # compacted or deleted: what comes is in the next
+        newer = [each for each in _logs(path) if tail is None or each.name > tail.path.name]
+        if newer and (tail is None or not tail.rest):
+            tail = LogLines(newer[0], wanted)
+        else:
+            wait()
+    return 1
+
+
+def _expand_logs(path: Path, wanted: Wanted) -> Iterator[Path]:
+    return _logs_with(path, wanted) if path.is_dir() else iter([path])
+
+
+def _logs(path: Path) -> list[Path]:
+    """Return the logs of a folder, the oldest first; a file is its own only one."""
+    return sorted(path.glob("*.log")) if path.is_dir() else [path]
+
+
+def _expand(paths: Sequence[Path], wanted: Wanted = EVERYTHING) -> Iterator[Path]:
+    """Yield files as they are; of folders, the files that are known, or the logs with offsets."""
     for path in paths:
         if not path.is_dir():
             yield path
-            continue
-        for inner in sorted(path.iterdir()):
-            known = inner.name in _DUMPERS or files.parse_name(inner.name)
-            if inner.is_file() and known:
-                yield inner
+        elif wanted.is_part:
+            yield from _logs_with(path, wanted)
+        else:
+            yield from _known_files(path)
+
+
+def _known_files(folder: Path) -> Iterator[Path]:
+    for inner in sorted(folder.iterdir()):
+        known = inner.name in _DUMPERS or files.parse_name(inner.name)
+        if inner.is_file() and known:
+            yield inner
+
+
+def _logs_with(folder: Path, wanted: Wanted) -> Iterator[Path]:
+    """Yield the logs of a folder that may have offsets that are wanted."""
+    logs = _logs(folder)
+    bases = [name.base_offset for each in logs if (name := files.parse_name(each.name))]
+    for each, base, following in zip(logs, bases, [*bases[1:], INT64_MAX], strict=True):
+        if following > wanted.first_offset and base <= wanted.last_offset:
+            yield each
 
 
 def _dump_snapshot(path: Path) -> Iterator[Line]:

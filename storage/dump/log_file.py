@@ -1,8 +1,8 @@
 """Prints a ``.log``: its batches, and its records when asked for."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from siltstone.protocol.errors import CorruptMessage, InvalidRecord
 from siltstone.protocol.records.batch import (
@@ -18,34 +18,104 @@ from siltstone.storage import files
 from siltstone.storage.dump.line import Fault, Line
 from siltstone.storage.producers.markers import read_marker
 
+INT64_MAX: Final = (1 << 63) - 1
+
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def dump_log(path: Path, *, deep: bool, data: bool) -> Iterator[Line]:
-    """Yield a line per batch; ``deep`` adds one per record, ``data`` keys and values to those."""
-    name = files.parse_name(path.name)
-    expected = name.base_offset if name else 0
-    with path.open("rb") as log:
-        position = 0
-        size = path.stat().st_size
-        while size - position >= HEADER_SIZE:
-            header = BatchHeader.read(log.read(HEADER_SIZE))
-            if header.length < MIN_LENGTH or header.magic != MAGIC:
-                yield Fault(
-                    f"no batch at position {position}: length {header.length}, magic {header.magic}"
-                )
-                return
-            if header.size > size - position:
-                break
-            log.seek(position)
-            batch = log.read(header.size)
-            yield from _dump_batch(position, header, batch, expected)
-            if deep:
-                yield from _dump_records(batch, header, data=data)
-            expected = header.next_offset
-            position += header.size
-        if position < size:
-            yield Fault(f"{size - position} bytes at position {position} are no whole batch")
+Describe: TypeAlias = Callable[[Record], dict[str, object] | None]
+"""Says what a record of an internal topic means; None of one that it does not know."""
+
+
+class Wanted(NamedTuple):
+    """Which batches of a ``.log``, and how much of them."""
+
+    deep: bool = False
+    """With their records."""
+    data: bool = False
+    """With keys, values and headers."""
+    first_offset: int = 0
+    last_offset: int = INT64_MAX
+    since_ms: int = -1
+    until_ms: int = INT64_MAX
+    describe: Callable[[Path], Describe | None] = lambda _: None
+    """Returns what says what the records of a log mean, None if they mean nothing of ours."""
+
+    @property
+    def is_part(self) -> bool:
+        """Tell whether something is left out by its offset or time."""
+        return self[2:6] != Wanted()[2:6]
+
+    def has_batch(self, header: BatchHeader) -> bool:
+        """Tell whether records of a batch may be wanted."""
+        return (
+            header.last_offset >= self.first_offset
+            and header.base_offset <= self.last_offset
+            and header.max_timestamp >= self.since_ms
+            and (header.has_delete_horizon or header.base_timestamp <= self.until_ms)
+        )
+
+    def has_record(self, record: Record) -> bool:
+        """Tell whether a record is wanted."""
+        return (
+            self.first_offset <= record.offset <= self.last_offset
+            and self.since_ms <= record.timestamp <= self.until_ms
+        )
+
+
+EVERYTHING: Final = Wanted()
+
+
+def dump_log(path: Path, wanted: Wanted = EVERYTHING) -> Iterator[Line]:
+    """Yield a line per batch, and its records if they are wanted; one batch is in memory."""
+    reader = LogLines(path, wanted)
+    yield from reader.read()
+    if reader.rest and not reader.is_broken:
+        yield Fault(f"{reader.rest} bytes at position {reader.position} are no whole batch")
+
+
+class LogLines:
+    """The lines of a ``.log`` that may grow: `read` goes on where it has ended."""
+
+    def __init__(self, path: Path, wanted: Wanted = EVERYTHING) -> None:
+        name = files.parse_name(path.name)
+        self.path = path
+        self.position = 0
+        self.rest = 0  # bytes that were there and are no whole batch
+        self.is_broken = False  # what comes next is no batch, and nothing can be found behind it
+        self._wanted = wanted
+        self._describe = wanted.describe(path)
+        self._expected = name.base_offset if name else 0
+
+    def read(self) -> Iterator[Line]:
+        """Yield the lines of the batches that are whole.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        with self.path.open("rb") as log:
+            size = self.path.stat().st_size
+            while size - self.position >= HEADER_SIZE and not self.is_broken:
+                log.seek(self.position)
+                header = BatchHeader.read(log.read(HEADER_SIZE))
+                if header.length < MIN_LENGTH or header.magic != MAGIC:
+                    self.is_broken = True
+                    yield Fault(
+                        f"no batch at position {self.position}: length {header.length}, "
+                        f"magic {header.magic}"
+                    )
+                    break
+                if header.size > size - self.position:
+                    break
+                if self._wanted.has_batch(header):
+                    log.seek(self.position)
+                    batch = log.read(header.size)
+                    yield from _dump_batch(self.position, header, batch, self._expected)
+                    if self._wanted.deep:
+                        yield from _dump_records(batch, header, self._wanted, self._describe)
+                self._expected = header.next_offset
+                self.position += header.size
+            self.rest = size - self.position
 
 
 def _dump_batch(position: int, header: BatchHeader, batch: bytes, expected: int) -> Iterator[Line]:
@@ -86,7 +156,9 @@ def _dump_batch(position: int, header: BatchHeader, batch: bytes, expected: int)
         yield Fault(f"{header.count} records do not fit the offsets of the batch at {position}")
 
 
-def _dump_records(batch: bytes, header: BatchHeader, *, data: bool) -> Iterator[Line]:
+def _dump_records(
+    batch: bytes, header: BatchHeader, wanted: Wanted, describe: Describe | None
+) -> Iterator[Line]:
     try:
         if header.is_control:
             marker = read_marker(batch)
@@ -98,12 +170,13 @@ def _dump_records(batch: bytes, header: BatchHeader, *, data: bool) -> Iterator[
                 )
             return
         for record in iterate_records(batch, UNLIMITED):
-            yield Line(**_facts(record, data=data))
+            if wanted.has_record(record):
+                yield Line(**_facts(record, wanted, describe))
     except (CorruptMessage, InvalidRecord) as error:
         yield Fault(f"records of the batch at offset {header.base_offset}: {error}")
 
 
-def _facts(record: Record, *, data: bool) -> dict[str, object]:
+def _facts(record: Record, wanted: Wanted, describe: Describe | None) -> dict[str, object]:
     facts: dict[str, object] = {
         "| offset": record.offset,
         "timestamp": record.timestamp,
@@ -111,7 +184,10 @@ def _facts(record: Record, *, data: bool) -> dict[str, object]:
         "value_size": -1 if record.value is None else len(record.value),
         "headers": len(record.headers),
     }
-    if data:
+    meaning = None if describe is None else describe(record)
+    if meaning is not None:
+        return facts | meaning
+    if wanted.data:
         facts |= {"key": record.key, "value": record.value}
         if record.headers:
             facts["header_data"] = list(record.headers)

@@ -1,6 +1,6 @@
 # C types of _read_kernels.py; the algorithm stands there alone.
 cimport cython
-from siltstone.protocol.core._format cimport inside, read_int32, read_int64, row_of
+from siltstone.protocol.core._format cimport field_of, inside, number_of, read_int32, read_int64, row_of
 from siltstone.protocol.core._records cimport find_batch, find_end
 from siltstone.storage.appending._append_kernels cimport LogEnd
 
@@ -20,7 +20,7 @@ cdef class LogReader:
     @cython.locals(end=LogEnd)
     cpdef available_bytes(self, object log, long long offset, long long upto)
 
-    @cython.locals(end_offset="long long", segments=tuple, end_position="long long", hints=list, hint=tuple, position="long long", limit="long long", next_offset="long long")
+    @cython.locals(end_offset="long long", segments=tuple, end_position="long long", hints=list, hint=tuple, is_hinted=bint, position="long long", limit="long long", next_offset="long long")
     cdef object _read(self, tuple view, long long offset, long long max_bytes, long long upto, bint at_least_one)
 
 @cython.locals(segments=tuple)

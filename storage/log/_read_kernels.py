@@ -21,7 +21,14 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
 
 if not cython.compiled:
     from siltstone.protocol.core import find_batch, find_end
-    from siltstone.protocol.records._portable import inside, read_int32, read_int64, row_of
+    from siltstone.protocol.records._portable import (
+        field_of,
+        inside,
+        number_of,
+        read_int32,
+        read_int64,
+        row_of,
+    )
 
     HINTS = 17  # a prime: batches of a power of two records do not share a slot
 
@@ -49,8 +56,6 @@ if TYPE_CHECKING:
         def damaged(self, error: CorruptMessage) -> KafkaError:
             """Return the refusal of a read that found no batch."""
 
-
-COMPILED: bool = cython.compiled
 
 LOOKUP_CHUNK = 8192
 """What a lookup reads at once: the usual distance of two index entries, and the batch after it."""
@@ -138,12 +143,14 @@ class LogReader:
         end_offset, segments, end_position = view
         active = segments[len(segments) - 1]
         hints = self._hints  # kept here: another thread may replace them
+        hint = hints[offset % HINTS]
+        is_hinted = number_of(hint, 0) == offset
         if offset >= upto or offset >= end_offset:
-            if offset == end_offset:
+            if offset == end_offset and not (is_hinted and field_of(hint, 1) is active):
                 hints[offset % HINTS] = (offset, active, end_position)
             return None
-        _, segment, position = hint = hints[offset % HINTS]
-        if hint[0] != offset or segment is not active or position >= end_position:
+        _, segment, position = hint
+        if not is_hinted or segment is not active or position >= end_position:
             place = _search(hints, view, offset)
             if place is None:
                 return None

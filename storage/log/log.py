@@ -127,7 +127,7 @@ class Log:
         self.topic_partition = loaded.folder.topic_partition
         self.topic_id = loaded.topic_id
         self.config: TopicConfig = loaded.folder.config  # loop only; a new value replaces it
-        self.end = end = LogEnd(loaded, services.clock)
+        self.end = end = LogEnd(loaded, services.clock, services.appends)
         self.reader = LogReader(end)
         self.epochs = loaded.epochs
         self.lock = end.lock

@@ -22,7 +22,7 @@ from siltstone.storage.files import SegmentName
 from siltstone.storage.log import leftovers
 from siltstone.storage.log.epochs import EpochStart, LeaderEpochs
 from siltstone.storage.producers.recovery import rebuild_producers, write_snapshot
-from siltstone.storage.producers.state import ProducerStateManager
+from siltstone.storage.producers.state import NO_LIMIT, ProducerStateManager
 from siltstone.storage.segment.index import MAX_RELATIVE_OFFSET
 from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.topic_partition import TopicPartition
@@ -49,6 +49,7 @@ class PartitionFolder:
     path: Path
     config: TopicConfig
     producer_expiration_ms: int
+    max_producers: int = NO_LIMIT
     is_clean: bool = False
     recovery_point: int = 0
     log_start_offset: int = 0
@@ -338,7 +339,10 @@ class _Loading:
 
 def _new_producers(folder: PartitionFolder) -> ProducerStateManager:
     return ProducerStateManager(
-        folder.path, folder.topic_partition, expiration_ms=folder.producer_expiration_ms
+        folder.path,
+        folder.topic_partition,
+        expiration_ms=folder.producer_expiration_ms,
+        max_count=folder.max_producers,
     )
 
 

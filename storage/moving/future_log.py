@@ -105,7 +105,7 @@ class FutureLog:
             raise MoveCancelled
         if self.source.failure is not None:
             raise self.source.refuse()
-        if self.directory.refusal is not None:
+        if self.directory.client_refusal is not None:
             raise self.directory.refuse()
 
     def create(self) -> None:

@@ -10,9 +10,11 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from siltstone.protocol.errors import PolicyViolation
 from siltstone.protocol.records.batch import TRANSACTIONAL, BatchHeader
 from siltstone.storage import files
 from siltstone.storage.appending._append_kernels import ProducerEntry
+from siltstone.storage.appending.refused_batches import PRODUCER_LIMIT
 from siltstone.storage.appending.values import Origin
 from siltstone.storage.producers import snapshot as producer_snapshot
 from siltstone.storage.producers.checks import ProducerBatch, check_data, check_marker
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 DAY_MS: Final = 86_400_000
 NO_OFFSET: Final = -1
+NO_LIMIT: Final = (1 << 63) - 1
 
 _logger = logging.getLogger(__name__)
 
@@ -49,6 +52,7 @@ class ProducerStateManager:
     __slots__ = (
         "_directory",
         "_expiration_ms",
+        "_max_count",
         "_open",
         "_snapshots",
         "_topic_partition",
@@ -63,10 +67,12 @@ class ProducerStateManager:
         topic_partition: TopicPartition,
         *,
         expiration_ms: int = DAY_MS,
+        max_count: int = NO_LIMIT,
     ) -> None:
         self._directory = directory
         self._topic_partition = topic_partition
         self._expiration_ms = expiration_ms
+        self._max_count = max_count
         self.producers: dict[int, ProducerEntry] = {}
         self._open: dict[int, int] = {}  # producer id -> first offset, the earliest first
         self.first_unstable_offset: int | None = None
@@ -84,9 +90,12 @@ class ProducerStateManager:
             InvalidProducerEpoch: A newer epoch has written.
             OutOfOrderSequence: Batches are missing before it, or it is older than the last five.
             InvalidTxnState: It is outside of the transaction that its producer has open.
+            PolicyViolation: Its producer is a new one, and ``max_count`` are known.
         """
         entry = self.producers.get(batch.producer_id)
         if entry is None:
+            if len(self.producers) >= self._max_count and origin is Origin.CLIENT:
+                raise self._too_many()
             return None  # the first batch of an unknown producer may have any sequence
         if entry.is_followed_by(batch.producer_epoch, batch.base_sequence):
             return None
@@ -285,6 +294,13 @@ class ProducerStateManager:
         except CorruptSnapshot as error:
             _logger.warning("producer snapshot is unusable and goes file=%s error=%s", path, error)
             return None
+
+    def _too_many(self) -> PolicyViolation:
+        return PolicyViolation(
+            f"{self._topic_partition} remembers {len(self.producers)} producers, and "
+            "producer.ids.max.count is no more; use a producer for longer, or set that higher",
+            counted_as=PRODUCER_LIMIT,
+        )
 
     def _begin_transaction(self, producer_id: int, entry: ProducerEntry, offset: int) -> None:
         entry.transaction_first_offset = offset

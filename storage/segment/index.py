@@ -176,13 +176,6 @@ class ActiveIndexes:
             sampled[files.TIME_INDEX] = self.times.sample(count, _SAMPLES)
         return sampled
 
-    def truncate(self, offset: int) -> None:
-        """Drop the entries at and above ``offset``."""
-        relative = offset - self.base_offset - 1
-        self.offsets.truncate(self.offsets.count_up_to(relative, _INT32, 0))
-        self.times.truncate(self.times.count_up_to(relative, _INT32, 8))
-        self._note_last_timestamp()
-
     def _note_last_timestamp(self) -> None:
         last = self.time_index().last()
         self._last_timestamp = last.timestamp if last else -1

@@ -67,11 +67,6 @@ class MemoryEntries:
         """Return a copy of what the file lacks; a view would block the writer."""
         return bytes(self.data[self.written :])
 
-    def truncate(self, count: int) -> None:
-        """Keep the first ``count`` entries."""
-        del self.data[count * self.size :]
-        self.written = min(self.written, len(self.data))
-
 
 class FileEntries:
     """Entries of a closed segment, read from the file; none of them stays in memory."""

@@ -40,7 +40,7 @@ class LogSegment(ReadableSegment):
     `storage.segment.index.ActiveIndexes`). Otherwise it is at rest, and an append makes it active
     again.
 
-    Bytes below ``size`` change only by `truncate_to` and `recover`. ``size`` grows after the bytes
+    Bytes below ``size`` change only by `recover`. ``size`` grows after the bytes
     are written. One owner at a time makes changes (``Log.lock``); only `flush` may run in another
     thread beside appends, one flush at a time.
     """
@@ -300,31 +300,6 @@ class LogSegment(ReadableSegment):
         self._rest()
         self.files.unlink()
 
-    def truncate_to(self, offset: int) -> int:
-        """Cut the first batch that reaches ``offset``, and all after it; return the bytes cut.
-
-        Blocks. Nobody may be sending these bytes. The files are not fsynced.
-        """
-        found = self.locate(offset)
-        if found is None:
-            return 0
-        self.activate()
-        cut = self.size - found.position
-        self._cut_log(found.position)
-        active = self._active
-        if active is not None:
-            active.truncate(found.header.base_offset)
-        aborted = self.all_aborted_transactions()
-        kept = [entry for entry in aborted if entry.last_offset < offset]
-        if len(kept) != len(aborted):
-            transaction_index.rewrite(self.files.path(files.TRANSACTION_INDEX), kept)
-            self._has_aborted = None
-        self.end.begin_interval()
-        self._restore_maximum()
-        self._write_indexes(cut=True)
-        self._note_full()
-        return cut
-
     def find_damage(self) -> str | None:
         """Return a fault of the indexes, by a few checks; `recover` repairs it."""
         return segment_damage.find_damage(self)
@@ -404,21 +379,19 @@ class LogSegment(ReadableSegment):
         active = self._active
         self.end.note_full(active is not None and active.is_full(self.config.segment_index_bytes))
 
-    def _write_indexes(self, *, cut: bool = False) -> None:
-        """Write the entries that the files lack; with ``cut`` remove those that are too many."""
+    def _write_indexes(self) -> None:
+        """Write the entries that the files lack."""
         active = self._active
         if active is None:
             return
         for kind, entries in ((files.INDEX, active.offsets), (files.TIME_INDEX, active.times)):
             data = entries.unwritten()
-            if not data and not cut:
+            if not data:
                 continue
             fd = files.open_file(self.files.path(kind), write=True)
             try:
                 files.write_all(fd, data, entries.written)
                 entries.written += len(data)
-                if cut:
-                    files.truncate(fd, entries.written)
             finally:
                 os.close(fd)
             self._unsynced |= {kind}
@@ -436,17 +409,6 @@ class LogSegment(ReadableSegment):
     def _cut_log(self, size: int) -> None:
         files.truncate(self.end.fd, size)
         self.end.resize(size)
-
-    def _restore_maximum(self) -> None:
-        """Find the largest timestamp again, from the last time entry and the batches after it."""
-        self._load_max_timestamp()
-        position = 0
-        if self.end.max_timestamp >= 0:
-            position = self.start_before(self.end.offset_of_max_timestamp)
-        end = self.end
-        for batch in self.batches(position):
-            if batch.header.max_timestamp > end.max_timestamp:
-                end.note_max(batch.header.max_timestamp, batch.header.last_offset)
 
     def _report_distrust(self, reason: str) -> None:
         _logger.error(

@@ -208,14 +208,16 @@ def unlink_old_files(folder: CompactedFolder) -> None:
     folder.clock.advance(folder.config.file_delete_delay_ms)
     folder.services.deletions.run_due()
     folder.services.background.close()
-    folder.directory.refusal = folder.directory.failure = None
+    directory = folder.directory
+    directory.refusal = directory.client_refusal = directory.failure = None
 
 
 def append_one(folder: CompactedFolder) -> None:
     """Append to the active segment, if the disk lets us."""
     with suppress(KafkaStorageError):
         folder.log.append(validated(make_batch([(b"E", b"e")])))
-    folder.directory.refusal = folder.directory.failure = None
+    directory = folder.directory
+    directory.refusal = directory.client_refusal = directory.failure = None
 
 
 def test_order_on_the_disk(tmp_path: Path, disk: Disk) -> None:

@@ -40,7 +40,7 @@ kernels=(
   tests/protocol/messages/test_damaged.py
   tests/broker/net/test_dispatch_kernels.py
   tests/broker/net/turn/test_kernels.py
-  tests/fuzz
+  tests/fuzz/test_fuzz.py
 )
 run -s tests/damage "$@" >damage.out 2>&1 &  # -s: what ends the process leaves its seed behind
 damage=$!

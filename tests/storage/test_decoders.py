@@ -22,6 +22,7 @@ from siltstone.storage.directory.checkpoint import MalformedCheckpoint, OffsetCh
 from siltstone.storage.directory.meta_properties import MetaProperties
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.dump import any_file as dump
+from siltstone.storage.dump.log_file import Wanted
 from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.producers import snapshot as producer_snapshot
 from siltstone.storage.producers.entry import AppendedBatch
@@ -226,7 +227,7 @@ def test_damaged_segment(
         with suppress(CorruptMessage, InvalidRecord):
             read()
     for each in segment_files:
-        list(dump.dump_file(place / files.segment_file_name(0, each), dump.DumpOptions(deep=True)))
+        list(dump.dump_file(place / files.segment_file_name(0, each), Wanted(deep=True)))
     recovered = load_segment(place)
     recovered.recover()
 

@@ -127,7 +127,7 @@ class History:
 
 def _settle(manager: LogManager) -> None:
     manager.deletions.run_due()
-    manager.check_directories()
+    manager.check_directories(0)
     manager.background.close()
 
 

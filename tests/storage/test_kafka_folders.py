@@ -9,6 +9,7 @@ from siltstone.config.topic import TopicConfig
 from siltstone.storage import files
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.dump import any_file as dump
+from siltstone.storage.dump.log_file import Wanted
 from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.log.reader import PartitionReader
 from siltstone.storage.producers import snapshot as producer_snapshot
@@ -42,7 +43,7 @@ def segments(folder: Path) -> list[LogSegment]:
 
 def test_nothing_is_wrong_with_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Neither for the dump, records included, nor for the checks at the start."""
-    assert dump.run([folder], deep=True, data=False) == 0
+    assert dump.run([folder], Wanted(deep=True)) == 0
     assert "FAULT" not in capsys.readouterr().out
     assert [each.find_damage() for each in segments(folder)] == [None] * len(segments(folder))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.process.tasks import Tasks
+from siltstone.broker.process.tasks import Tasks, to_its_end
 from siltstone.broker.topics.moves.move import LogDirMove, MoveRooms
 from siltstone.broker.topics.moves.targets import LogDirTargets
 from siltstone.cleaner.threads.throttle import Throttle
@@ -104,7 +104,7 @@ class LogDirMoves:
         Raises:
             KafkaError: As `LogDirTargets` says, or the folder cannot be made.
         """
-        await asyncio.shield(self._spawn(self._alter(topic_partition, path)))
+        await to_its_end(self._spawn(self._alter(topic_partition, path)), KafkaError)
 
     async def cancel(self, *topic_partitions: TopicPartition) -> None:
         """Cancel the moves of partitions, and remove what was copied."""

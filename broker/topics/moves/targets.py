@@ -43,7 +43,7 @@ class LogDirTargets:
             )
         for directory in self._logs.directories:
             if str(directory.path) == path:
-                if directory.refusal is not None:
+                if directory.client_refusal is not None:
                     raise directory.refuse()
                 return directory
         known = ", ".join(str(each.path) for each in self._logs.directories)

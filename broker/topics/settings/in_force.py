@@ -5,11 +5,11 @@ Dynamic values are kept by the catalogue, so they survive a restart (Kafka: Dyna
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from siltstone.broker.process.tasks import Tasks
+from siltstone.broker.process.client_limits import Limits
+from siltstone.broker.process.tasks import Tasks, to_its_end
 from siltstone.broker.topics.settings.stored import keep_valid, with_stored
 from siltstone.config.errors import ConfigError
 from siltstone.config.groups import check_group, effective_group
@@ -34,6 +34,7 @@ class BrokerSettings:
 
     A change is in force at once and durable when `alter` returns; if the disk does not take it, it
     is undone. Each change makes new layers, so whatever is derived can be cached by them.
+    ``limits`` are those of them that limit what clients make the broker keep.
     """
 
     def __init__(self, layers: Layers, catalog: CatalogWriter) -> None:
@@ -42,6 +43,7 @@ class BrokerSettings:
         self._topic_configs: dict[frozenset[tuple[str, str]], TopicConfig] = {}
         self._tasks = Tasks()
         self.layers = with_stored(layers, catalog.state)
+        self.limits = Limits(lambda: self.server)
 
     @property
     def server(self) -> ServerConfig:
@@ -104,6 +106,24 @@ class BrokerSettings:
         except ConfigError as error:
             raise InvalidConfig(str(error)) from error
 
+    @property
+    def client_metrics(self) -> Mapping[str, Mapping[str, str]]:
+        """The subscriptions to metrics of clients; another object after each change."""
+        return self._catalog.state.client_metrics
+
+    async def alter_client_metrics(self, name: str, values: Mapping[str, str]) -> None:
+        """Replace the settings of a subscription; without any it is gone.
+
+        Raises:
+            KafkaStorageError: The catalogue could not be written; nothing has changed.
+        """
+
+        def change(state: CatalogState) -> None:
+            others = {each: own for each, own in state.client_metrics.items() if each != name}
+            state.client_metrics = others | ({name: dict(values)} if values else {})
+
+        await self._catalog.commit(change)
+
     def check_topic(self, topic: str, overrides: Mapping[str, str]) -> None:
         """Check all of a topic's own settings together; what has no meaning here is logged.
 
@@ -151,7 +171,9 @@ class BrokerSettings:
         self._replace(after)
         _tell_differences(before, after)
         # The change is completed even if the client disconnects.
-        await asyncio.shield(self._tasks.start(self._keep(before, after), "settings"))
+        await to_its_end(
+            self._tasks.start(self._keep(before, after), "settings"), KafkaStorageError
+        )
 
     async def close(self) -> None:
         """Wait until every change that was begun has ended."""

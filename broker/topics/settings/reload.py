@@ -10,6 +10,7 @@ from siltstone.config.load import load_again
 from siltstone.config.reloading import Plan, make_plan
 
 if TYPE_CHECKING:
+    from siltstone.broker.net.tls.endpoints import Endpoints
     from siltstone.broker.process.io import IoThreads
     from siltstone.broker.topics.settings.in_force import BrokerSettings
     from siltstone.config.layers import Layers
@@ -30,19 +31,26 @@ async def plan_reload(settings: BrokerSettings, io: IoThreads) -> Plan:
             return plan
 
 
-async def reload(settings: BrokerSettings, io: IoThreads) -> Plan:
+async def reload(
+    settings: BrokerSettings, io: IoThreads, certificates: Endpoints | None = None
+) -> Plan:
     """Put in force what may change while the broker runs, and name what needs a restart.
+
+    Keys and certificates are read again from the files that the broker started with.
 
     Raises:
         ConfigError: With every fault; nothing has changed.
     """
     try:
+        made = None if certificates is None else await certificates.make()
         plan = await plan_reload(settings, io)
     except ConfigError as error:
         for fault in error.faults:
             # TRY400: a value that somebody gave, not a fault of ours.
             log.error("settings are not reloaded, nothing has changed: %s", fault)  # noqa: TRY400
         raise
+    if certificates is not None and made is not None:
+        certificates.take(made)
     known = set(settings.layers.warnings)
     await settings.reload(plan.layers)  # in the turn in which the plan was found to be right
     for warning in plan.layers.warnings:

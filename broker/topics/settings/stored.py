@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from siltstone.config.checks import ADVERTISED, advertising_faults
 from siltstone.config.errors import ConfigError
 from siltstone.config.protection import check_stored
 
@@ -31,7 +32,11 @@ def with_stored(layers: Layers, state: CatalogState) -> Layers:
 
     def try_broker(values: Mapping[str, str]) -> None:
         check_stored(values)
-        layers.with_dynamic(broker=values)
+        changed = layers.with_dynamic(broker=values)
+        if ADVERTISED in values:
+            faults = [fault for _, fault in advertising_faults(changed.server())]
+            if faults:
+                raise ConfigError(faults)
 
     return layers.with_dynamic(broker=keep_valid(state.broker_configs, try_broker))
 

@@ -106,7 +106,7 @@ def test_a_write_that_fails_says_why(kernel: Any, size: int) -> None:
     end.open(os.open("/dev/full", os.O_WRONLY))
     try:
         with pytest.raises(OSError, match="No space left") as caught:
-            end.append(None, bytes(size), size, 0, 1)
+            end.write(None, bytes(size), size)
     finally:
         os.close(end.fd)
 

@@ -12,6 +12,8 @@ from siltstone.storage import files
 from siltstone.storage.directory.checkpoint import OffsetCheckpoint
 from siltstone.storage.directory.meta_properties import MetaProperties
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
+from siltstone.storage.dump import any_file as dump
+from siltstone.storage.dump.log_file import Wanted
 from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.producers.state import ProducerStateManager
 from siltstone.storage.segment.segment import LogSegment
@@ -175,3 +177,135 @@ def test_files_on_their_way_out(folder: Path, capsys: pytest.CaptureFixture[str]
 
     assert code == 0
     assert "00000000000000000000.index.deleted" in out
+
+
+@pytest.fixture
+def numbered(tmp_path: Path) -> Path:
+    """Return a folder of three segments with ten records each, one a batch, a second apart."""
+    path = tmp_path / "t-0"
+    path.mkdir()
+    for base in (0, 10, 20):
+        segment = LogSegment.create(path, base, TopicConfig(), now_ms=0)
+        for offset in range(base, base + 10):
+            append(segment, make_batch(base_offset=offset, timestamp=TIMESTAMP + 1000 * offset))
+        segment.close()
+    return path
+
+
+def offsets_in(out: str) -> list[int]:
+    """Return the offsets of the batches of a dump."""
+    return [
+        int(word.partition("=")[2])
+        for line in out.splitlines()
+        for word in line.split()
+        if word.startswith("base_offset=")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "offsets", "logs"),
+    [
+        (("--offsets", "8-11"), range(8, 12), 2),
+        (("--offsets", "25-"), range(25, 30), 1),
+        (("--offsets", "-3"), range(4), 1),
+        (("--offsets", "100-"), range(0), 1),
+        (("--since", str(TIMESTAMP + 27_500)), range(28, 30), 3),
+        (("--until", str(TIMESTAMP + 1_500)), range(2), 3),
+        (("--offsets", "5-25", "--since", str(TIMESTAMP + 24_000)), range(24, 26), 3),
+    ],
+)
+def test_ranges_of_offsets_and_times(
+    numbered: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    offsets: range,
+    logs: int,
+) -> None:
+    """Only what is asked for is printed, and only logs that may have it are opened."""
+    code, out = run(capsys, *words, "--deep-iteration", numbered)
+
+    assert code == 0
+    assert offsets_in(out) == list(offsets)
+    assert out.count("| offset=") == len(offsets)
+    assert out.count(".log\n") == logs
+    assert ".index" not in out
+
+
+def test_a_range_within_a_batch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The batch is printed whole, of its records those that are meant."""
+    segment = make_segment(tmp_path)
+    append(segment, make_batch(10))
+    segment.close()
+
+    _, out = run(capsys, "--offsets", "4-5", "--deep-iteration", segment.log_path)
+
+    assert [line.split()[1] for line in out.splitlines() if "| " in line] == [
+        "offset=4",
+        "offset=5",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--offsets", "7"), "7 is not FIRST-LAST, as 100-199, 100- or -199"),
+        (("--offsets", "a-b"), "a-b is not FIRST-LAST"),
+        (("--since", "yesterday"), "yesterday is no time: Invalid isoformat string"),
+    ],
+)
+def test_ranges_that_mean_nothing(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], sentence: str
+) -> None:
+    """Wrong usage, in a sentence."""
+    with pytest.raises(SystemExit) as stop:
+        main(["dump-log", *words, "x"])
+
+    assert stop.value.code == 2
+    assert sentence in capsys.readouterr().err
+
+
+class Enough(Exception):  # noqa: N818
+    """The test has seen what it wanted."""
+
+
+def test_follow_goes_over_to_the_next_segment(numbered: Path) -> None:
+    """What is there first, then each batch as it comes, half ones when they are whole."""
+    seen: list[str] = []
+    last = LogSegment.load(numbered, 20, TopicConfig(), now_ms=0)
+    next_batch = bytes(make_batch(base_offset=30, timestamp=TIMESTAMP))
+
+    def roll() -> None:
+        segment = LogSegment.create(numbered, 31, TopicConfig(), now_ms=0)
+        append(segment, make_batch(base_offset=31, timestamp=TIMESTAMP))
+        segment.close()
+
+    def grow(data: bytes) -> None:
+        with last.log_path.open("ab") as log:
+            log.write(data)
+
+    def end() -> None:
+        raise Enough
+
+    def step() -> None:
+        steps.pop(0)()
+
+    steps = [lambda: grow(next_batch[:40]), lambda: grow(next_batch[40:]), roll, end]
+    with pytest.raises(Enough):
+        dump.follow(
+            numbered,
+            Wanted(first_offset=28),
+            step,
+            lambda path, line: seen.append(f"{path.name} {line}"),
+        )
+
+    assert offsets_in("\n".join(seen)) == [28, 29, 30, 31]
+    assert seen[-1].startswith("00000000000000000031.log")
+
+
+def test_follow_of_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A sentence and the exit code; two at once are wrong usage."""
+    code, out = run(capsys, "--follow", tmp_path / "00000000000000000000.log")
+
+    assert code == 1
+    assert "FAULT [Errno 2] No such file or directory" in out
+    assert main(["dump-log", "--follow", "a", "b"]) == 2

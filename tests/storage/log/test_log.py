@@ -1,6 +1,5 @@
 """Appending to a log: offsets, rolls, producers, failures, flushes."""
 
-import errno
 from pathlib import Path
 
 import pytest
@@ -165,10 +164,6 @@ def test_expired_producers_are_forgotten(tmp_path: Path) -> None:
     folder.log.remove_expired_producers(TIMESTAMP + 86_400_000)
 
     assert not folder.append(producer_id=7, producer_epoch=0, base_sequence=40).duplicate
-
-
-def _fail(*_: object) -> int:
-    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_flush_due_follows_flush_messages(tmp_path: Path) -> None:

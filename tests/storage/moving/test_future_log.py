@@ -138,15 +138,20 @@ def test_a_roll_after_the_move(tmp_path: Path) -> None:
     assert not list(folder.path.glob("*.snapshot"))
 
 
-def test_who_is_not_wanted_any_more(tmp_path: Path) -> None:
+def test_who_is_not_wanted_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cancelled copy ends at its next slice, and so does one whose disks fail or refuse."""
     folder, future = _folders(tmp_path)
     folder.append(3)
     future.create()
-    future.directory.refusal = "full"
+    future.directory.fail(OSError(28, "No space left on device"))
     with pytest.raises(KafkaStorageError, match="takes no writes"):
         future.copy()
-    future.directory.refusal = None
+    future.directory.check()
+    monkeypatch.setattr(files, "find_room", lambda _: (10, 1000))
+    future.directory.check(100)
+    with pytest.raises(KafkaStorageError, match="takes no produce requests"):
+        future.copy()
+    future.directory.check()
     folder.directory.fail(OSError(5, "Input/output error"))
     with pytest.raises(KafkaStorageError, match="offline"):
         future.copy()

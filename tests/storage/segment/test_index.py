@@ -140,20 +140,6 @@ def test_offset_out_of_range_is_an_error() -> None:
         ActiveIndexes(0).add(2**31, 0)
 
 
-def test_truncation_drops_entries_from_the_offset_on() -> None:
-    """Both indexes, and the timestamp that the next entry has to exceed."""
-    indexes = ActiveIndexes(BASE)
-    for n in range(1, 6):
-        indexes.add(BASE + 10 * n, 1000 * n)
-        indexes.add_time(n, BASE + 10 * n)
-
-    indexes.truncate(BASE + 30)
-
-    assert indexes.offset_index().last() == OffsetEntry(120, 2000)
-    indexes.add_time(3, 125)
-    assert indexes.time_index().last() == TimeEntry(3, 125)
-
-
 @pytest.mark.parametrize(
     ("last", "damage"),
     [

@@ -443,49 +443,6 @@ class TestNames:
             load_segment(tmp_path)
 
 
-class TestTruncation:
-    def test_cuts_whole_batches(self, tmp_path: Path) -> None:
-        """The first batch that reaches the offset goes, and all after it; indexes too."""
-        written = make_segment(tmp_path, TopicConfig(index_interval_bytes=0))
-        batches = [make_batch(10, timestamp=100 * n, step_ms=0) for n in range(1, 6)]
-        positions = append_next(written, batches)
-        written.append_aborted(AbortedTransaction(1, 5, 9, 10))
-        written.append_aborted(AbortedTransaction(1, 15, 39, 40))
-        written.flush()
-
-        cut = written.truncate_to(25)
-
-        assert cut == sum(map(len, batches[2:]))
-        assert written.size == positions[2] == (tmp_path / LOG).stat().st_size
-        assert index_entries(tmp_path) == [(19, positions[1])]
-        assert written.max_timestamp == 200
-        assert written.next_offset() == 20
-        assert [each.last_offset for each in written.all_aborted_transactions()] == [9]
-        append_next(written, [make_batch(timestamp=150)], first=20)
-        written.close()
-        assert written.find_damage() is None
-        assert written.max_timestamp == 200
-
-    def test_beyond_the_end_cuts_nothing(self, tmp_path: Path) -> None:
-        """There is no batch to cut."""
-        written = make_segment(tmp_path)
-        append_next(written, [make_batch(10)])
-
-        assert written.truncate_to(10) == 0
-        assert written.next_offset() == 10
-
-    def test_to_the_base_empties_the_segment(self, tmp_path: Path) -> None:
-        """And the next batch gives its first timestamp."""
-        written = make_segment(tmp_path)
-        append_next(written, [make_batch(10)])
-
-        written.truncate_to(0)
-        append_next(written, [make_batch(timestamp=42)])
-
-        assert written.first_batch_timestamp == 42
-        assert written.max_timestamp == 42
-
-
 class TestFootprint:
     def test_thousands_at_rest_cost_little(self, tmp_path: Path) -> None:
         """A segment that is not written holds no descriptor and well below a KiB."""

@@ -1,0 +1,181 @@
+"""What Apache Kafka's metadata log, in a folder that came from it, says of topics' own settings.
+
+``__cluster_metadata-0`` is a log as any other, with snapshots in it (``OFFSET-EPOCH.checkpoint``),
+each of all that holds below its offset. The value of a record is the version of its frame, its kind
+and its version as varints, and a message; the kinds have Kafka's names. What an aborted transaction
+of the controller wrote does not count, nor what one that never ended did (KIP-868).
+"""
+
+import logging
+import os
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from uuid import UUID
+
+from siltstone.protocol.errors import KafkaError, ProtocolError
+from siltstone.protocol.messages import NO_ID, Message
+from siltstone.protocol.records.batch import has_valid_crc
+from siltstone.protocol.records.record import iterate_records
+from siltstone.storage.segment.batch_walk import iterate_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+FOLDER: Final = "__cluster_metadata-0"
+
+_SNAPSHOT: Final = re.compile(r"(\d{20})-\d{10}\.checkpoint")
+_SEGMENT: Final = re.compile(r"(\d{20})\.log")
+_FRAME: Final = 1
+_OF_TOPIC: Final = 2  # ConfigResource.Type.TOPIC
+_BEGIN: Final = 23  # BeginTransactionRecord
+_END: Final = 24
+_ABORT: Final = 25
+
+log = logging.getLogger(__name__)
+
+
+class TopicRecord(NamedTuple):
+    """A topic was made."""
+
+    name: Annotated[str, "string"] = ""
+    id: Annotated[bytes, "uuid"] = NO_ID
+
+
+class ConfigRecord(NamedTuple):
+    """A setting of a resource was given a value, or taken away."""
+
+    kind: Annotated[int, "int8"] = 0
+    resource: Annotated[str, "string"] = ""
+    name: Annotated[str, "string"] = ""
+    value: Annotated[str | None, "string null"] = None
+
+
+class RemoveTopicRecord(NamedTuple):
+    """A topic was deleted."""
+
+    id: Annotated[bytes, "uuid"] = NO_ID
+
+
+_MESSAGES: Final = {
+    message.key: message
+    for message in (
+        Message(2, 0, 0, 0, TopicRecord),
+        Message(4, 0, 0, 0, ConfigRecord),
+        Message(9, 0, 0, 0, RemoveTopicRecord),
+    )
+}
+
+
+@dataclass(slots=True)
+class _Topics:
+    """The topics that the records read so far make, and the settings of their own."""
+
+    ids: dict[str, bytes] = field(default_factory=dict)
+    settings: dict[str, dict[str, str]] = field(default_factory=dict)
+    _open: list[tuple[int, bytes]] | None = None  # the records of a transaction
+
+    def take(self, value: bytes) -> None:
+        """Read a record; those of a transaction count when it ends.
+
+        Raises:
+            ProtocolError, ValueError: It is none.
+        """
+        frame, at = _read_varint(value, 0)
+        kind, at = _read_varint(value, at)
+        version, at = _read_varint(value, at)
+        if frame != _FRAME:
+            raise ValueError(f"a record has frame version {frame}")
+        if kind == _BEGIN:
+            self._open = []
+        elif kind == _ABORT:
+            self._open = None
+        elif kind == _END:
+            records, self._open = self._open or (), None
+            for each, body in records:
+                self._apply(each, body)
+        elif kind in _MESSAGES:
+            if version:
+                raise ValueError(f"a record of kind {kind} has version {version}")
+            if self._open is None:
+                self._apply(kind, value[at:])
+            else:
+                self._open.append((kind, value[at:]))
+
+    def _apply(self, kind: int, body: bytes) -> None:
+        row, _ = _MESSAGES[kind].read(0, body, 0, len(body))
+        if isinstance(row, TopicRecord):
+            self.ids[row.name] = row.id
+        elif isinstance(row, RemoveTopicRecord):
+            for name in [name for name, id_ in self.ids.items() if id_ == row.id]:
+                del self.ids[name]
+                self.settings.pop(name, None)
+        elif row.kind == _OF_TOPIC and row.value is None:
+            self.settings.get(row.resource, {}).pop(row.name, None)
+        elif row.kind == _OF_TOPIC:
+            self.settings.setdefault(row.resource, {})[row.name] = row.value
+
+
+def read_topic_settings(directories: "Sequence[Path]") -> "Mapping[UUID, Mapping[str, str]]":
+    """Return the settings of their own of the topics that a metadata log knows, by their ids.
+
+    Nothing is returned where no directory has one. Of a damaged one what stands before the damage
+    counts, with a line in the log. Blocks.
+    """
+    topics = _Topics()
+    for directory in directories:
+        folder = directory / FOLDER
+        if not folder.is_dir():
+            continue
+        try:
+            for value in _read_values(folder):
+                topics.take(value)
+        except (OSError, KafkaError, ProtocolError, ValueError) as error:
+            log.warning(
+                "metadata log of Apache Kafka is read up to a damage: settings of topics that were "
+                "changed later are not known, set them again folder=%s reason=%r",
+                folder,
+                error.message if isinstance(error, KafkaError) else str(error),
+            )
+    return {UUID(bytes=id_): topics.settings.get(name, {}) for name, id_ in topics.ids.items()}
+
+
+def _read_values(folder: "Path") -> "Iterator[bytes]":
+    """Yield the values of the newest snapshot's records, then of those that came after it."""
+    names = sorted(path.name for path in folder.iterdir())
+    snapshots = [found for found in map(_SNAPSHOT.fullmatch, names) if found]
+    segments = [found for found in map(_SEGMENT.fullmatch, names) if found]
+    start = 0
+    if snapshots:
+        start = int(snapshots[-1][1])
+        yield from _read_file(folder / snapshots[-1][0], 0)
+    for index, segment in enumerate(segments):
+        is_last = index + 1 == len(segments)
+        if is_last or int(segments[index + 1][1]) > start:
+            yield from _read_file(folder / segment[0], start)
+
+
+def _read_file(path: "Path", start: int) -> "Iterator[bytes]":
+    """Yield the values of a file's records from an offset on; control records are left out."""
+    with path.open("rb") as file:
+        for position, header in iterate_batches(file.fileno(), 0, path.stat().st_size):
+            if header.last_offset < start or header.is_control:
+                continue
+            batch = os.pread(file.fileno(), header.size, position)
+            if not has_valid_crc(memoryview(batch), header.crc):
+                raise ValueError(f"the batch at position {position} of {path.name} has a wrong CRC")
+            for record in iterate_records(batch):
+                if record.offset >= start and record.value is not None:
+                    yield record.value
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """Return an unsigned varint and the position behind it."""
+    value = shift = 0
+    for at in range(position, min(position + 5, len(data))):
+        value |= (data[at] & 0x7F) << shift
+        if data[at] < 0x80:
+            return value, at + 1
+        shift += 7
+    raise ValueError("a record ends in its head")

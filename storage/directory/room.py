@@ -1,0 +1,86 @@
+"""The room on the disk below a log directory, and when it is too little for produces."""
+
+import enum
+from collections import deque
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from siltstone.storage import files
+
+SAMPLE_SECONDS: Final = 10.0
+SAMPLES: Final = 60
+"""So many samples, one every ten seconds, are looked back to tell how fast room goes."""
+
+_BACK_DIVISOR: Final = 20  # a level is left again with a twentieth more room than it begins at
+
+
+class Level(enum.IntEnum):
+    """What the room of a directory means for produces."""
+
+    PLENTY = 0
+    SCARCE = 1
+    """Less than twice the reserve is free: a warning."""
+    SHORT = 2
+    """Less than the reserve is free: produces are refused."""
+
+
+class _Sample(NamedTuple):
+    seconds: float
+    free_bytes: int
+
+
+class Room:
+    """Free bytes, the reserve, and how fast they go. One thread notes, any reads.
+
+    A level is left a little above where it begins, so that a disk at the edge does not go back and
+    forth.
+    """
+
+    __slots__ = ("_samples", "free_bytes", "level", "reserve_bytes", "seconds_left", "total_bytes")
+
+    def __init__(self) -> None:
+        self.free_bytes = -1  # -1: not measured yet
+        self.total_bytes = -1
+        self.reserve_bytes = 0
+        self.level = Level.PLENTY
+        self.seconds_left: float | None = None  # until only the reserve is left; None: it does not
+        self._samples: deque[_Sample] = deque(maxlen=SAMPLES)
+
+    def measure(self, path: Path, reserve_bytes: int, now: float) -> None:
+        """Look at the disk at a monotonic time. Blocks.
+
+        Raises:
+            OSError: The disk does not say.
+        """
+        self.note(*files.find_room(path), reserve_bytes, now)
+
+    def note(self, free_bytes: int, total_bytes: int, reserve_bytes: int, now: float) -> None:
+        """Take note of what is free at a monotonic time, and judge it."""
+        self.free_bytes = free_bytes
+        self.total_bytes = total_bytes
+        self.reserve_bytes = reserve_bytes
+        self.level = next(
+            (
+                level
+                for level, limit in (
+                    (Level.SHORT, reserve_bytes),
+                    (Level.SCARCE, 2 * reserve_bytes),
+                )
+                if free_bytes < limit + (limit // _BACK_DIVISOR if self.level >= level else 0)
+            ),
+            Level.PLENTY,
+        )
+        samples = self._samples
+        self.seconds_left = self._forecast(now)
+        if not samples or now - samples[-1].seconds >= SAMPLE_SECONDS:
+            samples.append(_Sample(now, free_bytes))
+
+    def _forecast(self, now: float) -> float | None:
+        """Return when only the reserve is left, if room goes on going as in the last minutes."""
+        if not self._samples:
+            return None
+        first = self._samples[0]
+        gone, seconds = first.free_bytes - self.free_bytes, now - first.seconds
+        if gone <= 0 or seconds < SAMPLE_SECONDS:
+            return None
+        return max(0, self.free_bytes - self.reserve_bytes) * seconds / gone
