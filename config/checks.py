@@ -1,8 +1,12 @@
 """Rules between settings: what one value allows another (Kafka's KafkaConfig and LogConfig)."""
 
-from siltstone.config.listeners import check_bindable
+from siltstone.config.listeners import check_bindable, is_loopback
+from siltstone.config.security import authorizer_faults, listener_faults
 from siltstone.config.server import ServerConfig
+from siltstone.config.tls import HTTP, faults_of
 from siltstone.config.topic import TopicConfig
+
+ADVERTISED = "advertised.listeners"
 
 _LEAST_MAP_BYTES = 1 << 20
 
@@ -37,12 +41,14 @@ def start_faults(server: ServerConfig) -> list[tuple[str, str]]:
     """Return what keeps a broker from starting, each with the setting to look at."""
     faults = [("listeners", fault) for fault in _binding_faults(server)]
     if not faults:
-        faults += _advertising_faults(server)
+        faults += advertising_faults(server)
     try:
         _ = server.http_address
     except ValueError as error:
         faults.append(("http.listener", f"http.listener {error}"))
     faults += _consumer_group_faults(server)
+    faults += _security_faults(server)
+    faults += authorizer_faults(server.security)
     if len(set(server.log_dirs)) != len(server.log_dirs):
         faults.append(("log.dirs", "log.dirs names a folder twice; each data folder needs its own"))
     return faults
@@ -82,6 +88,22 @@ def _consumer_group_faults(server: ServerConfig) -> list[tuple[str, str]]:
     return faults
 
 
+def _security_faults(server: ServerConfig) -> list[tuple[str, str]]:
+    try:
+        bound = server.bound_listeners
+    except ValueError:
+        return []  # said as a fault of listeners
+    names = [*(each.name for each in bound), *server.controllers_listeners]
+    protocols = {each.name: each.protocol for each in bound}
+    protocols[HTTP] = server.http_security_protocol
+    on_loopback = {each.name for each in bound if is_loopback(each.host)}
+    given = server.listener_settings
+    faults = list(listener_faults(server.security, given, protocols, names, on_loopback))
+    for settings in server.tls_listeners().values():
+        faults += faults_of(settings)
+    return faults
+
+
 def _binding_faults(server: ServerConfig) -> list[str]:
     try:
         bound = server.bound_listeners
@@ -91,8 +113,9 @@ def _binding_faults(server: ServerConfig) -> list[str]:
     return [] if bound else ["listeners has only listeners of a controller; add one for clients"]
 
 
-def _advertising_faults(server: ServerConfig) -> list[tuple[str, str]]:
-    name = "advertised.listeners" if server.advertised_listeners else "listeners"
+def advertising_faults(server: ServerConfig) -> list[tuple[str, str]]:
+    """Return why clients could not be told where to connect, each with the setting to look at."""
+    name = ADVERTISED if server.advertised_listeners else "listeners"
     try:
         _ = server.advertised
     except ValueError as error:

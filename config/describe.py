@@ -115,14 +115,15 @@ def _row(
     *,
     read_only: bool,
 ) -> ConfigRow:
+    is_secret = setting.kind is Kind.PASSWORD
     return ConfigRow(
         name=setting.name,
-        value=value,
+        value=None if is_secret else value,
         type=setting.kind,
         default=text_of(setting.kind, setting.default),
         source=_source(synonyms),
         read_only=read_only,
-        sensitive=False,
+        sensitive=is_secret,
         synonyms=synonyms,
         documentation=setting.documentation,
         where=where,
@@ -190,7 +191,9 @@ def _all_synonyms(layers: Layers, names: tuple[str, ...]) -> Iterator[Synonym]:
 
 
 def _unless_secret(name: str, text: str) -> str | None:
-    known = None if name in BROKER else known_broker(name)
+    if name in BROKER:
+        return None if BROKER[name].kind is Kind.PASSWORD else text
+    known = known_broker(name)
     return None if known is not None and known.is_sensitive else text
 
 
@@ -203,7 +206,7 @@ def _default(name: str) -> str | None:
 
 def _broker_value(layers: Layers, setting: Setting) -> str | None:
     if setting.attribute:
-        return text_of(setting.kind, getattr(layers.server(), setting.attribute))
+        return text_of(setting.kind, setting.value_in(layers.server()))
     text = layers.value(setting.name)
     value = setting.default if text is None else parse(setting.kind, text)
     return text_of(setting.kind, value)

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Mapping
 
 from siltstone.config.known import known_broker
-from siltstone.config.listeners import BEHIND
 from siltstone.config.naming import did_you_mean
 from siltstone.config.sources import Entry
 from siltstone.config.table import BROKER
@@ -61,8 +60,9 @@ def kafka_entries(
         text = environ[variable]
         if _asks_for_protection(variable, text):
             faults.append(
-                f"{variable} promises protection that is not there: there is neither TLS nor "
-                f"SASL; remove it, and {BEHIND}"
+                f"{variable} promises protection, but neither a JVM nor a script of an image is "
+                "here to give it; remove it, and give the broker's own settings, such as "
+                "KAFKA_SSL_KEYSTORE_LOCATION with a PEM file, or KAFKA_SASL_ENABLED_MECHANISMS"
             )
         elif variable in _JVM:
             jvm.append(variable)

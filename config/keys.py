@@ -1,15 +1,21 @@
 """What a setting is: `key()` declares one as a dataclass field, and `Setting` describes it.
 
 One attribute of `TopicConfig` or `ServerConfig` is one setting; Kafka's name is the attribute with
-dots. Parsing, checks, descriptions and documents all come from the metadata that `key()` attaches.
+dots. A group of settings is a dataclass of its own, a field of the larger one with the metadata
+`PART`. Parsing, checks, descriptions and documents all come from the metadata that `key()`
+attaches.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import field, fields
 from enum import IntEnum
-from typing import Any, NamedTuple, TypeVar
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeVar
 
 T = TypeVar("T")
+
+PART: Final = {"is_part": True}
+"""The metadata of a field that holds a group of settings; its default factory is their class."""
 
 
 class Kind(IntEnum):
@@ -74,7 +80,10 @@ UNLIMITED_OR_POSITIVE = Check(lambda value: value != 0, "-1 (no limit) or at lea
 
 
 class Setting(NamedTuple):
-    """One setting of the table, named as Kafka names it; see `key` for the meanings."""
+    """One setting of the table, named as Kafka names it; see `key` for the meanings.
+
+    ``part`` is where it stands in what holds it, as ``security.tls``.
+    """
 
     name: str
     attribute: str
@@ -87,6 +96,11 @@ class Setting(NamedTuple):
     synonym_check: Check | None = None
     dynamic: bool = False
     ours: bool = False
+    part: str = ""
+
+    def value_in(self, config: Any) -> Any:
+        """Return its value in the settings that declare it, or hold what does."""
+        return attrgetter(f"{self.part}.{self.attribute}" if self.part else self.attribute)(config)
 
 
 def key(  # noqa: PLR0913 - a declaration names what it needs, once per setting
@@ -140,11 +154,30 @@ def _kind_of(default: object) -> Kind:
 
 
 def settings_of(config: Any) -> dict[str, Setting]:
-    """Return the settings that a dataclass declares by `key()`, by Kafka's name."""
+    """Return the settings that a dataclass and its parts declare by `key()`, by Kafka's name."""
     settings = {}
     for declared in fields(config):
         setting: Setting | None = declared.metadata.get("setting")
-        if setting is not None:
+        if "is_part" in declared.metadata:
+            for name, each in settings_of(declared.default_factory).items():
+                where = f"{declared.name}.{each.part}" if each.part else declared.name
+                settings[name] = each._replace(part=where)
+        elif setting is not None:
             name = declared.name.replace("_", ".")
             settings[name] = setting._replace(name=name, attribute=declared.name)
     return settings
+
+
+def make(config: type[T], values: Mapping[str, Any], **others: Any) -> T:
+    """Make a dataclass and its parts of the values that are given, by Kafka's name.
+
+    ``others`` are fields that are no settings.
+    """
+    for declared in fields(config):  # type: ignore[arg-type]  # each is a dataclass
+        name = declared.name.replace("_", ".")
+        if "is_part" in declared.metadata:
+            held: Any = declared.default_factory
+            others[declared.name] = make(held, values)
+        elif name in values and "setting" in declared.metadata:
+            others[declared.name] = values[name]
+    return config(**others)

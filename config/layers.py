@@ -13,11 +13,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from siltstone.config.checks import contradictions, resize_faults
+from siltstone.config.checks import (
+    ADVERTISED,
+    advertising_faults,
+    contradictions,
+    resize_faults,
+)
+from siltstone.config.connection_limits import OF_LISTENER as LIMITS
 from siltstone.config.errors import ConfigError, NotAlterableError
-from siltstone.config.keys import Setting
+from siltstone.config.keys import Setting, make
 from siltstone.config.known import known_settings
 from siltstone.config.naming import unknown_broker_setting, unknown_topic_setting, why_fixed
+from siltstone.config.security import ListenerName, check_value, parse_name
 from siltstone.config.server import ServerConfig
 from siltstone.config.table import BROKER, SERVER, TOPIC, topic_value
 from siltstone.config.topic import TopicConfig
@@ -35,6 +42,7 @@ class Source(IntEnum):
     DYNAMIC_DEFAULT = 3
     STATIC = 4
     DEFAULT = 5
+    CLIENT_METRICS = 7
     GROUP = 8
 
 
@@ -151,11 +159,17 @@ class Layers:
         warnings: list[str] = []
         for name, text in values.items():
             setting = BROKER.get(name)
-            if setting is None:
+            of_listener = parse_name(name)
+            if of_listener is not None:
+                _check_of_listener(of_listener, name, text, faults, fixed)
+            elif setting is None:
                 known = unknown_broker_setting(name, text, "", faults, warnings)
                 fixed += () if known is None else why_fixed(known, cluster=cluster)
             elif setting.dynamic:
-                fixed += why_fixed(known_settings("broker")[name], cluster=cluster)
+                known = known_settings("broker").get(name)  # None for a setting of ours
+                if known is not None and known.alterable == "-":  # Kafka restarts for it
+                    known = known._replace(alterable="broker")
+                fixed += () if known is None else why_fixed(known, cluster=cluster)
                 warnings += advice(setting, checked(setting, text, "", faults), text)
             else:
                 fixed.append(f"{name} cannot be altered while the broker runs; restart it with it")
@@ -165,6 +179,8 @@ class Layers:
             changed = self.with_dynamic(**{"cluster" if cluster else "broker": values})
             faults += contradictions(changed.server().topic_defaults, changed.server())
             faults += resize_faults(self._server, changed.server())
+            if ADVERTISED in values:
+                faults += [fault for _, fault in advertising_faults(changed.server())]
         if faults:
             raise ConfigError(faults)
         return tuple(warnings)
@@ -180,10 +196,13 @@ class Layers:
         for setting in SERVER.values():
             name = self._first((setting.name, *setting.synonyms))
             if name is not None:
-                server[setting.attribute] = self._read(name, faults)
+                server[setting.name] = self._read(name, faults)
         if faults:
             raise ConfigError(dict.fromkeys(faults))
-        return ServerConfig(**server, topic_defaults=TopicConfig(**topic))
+        listeners = {name: text for name, text in self._values.items() if parse_name(name)}
+        return make(
+            ServerConfig, server, topic_defaults=TopicConfig(**topic), listener_settings=listeners
+        )
 
     def _first(self, names: Iterable[str]) -> str | None:
         return next((name for name in names if name in self._values), None)
@@ -218,6 +237,19 @@ def checked(setting: Setting, text: str, where: str, faults: list[str]) -> Any:
         place = f"{where}: " if where else ""
         faults.append(f"{place}{setting.name} is {text or 'empty'}; it must be {error}")
         return setting.default
+
+
+def _check_of_listener(
+    parts: ListenerName, name: str, text: str, faults: list[str], fixed: list[str]
+) -> None:
+    """Note what is wrong with a dynamic value for one listener, of which only limits may change."""
+    if parts.setting not in LIMITS:
+        fixed.append(f"{name} cannot be altered while the broker runs; restart it with it")
+        return
+    try:
+        check_value(parts, text)
+    except ValueError as error:
+        faults.append(f"{name} is {text or 'empty'}; it must be {error}")
 
 
 def advice(setting: Setting, value: Any, text: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Listeners: where the broker binds and what it tells clients to connect to.
 
-Kafka's classes: EndPoint, ListenerName, SocketServerConfigs. Only PLAINTEXT is served so far.
+Kafka's classes: EndPoint, ListenerName, SocketServerConfigs.
 """
 
 import re
@@ -9,6 +9,9 @@ from collections.abc import Container, Iterable, Mapping
 from functools import cache
 from typing import NamedTuple
 
+AUTO = "auto"
+"""As an advertised host: each client is told the address that it has reached."""
+
 BEHIND = (
     "listen only on loopback or on a network where everybody may do everything, or put a proxy "
     "that asks who is there in front"
@@ -16,9 +19,10 @@ BEHIND = (
 """The advice for users who want clients to log in, or to be kept out."""
 
 _ENDPOINT = re.compile(r"([^:/]+)://\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _WILDCARDS = ("0.0.0.0", "::", "::0", "0:0:0:0:0:0:0:0")  # noqa: S104 - refused, not bound
 _HIGHEST_PORT = 65535
+_LOOPBACK = 127  # the first byte of its IPv4 addresses
 
 
 class Listener(NamedTuple):
@@ -44,9 +48,9 @@ def protocol_map(text: str) -> dict[str, str]:
     protocols: dict[str, str] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, colon, protocol = (part.strip().upper() for part in entry.partition(":"))
-        if not name or not colon or protocol not in _PROTOCOLS:
+        if not name or not colon or protocol not in PROTOCOLS:
             raise ValueError(
-                f"has the entry {entry}; write NAME:PROTOCOL with one of {', '.join(_PROTOCOLS)}"
+                f"has the entry {entry}; write NAME:PROTOCOL with one of {', '.join(PROTOCOLS)}"
             )
         if name in protocols:
             raise ValueError(f"names the listener {name} twice")
@@ -73,14 +77,24 @@ def parse_listeners(
         if name in listeners:
             raise ValueError(f"names the listener {name} twice; give each a name of its own")
         if name not in protocols and name not in unmapped:
-            if any(word in name for word in ("SSL", "TLS", "SASL")):
-                raise ValueError(_unserved(name, "no protocol"))
+            protocol = next((each for each in reversed(PROTOCOLS) if each in name), "PLAINTEXT")
             raise ValueError(
                 f"names the listener {name}, which listener.security.protocol.map does not have; "
-                f"add {name}:PLAINTEXT to it"
+                f"add {name}:{'SSL' if 'TLS' in name else protocol} to it"
             )
         listeners[name] = Listener(name, match[2], int(match[3]), protocols.get(name, "PLAINTEXT"))
     return tuple(listeners.values())
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches a listener that is bound to ``host``."""
+    name = host.lower().rstrip(".")
+    if name in {"localhost", "::1"}:
+        return True
+    try:
+        return socket.inet_pton(socket.AF_INET, name)[0] == _LOOPBACK
+    except OSError:
+        return False
 
 
 def names_in(text: str) -> set[str]:
@@ -92,23 +106,14 @@ def check_bindable(listeners: Iterable[Listener]) -> None:
     """Refuse listeners that this broker cannot open.
 
     Raises:
-        ValueError: one asks for TLS or SASL, or two want the same port of the same interface.
+        ValueError: two want the same port of the same interface.
     """
     taken: list[Listener] = []
     for listener in listeners:
-        if listener.protocol != "PLAINTEXT":
-            raise ValueError(_unserved(listener.name, f"the protocol {listener.protocol}"))
         for other in taken:
             if listener.port == other.port != 0 and _overlap(listener.host, other.host):
                 raise ValueError(f"has {other} and {listener} on one port; give each its own")
         taken.append(listener)
-
-
-def _unserved(name: str, protocol: str) -> str:
-    return (
-        f"has the listener {name} with {protocol}, but only PLAINTEXT is served: there is neither "
-        f"TLS nor SASL; remove it, and {BEHIND}"
-    )
 
 
 def _overlap(one: str, other: str) -> bool:
@@ -138,6 +143,8 @@ def _routable(listener: Listener) -> Listener:
             f"would tell clients to connect to {listener}, an address that no client can reach; "
             f"set advertised.listeners={listener.name}://HOST:PORT as clients see this machine"
         )
+    if listener.host.lower() == AUTO:
+        return listener._replace(host=AUTO)
     return listener if listener.host else listener._replace(host=host_name())
 
 

@@ -12,11 +12,14 @@ from siltstone.config.errors import ConfigError
 from siltstone.config.layers import Given, Layers, Origin, advice, checked
 from siltstone.config.listeners import names_in
 from siltstone.config.naming import unknown_broker_setting
+from siltstone.config.security import check_value, parse_name
 from siltstone.config.sources import Entry, environment_entries, set_entries
 from siltstone.config.table import BROKER, SERVER, TOPIC
 
 _CHECKED_TOGETHER = frozenset(
-    name for name in BROKER if "listener" in name or name.startswith("log.cleaner.")
+    name
+    for name in BROKER
+    if "listener" in name or name.startswith(("log.cleaner.", "sasl.", "ssl.", "http."))
 )
 
 
@@ -42,7 +45,7 @@ def load(path: Path | None, environ: Mapping[str, str], sets: Sequence[str]) -> 
     warnings += _shadowed(given)
     layers = Layers(static=_other_names(given) | given)
     warnings += _left_out(layers)
-    if faulty.isdisjoint(_CHECKED_TOGETHER):
+    if faulty.isdisjoint(_CHECKED_TOGETHER) and not any(map(parse_name, faulty)):
         faults += _start_faults(layers)
     if faults:
         raise ConfigError(faults)
@@ -126,7 +129,14 @@ def _file_entries(path: Path, faults: list[str]) -> list[Entry]:
 def _is_faulty(entry: Entry, faults: list[str], warnings: list[str]) -> bool:
     before = len(faults)
     setting = BROKER.get(entry.name)
-    if setting is None:
+    of_listener = parse_name(entry.name)
+    if of_listener is not None:
+        try:
+            check_value(of_listener, entry.text)
+        except ValueError as error:
+            # The text may be a secret.
+            faults.append(f"{entry.where}: {entry.name} must be {error}")
+    elif setting is None:
         unknown_broker_setting(entry.name, entry.text, entry.where, faults, warnings)
     else:
         value = checked(setting, entry.text, entry.where, faults)

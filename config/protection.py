@@ -11,6 +11,7 @@ from typing import NamedTuple
 from siltstone.config.errors import ConfigError
 from siltstone.config.known import Known, known_broker, known_settings, without_listener
 from siltstone.config.listeners import BEHIND
+from siltstone.config.security import parse_name
 from siltstone.config.table import BROKER
 from siltstone.config.values import parse
 
@@ -25,16 +26,25 @@ class Promise(NamedTuple):
 
 _PROMISES = (
     Promise(
-        r"authorizer\.class\.name|super\.users|allow\.everyone\.if\.no\.acl\.found"
-        r"|early\.start\.listeners",
-        "access for some only, but there are no ACLs and everybody may do everything",
-        BEHIND,
+        r"config\.providers",
+        "values that are read from elsewhere, but each is taken as it is written",
+        "give the values themselves, in a file that nobody else may read",
     ),
-    Promise(r"ssl\..*|security\.providers", "TLS, but connections are not encrypted", BEHIND),
+    Promise(
+        r"early\.start\.listeners",
+        "listeners that open before the authorizer knows its ACLs, but there are none",
+        "remove it: all ACLs are known before clients are served",
+    ),
+    Promise(
+        r"ssl\..*|security\.providers",
+        "something of TLS in Java that is not done here",
+        "remove it: keys and certificates are PEM files, and OpenSSL encrypts",
+    ),
     Promise(
         r"sasl\..*|connections\.max\.reauth\.ms|connection\.failed\.authentication\.delay\.ms",
-        "SASL, but nobody has to log in",
-        BEHIND,
+        "a login that is not asked for",
+        "use a mechanism that sasl.enabled.mechanisms takes here, with what belongs to it as "
+        "listener.name.NAME.MECHANISM.sasl.jaas.config",
     ),
     Promise(r"principal\.builder\.class", "principals, but every client is ANONYMOUS", BEHIND),
     Promise(r"delegation\.token\..*", "delegation tokens, but there are none", BEHIND),
@@ -49,14 +59,20 @@ _PROMISES = (
         "let nobody else read the log directories",
     ),
     Promise(
-        r"max\.connections\.per\.ip(\.overrides)?|max\.connection\.creation\.rate",
-        "a limit to connections that is not kept",
-        "set max.connections, or limit them in a firewall",
+        r"max\.connections\.per\.ip(\.overrides)?",
+        "a limit to the connections of one listener that is not kept",
+        "set it without the name of a listener: it counts those of all listeners then",
     ),
     Promise(
-        r"quota\.(producer|consumer)\.default|client\.quota\.callback\.class",
-        "quotas, but no client is slowed down",
-        "limit the network in front of the broker",
+        r"quota\.(producer|consumer)\.default",
+        "a quota of every client by a setting, which Kafka has none of either",
+        "set producer_byte_rate or consumer_byte_rate by kafka-configs --entity-type clients "
+        "--entity-default",
+    ),
+    Promise(
+        r"client\.quota\.callback\.class",
+        "quotas by rules of its own, but no class of Java is asked",
+        "set quotas by kafka-configs",
     ),
     Promise(
         r"(alter\.config|create\.topic)\.policy\.class\.name",
@@ -64,28 +80,21 @@ _PROMISES = (
         "let nobody reach the broker who would break them",
     ),
 )
-_OF_A_LISTENER = Promise(
-    r"max\.connections",
-    "a limit to the connections of one listener that is not kept",
-    "set max.connections, which counts those of all listeners",
-)
 _HARMLESS = {
-    "allow.everyone.if.no.acl.found": {"true"},
     "quota.consumer.default": {str((1 << 63) - 1)},
     "quota.producer.default": {str((1 << 63) - 1)},
 }
-_PROMISED_BY_DEFAULT = {"allow.everyone.if.no.acl.found", "sasl.enabled.mechanisms"}
-"""Of these Kafka's default is a promise, too, if it is written down."""
 
 
 def find_promise(name: str) -> Promise | None:
     """Return what a setting promises, for one listener or for all; None if nothing.
 
-    The setting is one that Kafka knows and this broker does not obey.
+    What this broker obeys promises nothing more.
     """
+    if name in BROKER or parse_name(name) is not None:
+        return None
     setting = without_listener(name)
-    promises = _PROMISES if setting == name else (*_PROMISES, _OF_A_LISTENER)
-    return next((each for each in promises if re.fullmatch(each.names, setting)), None)
+    return next((each for each in _PROMISES if re.fullmatch(each.names, setting)), None)
 
 
 def broken_promise(known: Known, text: str) -> str | None:
@@ -118,6 +127,6 @@ def _is_harmless(known: Known, text: str) -> bool:
     if not text or text.lower() in _HARMLESS.get(setting, ()):
         return True
     default = known_settings("broker")[setting].default
-    if default is None or setting in _PROMISED_BY_DEFAULT:
+    if default is None:
         return False
     return bool(parse(known.kind, text.lower()) == parse(known.kind, default.lower()))

@@ -9,8 +9,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from siltstone.config.checks import contradictions, resize_faults
+from siltstone.config.checks import (
+    ADVERTISED,
+    advertising_faults,
+    contradictions,
+    resize_faults,
+)
 from siltstone.config.errors import ConfigError
+from siltstone.config.keys import Kind
 from siltstone.config.known import known_broker
 from siltstone.config.layers import Layers
 from siltstone.config.table import BROKER, OTHER_NAMES, SYNONYMS, names_of, synonyms_of
@@ -72,6 +78,10 @@ def make_plan(current: Layers, fresh: Layers) -> Plan:
         for name, given in kept.items()
     }
     after = replace(current, static=kept | taken, warnings=fresh.warnings)
+    if advertising_faults(after.server()):  # it is for listeners that only a restart opens
+        given = current.static.get(ADVERTISED)
+        others = {name: each for name, each in after.static.items() if name != ADVERTISED}
+        after = replace(after, static=others | ({} if given is None else {ADVERTISED: given}))
     faults = contradictions(after.server().topic_defaults, after.server())
     faults += resize_faults(current.server(), after.server())
     if faults:
@@ -114,6 +124,8 @@ def shown(layers: Layers, name: str) -> str | None:
     """Return the value that counts as text; what is, or may be, a secret is hidden."""
     setting = BROKER.get(name)
     text = layers.value(name)
+    if setting is not None and setting.kind is Kind.PASSWORD:
+        return None if text is None else HIDDEN
     if setting is not None:
         return text_of(setting.kind, setting.default) if text is None else text
     known = known_broker(name)

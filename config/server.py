@@ -8,8 +8,10 @@ TransactionLogConfig.
 
 import re
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from siltstone.config.connection_limits import are_overrides
 from siltstone.config.consumer_groups import (
     ASSIGNORS,
     KNOWN_ASSIGNORS,
@@ -18,21 +20,29 @@ from siltstone.config.consumer_groups import (
 )
 from siltstone.config.keys import (
     NOT_EMPTY,
+    PART,
     Check,
     Kind,
     at_least,
     between_or,
     key,
+    one_of,
     one_of_any_case,
     some_of,
 )
 from siltstone.config.listeners import (
+    AUTO,
     Listener,
     advertise,
+    is_loopback,
     parse_host_port,
     parse_listeners,
     protocol_map,
 )
+from siltstone.config.listeners import PROTOCOLS as SECURITY_PROTOCOLS
+from siltstone.config.security import SaslSettings, SecurityConfig, settings_of_listener
+from siltstone.config.tls import HTTP, TlsSettings
+from siltstone.config.tls import settings_of_listener as tls_settings
 from siltstone.config.topic import DAY_MS, FOREVER, TopicConfig
 
 _UUID = re.compile("[A-Za-z0-9_-]{22}(==)?")
@@ -41,6 +51,8 @@ _UUID = re.compile("[A-Za-z0-9_-]{22}(==)?")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
     """The settings of the broker; without arguments, the defaults."""
+
+    security: SecurityConfig = field(default_factory=SecurityConfig, metadata=PART)
 
     node_id: int = key(
         1,
@@ -71,12 +83,17 @@ class ServerConfig:
     advertised_listeners: tuple[str, ...] | None = key(
         None,
         "What clients are told to connect to, by listener name. A listener that is not given here "
-        "is advertised as it is bound; an empty host becomes the machine's name.",
+        "is advertised as it is bound; an empty host becomes the machine's name. The host auto "
+        "tells each client the address of this machine that its connection has reached, which fits "
+        "several networks and port 0, but no mapped ports. It can be altered for this broker while "
+        "it runs: who asks next is told.",
         kind=Kind.LIST,
+        dynamic=True,
     )
     listener_security_protocol_map: str = key(
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
-        "The security protocol of each listener name, as NAME:PROTOCOL. Only PLAINTEXT is served.",
+        "The security protocol of each listener name, as NAME:PROTOCOL. SSL and SASL_SSL encrypt, "
+        "SASL_PLAINTEXT and SASL_SSL ask who is there.",
     )
     controller_listener_names: tuple[str, ...] = key(
         (),
@@ -94,6 +111,41 @@ class ServerConfig:
         "the machine's own name and the hosts in listeners, advertised.listeners and "
         "http.listener. Another name is refused, so that no web page reads ours by DNS rebinding; "
         "who sends the control token need not be asked. * allows any.",
+        ours=True,
+    )
+    http_anonymous_reads: bool = key(
+        False,
+        "Whether everybody who reaches http.listener may read it where it is not on loopback and "
+        "http.security.protocol asks nobody who he is. Otherwise all but /healthz and /readyz "
+        "wants the control token there.",
+        ours=True,
+    )
+    metrics_max_lag_series: int = key(
+        5000,
+        "How many committed offsets /metrics tells with their lag, one for each partition of each "
+        "group; siltstone_consumergroup_series_omitted counts the others. 0: none.",
+        check=at_least(0),
+        ours=True,
+    )
+    metrics_max_client_series: int = key(
+        5000,
+        "How many series /metrics has at most of what clients push of themselves (KIP-714); "
+        "siltstone_client_series_omitted counts the others. 0: none.",
+        check=at_least(0),
+        ours=True,
+    )
+    telemetry_max_bytes: int = key(
+        1 << 20,
+        "How many bytes of metrics a client may push at once, compressed as they are.",
+        check=at_least(1),
+    )
+    http_security_protocol: str = key(
+        "PLAINTEXT",
+        "How http.listener is protected, by Kafka's names. SSL and SASL_SSL encrypt with what "
+        "ssl.keystore.location has, or listener.name.http.ssl.keystore.location; SASL_PLAINTEXT "
+        "and SASL_SSL ask who is there, unless http.listener is on loopback: a user and its "
+        "password, or the control token.",
+        check=one_of(*SECURITY_PROTOCOLS),
         ours=True,
     )
     graceful_shutdown_timeout_ms: int = key(
@@ -132,6 +184,17 @@ class ServerConfig:
         "The data folders. A new partition goes to the one that has the fewest.",
         check=NOT_EMPTY,
         server="log.dir",
+    )
+    log_dirs_reserve_bytes: int = key(
+        0,
+        "How many bytes stay free on the disk of each data folder: with less, produce requests to "
+        "it are refused with KAFKA_STORAGE_ERROR until there is room again, while deletions, "
+        "retention, the cleaner, committed offsets and ends of transactions go on. With less than "
+        "twice as many the log and /readyz warn. 0: produces go on until the disk is full.",
+        kind=Kind.LONG,
+        check=at_least(0),
+        dynamic=True,
+        ours=True,
     )
     num_partitions: int = key(
         1, "How many partitions a topic gets when nobody says.", check=at_least(1)
@@ -174,7 +237,94 @@ class ServerConfig:
         kind=Kind.LONG,
     )
     max_connections: int = key(
-        (1 << 31) - 1, "How many connections may be open at once.", check=at_least(0), dynamic=True
+        (1 << 31) - 1,
+        "How many connections may be open at once, of all listeners; one more is closed. "
+        "listener.name.NAME.max.connections is of one listener; there one more waits.",
+        check=at_least(0),
+        dynamic=True,
+    )
+    max_connections_per_ip: int = key(
+        (1 << 31) - 1,
+        "How many connections an address may have open at once; one more is closed.",
+        check=at_least(0),
+        dynamic=True,
+    )
+    max_connections_per_ip_overrides: str = key(
+        "",
+        "Addresses with another limit than max.connections.per.ip, as ADDRESS:COUNT, with commas "
+        "between them. Names are not resolved.",
+        check=Check(are_overrides, "a list of ADDRESS:COUNT with addresses of IP"),
+        dynamic=True,
+    )
+    max_connection_creation_rate: int = key(
+        (1 << 31) - 1,
+        "How many connections a second are accepted; more wait for their turn. Of one listener: "
+        "listener.name.NAME.max.connection.creation.rate.",
+        check=at_least(1),
+        dynamic=True,
+    )
+    connections_max_login_ms: int = key(
+        30_000,
+        "How long a client may take to log in where a listener asks for SASL; then its connection "
+        "is closed. -1: as long as connections.max.idle.ms.",
+        kind=Kind.LONG,
+        check=at_least(-1),
+        ours=True,
+    )
+    topics_max_count: int = key(
+        100_000,
+        "How many topics there may be; one more is refused. Those that are there stay.",
+        check=at_least(0),
+        dynamic=True,
+        ours=True,
+    )
+    partitions_max_count: int = key(
+        200_000,
+        "How many partitions all topics together may have; more are refused.",
+        check=at_least(0),
+        dynamic=True,
+        ours=True,
+    )
+    groups_max_count: int = key(
+        100_000,
+        "How many groups there may be, those with members or a record of their own and those with "
+        "committed offsets each for themselves; a new one more is refused.",
+        check=at_least(0),
+        dynamic=True,
+        ours=True,
+    )
+    transactional_ids_max_count: int = key(
+        100_000,
+        "How many transactional ids are remembered; a new one more is refused until others have "
+        "expired (transactional.id.expiration.ms).",
+        check=at_least(0),
+        dynamic=True,
+        ours=True,
+    )
+    producer_ids_max_count: int = key(
+        100_000,
+        "How many idempotent producers a partition remembers; the batches of a new one more are "
+        "refused until others have expired (producer.id.expiration.ms).",
+        check=at_least(1),
+        ours=True,
+    )
+    quota_window_num: int = key(
+        11,
+        "Over how many windows the quotas of clients are held. One that was silent may ask for "
+        "half as much at once as they hold but for the one that has begun.",
+        check=at_least(1),
+    )
+    quota_window_size_seconds: int = key(
+        1, "How long a window of the quotas of clients is.", check=at_least(1)
+    )
+    controller_quota_window_num: int = key(
+        11,
+        "Over how many windows controller_mutation_rate is held. A client that was silent may make "
+        "and delete as many partitions at once as all of them hold.",
+        check=at_least(1),
+    )
+    controller_quota_window_size_seconds: int = key(
+        1, "How long a window of controller_mutation_rate is.", check=at_least(1)
     )
     fetch_max_bytes: int = key(
         57_671_680,
@@ -404,6 +554,8 @@ class ServerConfig:
         104_857_600, "segment.bytes of __consumer_offsets when it is made.", check=at_least(1)
     )
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
+    listener_settings: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    """What is given for single listeners, as text by name."""
 
     @property
     def migration_policy(self) -> MigrationPolicy:
@@ -418,6 +570,27 @@ class ServerConfig:
             ValueError: an entry is malformed or has no security protocol.
         """
         return self._of_clients(self.listeners)
+
+    def tls_listeners(self) -> dict[str, TlsSettings]:
+        """Return what each listener that encrypts is given, and the HTTP port by its name."""
+        protocols = {each.name: each.protocol for each in self.bound_listeners}
+        protocols[HTTP] = self.http_security_protocol
+        return {
+            name: tls_settings(
+                self.security.tls,
+                self.listener_settings,
+                name,
+                has_sasl=protocol.startswith("SASL_"),
+            )
+            for name, protocol in protocols.items()
+            if protocol.endswith("SSL")
+        }
+
+    def sasl_of(self, listener: Listener) -> SaslSettings | None:
+        """Return how clients of a listener log in; None: they do not."""
+        if not listener.protocol.startswith("SASL_"):
+            return None
+        return settings_of_listener(self.security, self.listener_settings, listener.name)
 
     @property
     def advertised(self) -> tuple[Listener, ...]:
@@ -459,6 +632,19 @@ class ServerConfig:
         return parse_host_port(self.http_listener)
 
     @property
+    def http_refuses_strangers(self) -> bool:
+        """Whether nobody reads the HTTP port without the control token: it has no users.
+
+        Raises:
+            ValueError: one of the listeners is malformed.
+        """
+        if self.http_anonymous_reads or self.http_security_protocol.startswith("SASL_"):
+            return False
+        tls = self.tls_listeners().get(HTTP)
+        shows_certificates = tls is not None and tls.client_auth == "required"
+        return not shows_certificates and not is_loopback(self.http_address[0])
+
+    @property
     def http_hosts(self) -> frozenset[str]:
         """The names by which HTTP clients may ask for this broker, in lower case.
 
@@ -468,4 +654,4 @@ class ServerConfig:
         listeners = (*self.bound_listeners, *self.advertised)
         hosts = {*self.http_allowed_hosts, self.http_address[0], socket.gethostname()}
         hosts.update(listener.host for listener in listeners)
-        return frozenset(host.lower().removesuffix(".") for host in hosts if host)
+        return frozenset(host.lower().removesuffix(".") for host in hosts if host not in {"", AUTO})

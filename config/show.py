@@ -1,16 +1,17 @@
 """What `siltstone config` prints: every effective value of the broker, and where it comes from."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from siltstone.config.describe import ConfigRow, describe_broker
+from siltstone.config.describe import describe_broker
 from siltstone.config.layers import Layers
 
 
-def show(layers: Layers) -> Iterator[str]:
-    """Yield a line for each setting, by name; secrets are left out."""
-    for row in describe_broker(layers):
-        yield f"{row.name} = {_shown(row)}  ({row.where})"
+def show(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each setting of `show_as_json`."""
+    for row in rows:
+        value = "(none)" if row["value"] is None else row["value"]
+        yield f"{row['name']} = {'(hidden)' if row['hidden'] else value}  ({row['source']})"
 
 
 def show_as_json(layers: Layers) -> Iterator[dict[str, Any]]:
@@ -24,9 +25,3 @@ def show_as_json(layers: Layers) -> Iterator[dict[str, Any]]:
             "dynamic": not row.read_only,
             "hidden": row.sensitive,
         }
-
-
-def _shown(row: ConfigRow) -> str:
-    if row.sensitive:
-        return "(hidden)"
-    return "(none)" if row.value is None else row.value

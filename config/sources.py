@@ -9,7 +9,7 @@ from siltstone.config.table import BROKER
 
 PREFIX = "SILTSTONE_"
 RESERVED = frozenset(
-    PREFIX + name for name in ("CACHE", "CONFIG", "KERNELS", "LOG_FORMAT", "LOG_LEVEL")
+    PREFIX + name for name in ("CA", "CACHE", "CONFIG", "KERNELS", "LOG_FORMAT", "LOG_LEVEL")
 )
 """Variables that are no settings: they are for the commands, the build and the tests."""
 

@@ -168,7 +168,7 @@ def test_what_is_no_setting_is_named() -> None:
     [
         (
             {"KAFKA_OPTS": "-Djava.security.auth.login.config=/secret/jaas"},
-            "KAFKA_OPTS promises protection that is not there",
+            "KAFKA_OPTS promises protection, but neither a JVM",
         ),
         (
             {"KAFKA_SSL_KEYSTORE_FILENAME": "secret.jks"},
@@ -176,8 +176,8 @@ def test_what_is_no_setting_is_named() -> None:
         ),
         ({"KAFKA_CLIENT_PASSWORDS": "secret"}, "KAFKA_CLIENT_PASSWORDS promises protection"),
         (
-            {"KAFKA_AUTHORIZER_CLASS_NAME": "org.apache.secret.Authorizer"},
-            "KAFKA_AUTHORIZER_CLASS_NAME: authorizer.class.name promises access for some only",
+            {"KAFKA_AUTHORIZER_CLASS_NAME": "org.apache.other.Authorizer"},
+            "KAFKA_AUTHORIZER_CLASS_NAME: authorizer.class.name is org.apache.other.Authorizer",
         ),
         (
             {"KAFKA_LISTENER_NAME_A_PLAIN_SASL_JAAS_CONFIG": 'x required password="secret";'},

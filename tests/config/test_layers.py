@@ -5,6 +5,7 @@ import pytest
 from siltstone.config.errors import ConfigError, NotAlterableError
 from siltstone.config.layers import Given, Layers
 from siltstone.config.server import ServerConfig
+from siltstone.config.table import SERVER
 from siltstone.config.topic import TopicConfig
 
 
@@ -181,13 +182,15 @@ def test_dynamic_settings_without_meaning_are_kept() -> None:
 
 def test_settings_of_a_listener_are_for_one_broker() -> None:
     """TLS settings are altered with a listener's prefix, and not for all brokers at once."""
-    name = "listener.name.lan.ssl.client.auth"
+    name = "listener.name.lan.ssl.endpoint.identification.algorithm"
 
-    assert Layers().check_dynamic({name: "none"})
+    assert Layers().check_dynamic({name: ""})
     with pytest.raises(NotAlterableError, match="only be altered for one broker"):
-        Layers().check_dynamic({name: "none"}, cluster=True)
+        Layers().check_dynamic({name: ""}, cluster=True)
     with pytest.raises(NotAlterableError, match="only be altered for a listener"):
-        Layers().check_dynamic({"ssl.key.password": "x"})
+        Layers().check_dynamic({"ssl.endpoint.identification.algorithm": ""})
+    with pytest.raises(NotAlterableError, match="cannot be altered while the broker runs"):
+        Layers().check_dynamic({"listener.name.lan.ssl.key.password": "x"})
 
 
 @pytest.mark.parametrize(
@@ -211,3 +214,30 @@ def test_what_kafka_alters_for_one_broker_only() -> None:
     assert Layers().check_dynamic({name: "5"}) == ()
     with pytest.raises(NotAlterableError, match="for one broker"):
         Layers().check_dynamic({name: "5"}, cluster=True)
+
+
+def test_settings_of_ours_are_altered_too() -> None:
+    """Kafka has nothing to say of them: for one broker, or for all."""
+    for cluster in (False, True):
+        assert Layers().check_dynamic({"log.dirs.reserve.bytes": "5"}, cluster=cluster) == ()
+
+
+def test_what_mapped_ports_need_is_altered_for_one_broker() -> None:
+    """Kafka is restarted for it; what does not fit the listeners is refused."""
+    told = {"advertised.listeners": "PLAINTEXT://elsewhere:32768"}
+
+    assert Layers().check_dynamic(told) == ()
+    with pytest.raises(NotAlterableError, match="can only be altered for one broker"):
+        Layers().check_dynamic(told, cluster=True)
+    with pytest.raises(ConfigError, match="names SSL"):
+        Layers().check_dynamic({"advertised.listeners": "SSL://elsewhere:32768"})
+
+
+def test_a_setting_of_a_part_stands_in_the_part() -> None:
+    """Settings of TLS are a part of those of security, which are one of the broker's."""
+    layers = static(ssl_client_auth="required")
+
+    assert layers.server().security.tls.ssl_client_auth == "required"
+    assert SERVER["ssl.client.auth"].value_in(layers.server()) == "required"
+    assert SERVER["super.users"].value_in(layers.server()) == ""
+    assert SERVER["node.id"].value_in(layers.server()) == 1

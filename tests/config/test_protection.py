@@ -10,6 +10,7 @@ from siltstone.config.known import known_settings
 from siltstone.config.layers import Layers
 from siltstone.config.load import load
 from siltstone.config.protection import check_stored, find_promise
+from siltstone.config.security import STANDARD_AUTHORIZER
 from siltstone.config.table import BROKER
 
 ABOUT_PROTECTION = re.compile(
@@ -17,11 +18,6 @@ ABOUT_PROTECTION = re.compile(
     r"|max\.conn|creation\.rate|per\.ip|credential|kerberos|jaas|early\.start"
 )
 PROMISE_NOTHING = {
-    # how quotas are measured, with none to measure
-    "quota.window.num",
-    "quota.window.size.seconds",
-    "controller.quota.window.num",
-    "controller.quota.window.size.seconds",
     # between brokers, and of one broker there are no replicas to slow down
     "alter.log.dirs.replication.quota.window.num",
     "alter.log.dirs.replication.quota.window.size.seconds",
@@ -51,8 +47,6 @@ PROMISING = sorted(
 
 def other_value(name: str) -> str:
     """Return a value of a setting that is not Kafka's default."""
-    if name == "allow.everyone.if.no.acl.found":
-        return "false"
     return OTHER_VALUES.get(known_settings("broker")[name].kind.name, "SCRAM-SHA-512")
 
 
@@ -87,49 +81,43 @@ def test_a_promise_in_the_environment_stops_the_start(name: str) -> None:
 @pytest.mark.parametrize("name", PROMISING)
 def test_a_promise_for_one_listener_stops_the_start(name: str) -> None:
     """With the prefix of a listener, and of a mechanism, it promises the same."""
-    for prefix in ("listener.name.lan.", "listener.name.lan.plain."):
+    prefixes = ["listener.name.lan.", "listener.name.lan.plain."]
+    if name == "sasl.jaas.config":
+        prefixes[1] = "listener.name.lan.gssapi."  # for plain it is obeyed
+    for prefix in prefixes:
         (fault,) = faults_of(f"{prefix}{name}={other_value(name)}")
 
         assert fault.startswith(f"--set: {prefix}{name} promises ")
 
 
-def test_a_limit_of_one_listener_is_no_limit_of_all() -> None:
-    """max.connections is obeyed for all listeners together, not for one."""
-    (fault,) = faults_of("listener.name.lan.max.connections=5")
+def test_a_limit_by_address_is_of_all_listeners() -> None:
+    """Kafka has none for one listener, which would promise something that nobody keeps."""
+    (fault,) = faults_of("listener.name.plaintext.max.connections.per.ip=5")
 
-    assert "set max.connections" in fault
-    assert load(None, {}, ["max.connections=5"]).server().max_connections == 5
+    assert "without the name of a listener" in fault
 
 
 def test_a_promise_in_a_file_has_its_line(tmp_path: Path) -> None:
     """Each of several is named with its place."""
     file = tmp_path / "server.yaml"
-    file.write_text("ssl.client.auth: required\nsuper.users: User:admin\n")
+    file.write_text("ssl.provider: Own\ndelegation.token.secret.key: abc\n")
 
     with pytest.raises(ConfigError) as caught:
         load(file, {}, [])
 
     first, second = caught.value.faults
-    assert first.startswith(f"{file} line 1: ssl.client.auth promises TLS")
-    assert second.startswith(f"{file} line 2: super.users promises access for some only")
-    assert "no ACLs" in second
+    assert first.startswith(f"{file} line 1: ssl.provider promises something of TLS in Java")
+    assert second.startswith(f"{file} line 2: delegation.token.secret.key promises delegation")
+    assert "abc" not in second
 
 
 @pytest.mark.parametrize(
     "setting",
     [
-        "ssl.client.auth=none",
-        "ssl.client.auth=NONE",
         "ssl.endpoint.identification.algorithm=",
-        "ssl.enabled.protocols=TLSv1.2, TLSv1.3",
-        "listener.name.lan.ssl.client.auth=none",
-        "authorizer.class.name=",
-        "allow.everyone.if.no.acl.found=true",
         "security.inter.broker.protocol=PLAINTEXT",
-        "max.connections.per.ip=2147483647",
+        "listener.name.lan.max.connections.per.ip=2147483647",
         "quota.producer.default=9223372036854775807",
-        "connections.max.reauth.ms=0",
-        "sasl.enabled.mechanisms=",
     ],
 )
 def test_a_value_that_promises_nothing_passes(setting: str) -> None:
@@ -139,14 +127,43 @@ def test_a_value_that_promises_nothing_passes(setting: str) -> None:
     assert "has no meaning here" in warning
 
 
+def test_super_users_without_an_authorizer_stop_the_start() -> None:
+    """Kafka passes them over; who names them relies on rights."""
+    (fault,) = faults_of("super.users=User:admin")
+
+    assert fault.startswith("--set: super.users promises access for some only")
+    assert "authorizer.class.name is not set" in fault
+
+
 @pytest.mark.parametrize(
-    "setting", ["sasl.enabled.mechanisms=GSSAPI", "allow.everyone.if.no.acl.found=false"]
+    ("setting", "word"),
+    [
+        ("authorizer.class.name=kafka.security.authorizer.AclAuthorizer", "StandardAuthorizer"),
+        ("super.users=admin", "User:admin"),
+    ],
 )
-def test_some_defaults_promise_something(setting: str) -> None:
-    """Kafka's default does when somebody writes it down."""
+def test_another_authorizer_or_no_principal_stops_the_start(setting: str, word: str) -> None:
+    """What cannot be obeyed is not passed over."""
     (fault,) = faults_of(setting)
 
-    assert " promises " in fault
+    assert word in fault
+
+
+def test_kafkas_authorizer_is_taken() -> None:
+    """By its class, with its users and its way with what has no ACL."""
+    server = load(
+        None,
+        {},
+        [
+            f"authorizer.class.name={STANDARD_AUTHORIZER}",
+            "super.users=User:admin;User:CN=b, O=c",
+            "allow.everyone.if.no.acl.found=true",
+        ],
+    ).server()
+
+    assert server.security.authorizer_class_name == STANDARD_AUTHORIZER
+    assert server.security.super_users == "User:admin;User:CN=b, O=c"
+    assert server.security.allow_everyone_if_no_acl_found
 
 
 def test_what_is_obeyed_promises_nothing_more() -> None:
@@ -156,13 +173,13 @@ def test_what_is_obeyed_promises_nothing_more() -> None:
 
 def test_a_promise_is_not_taken_while_the_broker_runs() -> None:
     """kafka-configs is told what a start is told."""
-    with pytest.raises(ConfigError, match="a limit to connections that is not kept"):
-        Layers().check_dynamic({"max.connections.per.ip": "5"}, cluster=True)
+    with pytest.raises(ConfigError, match="quotas by rules of its own"):
+        Layers().check_dynamic({"client.quota.callback.class": "a.B"}, cluster=True)
 
 
 def test_stored_promises_are_refused() -> None:
     """What was stored before it was known as a promise is found at the next start."""
     check_stored({"max.connections": "5", "background.threads": "5"})
 
-    with pytest.raises(ConfigError, match=r"^max\.connections\.per\.ip promises"):
-        check_stored({"max.connections.per.ip": "5"})
+    with pytest.raises(ConfigError, match=r"^client\.quota\.callback\.class promises"):
+        check_stored({"client.quota.callback.class": "a.B"})

@@ -1,14 +1,15 @@
 """What `siltstone config` prints."""
 
 from siltstone.config.load import load
-from siltstone.config.show import show
+from siltstone.config.show import show, show_as_json
 
 
 def test_every_value_has_its_place() -> None:
     """Each line is a setting, its value and where that stands; secrets are hidden."""
     environ = {"SILTSTONE_LOG_SEGMENT_BYTES": "2000000"}
 
-    lines = list(show(load(None, environ, ["num.partitions=4", "rsm.config.key=secret"])))
+    layers = load(None, environ, ["num.partitions=4", "rsm.config.key=secret"])
+    lines = list(show(show_as_json(layers)))
 
     assert "log.segment.bytes = 2000000  (SILTSTONE_LOG_SEGMENT_BYTES)" in lines
     assert "num.partitions = 4  (--set)" in lines

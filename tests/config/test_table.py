@@ -1,5 +1,6 @@
 """The table against what Apache Kafka 4.3.1 has."""
 
+from siltstone.config.checks import ADVERTISED
 from siltstone.config.keys import Kind
 from siltstone.config.known import known_settings
 from siltstone.config.sources import variables
@@ -8,6 +9,7 @@ from siltstone.config.topic import TopicConfig
 from siltstone.config.values import text_of
 
 OUR_OWN_DEFAULTS = {
+    "sasl.enabled.mechanisms",  # not GSSAPI, which is not served
     "broker.id",  # the id is 1 where Kafka wants one given
     "controller.listener.names",  # Kafka wants it given
     "listener.security.protocol.map",  # the same map in another order
@@ -15,6 +17,8 @@ OUR_OWN_DEFAULTS = {
     "log.dir",  # under the working directory
     "log.dirs",  # likewise
     "node.id",
+    "ssl.keystore.type",  # PEM: no other type is read
+    "ssl.truststore.type",  # likewise
     "socket.receive.buffer.bytes",  # left to the system, which is faster (docs/performance.md)
 }
 
@@ -41,11 +45,11 @@ def test_broker_defaults_are_kafkas_but_for_a_few() -> None:
 
 
 def test_nothing_is_altered_live_that_kafka_does_not_alter() -> None:
-    """A setting is alterable only if Kafka's is."""
+    """A setting of Kafka's is alterable only if Kafka's is, but for one that mapped ports need."""
     known = known_settings("broker")
 
     for name, setting in BROKER.items():
-        if setting.dynamic:
+        if setting.dynamic and not setting.ours and name != ADVERTISED:
             assert known[name].alterable in {"cluster", "broker"}, name
 
 

@@ -1,0 +1,111 @@
+"""The settings of one subscription to metrics of clients (KIP-714, Kafka: ClientMetricsConfigs).
+
+They are dynamic only: a resource of the type client metrics has them, and there is no default.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from siltstone.config.describe import ConfigRow, Synonym
+from siltstone.config.errors import ConfigError
+from siltstone.config.keys import Check, Kind, Setting, between, key, settings_of
+from siltstone.config.layers import Source, checked
+from siltstone.config.values import text_of
+
+MATCHED = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+"""What the clients of a subscription are chosen by."""
+
+_PAIRS = Check(
+    lambda pairs: (
+        all(_name(pair) in MATCHED and "=" in pair for pair in pairs)
+        and len(set(map(_name, pairs))) == len(pairs)
+    ),
+    f"a list of NAME=EXPRESSION, each name at most once, of {', '.join(MATCHED)}",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientMetricsConfig:
+    """One subscription: what clients that match send, and how often."""
+
+    metrics: tuple[str, ...] = key(
+        (),
+        "What the names of the metrics begin with, or * for all of them. Empty: none.",
+        kind=Kind.LIST,
+    )
+    interval_ms: int = key(
+        300_000, "How often clients send their metrics.", check=between(100, 3_600_000)
+    )
+    match: tuple[str, ...] = key(
+        (),
+        "Which clients: each expression must match the whole of what it names. Empty: all.",
+        kind=Kind.LIST,
+        check=_PAIRS,
+    )
+
+    @property
+    def expressions(self) -> dict[str, str]:
+        """Return the expressions by what they are held against."""
+        return {_name(pair): pair.partition("=")[2].strip() for pair in self.match}
+
+
+CLIENT_METRICS: dict[str, Setting] = settings_of(ClientMetricsConfig)
+
+
+def read_client_metrics(own: Mapping[str, str]) -> ClientMetricsConfig:
+    """Return the settings that texts mean.
+
+    Raises:
+        ConfigError: With every fault: unknown names and bad values.
+    """
+    faults: list[str] = []
+    values = {}
+    for name, text in own.items():
+        setting = CLIENT_METRICS.get(name)
+        if setting is None:
+            known = ", ".join(CLIENT_METRICS)
+            faults.append(f"{name} is no setting of client metrics; there are {known}")
+        else:
+            values[setting.attribute] = checked(setting, text, "", faults)
+    if faults:
+        raise ConfigError(faults)
+    return ClientMetricsConfig(**values)
+
+
+def describe_client_metrics(own: Mapping[str, str]) -> list[ConfigRow]:
+    """Return every setting of a subscription by name."""
+    config = read_client_metrics(own)
+    rows = []
+    for name, setting in sorted(CLIENT_METRICS.items()):
+        value = text_of(setting.kind, getattr(config, setting.attribute))
+        default = text_of(setting.kind, setting.default)
+        source = Source.CLIENT_METRICS if name in own else Source.DEFAULT
+        synonyms = [Synonym(name, default, Source.DEFAULT)]
+        if name in own:
+            synonyms.insert(0, Synonym(name, value, Source.CLIENT_METRICS))
+        rows.append(
+            ConfigRow(
+                name=name,
+                value=value,
+                type=setting.kind,
+                default=default,
+                source=source,
+                read_only=False,
+                sensitive=False,
+                synonyms=tuple(synonyms),
+                documentation=setting.documentation,
+                where="client metrics" if name in own else "default",
+            )
+        )
+    return rows
+
+
+def _name(pair: str) -> str:
+    return pair.partition("=")[0].strip()

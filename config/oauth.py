@@ -1,0 +1,230 @@
+"""The settings of tokens (OAUTHBEARER): by which keys they are signed, and what they must say.
+
+Kafka's names, of all listeners, of one, and of its mechanism. No client and no setting that changes
+while the broker runs gives an address: keys come from a file that the configuration names, or from
+an https URL that ``sasl.oauthbearer.allowed.urls`` names as well. (Kafka: SaslConfigs,
+OAuthBearerValidatorCallbackHandler, OAuthBearerUnsecuredValidatorCallbackHandler.)
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from siltstone.config.jaas import LoginModule
+from siltstone.config.keys import Check, Kind, at_least, key, settings_of
+from siltstone.config.values import parse
+
+OAUTHBEARER = "OAUTHBEARER"
+HANDLER = "sasl.server.callback.handler.class"
+URL = "sasl.oauthbearer.jwks.endpoint.url"
+ALLOWED = "sasl.oauthbearer.allowed.urls"
+_PACKAGE = "org.apache.kafka.common.security.oauthbearer"
+VALIDATOR = f"{_PACKAGE}.OAuthBearerValidatorCallbackHandler"
+UNSECURED = f"{_PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+_HANDLERS = (VALIDATOR, f"{_PACKAGE}.secured.OAuthBearerValidatorCallbackHandler", UNSECURED)
+HANDLER_CHECK = Check(
+    lambda name: name in _HANDLERS,
+    f"{VALIDATOR}, or for tests on loopback {UNSECURED}; no other class is known here",
+)
+_CLAIM = Check(lambda name: bool(name.strip()), "the name of a claim")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthConfig:
+    """How tokens are checked; part of `config.security`."""
+
+    sasl_oauthbearer_jwks_endpoint_url: str | None = key(
+        None,
+        "Where the keys are that sign tokens, as a JSON Web Key Set: a file by file:///PATH, or an "
+        "https URL that sasl.oauthbearer.allowed.urls names.",
+        kind=Kind.STRING,
+    )
+    sasl_oauthbearer_allowed_urls: tuple[str, ...] = key(
+        (),
+        "The https URLs from which keys may be fetched, each written as in "
+        "sasl.oauthbearer.jwks.endpoint.url. Kafka has a property of its JVM for them, "
+        "org.apache.kafka.sasl.oauthbearer.allowed.urls.",
+        ours=True,
+    )
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = key(
+        (),
+        "The audiences of which a token must name one; empty: a token for anybody is taken.",
+    )
+    sasl_oauthbearer_expected_issuer: str | None = key(
+        None,
+        "The issuer that a token must name; empty: any whose key has signed it.",
+        kind=Kind.STRING,
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = key(
+        30,
+        "By how much the clocks of the issuer and of the broker may differ, in seconds.",
+        check=at_least(0),
+    )
+    sasl_oauthbearer_sub_claim_name: str = key(
+        "sub", "The claim that names the user of a token.", check=_CLAIM
+    )
+    sasl_oauthbearer_scope_claim_name: str = key(
+        "scope",
+        "The claim with the scopes of a token. They must be text or a list of texts; rights come "
+        "from ACLs alone.",
+        check=_CLAIM,
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = key(
+        3_600_000, "How old keys get before they are read again.", kind=Kind.LONG, check=at_least(1)
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = key(
+        100,
+        "How long after a failure keys are not asked for again; twice as long after each more.",
+        kind=Kind.LONG,
+        check=at_least(0),
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = key(
+        10_000,
+        "The most that this wait grows to, and the least time between two readings for tokens of "
+        "unknown keys.",
+        kind=Kind.LONG,
+        check=at_least(1),
+    )
+
+
+_SETTINGS = settings_of(OAuthConfig)
+OF_LISTENER: dict[str, tuple[Kind, Check | None]] = {
+    name: (setting.kind, setting.check) for name, setting in _SETTINGS.items() if name != ALLOWED
+}
+"""The settings that a listener may have for itself, and for its mechanism."""
+
+
+class OAuthSettings(NamedTuple):
+    """How one listener checks tokens. ``authorities`` is a PEM file for the https URL."""
+
+    url: str
+    audiences: tuple[str, ...]
+    issuer: str | None
+    skew_ms: int
+    subject_claim: str
+    scope_claim: str
+    refresh_ms: int
+    backoff_ms: int
+    max_backoff_ms: int
+    authorities: str | None
+    is_unsecured: bool
+
+
+def settings_of_tokens(
+    config: OAuthConfig, find: Callable[[str], str | None], module: LoginModule | None
+) -> OAuthSettings:
+    """Return how a listener checks tokens; ``find`` returns its own settings, as text."""
+
+    def value(name: str) -> object:
+        text = find(name)
+        if text is None:
+            return getattr(config, name.replace(".", "_"))
+        return parse(_SETTINGS[name].kind, text)
+
+    prefix = "sasl.oauthbearer."
+    options = {} if module is None else module.options
+    is_unsecured = find(HANDLER) == UNSECURED
+    skew_ms = int(str(value(f"{prefix}clock.skew.seconds"))) * 1000
+    subject_claim = str(value(f"{prefix}sub.claim.name"))
+    if is_unsecured:
+        skew_ms = int(options.get(_SKEW, "0"))
+        subject_claim = options.get(_SUBJECT, "sub")
+    issuer = value(f"{prefix}expected.issuer")
+    audiences = value(f"{prefix}expected.audience")
+    return OAuthSettings(
+        url=str(value(URL) or ""),
+        audiences=audiences if isinstance(audiences, tuple) else (),
+        issuer=str(issuer) if issuer else None,
+        skew_ms=skew_ms,
+        subject_claim=subject_claim,
+        scope_claim=str(value(f"{prefix}scope.claim.name")),
+        refresh_ms=int(str(value(f"{prefix}jwks.endpoint.refresh.ms"))),
+        backoff_ms=int(str(value(f"{prefix}jwks.endpoint.retry.backoff.ms"))),
+        max_backoff_ms=int(str(value(f"{prefix}jwks.endpoint.retry.backoff.max.ms"))),
+        authorities=options.get(_AUTHORITIES),
+        is_unsecured=is_unsecured,
+    )
+
+
+_SKEW = "unsecuredValidatorAllowableClockSkewMs"
+_SUBJECT = "unsecuredValidatorPrincipalClaimName"
+_AUTHORITIES = "ssl.truststore.location"
+
+
+def check_options(module: LoginModule) -> None:
+    """Refuse values of OAuthBearerLoginModule's options that cannot be obeyed.
+
+    Raises:
+        ValueError: with words that follow "must be".
+    """
+    if module.options.get("ssl.truststore.type", "PEM").upper() != "PEM":
+        raise ValueError("a module whose ssl.truststore.type is PEM")
+    if not module.options.get(_SKEW, "0").isdecimal():
+        raise ValueError(f"a module whose {_SKEW} is a number of milliseconds")
+
+
+def path_of(url: str) -> str | None:
+    """Return the path of a file URL, None of another."""
+    from urllib.parse import unquote, urlsplit  # noqa: PLC0415  # few starts need it
+
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    if parts.scheme != "file" or parts.netloc not in {"", "localhost"}:
+        return None
+    return unquote(parts.path) if not parts.query and not parts.fragment else None
+
+
+def token_faults(
+    settings: OAuthSettings, config: OAuthConfig, listener: str, *, is_loopback: bool
+) -> Iterator[tuple[str, str]]:
+    """Yield what keeps a listener from checking tokens, each with the setting to look at."""
+    where = f"the listener {listener}"
+    if settings.is_unsecured:
+        if not is_loopback:
+            fault = f"{where} takes tokens that nobody has signed, and is not on loopback; "
+            yield HANDLER, f"{fault}set {HANDLER} to {VALIDATOR}"
+        if settings.url:
+            fault = f"{where} has keys and takes tokens that nobody has signed; "
+            yield URL, f"{fault}set {HANDLER} to {VALIDATOR}, or remove the keys"
+        return
+    if not settings.url:
+        fault = f"{where} takes tokens, but {URL} does not say where the keys are; "
+        yield URL, f"{fault}set it to file:///PATH, or to an https URL of {ALLOWED}"
+        return
+    path = path_of(settings.url)
+    if path is not None and path.startswith("/"):
+        return
+    if not _is_https(settings.url):
+        fault = f"{where} has a {URL} that is neither file:///PATH nor https://HOST/PATH; "
+        yield URL, f"{fault}keys are fetched from nowhere else"
+    elif settings.url not in config.sasl_oauthbearer_allowed_urls:
+        fault = f"{where} has a {URL} that {ALLOWED} does not name; "
+        yield ALLOWED, f"{fault}add it there as it is written"
+
+
+def _is_https(url: str) -> bool:
+    from urllib.parse import urlsplit  # noqa: PLC0415  # likewise
+
+    try:
+        parts = urlsplit(url)
+        is_whole = parts.scheme == "https" and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    has_more = parts.username is not None or parts.password is not None or parts.fragment
+    return is_whole and not has_more and re.fullmatch(r"[!-~]+", url) is not None
+
+
+def unasked_tokens(config: OAuthConfig) -> Iterator[tuple[str, str]]:
+    """Yield what promises that tokens are checked, for a broker that takes none."""
+    given = {
+        URL: config.sasl_oauthbearer_jwks_endpoint_url,
+        "sasl.oauthbearer.expected.audience": config.sasl_oauthbearer_expected_audience,
+        "sasl.oauthbearer.expected.issuer": config.sasl_oauthbearer_expected_issuer,
+    }
+    for name, value in given.items():
+        if value:
+            fault = f"{name} promises that tokens are checked, but no listener takes any; "
+            yield name, f"{fault}add {OAUTHBEARER} to sasl.enabled.mechanisms, or remove it"

@@ -1,0 +1,331 @@
+"""The settings of TLS, and what they come to for one listener.
+
+``listener.name.NAME.ssl.X`` gives ``ssl.X`` for one listener and wins there. What is said here is
+checked without a look at any file; `broker.net.tls.contexts` reads those. (Kafka: SslConfigs,
+BrokerSecurityConfigs, DefaultSslEngineFactory.)
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from siltstone.config.keys import Check, Kind, key, one_of_any_case, settings_of, some_of
+from siltstone.config.values import parse
+
+PREFIX: Final = "listener.name."
+HTTP: Final = "http"
+"""The name by which ``listener.name.http.ssl.X`` means the HTTP port."""
+PROTOCOLS: Final = ("TLSv1.2", "TLSv1.3")
+NEWER_SUITES: Final = (
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+)
+"""Those of TLS 1.3; the ssl module has no way to leave one out."""
+OLDER_SUITES: Final = {
+    f"TLS_ECDHE_{key_type}_WITH_{suite}": f"ECDHE-{key_type}-{short}"
+    for suite, short in (
+        ("AES_256_GCM_SHA384", "AES256-GCM-SHA384"),
+        ("AES_128_GCM_SHA256", "AES128-GCM-SHA256"),
+        ("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305"),
+    )
+    for key_type in ("ECDSA", "RSA")
+}
+"""Those of TLS 1.2 that are served, with OpenSSL's name: each makes a key for one connection."""
+
+KEY_STORE_COMMAND: Final = (
+    "keytool -importkeystore -srckeystore STORE -destkeystore store.p12 -deststoretype PKCS12 && "
+    "openssl pkcs12 -in store.p12 -out store.pem"
+)
+TRUST_STORE_COMMAND: Final = (
+    "keytool -importkeystore -srckeystore STORE -destkeystore store.p12 -deststoretype PKCS12 && "
+    "openssl pkcs12 -in store.p12 -nokeys -out store.pem"
+)
+
+
+_CLIENT_AUTH = one_of_any_case("required", "requested", "none")
+_SUITES = Check(
+    lambda value: set(value) <= {*NEWER_SUITES, *OLDER_SUITES} and len(set(value)) == len(value),
+    f"a list of {', '.join((*NEWER_SUITES, *OLDER_SUITES))}, each at most once; others have no "
+    "forward secrecy, or are broken",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig:
+    """How listeners with SSL and SASL_SSL encrypt; a part of `config.security`."""
+
+    ssl_keystore_type: str = key(
+        "PEM",
+        "What ssl.keystore.location holds. Kafka's default is JKS; only PEM is read.",
+    )
+    ssl_keystore_location: str | None = key(
+        None,
+        "A PEM file with the broker's private key and its certificate, which comes before those "
+        "of the authorities between it and the root.",
+        kind=Kind.STRING,
+    )
+    ssl_keystore_certificate_chain: str | None = key(
+        None,
+        "The certificates themselves, as PEM, instead of ssl.keystore.location.",
+        kind=Kind.PASSWORD,
+    )
+    ssl_keystore_key: str | None = key(
+        None,
+        "The private key that belongs to ssl.keystore.certificate.chain, as PEM.",
+        kind=Kind.PASSWORD,
+    )
+    ssl_keystore_password: str | None = key(
+        None,
+        "Nothing: a PEM file has no password but that of its key, ssl.key.password.",
+        kind=Kind.PASSWORD,
+    )
+    ssl_key_password: str | None = key(
+        None,
+        "The password of the private key, if it is encrypted.",
+        kind=Kind.PASSWORD,
+    )
+    ssl_truststore_type: str = key(
+        "PEM",
+        "What ssl.truststore.location holds. Kafka's default is JKS; only PEM is read.",
+    )
+    ssl_truststore_location: str | None = key(
+        None,
+        "A PEM file with the certificates of the authorities that sign those of clients.",
+        kind=Kind.STRING,
+    )
+    ssl_truststore_certificates: str | None = key(
+        None,
+        "These certificates themselves, as PEM, instead of ssl.truststore.location.",
+        kind=Kind.PASSWORD,
+    )
+    ssl_truststore_password: str | None = key(
+        None, "Nothing: a PEM file of certificates has no password.", kind=Kind.PASSWORD
+    )
+    ssl_client_auth: str = key(
+        "none",
+        "Whether clients show a certificate: required, requested (a client that has none is "
+        "ANONYMOUS) or none. A listener with SASL_SSL asks for one only by listener.name.NAME."
+        "ssl.client.auth, and the login says who the client is.",
+        check=_CLIENT_AUTH,
+    )
+    ssl_principal_mapping_rules: str = key(
+        "DEFAULT",
+        "How the name in a client's certificate becomes its principal: rules separated by commas, "
+        "each DEFAULT (the whole name) or RULE:expression/replacement/, with L or U behind for "
+        "lower or upper case; the first that matches the whole name counts.",
+    )
+    ssl_enabled_protocols: tuple[str, ...] = key(
+        PROTOCOLS, "The versions of TLS that are served.", check=some_of(*PROTOCOLS)
+    )
+    ssl_cipher_suites: tuple[str, ...] = key(
+        (),
+        "The cipher suites that are served, by their names in the RFCs; empty: all with forward "
+        "secrecy.",
+        check=_SUITES,
+    )
+
+
+class TlsSettings(NamedTuple):
+    """What one listener with TLS is given."""
+
+    listener: str
+    keystore_type: str
+    keystore_location: str | None
+    certificate_chain: str | None
+    private_key: str | None
+    keystore_password: str | None
+    key_password: str | None
+    truststore_type: str
+    truststore_location: str | None
+    truststore_certificates: str | None
+    truststore_password: str | None
+    client_auth: str
+    rules: str
+    protocols: tuple[str, ...]
+    suites: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        """Leave out the secrets."""
+        return f"TlsSettings(listener={self.listener!r})"
+
+
+OF_LISTENER: Final = {
+    name: (setting.kind, setting.check) for name, setting in settings_of(TlsConfig).items()
+}
+"""The settings that a listener may have for itself."""
+
+
+def settings_of_listener(
+    config: TlsConfig, given: Mapping[str, str], listener: str, *, has_sasl: bool = False
+) -> TlsSettings:
+    """Return what a listener is given; ``given`` are the settings of single listeners, as text."""
+
+    def find(name: str) -> Any:
+        kind, _ = OF_LISTENER[name]
+        text = given.get(f"{PREFIX}{listener.lower()}.{name}")
+        if text is None:
+            return getattr(config, name.replace(".", "_"))
+        return parse(kind, text)
+
+    client_auth = find("ssl.client.auth").lower()
+    if has_sasl and f"{PREFIX}{listener.lower()}.ssl.client.auth" not in given:
+        client_auth = "none"
+    return TlsSettings(
+        listener=listener,
+        keystore_type=find("ssl.keystore.type").upper(),
+        keystore_location=find("ssl.keystore.location"),
+        certificate_chain=find("ssl.keystore.certificate.chain"),
+        private_key=find("ssl.keystore.key"),
+        keystore_password=find("ssl.keystore.password"),
+        key_password=find("ssl.key.password"),
+        truststore_type=find("ssl.truststore.type").upper(),
+        truststore_location=find("ssl.truststore.location"),
+        truststore_certificates=find("ssl.truststore.certificates"),
+        truststore_password=find("ssl.truststore.password"),
+        client_auth=client_auth,
+        rules=find("ssl.principal.mapping.rules"),
+        protocols=find("ssl.enabled.protocols"),
+        suites=find("ssl.cipher.suites"),
+    )
+
+
+def faults_of(settings: TlsSettings) -> Iterator[tuple[str, str]]:
+    """Yield what keeps a listener from encrypting, each with the setting to look at."""
+    where = f"the listener {settings.listener}"
+    yield from _store_faults(settings, where)
+    if settings.client_auth != "none" and not (
+        settings.truststore_location or settings.truststore_certificates
+    ):
+        yield (
+            "ssl.client.auth",
+            (
+                f"{where} has ssl.client.auth={settings.client_auth}, but no authority whose "
+                "certificates it takes; set ssl.truststore.location to a PEM file"
+            ),
+        )
+    if not settings.protocols:
+        yield "ssl.enabled.protocols", f"{where} has no version of TLS; name some of {PROTOCOLS}"
+    yield from _suite_faults(settings, where)
+    yield from _rule_faults(settings, where)
+
+
+def _store_faults(settings: TlsSettings, where: str) -> Iterator[tuple[str, str]]:
+    for name, kind, path, command in (
+        ("keystore", settings.keystore_type, settings.keystore_location, KEY_STORE_COMMAND),
+        ("truststore", settings.truststore_type, settings.truststore_location, TRUST_STORE_COMMAND),
+    ):
+        if kind != "PEM":
+            yield (
+                f"ssl.{name}.type",
+                (
+                    f"{where} has ssl.{name}.type={kind}, but only PEM is read; convert the store "
+                    f"by {command.replace('STORE', path or 'STORE')} and set ssl.{name}.type=PEM"
+                ),
+            )
+    chain, private_key = settings.certificate_chain, settings.private_key
+    if settings.keystore_location and (chain or private_key):
+        yield (
+            "ssl.keystore.location",
+            (
+                f"{where} has both ssl.keystore.location and ssl.keystore.certificate.chain or "
+                "ssl.keystore.key; remove one of the two"
+            ),
+        )
+    elif not settings.keystore_location and not (chain and private_key):
+        missing = "ssl.keystore.location"
+        if chain or private_key:
+            missing = "ssl.keystore.key" if chain else "ssl.keystore.certificate.chain"
+        yield (
+            missing,
+            (
+                f"{where} encrypts, but {missing} is not set; give the private key and the "
+                "certificates by ssl.keystore.location, or by ssl.keystore.key and "
+                "ssl.keystore.certificate.chain"
+            ),
+        )
+    if settings.truststore_location and settings.truststore_certificates:
+        yield (
+            "ssl.truststore.location",
+            (
+                f"{where} has both ssl.truststore.location and ssl.truststore.certificates; "
+                "remove one"
+            ),
+        )
+    if settings.keystore_password:
+        yield (
+            "ssl.keystore.password",
+            (
+                f"{where} has ssl.keystore.password, but a PEM file has none; give the password of "
+                "the private key as ssl.key.password"
+            ),
+        )
+    if settings.truststore_password:
+        yield (
+            "ssl.truststore.password",
+            (
+                f"{where} has ssl.truststore.password, but a PEM file of certificates has none; "
+                "remove it"
+            ),
+        )
+
+
+def _suite_faults(settings: TlsSettings, where: str) -> Iterator[tuple[str, str]]:
+    newer = [name for name in settings.suites if name in NEWER_SUITES]
+    if newer and len(newer) < len(NEWER_SUITES):
+        yield (
+            "ssl.cipher.suites",
+            (
+                f"{where} has some cipher suites of TLSv1.3, but they are served together; name "
+                f"all of {', '.join(NEWER_SUITES)}, or none"
+            ),
+        )
+    elif settings.protocols and not versions_of(settings):
+        yield (
+            "ssl.cipher.suites",
+            (
+                f"{where} has no cipher suite for {' or '.join(settings.protocols)}; add one, or "
+                "change ssl.enabled.protocols"
+            ),
+        )
+
+
+def versions_of(settings: TlsSettings) -> tuple[str, ...]:
+    """Return the versions of TLS that have a cipher suite: without a list both have."""
+    suites = settings.suites or (*NEWER_SUITES, *OLDER_SUITES)
+    with_suites = {"TLSv1.3" if name in NEWER_SUITES else "TLSv1.2" for name in suites}
+    return tuple(name for name in PROTOCOLS if name in settings.protocols and name in with_suites)
+
+
+def _rule_faults(settings: TlsSettings, where: str) -> Iterator[tuple[str, str]]:
+    if settings.rules.strip() == "DEFAULT":
+        return
+    from siltstone.config.distinguished_names import parse_rules  # noqa: PLC0415  # re2: few need it
+
+    try:
+        parse_rules(settings.rules)
+    except ValueError as error:
+        name = "ssl.principal.mapping.rules"
+        yield name, f"{where}: {name} must be {error}"
+
+
+def is_harmless(name: str, value: object) -> bool:
+    """Return whether a value promises nothing: it is the default, or the type of no store."""
+    default = settings_of(TlsConfig)[name].default
+    same = value.lower() == default.lower() if isinstance(value, str) and default else False
+    return same or not value or value == default or name.endswith("store.type")
+
+
+def unasked(config: TlsConfig, asking: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield what promises encryption where nobody encrypts: somebody relies on it."""
+    if asking:
+        return
+    for name, setting in settings_of(TlsConfig).items():
+        if not is_harmless(name, getattr(config, setting.attribute)):
+            yield (
+                name,
+                (
+                    f"{name} promises TLS, but no listener has it; give one SSL or SASL_SSL in "
+                    "listener.security.protocol.map, or remove the setting"
+                ),
+            )
