@@ -1,7 +1,7 @@
 # C types of _coordinator_kernels.py; the algorithm stands there alone.
 cimport cython
 from siltstone.protocol.core._records cimport pack_rows
-from siltstone.protocol.core._format cimport row_of
+from siltstone.protocol.core._format cimport row_of, slot_of
 from siltstone.storage.appending._append_kernels cimport LogEnd
 
 cdef object _ORIGIN

@@ -23,17 +23,17 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
 
 if not cython.compiled:
     from siltstone.protocol.core import pack_rows
-    from siltstone.protocol.records._portable import row_of
+    from siltstone.protocol.records._portable import row_of, slot_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.protocol.records.journal import Producer, Row
+    from siltstone.storage.appending._append_kernels import LogEnd
     from siltstone.storage.clock import Clock
     from siltstone.storage.log.log import Log
 
-COMPILED: bool = cython.compiled
 
 _ORIGIN = Origin.COORDINATOR
 
@@ -87,7 +87,7 @@ class Journal:
             # As in Kafka: MESSAGE_TOO_LARGE is not an error code of a group's API.
             raise UnknownServerError(f"{size} bytes are more than {self.name} takes at once")
         count = len(rows)
-        end = target.end
+        end: LogEnd = slot_of(target, "end")
         try:
             if producer_id < 0:
                 base_offset = end.add(target, batch, size, count, now_ms)

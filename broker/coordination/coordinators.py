@@ -56,6 +56,12 @@ class Coordinators:
         await self.transactions.load()
         await self.transactions.run()
 
+    async def catch_up(self) -> None:
+        """Do at once what time has made due."""
+        await self.groups.loaded.wait()
+        await self.groups.catch_up()
+        await self.transactions.catch_up()
+
     async def close(self) -> None:
         """Stop the timers."""
         await self.groups.close()

@@ -6,8 +6,10 @@ The types of C stand in ``_dispatch_kernels.pxd``.
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.net.slices import BODY_BYTES, handle_in_slices
+from siltstone.config.listeners import AUTO
 from siltstone.protocol.core import read, read_head, write_response
 from siltstone.protocol.errors import ProtocolError
+from siltstone.storage.appending.values import NotWrittenError
 
 try:
     import cython
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from siltstone.broker.api import Api
-    from siltstone.broker.context import Rooms
+    from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.net.answers import Answer, LateAnswer
     from siltstone.protocol.core import Table
     from siltstone.protocol.errors import KafkaError
@@ -42,8 +44,39 @@ if TYPE_CHECKING:
         def client_id(self) -> str | None:
             """The name that the client gives itself."""
 
-        def note_login(self) -> None:
-            """Log that the client wanted to log in."""
+        @property
+        def principal(self) -> str:
+            """Who the client has proven to be."""
+
+        @property
+        def host(self) -> str:
+            """Its address without the port."""
+
+        @property
+        def reached(self) -> str:
+            """The address of this machine that the client has reached."""
+
+        @property
+        def software(self) -> tuple[str, str]:
+            """What it says that it is, and its version; empty if it says nothing."""
+
+        def find_login(self) -> "Login | None":
+            """Return the login; where the listener asks for none, log that it was wanted."""
+
+        def note_software(self, name: str, version: str) -> None:
+            """Keep what the client says that it is."""
+
+        def note_refused_handshake(self, reason: str) -> None:
+            """Log that the client said something that is not served."""
+
+    class Login(Protocol):
+        """The login of a connection: its answers, some of which have to wait."""
+
+        def handshake(self, version: int, mechanism: str) -> "Any | Coroutine[Any, Any, Any]":
+            """Begin a conversation."""
+
+        def authenticate(self, token: bytes) -> "Any | Coroutine[Any, Any, Any]":
+            """Take the client's next token."""
 
     class ApiStats(Protocol):
         """The figures of one API."""
@@ -94,7 +127,9 @@ if TYPE_CHECKING:
         ) -> Coroutine[Any, Any, Any]:
             """Return a coroutine that reads and handles a request with many elements."""
 
-        def refuse_version(self, key: int, version: int, correlation_id: int) -> Answer:
+        def refuse_version(
+            self, connection: Connection, key: int, version: int, correlation_id: int
+        ) -> Answer:
             """Answer a version or an API that is not served, or close the connection."""
 
         def explain_head(
@@ -112,8 +147,6 @@ if TYPE_CHECKING:
         ) -> ProtocolError:
             """Log a fault of this broker, and return the error that closes the connection."""
 
-
-COMPILED: bool = cython.compiled
 
 AT_ONCE = 4000
 """A request with at most so many elements is read at once, which takes a millisecond at most."""
@@ -226,8 +259,11 @@ class RequestContext:
 
     @property
     def advertised(self) -> tuple[str, int]:
-        """Host and port of the listener that the request came in on."""
-        return self.rooms.advertised[self.listener]
+        """Host and port that the client is told for the listener that its request came in on."""
+        host, port = told = self.rooms.advertised[self.listener]
+        if host == AUTO and self.connection is not None:
+            return self.connection.reached, port
+        return told
 
 
 class Route:
@@ -303,22 +339,21 @@ class Gate:
     ) -> "Answer | LateAnswer":
         """Serve the frame ``buffer[start:end]``; on return the caller may reuse it.
 
-        If a coroutine is returned, it has copied what it needs, unless the frame has a buffer of
-        its own.
+        A coroutine has copied what it needs, unless the frame has a buffer of its own.
 
         Raises:
             ProtocolError: These bytes are no request that we serve; the connection must close.
+            NotWrittenError: Requests before it cannot be answered; the connection must close.
         """
         began = perf_counter()
         try:
-            key, version, correlation_id, client_id, body = read_head(
-                buffer, start, end, self._served
-            )
+            head = read_head(buffer, start, end, self._served)
         except ProtocolError as error:
             self.stats.refused += 1
             raise self._rare.explain_head(buffer, start, end, error) from error
+        key, version, correlation_id, client_id, body = head
         if body < 0:
-            return self._rare.refuse_version(key, version, correlation_id)
+            return self._rare.refuse_version(connection, key, version, correlation_id)
         route = self._routes[key]
         caller = connection.caller
         caller.client_id = client_id
@@ -354,6 +389,8 @@ class Gate:
         except ProtocolError as error:
             self.stats.refused += 1
             raise self._rare.explain(connection, route, version, error) from error
+        except NotWrittenError:  # of the requests before this one
+            raise
         except Exception as error:
             raise self._rare.fault(connection, route, version, error) from error
         route.stats.observe(perf_counter() - began)

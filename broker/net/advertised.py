@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+from siltstone.config.listeners import AUTO
+
 log = logging.getLogger(__name__)
 
 TRY_SECONDS = 5.0
@@ -23,6 +25,8 @@ _ALL_INTERFACES = {"", "0.0.0.0", "::"}  # noqa: S104  # compared, not bound
 
 def who_for(host: str) -> str:
     """Return in words which clients an advertised host is for."""
+    if host == AUTO:
+        return "each client as the address that it has reached"
     if host.lower().rstrip(".") in _LOOPBACK:
         return _HERE
     from ipaddress import ip_address  # noqa: PLC0415  # 4 ms, and most starts advertise loopback
@@ -42,7 +46,10 @@ def announce(advertised: Mapping[str, tuple[str, int]]) -> None:
     """Log each advertised address and who it is for."""
     for name, (host, port) in advertised.items():
         log.info(
-            "advertised listener=%s address=%s for=%r", name, _address(host, port), who_for(host)
+            "advertised listener=%s address=%s for=%r",
+            name,
+            show_address(host, port),
+            who_for(host),
         )
 
 
@@ -51,31 +58,50 @@ async def try_all(
     bound: Collection[tuple[str, int]] = (),
     seconds: float = TRY_SECONDS,
 ) -> dict[str, str]:
-    """Resolve every advertised address and connect to it, unless it is one of those bound here.
-
-    A line is logged for each that fails its clients. Returns the sentences by listener.
-    """
-    names = list(advertised)
-    told = await asyncio.gather(*(_find_fault(*advertised[name], bound, seconds) for name in names))
-    faults = {name: fault for name, fault in zip(names, told, strict=True) if fault is not None}
+    """Do what `find_faults` does, and log a line for each address that fails its clients."""
+    faults = await find_faults(advertised, bound, seconds)
     for name, fault in faults.items():
         log.warning("advertised address fails clients listener=%s: %s", name, fault)
     return faults
 
 
+async def find_faults(
+    advertised: Mapping[str, tuple[str, int]],
+    bound: Collection[tuple[str, int]] = (),
+    seconds: float = TRY_SECONDS,
+    *,
+    connects: bool = True,
+) -> dict[str, str]:
+    """Resolve every advertised address and connect to it, unless it is one of those bound here.
+
+    Without ``connects`` they are only resolved: no broker listens yet. Returns by listener which
+    clients fail and why, for those that fail some.
+    """
+    names = [name for name, (host, _) in advertised.items() if host != AUTO]
+    told = await asyncio.gather(
+        *(_find_fault(advertised[name], bound, seconds, connects=connects) for name in names)
+    )
+    return {name: fault for name, fault in zip(names, told, strict=True) if fault is not None}
+
+
 async def _find_fault(
-    host: str, port: int, bound: Collection[tuple[str, int]], seconds: float
+    address: tuple[str, int],
+    bound: Collection[tuple[str, int]],
+    seconds: float,
+    *,
+    connects: bool,
 ) -> str | None:
     """Return which clients fail and why, None if the address leads somewhere."""
-    if (host, port) in bound:
+    host, port = address
+    if address in bound:
         return None
-    where = _address(host, port)
+    where = show_address(host, port)
     try:
         loop = asyncio.get_running_loop()
         found = await asyncio.wait_for(loop.getaddrinfo(host, port), seconds)
     except (OSError, UnicodeError) as error:
         return _unresolved(host, where, _why(error, seconds))
-    if any(_is_bound(str(address[0]), port, bound) for *_, address in found):
+    if not connects or any(_is_bound(str(each[0]), port, bound) for *_, each in found):
         return None  # and no place among max.connections is taken
     try:
         _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), seconds)
@@ -113,5 +139,6 @@ def _unreached(where: str, why: str) -> str:
     )
 
 
-def _address(host: str, port: int) -> str:
+def show_address(host: str, port: int) -> str:
+    """Return an address as text, an IPv6 host in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

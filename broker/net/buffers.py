@@ -18,7 +18,7 @@ import mmap
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SHARED_BYTES = 256 * 1024
 LARGE = 128 * 1024
@@ -90,12 +90,14 @@ class Buffers:
     it alone may exceed the limit. Small frames never wait. Incomplete small frames, and requests
     behind one that waits, may exceed the limit by a quarter (at least 8 MiB); beyond that the
     slowest clients are closed. No client is resumed or closed during a call that it makes itself.
+    ``on_close`` is called for each that is closed.
     """
 
-    def __init__(self, limit: int = -1) -> None:
+    def __init__(self, limit: int = -1, on_close: Callable[[], None] = lambda: None) -> None:
         self.shared = memoryview(bytearray(SHARED_BYTES))
         self.received_bytes = 0
         self._limit = limit if limit > 0 else _NO_LIMIT_BYTES
+        self._on_close = on_close
         self._highest = self._limit + max(self._limit // 4, _SMALL_FRAMES_BYTES)
         self._loop = asyncio.get_running_loop()
         self._is_resuming = False
@@ -103,11 +105,6 @@ class Buffers:
         self._taken: dict[LargeBuffer, Client] = {}  # in the order in which they were taken
         self._free: list[mmap.mmap] = []
         self._waiting: dict[Client, None] = {}
-
-    @property
-    def is_contended(self) -> bool:
-        """Return whether a connection waits for others to finish their frames."""
-        return bool(self._waiting)
 
     def take(self, size: int, client: Client) -> LargeBuffer | None:
         """Return room for a frame of ``size`` bytes, or None; then the client is resumed later."""
@@ -202,6 +199,7 @@ class Buffers:
             if self.received_bytes <= max_bytes:
                 return
             size = self._holdings[client].size
+            self._on_close()
             client.close(
                 f"{size} bytes of requests that are not whole or not served were held too long "
                 "while others waited for room; see queued.max.request.bytes"

@@ -9,28 +9,35 @@ from it either, so a connection holds at most one receive buffer and one turn of
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from typing import TYPE_CHECKING, Protocol
 
 from siltstone.broker.net._dispatch_kernels import Caller
 from siltstone.broker.net.buffers import LARGE, LargeBuffer
 from siltstone.broker.net.channel import PlainChannel
 from siltstone.broker.net.turn._turn_kernels import Turn
+from siltstone.broker.security.principals import ANONYMOUS, OURSELVES
 from siltstone.protocol.core import next_frame
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.framing import SIZE_PREFIX
 
 if TYPE_CHECKING:
     import asyncio
-    import socket
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from typing import Any
 
-    from siltstone.broker.context import Rooms
+    from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.net._dispatch_kernels import Gate
     from siltstone.broker.net.answers import Answer, LateAnswer
     from siltstone.broker.net.buffers import Buffers
+    from siltstone.broker.net.login import Login, Logins
+    from siltstone.broker.net.tls.channel import TlsChannel
 
 log = logging.getLogger(__name__)
+
+_ANONYMOUS = str(ANONYMOUS)
+_OURSELVES = str(OURSELVES)
 
 
 class Listener(Protocol):
@@ -40,6 +47,7 @@ class Listener(Protocol):
     rooms: Rooms
     buffers: Buffers
     max_frame_bytes: int
+    logins: Logins | None
 
     @property
     def dispatcher(self) -> Gate:
@@ -51,6 +59,9 @@ class Listener(Protocol):
     def note_login(self, connection: Connection) -> None:
         """Log that a client wanted to log in."""
 
+    def note_refused(self, connection: Connection, error: ProtocolError) -> None:
+        """Log that a connection ends because of what its client has sent."""
+
     def forget(self, connection: Connection) -> None:
         """Drop a closed connection."""
 
@@ -59,7 +70,8 @@ class Connection(Turn):
     """The life of one accepted socket (loop only).
 
     Exactly one of these holds at any time: reading (the loop watches the socket), serving (a
-    coroutine owes an answer), draining (answers are queued), or waiting for memory. Received
+    coroutine owes an answer), draining (answers are queued), waiting for memory, or muted (the
+    client has asked for more than its quota; the answers have been sent). Received
     bytes that cannot be served yet stand in ``_tail``, at most one receive buffer of them. They
     and those of a frame with a buffer of its own are counted by ``Buffers`` at the end of each
     turn.
@@ -68,31 +80,69 @@ class Connection(Turn):
     __slots__ = (
         "_buffers",
         "_closing",
+        "_muted",
         "_reading",
+        "_throttled",
         "caller",
+        "host",
         "listener",
+        "login",
         "peer",
+        "principal",
         "rooms",
+        "software",
     )
 
-    _channel: PlainChannel
+    _channel: PlainChannel | TlsChannel
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, peer: str, listener: Listener
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        peer: str,
+        listener: Listener,
+        *,
+        is_ours: bool = False,
+        channel_type: Callable[..., PlainChannel | TlsChannel] = PlainChannel,
+        principal: str = _ANONYMOUS,
     ) -> None:
-        channel = PlainChannel(loop, sock, listener.rooms.io, self.resume, self.close)
+        """``is_ours`` says that the other end is within this process: it need not log in."""
+        channel = channel_type(loop, sock, listener.rooms.io, self.resume, self.close)
         buffers = listener.buffers
         super().__init__(
-            loop, channel, listener.dispatcher, buffers.shared, listener.max_frame_bytes
+            loop,
+            channel,
+            listener.dispatcher,
+            buffers.shared,
+            listener.max_frame_bytes,
+            listener.rooms.logs.appends,
         )
         self.rooms: Rooms = listener.rooms
         self.listener = listener
         self.peer = peer
         self.caller = Caller(listener.rooms, listener.name, peer)
+        self.software = ("", "")  # what the client says that it is, and its version; KIP-511
+        self.host = peer.rpartition(":")[0]
+        self.principal = _OURSELVES if is_ours else principal
+        self.login: Login | None = None
+        if listener.logins is not None and not is_ours:
+            from siltstone.broker.net.login import Login  # noqa: PLC0415  # few listeners ask
+
+            self._gate = self.login = Login(loop, self, listener.dispatcher, listener.logins)
+            self._limit = listener.logins.mechanisms.max_receive_bytes
         self._buffers = buffers
         self._closing = False
+        self._muted: asyncio.TimerHandle | None = None
+        self._throttled = 0.0
         self._reading = True
-        loop.add_reader(self._channel.fileno, self._on_readable)
+        self._channel.start_reading(self._on_readable)
+        log.debug("connection opened listener=%s peer=%s", listener.name, peer)
+
+    @property
+    def reached(self) -> str:
+        """Return the address of this machine that the client has reached."""
+        with socket.socket(fileno=os.dup(self._channel.fileno)) as ours:
+            return str(ours.getsockname()[0])
 
     @property
     def client_id(self) -> str | None:
@@ -102,7 +152,8 @@ class Connection(Turn):
     @property
     def is_idle(self) -> bool:
         """Return whether no answer is owed and nothing is half received."""
-        return self._task is None and not self._channel.unsent and self._frame is None
+        is_free = self._task is None and self._muted is None
+        return is_free and not self._channel.unsent and self._frame is None
 
     @property
     def is_stalled(self) -> bool:
@@ -114,9 +165,39 @@ class Connection(Turn):
         """Return whether it is the client that must act (send or read), not the broker."""
         return self._task is None and (self._reading or bool(self._channel.unsent))
 
-    def note_login(self) -> None:
-        """Log that the client wanted to log in; this broker has no log-ins."""
-        self.listener.note_login(self)
+    def let_in(self, principal: str, *, stays: bool) -> None:
+        """Serve a client that has logged in; if that ``stays`` so, its login is in no way again."""
+        self.principal = principal
+        self._limit = self.listener.max_frame_bytes
+        if stays:
+            self._gate = self.listener.dispatcher
+
+    def find_login(self) -> Login | None:
+        """Return the login; where the listener asks for none, log that the client wanted one."""
+        if self.login is None:
+            self.listener.note_login(self)
+        return self.login
+
+    def note_software(self, name: str, version: str) -> None:
+        """Keep what the client says that it is, if its version of ApiVersions does."""
+        self.software = name, version
+        log.debug(
+            "client listener=%s peer=%s client=%r software=%r",
+            self.listener.name,
+            self.peer,
+            self.client_id,
+            " ".join(self.software).strip(),
+        )
+
+    def note_refused_handshake(self, reason: str) -> None:
+        """Log that the client began with what is not served; clients go on with less."""
+        log.debug(
+            "handshake refused listener=%s peer=%s client=%r reason=%s",
+            self.listener.name,
+            self.peer,
+            self.client_id,
+            reason,
+        )
 
     def resume(self) -> None:
         """Continue when an answer is sent or memory is free: kept bytes first, then new ones."""
@@ -129,8 +210,11 @@ class Connection(Turn):
             return
         self.is_closed = True
         if self._reading:
-            self._loop.remove_reader(self._channel.fileno)
+            self._channel.stop_reading()
             self._reading = False
+        if self._muted is not None:
+            self._muted.cancel()
+            self._muted = None
         self._channel.close()
         self._tail = b""
         if self._task is None:
@@ -142,12 +226,26 @@ class Connection(Turn):
         self.listener.forget(self)
         if reason is not None:
             log.info("connection closed peer=%s reason=%s", self.peer, reason)
+        else:
+            log.debug(
+                "connection closed peer=%s client=%r received_bytes=%d",
+                self.peer,
+                self.client_id,
+                self.received,
+            )
 
     def drain(self) -> None:
         """Take no further request; close as soon as the answers owed have left."""
         self._closing = True
         if self._task is None and not self._channel.unsent:
             self.close()
+
+    def throttle(self, seconds: float) -> None:
+        """Read nothing for so long, from the answer to the current request on (KIP-219).
+
+        Only a request whose answer comes later may ask for it.
+        """
+        self._throttled = max(self._throttled, seconds)
 
     def _go_on(self) -> None:
         if self._task is not None or self._channel.unsent:
@@ -169,7 +267,7 @@ class Connection(Turn):
         if self._channel.is_ended():
             self.close()
             return
-        self._loop.remove_reader(self._channel.fileno)
+        self._channel.stop_reading()
         self._reading = False
 
     def _receive_prefix(self) -> None:
@@ -220,7 +318,7 @@ class Connection(Turn):
         frame = self._buffers.take(size, self)
         if frame is None:
             if self._reading:
-                self._loop.remove_reader(self._channel.fileno)
+                self._channel.stop_reading()
                 self._reading = False
             return None
         frame.view[: len(arrived)] = arrived
@@ -280,6 +378,19 @@ class Connection(Turn):
             self._release_frame()
         if answer is not None:
             self._send(answer)
+        if self._throttled and not self.is_closed:
+            self._mute_for_a_while()
+        self.resume()
+
+    def _mute_for_a_while(self) -> None:
+        seconds, self._throttled = self._throttled, 0.0
+        self._muted = self._loop.call_later(seconds, self._unmute)
+        if self._reading:
+            self._channel.stop_reading()
+            self._reading = False
+
+    def _unmute(self) -> None:
+        self._muted = None
         self.resume()
 
     def _serve_kept(self) -> None:
@@ -287,6 +398,8 @@ class Connection(Turn):
             return
         if self._closing:
             self.close()
+            return
+        if self._muted is not None:
             return
         self.last_active = self._loop.time()
         if self._tail and self._frame is None:
@@ -301,7 +414,7 @@ class Connection(Turn):
             if self.is_closed or self._task is not None:
                 return
         if not self._reading and not self._must_wait():
-            self._loop.add_reader(self._channel.fileno, self._on_readable)
+            self._channel.start_reading(self._on_readable)
             self._reading = True
 
     def _must_wait(self) -> bool:
@@ -313,11 +426,8 @@ class Connection(Turn):
         return next_frame(kept, 0, len(tail), self._limit) - SIZE_PREFIX > LARGE
 
     def _refuse(self, error: ProtocolError) -> None:
-        """Close because of bytes that are no Kafka request, after earlier answers have left.
-
-        Log whose.
-        """
-        log.warning("connection refused peer=%s %s", self.peer, error)
+        """Close because of bytes that are no Kafka request, after earlier answers have left."""
+        self.listener.note_refused(self, error)
         self._tail = b""
         self._count()
         self.drain()

@@ -22,40 +22,92 @@ from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.headers import API_VERSIONS, FIRST_FLEXIBLE
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
+    from siltstone.broker.api import Api
     from siltstone.broker.net._dispatch_kernels import Connection, RequestContext
     from siltstone.broker.net.answers import Answer
     from siltstone.broker.net.request_stats import RequestStats
+    from siltstone.broker.security.gate.gatekeeper import Gatekeeper
     from siltstone.protocol.core import Table
 
 log = logging.getLogger(__name__)
 
 _KEY_AND_VERSION = Struct(">hh")
-_SERVED = [
+SERVED = [
     (api.versions[0], api.versions[-1], FIRST_FLEXIBLE[key]) if (api := BY_KEY.get(key)) else None
     for key in range(max(BY_KEY) + 1)
 ]
 
 
 class Dispatcher:
-    """The table of APIs as it is served (loop only); every request passes through ``gate``."""
+    """The table of APIs as it is served (loop only); every request passes through ``gate``.
 
-    def __init__(self, stats: RequestStats) -> None:
-        self._routes = {api.key: Route(api, stats.by_key[api.key]) for api in APIS}
-        self.gate = Gate(self._routes, _SERVED, stats, RareRequests(stats))
+    Without a ``gatekeeper`` everybody may do everything, and no request is looked at for it.
+    """
+
+    def __init__(self, stats: RequestStats, gatekeeper: Gatekeeper | None = None) -> None:
+        apis = APIS if gatekeeper is None else [gatekeeper.guard(api) for api in APIS]
+        self._routes = {api.key: Route(api, stats.by_key[api.key]) for api in apis}
+        self._replaced: set[int] = set()
+        self._metered: set[int] = set()
+        self._find_metered: Callable[[Api], Callable[..., Any] | None] = lambda _: None
+        self.gate = Gate(self._routes, SERVED, stats, RareRequests(stats))
 
     def preload(self) -> Iterator[None]:
         """Import one handler or make one API's tables per step, before a first request must.
 
-        Only the tables of the newest versions are made. An older client's first request makes its
-        own in a fraction of a millisecond.
+        Only those of what clients ask, not administrators, and only the tables of the newest
+        versions: an older client's first request makes its own in a fraction of a millisecond.
         """
         for route in self._routes.values():
+            if not route.api.is_preloaded:
+                continue
             route.load_tables(route.highest)
             yield
-            route.load()
+            if route.api.key not in self._replaced | self._metered:
+                route.load()
             yield
+
+    def api_of(self, key: int) -> Api:
+        """Return the row of an API as it is served, with what stands before its handler."""
+        api: Api = self._routes[key].api
+        return api
+
+    def replace_handler(self, key: int, handler: Callable[..., Any] | None) -> None:
+        """Have an API handled by something else, or by its own handler again."""
+        route = self._routes[key]
+        if handler is None:
+            self._replaced.discard(key)
+            route.load()
+            self._meter(route)
+        else:
+            self._replaced.add(key)
+            self._metered.discard(key)
+            route.handler = handler
+            route.slices = route.api.slices
+
+    def meter(self, find: Callable[[Api], Callable[..., Any] | None]) -> None:
+        """Have ``find`` say what serves an API in place of its handler; None: nothing.
+
+        It is asked now, and whoever serves an API cuts large requests itself.
+        """
+        self._find_metered = find
+        for key, route in self._routes.items():
+            if key not in self._replaced:
+                self._meter(route)
+
+    def _meter(self, route: Route) -> None:
+        key = route.api.key
+        metered = self._find_metered(route.api)
+        if metered is not None:
+            self._metered.add(key)
+            route.handler = metered
+            route.slices = None
+        elif key in self._metered:
+            self._metered.discard(key)
+            route.load()
+            route.slices = route.api.slices
 
 
 class RareRequests:
@@ -144,7 +196,9 @@ class RareRequests:
         await free(parts)
         return response
 
-    def refuse_version(self, key: int, version: int, correlation_id: int) -> Answer:
+    def refuse_version(
+        self, connection: Connection, key: int, version: int, correlation_id: int
+    ) -> Answer:
         """Answer an ApiVersions request of a newer version with version 0; close on other requests.
 
         Kafka does the same: a client asks ApiVersions first, so it knows what is served.
@@ -154,6 +208,7 @@ class RareRequests:
             from siltstone.broker.handlers.api_versions import refuse_version  # noqa: PLC0415
             from siltstone.protocol.messages.api_versions import RESPONSE  # noqa: PLC0415
 
+            connection.note_refused_handshake(f"version {version} of ApiVersions is not served")
             refused: Answer = RESPONSE.respond(0, correlation_id, refuse_version())
             return refused
         self._stats.refused += 1

@@ -10,22 +10,34 @@ import logging
 import math
 import socket
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from siltstone.broker.net.addresses import ConnectionRate
 from siltstone.broker.net.connection import Connection
+from siltstone.broker.process import client_limits
+from siltstone.broker.process.bounded_lines import BoundedLines
+from siltstone.broker.security.principals import ANONYMOUS, USER, Principal
+from siltstone.config.connection_limits import CREATION_RATE, MAX_CONNECTIONS, limit_of
+from siltstone.protocol.framing import TooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine
 
-    from siltstone.broker.context import Rooms
+    from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.net._dispatch_kernels import Gate
+    from siltstone.broker.net.addresses import Addresses
     from siltstone.broker.net.buffers import Buffers
+    from siltstone.broker.net.login import Logins
+    from siltstone.broker.net.tls.handshakes import Handshakes, Opened
+    from siltstone.protocol.errors import ProtocolError
 
 log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 64
 _LOGIN_LINE_SECONDS = 1.0
+_ANONYMOUS = str(ANONYMOUS)
 _SYSTEM_DEFAULT = -1
 
 
@@ -34,7 +46,8 @@ class Listener:
 
     Invariants: every open connection stands in ``connections``; every task that a request needs
     stands in ``_tasks`` until it ends, and one that fails is logged, never lost.
-    ``count_all`` tells how many connections all listeners have: what max.connections limits.
+    ``addresses`` limits who may connect. While the listener has as many connections as it may,
+    or they come too fast, nothing is accepted: they wait in the kernel, as Apache Kafka's do.
     """
 
     def __init__(
@@ -43,13 +56,27 @@ class Listener:
         rooms: Rooms,
         buffers: Buffers,
         dispatcher: Gate,
-        count_all: Callable[[], int] | None = None,
+        addresses: Addresses | None = None,
+        *,
+        logins: Logins | None = None,
+        handshakes: Handshakes | None = None,
     ) -> None:
+        """With ``logins`` clients have to say who they are before they ask anything.
+
+        With ``handshakes`` they have to speak TLS.
+        """
         self.name = name
-        self._count_all = count_all
         self.rooms = rooms
         self.buffers = buffers
         self.dispatcher = dispatcher
+        self.logins = logins
+        self.handshakes = handshakes
+        self._addresses = addresses
+        self._rate = ConnectionRate(
+            lambda: rooms.settings.server, lambda: self._limit(CREATION_RATE)
+        )
+        self._is_full = False
+        self._too_soon: set[socket.socket] = set()
         self.connections: set[Connection] = set()
         self.accepted_count = 0
         self.host = ""
@@ -60,6 +87,7 @@ class Listener:
         self._tasks: set[asyncio.Task[None]] = set()
         self._drained = asyncio.Event()
         self._login_noted = -math.inf
+        self._refusals = BoundedLines(self._loop.time)
 
     def bind(self, host: str, port: int) -> None:
         """Bind every address of ``host`` (none: all) and listen; see ``start``.
@@ -104,8 +132,22 @@ class Listener:
 
     def start(self) -> None:
         """Accept connections from now on."""
+        self._is_full = False
         for sock in self._sockets:
             self._loop.add_reader(sock.fileno(), self._on_acceptable, sock)
+
+    @property
+    def open_count(self) -> int:
+        """How many connections are open, those in a handshake and those to be closed included."""
+        in_handshake = len(self.handshakes.open) if self.handshakes else 0
+        return len(self.connections) + in_handshake + len(self._too_soon)
+
+    async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect from within this process, by no address; such a client need not log in."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        self.connections.add(Connection(self._loop, ours, "siltstone", self, is_ours=True))
+        return await asyncio.open_unix_connection(sock=theirs)
 
     def stop(self) -> None:
         """Accept no more; connections go on."""
@@ -113,6 +155,10 @@ class Listener:
             self._loop.remove_reader(sock.fileno())
             sock.close()
         self._sockets.clear()
+        if self.handshakes is not None:
+            self.handshakes.close()
+        for sock in list(self._too_soon):
+            self._end(sock)
 
     async def drain(self, deadline: float) -> None:
         """Close every connection once it has got its answers; at ``deadline`` close the rest."""
@@ -129,7 +175,10 @@ class Listener:
 
     def forget(self, connection: Connection) -> None:
         """Drop a closed connection."""
-        self.connections.discard(connection)
+        if connection in self.connections:
+            self.connections.discard(connection)
+            self._note_closed(connection.host)
+            self._go_on()
         if not self.connections:
             self._drained.set()
 
@@ -154,15 +203,47 @@ class Listener:
             connection.client_id,
         )
 
+    def note_refused(self, connection: Connection, error: ProtocolError) -> None:
+        """Log, and count, that a connection ends because of what its client has sent."""
+        limit = None
+        if isinstance(error.args[0], TooLarge):
+            is_open = connection.login is not None and connection.login.is_open
+            limit = client_limits.LOGIN_BYTES if is_open else client_limits.REQUEST_BYTES
+        self._note_refused(connection.peer, str(error), limit, connection.principal)
+
+    def _note_refused(
+        self, peer: str, reason: str, limit: str | None, principal: str = _ANONYMOUS
+    ) -> None:
+        if limit is not None:
+            self.rooms.settings.limits.note(limit)
+        audit = self.rooms.security.audit
+        if audit is not None:
+            audit.refused_connection(principal, peer, self.name, reason.removeprefix("reason="))
+        if self._refusals.takes():
+            others = self._refusals.others()
+            log.warning("connection refused peer=%s %s", peer, reason)
+            if others:
+                log.warning("connections refused listener=%s others=%d", self.name, others)
+
     def close_idle(self) -> None:
         """Close connections idle for ``connections.max.idle.ms``, also within a large frame.
 
         A connection that is owed an answer is never idle. One that holds memory which others wait
-        for is closed earlier, by `Buffers`.
+        for is closed earlier, by `Buffers`; one that does not log in after
+        ``connections.max.login.ms``, whatever it does meanwhile.
         """
+        self._go_on()  # a limit may have been set higher
         now = self._loop.time()
-        limit_ms = self.rooms.settings.server.connections_max_idle_ms
+        server = self.rooms.settings.server
+        limit_ms = server.connections_max_idle_ms
+        login_ms = server.connections_max_login_ms
         for connection in list(self.connections):
+            login = connection.login
+            if login is not None and login.is_open and 0 <= login_ms < login.age * 1000:
+                reason = "reason=it has not logged in; see connections.max.login.ms"
+                self._note_refused(connection.peer, reason, client_limits.LOGIN_TIME)
+                connection.close()
+                continue
             idle = now - connection.last_active
             if not (connection.is_idle or connection.is_stalled):
                 continue
@@ -176,28 +257,117 @@ class Listener:
 
     def _on_acceptable(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
+            if self._has_all():
+                self._is_full = True
+                self.rooms.settings.limits.note(client_limits.LISTENER_CONNECTIONS)
+                self._stop_accepting()
+                return
             try:
                 sock, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
                 log.warning("cannot accept listener=%s reason=%s", self.name, error.strerror)
-                self._pause_accepting()
+                self._pause_accepting(1.0)
                 return
             peer = f"{address[0]}:{address[1]}"
-            count = len(self.connections) if self._count_all is None else self._count_all()
-            if count >= self.rooms.settings.server.max_connections:
-                log.warning("connection refused peer=%s reason=max.connections is reached", peer)
-                sock.close()
+            if not self._may_stay(sock, address[0], peer):
                 continue
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             self.accepted_count += 1
-            self.connections.add(Connection(self._loop, sock, peer, self))
+            if self.handshakes is None:
+                self.connections.add(Connection(self._loop, sock, peer, self))
+            else:
+                on_over = partial(self._note_over, address[0])
+                self.handshakes.begin(sock, peer, partial(self._on_open, peer), on_over)
+            pause = self._find_pause()
+            if pause:
+                self._pause_accepting(pause)
+                return
 
-    def _pause_accepting(self) -> None:
-        """Stop accepting for a second: without descriptors the next try would fail, too."""
+    def _limit(self, setting: str) -> int | None:
+        """Return a limit of this listener alone."""
+        return limit_of(self.rooms.settings.server.listener_settings, self.name, setting)
+
+    def _has_all(self) -> bool:
+        """Return whether there are as many connections as there may be."""
+        limit = self._limit(MAX_CONNECTIONS)
+        return limit is not None and self.open_count >= limit
+
+    def _find_pause(self) -> float:
+        """Count a connection of this listener, and of all; return how long the next one waits."""
+        limits = self.rooms.settings.limits
+        own = self._rate.find_pause(self._loop.time())
+        if own:
+            limits.note(client_limits.LISTENER_RATE)
+        if self._addresses is None:
+            return own
+        of_all = self._addresses.find_pause()
+        if of_all:
+            limits.note(client_limits.CONNECTION_RATE)
+        return max(own, of_all)
+
+    def _go_on(self) -> None:
+        """Accept again, if there was no room and is now."""
+        if self._is_full and not self._has_all():
+            self.start()
+
+    def _may_stay(self, sock: socket.socket, host: str, peer: str) -> bool:
+        """Count an accepted connection, unless its address or all of them have too many."""
+        addresses = self._addresses
+        if addresses is None:
+            return True
+        limit = addresses.find_fault(host)
+        if limit is not None:
+            self._note_refused(peer, f"reason={limit} is reached", limit)
+            sock.close()
+            return False
+        delay = addresses.find_delay(host)
+        if delay:
+            self._too_soon.add(sock)
+            self._loop.call_later(delay, self._end, sock)
+            return False
+        addresses.opened(host)
+        return True
+
+    def _note_over(self, host: str) -> None:
+        """Note that a handshake is over; whether it went well is told behind this."""
+        self._note_closed(host)
+        self._loop.call_soon(self._go_on)
+
+    def _note_closed(self, host: str) -> None:
+        if self._addresses is not None:
+            self._addresses.closed(host)
+
+    def _end(self, sock: socket.socket) -> None:
+        """Close a connection that came too soon after others of its address."""
+        self._too_soon.discard(sock)
+        sock.close()
+        self._go_on()
+
+    def _on_open(self, peer: str, opened: Opened) -> None:
+        """Serve a client whose handshake is done."""
+        from siltstone.broker.net.tls.channel import TlsChannel  # noqa: PLC0415  # few have TLS
+
+        connection = Connection(
+            self._loop,
+            opened.sock,
+            peer,
+            self,
+            channel_type=TlsChannel,
+            principal=str(ANONYMOUS if opened.name is None else Principal(USER, opened.name)),
+        )
+        self.connections.add(connection)
+        if self._addresses is not None:
+            self._addresses.opened(connection.host)
+
+    def _pause_accepting(self, seconds: float) -> None:
+        """Accept nothing for so long: without descriptors, say, the next try would fail, too."""
+        self._stop_accepting()
+        self._loop.call_later(seconds, self.start)
+
+    def _stop_accepting(self) -> None:
         for sock in self._sockets:
             self._loop.remove_reader(sock.fileno())
-        self._loop.call_later(1.0, self.start)

@@ -14,6 +14,7 @@ import logging
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from siltstone.broker.process.client_limits import TRANSACTIONAL_IDS
 from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.transactions import ending, initialising
 from siltstone.broker.transactions.markers import Outcome
@@ -118,6 +119,7 @@ class TransactionCoordinator:
         Raises:
             InvalidRequest: The id is empty.
             InvalidTransactionTimeout: It is not in the range that the broker allows.
+            PolicyViolation: The id is new, and there are too many.
             ConcurrentTransactions: A transaction has to end first; this call may have ended it.
             ProducerFenced: The producer has been replaced.
             CoordinatorLoadInProgress: The journal is being read. Likewise its other refusals.
@@ -131,10 +133,12 @@ class TransactionCoordinator:
                 "which is transaction.max.timeout.ms"
             )
         before = self._states.find(transactional_id)
+        self._check_room(before)
         new_producer_id = -1
         if before is None or initialising.takes_new_id(before, expected):
             new_producer_id = await self._producer_ids.allocate()
             before = self._states.find(transactional_id)
+            self._check_room(before)
         now_ms = self._clock.now_ms()
         if before is None:
             after = initialising.begin(new_producer_id, timeout_ms, now_ms)
@@ -154,6 +158,11 @@ class TransactionCoordinator:
             self._complete(transactional_id)
             raise ConcurrentTransactions
         return after
+
+    def _check_room(self, before: Transaction | None) -> None:
+        """Refuse an id that is new, where there are too many."""
+        if before is None:
+            self._settings.limits.check(TRANSACTIONAL_IDS, len(self._states.all) + 1)
 
     def add_partitions(
         self,
@@ -311,6 +320,13 @@ class TransactionCoordinator:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._abort_often(), name="transaction time-outs")
             tasks.create_task(self._remove_often(), name="transactional ids' expiry")
+
+    async def catch_up(self) -> None:
+        """Do at once what time has made due; nothing, while the journal is being read."""
+        if not self.journal.loading_count:
+            await self.settle()
+            await self.abort_timed_out()
+            await self.remove_expired()
 
     async def _abort_often(self) -> None:
         while True:

@@ -2,14 +2,22 @@
 cimport cython
 from siltstone.broker.net._dispatch_kernels cimport Gate
 from siltstone.protocol.core._records cimport next_frame
+from siltstone.storage.appending._append_kernels cimport Appends
 from siltstone.protocol.core._format cimport (
     EAGAIN,
     EINTR,
+    MSG_MORE,
+    Region,
     Target,
+    acquire,
     acquire_target,
+    copy,
     inside,
+    no_region,
     no_target,
+    read_resident,
     receive_octets,
+    release,
     release_target,
     send_octets,
 )
@@ -24,10 +32,31 @@ cdef class Transport:
     @cython.locals(socket=int, octets="const unsigned char*", size=Py_ssize_t, sent=Py_ssize_t)
     cpdef send_bytes(self, bytes whole)
 
+    @cython.locals(room=Target, filled=Py_ssize_t, count=Py_ssize_t, got=Py_ssize_t, sent=Py_ssize_t)
+    cpdef Py_ssize_t send_joined(self) except? -1
+
+    @cython.locals(room=Target, got=Py_ssize_t)
+    cpdef bint is_in_memory(self, int file, long long position) except -1
+
+    @cython.locals(size=Py_ssize_t)
+    cpdef drop(self, Py_ssize_t sent)
+
+@cython.locals(region=Region, filled=Py_ssize_t, count=Py_ssize_t, size=Py_ssize_t, got=Py_ssize_t)
+cdef (Py_ssize_t, Py_ssize_t, Py_ssize_t) join(object parts, Target room) except *
+
+@cython.locals(region=Region, sent=Py_ssize_t)
+cdef Py_ssize_t _send_large(int socket, object part)
+
+cdef _check_read(Py_ssize_t got, long long position)
+
+cdef object _take_rest(list answers)
+cdef bint _is_produce(object frames, Py_ssize_t start, Py_ssize_t end) except *
+
 cdef class Turn:
     cdef public object _loop, _shared, _frame, _task
     cdef public Transport _channel
     cdef public Gate _gate
+    cdef Appends _appends
     cdef public bytes _tail
     cdef public long long _limit, received
     cdef public Py_ssize_t _held
@@ -39,8 +68,12 @@ cdef class Turn:
     @cython.locals(tail=bytes, kept=Py_ssize_t, received=Py_ssize_t)
     cpdef _receive(self)
 
-    @cython.locals(answers=list, position=Py_ssize_t, size=Py_ssize_t, count=Py_ssize_t, end=Py_ssize_t, is_more=bint)
+    @cython.locals(answers=list, position=Py_ssize_t, end=Py_ssize_t, is_more=bint)
     cpdef _serve(self, Py_ssize_t filled)
+
+    @cython.locals(position=Py_ssize_t, size=Py_ssize_t, end=Py_ssize_t, appends=Appends)
+    cdef (Py_ssize_t, Py_ssize_t) _dispatch_all(self, Py_ssize_t filled, list answers) except *
+
 
     cpdef _send_joined(self, list answers)
     cpdef _send(self, object answer)

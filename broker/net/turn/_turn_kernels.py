@@ -3,12 +3,15 @@
 Compiled by Cython, or plain Python as it stands. The types of C stand in ``_turn_kernels.pxd``.
 """
 
+import errno
 import os
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.net.buffers import SHARED_BYTES
 from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.parts import FileSlice
+from siltstone.storage.appending.values import NotWrittenError
 
 try:
     import cython
@@ -20,27 +23,41 @@ if not cython.compiled:
     from siltstone.protocol.records._portable import (
         EAGAIN,
         EINTR,
+        MSG_MORE,
+        acquire,
         acquire_target,
+        copy,
         inside,
+        no_region,
         no_target,
+        read_resident,
         receive_octets,
+        release,
         release_target,
         send_octets,
     )
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from siltstone.broker.net import _dispatch_kernels as dispatch_kernels
-    from siltstone.broker.net.answers import Answer, LateAnswer
+    from siltstone.broker.net.answers import LateAnswer
     from siltstone.broker.net.buffers import LargeBuffer
-    from siltstone.protocol.parts import FileSlice
+    from siltstone.protocol.records import _portable
+    from siltstone.storage.appending._append_kernels import Appends
 
-COMPILED: bool = cython.compiled
 
 # After so many requests of one client in a turn, the others are served.
 FRAMES_PER_TURN = 64
+
+INLINE_BYTES = 64 * 1024
+"""A larger range of a file is not joined with its neighbours."""
+SOCKET_IS_FULL = -1
+IS_COLD = -2
+_JOINED_PARTS = 64
+_SIZE_AND_KEY = 6
+_SCRATCH = memoryview(bytearray(SHARED_BYTES))
 
 
 class Transport:
@@ -92,10 +109,10 @@ class Transport:
         octets = inside(whole)
         size = len(whole)
         if size <= SHARED_BYTES:
-            sent = send_octets(socket, octets, size)
+            sent = send_octets(socket, octets, size, 0)
         else:
             with cython.nogil:
-                sent = send_octets(socket, octets, size)
+                sent = send_octets(socket, octets, size, 0)
         if sent == size:
             return
         if sent < 0:
@@ -106,6 +123,74 @@ class Transport:
         self.unsent.append(memoryview(whole)[sent:])
         self._watch()
 
+    def send_joined(self) -> int:
+        """Send the bytes and small ranges at the head of ``unsent`` in one call.
+
+        Returns:
+            The bytes sent, SOCKET_IS_FULL if not all of them were taken, IS_COLD if the head is a
+            range that is not in memory.
+
+        Raises:
+            OSError: The peer or the file fails, or the file ends before the range does.
+        """
+        room = no_target()
+        acquire_target(_SCRATCH, room)
+        count, filled, got = join(self.unsent, room)
+        if count:
+            sent = send_octets(
+                self.fileno, room.buf, filled, MSG_MORE if len(self.unsent) > count else 0
+            )
+            release_target(room)
+        else:
+            release_target(room)
+            head = self.unsent[0]
+            if isinstance(head, FileSlice):
+                _check_read(got, head.position)
+                return IS_COLD
+            count = 1
+            filled = len(head)
+            sent = _send_large(self.fileno, head)
+        if sent < 0:
+            if sent in {-EAGAIN, -EINTR}:
+                return SOCKET_IS_FULL
+            raise OSError(-sent, os.strerror(-sent))
+        if sent < filled:
+            self.drop(sent)
+            return SOCKET_IS_FULL
+        while count:
+            self.unsent.popleft()
+            count -= 1
+        return sent
+
+    def is_in_memory(self, file: int, position: int) -> bool:
+        """Tell whether a byte of a file can be had without waiting for the disk.
+
+        Raises:
+            OSError: The file fails, or ends before it.
+        """
+        room = no_target()
+        acquire_target(_SCRATCH, room)
+        got = read_resident(file, room.buf, 0, 1, position)
+        release_target(room)
+        _check_read(got, position)
+        return got > 0
+
+    def drop(self, sent: int) -> None:
+        """Remove ``sent`` bytes from the head of ``unsent``: they have left."""
+        unsent = self.unsent
+        while sent:
+            head = unsent[0]
+            size = len(head)
+            if sent >= size:
+                unsent.popleft()
+                sent -= size
+                continue
+            if isinstance(head, FileSlice):
+                unsent[0] = FileSlice(head.file, head.position + sent, size - sent)
+            else:
+                unsent[0] = memoryview(head)[sent:]
+            return
+
     def send(self, parts: "Sequence[bytes | memoryview | FileSlice]") -> None:
         """Send or queue ``parts`` in order."""
         raise NotImplementedError
@@ -113,6 +198,67 @@ class Transport:
     def _watch(self) -> None:
         """Continue to send when the socket has room."""
         raise NotImplementedError
+
+
+def join(
+    parts: "Iterable[bytes | memoryview | FileSlice]", room: "_portable.Region"
+) -> tuple[int, int, int]:
+    """Put bytes and small ranges into ``room`` as they follow each other, as long as there is room.
+
+    Returns:
+        How many parts, their bytes, and what reading the last range gave (see ``read_resident``).
+    """
+    region = no_region()
+    count = filled = got = 0
+    for part in parts:
+        size = len(part)
+        if (
+            count == _JOINED_PARTS
+            or filled + size > room.len
+            or (isinstance(part, FileSlice) and size > INLINE_BYTES)
+        ):
+            break
+        if isinstance(part, FileSlice):
+            file = part.file.fileno()
+            got = read_resident(file, room.buf, filled, filled + size, part.position)
+            if got != size:
+                break
+        else:
+            acquire(part, region)
+            copy(room.buf, filled, region.buf, 0, size)
+            release(region)
+        filled += size
+        count += 1
+    return count, filled, got
+
+
+def _send_large(socket: int, part: "bytes | memoryview") -> int:
+    region = no_region()
+    acquire(part, region)
+    with cython.nogil:
+        sent = send_octets(socket, region.buf, region.len, 0)
+    release(region)
+    return sent
+
+
+def _check_read(got: int, position: int) -> None:
+    """Raise OSError if ``read_resident`` failed, or found the end of the file."""
+    if got == 0:
+        raise OSError(errno.EIO, f"file ends before position {position + 1}")
+    if got < 0 and got != -EAGAIN:
+        raise OSError(-got, os.strerror(-got))
+
+
+def _take_rest(answers: list[Any]) -> Any:
+    """Take the last answer away unless it is bytes, which are sent with those before."""
+    if answers and not isinstance(answers[len(answers) - 1], bytes):
+        return answers.pop()
+    return None
+
+
+def _is_produce(frames: memoryview, start: int, end: int) -> bool:
+    """Tell whether a frame has the number of Produce, 0, behind its size."""
+    return end - start >= _SIZE_AND_KEY and frames[start + 4] == 0 and frames[start + 5] == 0
 
 
 class Turn:
@@ -126,6 +272,7 @@ class Turn:
     """
 
     __slots__ = (
+        "_appends",
         "_channel",
         "_expects_large",
         "_frame",
@@ -148,6 +295,7 @@ class Turn:
         gate: "dispatch_kernels.Gate",
         shared: memoryview,
         limit: int,
+        appends: "Appends",
     ) -> None:
         self.is_closed = False
         self.last_active = loop.time()
@@ -157,6 +305,7 @@ class Turn:
         self._gate = gate
         self._shared = shared
         self._limit = limit
+        self._appends = appends
         self._tail = b""
         self._held = 0  # how much of the tail and the frame is counted
         self._frame: LargeBuffer | None = None
@@ -198,44 +347,71 @@ class Turn:
     def _serve(self, filled: int) -> None:
         """Serve the complete frames of the shared buffer and send the answers together.
 
-        It ends early at a request that must wait, at file ranges, and when others are due.
+        It ends early at a request that must wait, at file ranges, and when others are due. Batches
+        of several frames are written together, before the answers leave.
 
         Raises:
-            ProtocolError: From `Gate.dispatch`, or a frame cannot have the size that it states.
+            ProtocolError: As `_dispatch_all` does.
         """
-        shared = self._shared
-        answers: list[bytes] = []
-        reply: Answer | LateAnswer = None
-        position = size = count = 0
+        answers: list[Any] = []
         try:
-            end = next_frame(shared, 0, filled, self._limit)
-            while end <= filled and count < FRAMES_PER_TURN and size < SHARED_BYTES:
-                reply = self._gate.dispatch(self, shared, position + 4, end)  # type: ignore[arg-type]  # a Connection
-                position = end
-                if isinstance(reply, bytes):
-                    answers.append(reply)
-                    size += len(reply)
-                    count += 1
-                elif reply is not None:
-                    break
-                end = next_frame(shared, position, filled, self._limit)
+            position, end = self._dispatch_all(filled, answers)
+        except NotWrittenError as error:
+            self.close(f"what it sent could not be written: {error}")
+            reply = _take_rest(answers)
+            if reply is not None and not isinstance(reply, list):
+                self._await(reply)  # it ends there
+            return
         except ProtocolError:
             self._send_joined(answers)
             raise
+        reply = _take_rest(answers)
         if isinstance(reply, list):
             if position < filled:
-                self._keep(shared[position:filled], 0)
+                self._keep(self._shared[position:filled], 0)
             self._send([*answers, *reply])
         else:
             if position < filled:
-                self._keep(shared[position:filled], end - position)
+                self._keep(self._shared[position:filled], end - position)
             self._send_joined(answers)
-            if reply is not None and not isinstance(reply, bytes):
+            if reply is not None:
                 self._await(reply)
                 return
         is_more = end <= filled if end > position else len(self._tail) > 0
         if is_more and not self._channel.unsent:
             self._loop.call_soon(self.resume)
+
+    def _dispatch_all(self, filled: int, answers: list[Any]) -> tuple[int, int]:
+        """Put the answers of complete frames into ``answers``; all but the last are bytes.
+
+        Returns:
+            How far it came, and where the next frame ends.
+
+        Raises:
+            ProtocolError: From `Gate.dispatch`, or a frame cannot have the size that it states.
+            NotWrittenError: Some of the batches are not written; no answer may leave.
+        """
+        shared = self._shared
+        appends = self._appends
+        position = size = 0
+        try:
+            end = next_frame(shared, 0, filled, self._limit)
+            while end <= filled and len(answers) < FRAMES_PER_TURN and size < SHARED_BYTES:
+                appends.is_open = end < filled
+                if appends.logs and not _is_produce(shared, position, end):
+                    appends.write()
+                reply = self._gate.dispatch(self, shared, position + 4, end)  # type: ignore[arg-type]  # a Connection
+                position = end
+                if reply is not None:
+                    answers.append(reply)
+                    if not isinstance(reply, bytes):
+                        break
+                    size += len(reply)
+                end = next_frame(shared, position, filled, self._limit)
+        finally:
+            appends.is_open = False
+            appends.write()
+        return position, end
 
     def _send_joined(self, answers: list[bytes]) -> None:
         if answers:

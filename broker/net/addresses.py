@@ -1,0 +1,117 @@
+"""Connections by the address that they come from: how many, and how often (ConnectionQuotas)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from siltstone.broker.process.client_limits import CONNECTIONS, CONNECTIONS_PER_ADDRESS
+from siltstone.config.connection_limits import parse_overrides
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from siltstone.broker.process.first_use import OnFirstUse
+    from siltstone.broker.security.quotas.meter import Meter
+    from siltstone.broker.security.quotas.rates import TokenBucket
+    from siltstone.config.server import ServerConfig
+
+_NO_RATE: Final = (1 << 31) - 1
+
+
+class Addresses:
+    """The addresses of a broker's connections, those in a handshake included (loop only).
+
+    ``count_all`` tells how many connections all listeners have: what max.connections limits;
+    ``monotonic`` is a steady clock.
+    """
+
+    def __init__(
+        self,
+        settings: Callable[[], ServerConfig],
+        meter: OnFirstUse[Meter],
+        count_all: Callable[[], int],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._meter = meter
+        self._count_all = count_all
+        self._monotonic = monotonic
+        self._rate = ConnectionRate(settings, lambda: settings().max_connection_creation_rate)
+        self._counts: dict[str, int] = {}
+        self._overrides: tuple[str, dict[str, int]] = ("", {})
+
+    def count(self, host: str) -> int:
+        """Return how many connections an address has open."""
+        return self._counts.get(host, 0)
+
+    def opened(self, host: str) -> None:
+        """Count a connection."""
+        self._counts[host] = self._counts.get(host, 0) + 1
+
+    def closed(self, host: str) -> None:
+        """Count one less; those from within the process were never counted."""
+        left = self._counts.get(host, 0) - 1
+        if left > 0:
+            self._counts[host] = left
+        else:
+            self._counts.pop(host, None)
+
+    def find_fault(self, host: str) -> str | None:
+        """Return the setting that lets an address open no more; None if it may."""
+        settings = self._settings()
+        if self._count_all() >= settings.max_connections:
+            return CONNECTIONS
+        text = settings.max_connections_per_ip_overrides
+        if text != self._overrides[0]:
+            self._overrides = text, parse_overrides(text)
+        limit = self._overrides[1].get(_without_zone(host), settings.max_connections_per_ip)
+        return CONNECTIONS_PER_ADDRESS if self.count(host) >= limit else None
+
+    def find_pause(self) -> float:
+        """Count a connection; return after how many seconds the next one may be accepted."""
+        return self._rate.find_pause(self._monotonic())
+
+    def find_delay(self, host: str) -> float:
+        """Return how many seconds a connection that comes too soon is kept waiting; 0: it may come.
+
+        It is closed then: it is the client that must go slower.
+        """
+        meter = self._meter.built
+        return 0.0 if meter is None else meter.admit(_without_zone(host))
+
+
+class ConnectionRate:
+    """How fast connections come, of all listeners or of one (loop only).
+
+    ``limit`` tells how many a second may come; None, and the most that can be said: any number.
+    """
+
+    def __init__(
+        self, settings: Callable[[], ServerConfig], limit: Callable[[], int | None]
+    ) -> None:
+        self._settings = settings
+        self._limit = limit
+        self._bucket: TokenBucket | None = None
+
+    def find_pause(self, now: float) -> float:
+        """Count a connection; return after how many seconds the next one may be accepted."""
+        limit = self._limit()
+        if limit is None or limit == _NO_RATE:
+            return 0.0
+        bucket = self._bucket
+        if bucket is None:
+            bucket = self._bucket = self._make_bucket(limit, now)
+        bucket.set_limit(limit, now)
+        bucket.take(1, now)
+        return bucket.find_delay(now)
+
+    def _make_bucket(self, limit: float, now: float) -> TokenBucket:
+        from siltstone.broker.security.quotas.rates import TokenBucket, Windows  # noqa: PLC0415
+
+        server = self._settings()
+        windows = Windows(server.quota_window_num, server.quota_window_size_seconds)
+        return TokenBucket(windows.credit, limit, now)
+
+
+def _without_zone(host: str) -> str:
+    return host.partition("%")[0]

@@ -1,0 +1,89 @@
+"""Answers that are nothing but an error code: of any API and version, found in their tables.
+
+A structure that has an error code of its own has no more than that, and what it is named by in the
+request: topic, partition, group. One that has none answers element for element.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from siltstone.protocol.core.fields import KINDS
+from siltstone.protocol.messages import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from siltstone.protocol.core.fields import Field
+    from siltstone.protocol.messages import Description, Message
+
+_STRUCT: Final = KINDS.index("struct")
+_SAME: Final = (
+    {"name", "topic", "topic_name"},
+    {"index", "partition", "partition_index"},
+    {"key", "group_id", "transactional_id"},
+)
+"""Names that one thing has in requests and in answers."""
+
+
+def make_error_answer(
+    response: Message, version: int, request: Any, code: int, *, of_each: bool = False
+) -> Any:
+    """Return a response to ``request``, None if it has no place for a code.
+
+    With ``of_each`` a code for the whole is left alone, and each element has it.
+    """
+    struct, fields = describe(response.struct, version)
+    if of_each:
+        fields = [
+            field._replace(is_present=field.is_present and not field.is_error) for field in fields
+        ]
+    answer, has_code = _fill((struct, fields), request, code)
+    return answer if has_code else None
+
+
+def _fill(description: Description, request: Any, code: int) -> tuple[Any, bool]:
+    struct: Any = description[0]  # a tuple of named fields
+    fields = description[1]
+    named = dict(zip(struct._fields, fields, strict=True))
+    values = {name: value for name in named for value in _same_value(name, named[name], request)}
+    for name, field in named.items():
+        if field.is_error and field.is_present and field.tag < 0:
+            return struct(**values, **{name: code}), True
+    for name, field in named.items():
+        if field.is_array and field.kind == _STRUCT and field.is_present:
+            filled = [_fill(field.child, each, code) for each in _elements(name, request)]
+            if any(has_code for _, has_code in filled):
+                return struct(**values, **{name: [element for element, _ in filled]}), True
+    return struct(**values), False
+
+
+def _same_value(name: str, field: Field, request: Any) -> Iterator[Any]:
+    """Yield what the request has under the same name, if it has."""
+    if field.is_array or field.is_error or field.kind == _STRUCT:
+        return
+    kind = type(field.default)
+    if not hasattr(request, "_fields"):  # an element that is a name, or a number
+        if isinstance(request, kind) and any(name in names for names in _SAME):
+            yield request
+        return
+    names = next((names for names in _SAME if name in names), {name})
+    for each in (name, *sorted(names)):
+        if each in request._fields:  # a tuple has methods of such names
+            value = getattr(request, each)
+            if value is not None and not isinstance(value, list | tuple):
+                yield value
+                return
+
+
+def _elements(name: str, request: Any) -> Sequence[Any]:
+    """Return the array of the request that an array of the answer is about."""
+    if not hasattr(request, "_fields"):
+        return ()
+    arrays = {
+        each: value
+        for each, value in zip(request._fields, request, strict=True)
+        if isinstance(value, list | tuple) and not hasattr(value, "_fields")
+    }
+    found = arrays.get(name) or next(filter(None, arrays.values()), ())
+    return tuple(found)

@@ -1,0 +1,176 @@
+"""Requests that fail, or are slow, since a test asks for it: ``siltstone serve --test-faults``.
+
+An API that nobody asked about keeps its own handler, so that requests pay nothing for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from siltstone.broker.net.error_answers import make_error_answer
+from siltstone.protocol.errors import ErrorCode, ProtocolError
+from siltstone.protocol.messages.metadata import MetadataRequestTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from siltstone.broker.api import Api
+    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.net.dispatch import Dispatcher
+    from siltstone.protocol.messages import Message
+
+log = logging.getLogger(__name__)
+
+EXEMPT: Final = "siltstone-testing"
+"""The client id of who prepares a test: what it asks goes well."""
+
+_TOPIC_FIELDS: Final = {"name", "topic", "topic_id", "topic_name", "topic_names", "topics"}
+
+
+class Failure:
+    """The next requests of an API that fail; an error of None closes their connection.
+
+    With a topic it is those that name it, by name or id.
+    """
+
+    def __init__(self, error: ErrorCode | None, times: int, topic: str | None) -> None:
+        self.error = error
+        self.times = times
+        self._topic = topic
+
+    def is_about(self, context: RequestContext, request: Any) -> bool:
+        """Tell whether a request is one of them."""
+        if self._topic is None:
+            return True
+        topic = context.rooms.topics.topics.get(self._topic)
+        wanted = {self._topic} if topic is None else {self._topic, topic.key}
+        return any(name in wanted for name in _topics_of(request))
+
+
+class _Trouble:
+    """What is to go wrong with one API, in place of its handler."""
+
+    def __init__(self, api: Api) -> None:
+        self.failures: list[Failure] = []
+        self.seconds = 0.0
+        self._own = api.load()
+        self._api = api
+        self._response: Message = api.load_messages()[1]
+
+    def __call__(self, context: RequestContext, request: Any) -> Any:
+        """Handle a request, which may be one that fails."""
+        if context.client_id == EXEMPT:
+            return self._own(context, request)
+        if self.seconds:
+            return self._handle_later(context, _owned(request))
+        return self._handle(context, request)
+
+    async def _handle_later(self, context: RequestContext, request: Any) -> Any:
+        await asyncio.sleep(self.seconds)
+        response = self._handle(context, request)
+        return response if response is None or isinstance(response, tuple) else await response
+
+    def _handle(self, context: RequestContext, request: Any) -> Any:
+        for failure in self.failures:
+            if failure.is_about(context, request):
+                answer = self._refuse(failure, context, request)
+                if answer is not None:
+                    return answer
+        return self._own(context, request)
+
+    def _refuse(self, failure: Failure, context: RequestContext, request: Any) -> Any:
+        """Return the answer of a request that fails, None if it has nothing that could fail.
+
+        Raises:
+            ProtocolError: The connection has to close.
+        """
+        if failure.error is None or getattr(request, "acks", None) == 0:
+            self._count(failure)
+            raise ProtocolError("a test has asked for it")
+        is_fetch = self._api.name == "Fetch"
+        if is_fetch and request.session_id and request.session_epoch > 0:
+            # It names only what has changed. Without its session the client names all again.
+            lost = ErrorCode.fetch_session_id_not_found
+            return make_error_answer(self._response, context.version, request, lost)
+        code = failure.error.value
+        if self._api.name == "Metadata":
+            self._count(failure)
+            return self._refuse_topics(context, request, code)
+        answer = make_error_answer(self._response, context.version, request, code, of_each=is_fetch)
+        if answer is not None:
+            self._count(failure)
+        return answer._replace(session_id=0) if is_fetch and answer is not None else answer
+
+    async def _refuse_topics(self, context: RequestContext, request: Any, code: int) -> Any:
+        """Answer Metadata: the topics in error, and the broker, or else clients would lose it."""
+        asked = request.topics
+        if asked is None:
+            topics = context.rooms.topics.topics.values()
+            asked = [MetadataRequestTopic(name=each.name, topic_id=each.key) for each in topics]
+        whole = request._replace(topics=asked)
+        refused = make_error_answer(self._response, context.version, whole, code, of_each=True)
+        answer = self._own(context, request._replace(topics=[], allow_auto_topic_creation=False))
+        if not isinstance(answer, tuple):
+            answer = await answer
+        return answer._replace(topics=[] if refused is None else refused.topics)
+
+    def _count(self, failure: Failure) -> None:
+        failure.times -= 1
+        if failure.times <= 0:
+            self.failures.remove(failure)
+
+
+class Faults:
+    """What is to go wrong (loop only)."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._troubles: dict[int, _Trouble] = {}
+
+    def fail_next(self, api: Api, failure: Failure) -> None:
+        """Have the next requests of an API fail, after those that are to fail already."""
+        self._trouble_of(api).failures.append(failure)
+        log.info("requests are to fail api=%s times=%d", api.name, failure.times)
+
+    def slow(self, api: Api, seconds: float) -> None:
+        """Have each request of an API wait so long; 0 ends that."""
+        self._trouble_of(api).seconds = seconds
+        log.info("requests are to be slow api=%s seconds=%g", api.name, seconds)
+
+    def clear(self) -> None:
+        """Have everything go well again."""
+        for key in self._troubles:
+            self._dispatcher.replace_handler(key, None)
+        self._troubles.clear()
+
+    def _trouble_of(self, api: Api) -> _Trouble:
+        trouble = self._troubles.get(api.key)
+        if trouble is None:
+            trouble = self._troubles[api.key] = _Trouble(self._dispatcher.api_of(api.key))
+            self._dispatcher.replace_handler(api.key, trouble)
+        return trouble
+
+
+def _topics_of(value: Any) -> Iterator[str | bytes]:
+    """Yield the names and ids of topics in a request."""
+    if not hasattr(value, "_fields"):
+        return
+    for name, each in zip(value._fields, value, strict=True):
+        if name in _TOPIC_FIELDS and isinstance(each, str | bytes):
+            yield each
+        elif isinstance(each, list | tuple) and not hasattr(each, "_fields"):
+            for element in each:
+                if name in _TOPIC_FIELDS and isinstance(element, str):
+                    yield element
+                yield from _topics_of(element)
+
+
+def _owned(value: Any) -> Any:
+    """Return a request whose records lie in memory of its own: the frame's is used again."""
+    if isinstance(value, memoryview):
+        return memoryview(bytearray(value))
+    if hasattr(value, "_fields"):
+        return type(value)._make(_owned(each) for each in value)
+    return [_owned(each) for each in value] if isinstance(value, list) else value

@@ -1,0 +1,360 @@
+"""The login of one connection: SaslHandshake and SaslAuthenticate, and nothing before them.
+
+The gate of a connection whose listener asks for SASL. It lets nothing pass that may not come now,
+and gives way to the dispatcher when the client is known, unless its login ends some time. Kafka's
+SaslServerAuthenticator is the model: ApiVersions may come once, then a handshake; of version 0 it
+is followed by bare tokens, of version 1 by SaslAuthenticate. A client that fails is answered after
+``connection.failed.authentication.delay.ms``, and closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from enum import Enum
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Protocol
+
+from siltstone.broker.api import BY_KEY
+from siltstone.broker.net._dispatch_kernels import Gate
+from siltstone.broker.process.tasks import to_its_end
+from siltstone.broker.security.principals import USER, Principal
+from siltstone.broker.security.scram import SaslFailure
+from siltstone.protocol.errors import (
+    ErrorCode,
+    IllegalSaslState,
+    ProtocolError,
+)
+from siltstone.protocol.headers import API_VERSIONS
+from siltstone.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
+from siltstone.protocol.messages.sasl_handshake import SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import TypeAlias
+
+    from siltstone.broker.handlers.rooms import Rooms
+    from siltstone.broker.net import _dispatch_kernels as dispatch_kernels
+    from siltstone.broker.net.answers import Answer, LateAnswer
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.security.audit import Audit
+    from siltstone.broker.security.mechanisms import Conversation, Mechanisms
+
+    Later: TypeAlias = Coroutine[Any, Any, Any]
+
+log = logging.getLogger(__name__)
+
+HANDSHAKE = 17
+AUTHENTICATE = 36
+_KEY_AND_VERSION = Struct(">hh")
+_ERROR_CODE = slice(8, 10)  # of an answer to ApiVersions, behind size and correlation id
+_NO_ERROR = b"\0\0"
+_LINE_SECONDS = 1.0
+_MAX_CHECKS = 2
+"""How many passwords of one listener are checked at the same time: each costs milliseconds."""
+_LEAST_SECONDS_BETWEEN = 1.0
+_TOO_LATE = "SaslAuthenticate request received after successful authentication"
+_FAILED = "Authentication failed during authentication due to invalid credentials"
+
+
+class Connection(Protocol):
+    """Whose login it is."""
+
+    peer: str
+    principal: str
+    rooms: Rooms
+
+    def let_in(self, principal: str, *, stays: bool) -> None:
+        """Serve a client that has logged in; if that ``stays`` so, its login is in no way again."""
+
+    def drain(self) -> None:
+        """Take no further request; close as soon as the answers owed have left."""
+
+
+class State(Enum):
+    """What may come next."""
+
+    VERSIONS = "ApiVersions or SaslHandshake"
+    HANDSHAKE = "SaslHandshake"
+    AUTHENTICATE = "SaslAuthenticate"
+    RAW = "a token"
+    DONE = "any request"
+    FAILED = "nothing"
+
+
+class Logins:
+    """The logins of one listener (loop only)."""
+
+    def __init__(self, name: str, mechanisms: Mechanisms, audit: Audit | None = None) -> None:
+        self.mechanisms = mechanisms
+        self._audit = audit
+        self.succeeded = 0
+        self.failed = 0
+        self.expired = 0
+        self._places = asyncio.Semaphore(_MAX_CHECKS)
+        self._name = name
+        self._noted = -math.inf
+        self._silent = 0
+
+    async def check(self, io: IoThreads, conversation: Conversation, token: bytes) -> bytes:
+        """Have an io thread take a token; a few at a time, so that strangers do not take them all.
+
+        A client that has gone keeps its place until its token is done with.
+
+        Raises:
+            SaslFailure: Of the conversation.
+        """
+        await self._places.acquire()
+        work = io.run(conversation.step, token)
+        work.add_done_callback(lambda _: self._places.release())
+        return await to_its_end(work, SaslFailure)
+
+    def note_success(self, principal: str, peer: str, mechanism: str) -> None:
+        """Count a login."""
+        self.succeeded += 1
+        if self._audit is not None:
+            self._audit.logged_in(principal, peer, self._name, mechanism)
+
+    def note_failure(self, now: float, peer: str, mechanism: str | None, why: str) -> None:
+        """Count a login that failed, and say so; at most one line a second."""
+        self.failed += 1
+        if self._audit is not None:
+            self._audit.login_failed(peer, self._name, str(mechanism), why)
+        if now < self._noted + _LINE_SECONDS:
+            self._silent += 1
+            return
+        self._noted = now
+        log.warning(
+            "login failed listener=%s peer=%s mechanism=%s others=%d reason=%s",
+            self._name,
+            peer,
+            mechanism,
+            self._silent,
+            why,
+        )
+        self._silent = 0
+
+
+class Login(Gate):
+    """The gate of one connection (loop only)."""
+
+    __slots__ = (
+        "_began",
+        "_connection",
+        "_conversation",
+        "_dispatcher",
+        "_expires",
+        "_is_again",
+        "_is_noted",
+        "_logins",
+        "_loop",
+        "_mechanism",
+        "_restarted",
+        "state",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connection: Connection,
+        dispatcher: Gate,
+        logins: Logins,
+    ) -> None:
+        # What a gate has of its own is the dispatcher's: this one only lets pass.
+        self._loop = loop
+        self._connection = connection
+        self._dispatcher = dispatcher
+        self._logins = logins
+        self._conversation: Conversation | None = None
+        self._mechanism: str | None = None
+        self._expires = math.inf
+        self._restarted = -math.inf
+        self._is_again = False
+        self._is_noted = False
+        self._began = loop.time()
+        self.state = State.VERSIONS
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the client has not logged in yet; one that does it again has."""
+        return self.state is not State.DONE and not self._is_again
+
+    @property
+    def age(self) -> float:
+        """Return how many seconds the client has been connected."""
+        return self._loop.time() - self._began
+
+    def dispatch(
+        self, connection: dispatch_kernels.Connection, buffer: memoryview, start: int, end: int
+    ) -> Answer | LateAnswer:
+        """Let a frame pass if it may come now.
+
+        Raises:
+            ProtocolError: It may not, or of the dispatcher; the connection must close.
+        """
+        if self.state is State.RAW:
+            return self._answer_raw(bytes(buffer[start:end]))
+        if end - start < _KEY_AND_VERSION.size:
+            return self._dispatcher.dispatch(connection, buffer, start, end)
+        key, version = _KEY_AND_VERSION.unpack_from(buffer, start)
+        if self.state is State.DONE:
+            if key != HANDSHAKE and self._loop.time() >= self._expires:
+                self._logins.expired += 1
+                raise ProtocolError(
+                    f"mechanism={self._mechanism} reason=the login has expired; "
+                    "see connections.max.reauth.ms, and how long tokens count"
+                )
+        elif not self._may_come(key):
+            self._logins.failed += 1
+            raise ProtocolError(
+                f"api={BY_KEY[key].name if key in BY_KEY else key} version={version} "
+                f"reason=ILLEGAL_SASL_STATE: {self.state.value} must come first, since this "
+                "listener asks for SASL"
+            )
+        reply = self._dispatcher.dispatch(connection, buffer, start, end)
+        if self.state is State.VERSIONS and key == API_VERSIONS and _is_answered(reply):
+            self.state = State.HANDSHAKE
+        return reply
+
+    def handshake(self, version: int, mechanism: str) -> SaslHandshakeResponse | Later:
+        """Answer a SaslHandshake: begin a conversation."""
+        if self.state is State.DONE:
+            if not self._begin_again():
+                return SaslHandshakeResponse(IllegalSaslState.code)
+        elif self.state is State.AUTHENTICATE:
+            refused = SaslHandshakeResponse(IllegalSaslState.code)
+            return self._fail(refused, "a second SaslHandshake instead of SaslAuthenticate")
+        names = self._logins.mechanisms.names
+        is_other = self._is_again and mechanism != self._mechanism
+        if mechanism not in names or is_other:
+            code = ErrorCode.unsupported_sasl_mechanism
+            why = "another mechanism than before" if is_other else "a mechanism that is not enabled"
+            if not self._is_again:
+                self._mechanism = mechanism if mechanism in names else None
+            return self._fail(SaslHandshakeResponse(code, names), why)
+        self._mechanism = mechanism
+        self._conversation = self._logins.mechanisms.begin(mechanism)
+        self.state = State.RAW if version == 0 else State.AUTHENTICATE
+        return SaslHandshakeResponse(0, names)
+
+    def authenticate(self, token: bytes) -> SaslAuthenticateResponse | Later:
+        """Answer a SaslAuthenticate: take the client's next token."""
+        conversation = self._conversation
+        if self.state is not State.AUTHENTICATE or conversation is None:
+            return SaslAuthenticateResponse(IllegalSaslState.code, _TOO_LATE)
+        if conversation.blocks:
+            return self._authenticate_later(conversation, token)
+        try:
+            answer = conversation.step(token)
+            lifetime_ms = self._finish(conversation)
+        except SaslFailure as failure:
+            return self._refuse(failure)
+        return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms)
+
+    async def _authenticate_later(
+        self, conversation: Conversation, token: bytes
+    ) -> SaslAuthenticateResponse:
+        try:
+            io = self._connection.rooms.io
+            answer = await self._logins.check(io, conversation, token)
+            await self._note_refusal(conversation)
+            lifetime_ms = self._finish(conversation)
+        except SaslFailure as failure:
+            refused: SaslAuthenticateResponse = await self._refuse(failure)
+            return refused
+        return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms)
+
+    async def _answer_raw(self, token: bytes) -> bytes:
+        """Answer a bare token by a bare token; there is none that says no (KIP-43)."""
+        conversation = self._conversation
+        if conversation is None:
+            raise ProtocolError("reason=a token without a conversation")
+        try:
+            if conversation.blocks:
+                io = self._connection.rooms.io
+                answer = await self._logins.check(io, conversation, token)
+                await self._note_refusal(conversation)
+            else:
+                answer = conversation.step(token)
+            self._finish(conversation)
+        except SaslFailure as failure:
+            self.state = State.FAILED
+            if not self._is_noted:
+                self._note(failure.why)
+                await self._delay()
+            raise ProtocolError(f"mechanism={self._mechanism} reason=login failed") from failure
+        return len(answer).to_bytes(4, "big") + answer
+
+    async def _note_refusal(self, conversation: Conversation) -> None:
+        """Note a login that has failed, though the client still has a token to send."""
+        if conversation.refusal is not None:
+            self._is_noted = True
+            self._note(conversation.refusal)
+            await self._delay()
+
+    def _finish(self, conversation: Conversation) -> int:
+        """Let the client in if it has proven who it is; return how long that counts, in ms.
+
+        Raises:
+            SaslFailure: It has proven to be another than before.
+        """
+        if not conversation.is_complete:
+            return 0
+        principal = str(Principal(USER, conversation.user))
+        if self._is_again and principal != self._connection.principal:
+            raise SaslFailure(_FAILED, "another user than before")
+        mechanism = str(self._mechanism)
+        proven_ms = conversation.lifetime_ms
+        lifetime_ms = self._logins.mechanisms.max_lifetime_ms(mechanism, proven_ms)
+        self._expires = self._loop.time() + lifetime_ms / 1000 if lifetime_ms else math.inf
+        self._conversation = None
+        self._logins.note_success(principal, self._connection.peer, mechanism)
+        self.state = State.DONE
+        self._connection.let_in(principal, stays=not lifetime_ms)
+        return lifetime_ms
+
+    def _begin_again(self) -> bool:
+        """Return whether the client may log in again now, at most once a second (KIP-368)."""
+        now = self._loop.time()
+        if self._expires == math.inf or now < self._restarted + _LEAST_SECONDS_BETWEEN:
+            return False
+        self._restarted = now
+        self._is_again = True
+        return True
+
+    def _may_come(self, key: int) -> bool:
+        if self.state is State.VERSIONS:
+            return key in {API_VERSIONS, HANDSHAKE}
+        if self.state is State.AUTHENTICATE:
+            return key in {AUTHENTICATE, HANDSHAKE}
+        return self.state is State.HANDSHAKE and key == HANDSHAKE
+
+    def _refuse(self, failure: SaslFailure) -> Later:
+        code = ErrorCode.sasl_authentication_failed
+        return self._fail(SaslAuthenticateResponse(code, str(failure)), failure.why)
+
+    def _fail(self, response: Any, why: str) -> Later:
+        """Return what answers a client that is not let in, and closes its connection then."""
+        self.state = State.FAILED
+        if not self._is_noted:
+            self._note(why)
+        return self._fail_later(response)
+
+    async def _fail_later(self, response: Any) -> Any:
+        if not self._is_noted:
+            await self._delay()
+        self._connection.drain()
+        return response
+
+    async def _delay(self) -> None:
+        settings = self._connection.rooms.settings.server
+        await asyncio.sleep(settings.security.connection_failed_authentication_delay_ms / 1000)
+
+    def _note(self, why: str) -> None:
+        self._logins.note_failure(self._loop.time(), self._connection.peer, self._mechanism, why)
+
+
+def _is_answered(reply: Answer | LateAnswer) -> bool:
+    """Return whether ApiVersions was answered without an error: after one it is asked again."""
+    return isinstance(reply, bytes) and reply[_ERROR_CODE] == _NO_ERROR

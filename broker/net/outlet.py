@@ -1,0 +1,132 @@
+"""What channels have in common that send in order: what they wait for before they send on."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING, Protocol
+
+from siltstone.broker.net.turn._turn_kernels import INLINE_BYTES
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections import deque
+    from collections.abc import Callable
+
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.protocol.parts import FileSlice
+
+    class Channel(Protocol):
+        """A socket with parts that have not left yet; ``fileno`` is -1 once it is closed."""
+
+        fileno: int
+        unsent: deque[bytes | memoryview | FileSlice]
+
+        def flush(self) -> None:
+            """Send what the socket takes, at most one turn's worth; wait by the outlet for more."""
+
+
+def warm(file: int, position: int, size: int) -> None:
+    """Bring a file range into the page cache; waits for the disk, so io threads only.
+
+    Raises:
+        OSError: The disk fails, or the file is shorter than the range says.
+    """
+    os.posix_fadvise(file, position, size, os.POSIX_FADV_WILLNEED)
+    end = position + size
+    while position < end:
+        got = len(os.pread(file, min(INLINE_BYTES * 4, end - position), position))
+        if not got:
+            raise OSError(errno.EIO, f"file ends before position {end}")
+        position += got
+
+
+class Outlet:
+    """The part of a channel that waits (loop only): for room, for pages of a file, for a sender.
+
+    Invariants: it waits for one of them at a time (``is_waiting``), and nothing is sent meanwhile.
+    While a sender has ``handed`` bytes, it has the socket. ``on_drained`` is called when everything
+    has left that did not leave at once, ``on_lost`` with a reason when a file fails.
+    """
+
+    __slots__ = (
+        "_channel",
+        "_io",
+        "_is_watching",
+        "_loop",
+        "_on_drained",
+        "_on_lost",
+        "_warming",
+        "handed",
+        "is_waiting",
+    )
+
+    def __init__(
+        self,
+        channel: Channel,
+        loop: asyncio.AbstractEventLoop,
+        io: IoThreads,
+        on_drained: Callable[[], None],
+        on_lost: Callable[[str], None],
+    ) -> None:
+        self._channel = channel
+        self._loop = loop
+        self._io = io
+        self._on_drained = on_drained
+        self._on_lost = on_lost
+        self._is_watching = False
+        self.is_waiting = False
+        self._warming: FileSlice | None = None  # keeps the file open that a thread reads
+        self.handed = 0
+
+    def watch(self) -> None:
+        """Flush when the socket has room."""
+        if not self._is_watching:
+            self._loop.add_writer(self._channel.fileno, self.resume)
+            self._is_watching = self.is_waiting = True
+
+    def stop_watching(self) -> None:
+        """Wait for room no more; before the channel is closed."""
+        if self._is_watching:
+            self._loop.remove_writer(self._channel.fileno)
+            self._is_watching = self.is_waiting = False
+
+    def warm(self, part: FileSlice, count: int) -> None:
+        """Read cold pages on an io thread; sending continues when they are in memory."""
+        self.stop_watching()
+        self._warming = part
+        self.is_waiting = True
+        future = self._io.run(warm, part.file.fileno(), part.position, count)
+        future.add_done_callback(self._on_warm)
+
+    def hand_over(self, count: int) -> None:
+        """Note that a sender has the socket until it has sent ``count`` bytes."""
+        self.stop_watching()
+        self.handed = count
+        self.is_waiting = True
+
+    def take_back(self) -> int:
+        """Note that the sender is done; return how many bytes it had."""
+        handed, self.handed = self.handed, 0
+        self.is_waiting = False
+        return handed
+
+    def resume(self) -> None:
+        """Send on, and tell when everything has left."""
+        channel = self._channel
+        if channel.unsent:
+            channel.flush()
+        if not channel.unsent and channel.fileno >= 0:
+            self.stop_watching()
+            self._on_drained()
+
+    def _on_warm(self, done: asyncio.Future[None]) -> None:
+        self._warming = None
+        self.is_waiting = False
+        if done.cancelled() or not self._channel.unsent:
+            return
+        error = done.exception()
+        if error is not None:
+            self._on_lost(str(error))
+            return
+        self.resume()

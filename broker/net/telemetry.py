@@ -1,0 +1,239 @@
+"""What clients tell of themselves (KIP-714): who is asked for what, and what they pushed last.
+
+(Kafka: ``ClientMetricsManager``, which hands it to a plug-in; here it becomes series of the metrics
+page.) Subscriptions are dynamic settings; without one no client is asked for anything.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID, uuid4
+from zlib import crc32
+
+from siltstone.broker.groups.regular_expression import compile_expression
+from siltstone.config.client_metrics import MATCHED, read_client_metrics
+from siltstone.config.errors import ConfigError
+from siltstone.protocol.errors import (
+    ErrorCode,
+    InvalidConfig,
+    InvalidRegularExpression,
+    InvalidRequest,
+    TelemetryTooLarge,
+    ThrottlingQuotaExceeded,
+    UnknownSubscriptionId,
+    UnsupportedCompressionType,
+)
+from siltstone.protocol.messages import NO_ID
+from siltstone.protocol.names import uuid_text
+from siltstone.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from siltstone.broker.topics.settings.in_force import BrokerSettings
+    from siltstone.protocol.otlp import Point
+    from siltstone.storage.clock import Clock
+
+log = logging.getLogger(__name__)
+
+ACCEPTED: Final = (ZSTD, LZ4, GZIP, SNAPPY, NONE)
+_ALL: Final = "*"
+_MAX_INSTANCES: Final = 10_000
+_DEFAULT_INTERVAL_MS: Final = 300_000
+# A push may come half an interval late, and one may be lost.
+_INTERVALS_KEPT: Final = 3
+_SIGN: Final = 1 << 31
+
+
+class Client(NamedTuple):
+    """What a client can be chosen by, in the order of `MATCHED`; `Telemetry` knows its id."""
+
+    instance_id: str
+    client_id: str
+    software_name: str
+    software_version: str
+    address: str
+    port: str
+
+
+class Subscription(NamedTuple):
+    """What one client is asked for; ``prefixes`` are empty for none, and one empty text for all."""
+
+    id: int
+    prefixes: tuple[str, ...]
+    interval_ms: int
+
+
+@dataclass(slots=True)
+class Instance:
+    """One client while it is known; times are monotonic milliseconds."""
+
+    id: bytes
+    client: Client
+    subscription: Subscription
+    made_from: Mapping[str, Mapping[str, str]]
+    asked_ms: float = float("-inf")
+    pushed_ms: float = float("-inf")
+    last_error: int = 0
+    is_terminating: bool = False
+    points: Sequence[Point] = field(default_factory=tuple)
+
+
+class _Chosen(NamedTuple):
+    prefixes: tuple[str, ...]
+    interval_ms: int
+    expressions: tuple[tuple[int, Any], ...]  # a place in `Client`, and what must match there
+
+
+class Telemetry:
+    """The clients that asked what to push, the latest last (loop only).
+
+    At most 10,000 are known: then the one that was silent longest is forgotten, and begins anew.
+    """
+
+    def __init__(self, settings: BrokerSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._instances: OrderedDict[bytes, Instance] = OrderedDict()
+        self._made_from: Mapping[str, Mapping[str, str]] = {}
+        self._chosen: list[_Chosen] = []
+
+    @property
+    def max_bytes(self) -> int:
+        """Return how many bytes a client may push at once."""
+        return self._settings.server.telemetry_max_bytes
+
+    def subscribe(self, instance_id: bytes, client: Client) -> Instance:
+        """Return a client's instance, with a new id if it has none yet.
+
+        Raises:
+            ThrottlingQuotaExceeded: It asks again before its interval is over.
+        """
+        if instance_id == NO_ID:
+            instance_id = uuid4().bytes
+        instance = self._find(instance_id, client)
+        now = self._now()
+        is_early = now - max(instance.asked_ms, instance.pushed_ms) < (
+            instance.subscription.interval_ms
+        )
+        if is_early and not instance.last_error:
+            raise ThrottlingQuotaExceeded("subscriptions are asked for once in a push interval")
+        instance.asked_ms = now
+        instance.last_error = 0
+        return instance
+
+    def admit(
+        self, instance_id: bytes, client: Client, subscription_id: int, codec: int, size: int
+    ) -> Instance:
+        """Return the instance that pushes, if it may.
+
+        Raises:
+            KafkaError: It may not; the client is told why, and asks for its subscription again.
+        """
+        if instance_id == NO_ID:
+            raise InvalidRequest("a client pushes with the instance id that it was given")
+        instance = self._find(instance_id, client)
+        if instance.is_terminating:
+            raise InvalidRequest("a client pushes nothing after it said that it ends")
+        now = self._now()
+        is_first = instance.asked_ms > instance.pushed_ms
+        if not is_first and now - instance.pushed_ms < instance.subscription.interval_ms:
+            raise ThrottlingQuotaExceeded("metrics are pushed once in a push interval")
+        instance.pushed_ms = now
+        if subscription_id != instance.subscription.id:
+            instance.last_error = ErrorCode.unknown_subscription_id
+            raise UnknownSubscriptionId("what is asked for has changed; ask for it again")
+        if codec not in ACCEPTED:
+            instance.last_error = ErrorCode.unsupported_compression_type
+            raise UnsupportedCompressionType(f"there is no compression type {codec}")
+        if size > self.max_bytes:
+            raise TelemetryTooLarge(f"{size} bytes are more than telemetry.max.bytes")
+        return instance
+
+    def keep(self, instance: Instance, points: Sequence[Point]) -> None:
+        """Keep what an instance pushed instead of what it pushed before, as far as it is asked."""
+        prefixes = instance.subscription.prefixes
+        instance.points = [each for each in points if each.name.startswith(prefixes)]
+
+    def end(self, instance: Instance) -> None:
+        """Forget the metrics of a client that ends; it may not push again."""
+        instance.is_terminating = True
+        instance.points = ()
+
+    def alive(self) -> Iterator[Instance]:
+        """Yield the clients that have pushed lately, and forget the metrics of others."""
+        now = self._now()
+        for instance in tuple(self._instances.values()):
+            if not instance.points:
+                continue
+            if now - instance.pushed_ms > _INTERVALS_KEPT * instance.subscription.interval_ms:
+                instance.points = ()
+            else:
+                yield instance
+
+    def _find(self, instance_id: bytes, client: Client) -> Instance:
+        current = self._settings.client_metrics
+        client = client._replace(instance_id=uuid_text(UUID(bytes=instance_id)))
+        instance = self._instances.get(instance_id)
+        if instance is None or instance.made_from is not current:
+            subscription = self._choose(instance_id, client)
+            if instance is None:
+                instance = Instance(instance_id, client, subscription, current)
+                self._instances[instance_id] = instance
+                if len(self._instances) > _MAX_INSTANCES:
+                    self._instances.popitem(last=False)
+            else:
+                if instance.subscription != subscription:
+                    instance.asked_ms = float("-inf")  # it need not wait to learn of the change
+                instance.subscription = subscription
+                instance.made_from = current
+        self._instances.move_to_end(instance_id)
+        return instance
+
+    def _choose(self, instance_id: bytes, client: Client) -> Subscription:
+        """Return all that subscriptions ask a client for, and the shortest of their intervals."""
+        current = self._settings.client_metrics
+        if self._made_from is not current:
+            self._chosen = [_read(own) for own in current.values()]
+            self._made_from = current
+        prefixes: set[str] = set()
+        intervals = []
+        for each in self._chosen:
+            if all(found.fullmatch(client[place]) for place, found in each.expressions):
+                prefixes.update(each.prefixes)
+                intervals.append(each.interval_ms)
+        told = ("",) if _ALL in prefixes else tuple(sorted(prefixes))
+        interval_ms = min(intervals, default=_DEFAULT_INTERVAL_MS)
+        identity = crc32(repr((told, interval_ms, instance_id)).encode())
+        return Subscription((identity ^ _SIGN) - _SIGN, told, interval_ms)
+
+    def _now(self) -> float:
+        return self._clock.monotonic() * 1000
+
+
+def check_subscription(own: Mapping[str, str]) -> None:
+    """Check all settings of a subscription together, with Kafka's codes.
+
+    Raises:
+        InvalidRequest: A name is unknown, or the interval is out of bounds.
+        InvalidConfig: What clients are chosen by is faulty.
+    """
+    try:
+        read_client_metrics({name: text for name, text in own.items() if name != "match"})
+    except ConfigError as error:
+        raise InvalidRequest(str(error)) from error
+    try:
+        _read(own)
+    except (ConfigError, InvalidRegularExpression) as error:
+        raise InvalidConfig(str(error)) from error
+
+
+def _read(own: Mapping[str, str]) -> _Chosen:
+    config = read_client_metrics(own)
+    expressions = tuple(
+        (MATCHED.index(name), compile_expression(text)) for name, text in config.expressions.items()
+    )
+    return _Chosen(config.metrics, config.interval_ms, expressions)

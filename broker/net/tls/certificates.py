@@ -1,0 +1,199 @@
+"""What a certificate says: whose it is and when it counts; and the blocks of a PEM file.
+
+The ``ssl`` module tells neither of a certificate of our own, nor the name of a client as Java
+writes it (RFC 2253), so the few fields are read here from their DER. OpenSSL has the say on whether
+a client's certificate is good; what is read here of one has passed that.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_INTEGER: Final = 0x02
+_OID: Final = 0x06
+_SEQUENCE: Final = 0x30
+_SET: Final = 0x31
+_VERSION: Final = 0xA0
+_UTC_TIME: Final = 0x17
+_TEXTS: Final = {
+    0x0C: "utf-8",
+    0x12: "ascii",  # digits
+    0x13: "ascii",
+    0x14: "latin-1",
+    0x16: "ascii",
+    0x1C: "utf-32-be",
+    0x1E: "utf-16-be",
+}
+_KEYWORDS: Final = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.25": "DC",
+    "0.9.2342.19200300.100.1.1": "UID",
+}
+"""Those that RFC 2253 has, and Java's X500Principal.getName writes; any other is its number."""
+_SPECIAL: Final = frozenset(',+"\\<>;=')
+
+_BLOCK: Final = re.compile(
+    r"-----BEGIN (?P<label>[A-Z0-9 ]+)-----(?P<body>.*?)-----END (?P=label)-----", re.DOTALL
+)
+_WIDTH: Final = 64
+
+
+class Certificate(NamedTuple):
+    """The fields that count here; ``subject`` is a distinguished name as of RFC 2253."""
+
+    subject: str
+    not_before: datetime
+    not_after: datetime
+
+
+class Block(NamedTuple):
+    """One block of a PEM file, with lines as OpenSSL wants them."""
+
+    label: str
+    text: str
+
+    @property
+    def is_key(self) -> bool:
+        """Whether it is a private key."""
+        return self.label.endswith("PRIVATE KEY")
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether it is a key that needs a password."""
+        return self.label == "ENCRYPTED PRIVATE KEY" or "ENCRYPTED" in self.text.splitlines()[1]
+
+
+def read_blocks(text: str) -> Iterator[Block]:
+    """Yield the blocks of a PEM text; one whose lines have become one is cut again."""
+    for match in _BLOCK.finditer(text):
+        label, body = match["label"], match["body"].strip()
+        if ":" not in body:  # the old form of an encrypted key has headers
+            packed = "".join(body.split())
+            body = "\n".join(
+                packed[start : start + _WIDTH] for start in range(0, len(packed), _WIDTH)
+            )
+        yield Block(label, f"-----BEGIN {label}-----\n{body}\n-----END {label}-----\n")
+
+
+def read_block(block: Block) -> Certificate:
+    """Return what the certificate of a block says.
+
+    Raises:
+        ValueError: It is none.
+    """
+    body = "".join(block.text.splitlines()[1:-1])
+    try:
+        return read_certificate(base64.b64decode(body, validate=True))
+    except binascii.Error as error:
+        raise ValueError("it is not base64") from error
+
+
+def read_certificate(der: bytes) -> Certificate:
+    """Return what a certificate says.
+
+    Raises:
+        ValueError: It is none, or what counts of it cannot be read.
+    """
+    try:
+        [outer] = _values(der)
+        fields = list(_values(next(_values(_of(_SEQUENCE, outer)))[1]))
+        if fields[0][0] == _VERSION:
+            del fields[0]
+        _of(_INTEGER, fields[0])
+        _, _, _, validity, subject, *_ = fields
+        not_before, not_after = map(_time, _values(_of(_SEQUENCE, validity)))
+        return Certificate(_name(_of(_SEQUENCE, subject)), not_before, not_after)
+    except (IndexError, StopIteration, UnicodeDecodeError, OverflowError) as error:
+        raise ValueError("it is no certificate") from error
+
+
+def _values(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the values of DER that follow each other, each with its tag."""
+    position = 0
+    while position < len(data):
+        tag, length = data[position], data[position + 1]
+        position += 2
+        if length & 0x80:
+            count = length & 0x7F
+            if not 1 <= count <= 4:
+                raise ValueError("it has a length that cannot be")
+            length = int.from_bytes(data[position : position + count], "big")
+            position += count
+        if position + length > len(data):
+            raise ValueError("it is cut short")
+        yield tag, data[position : position + length]
+        position += length
+
+
+def _of(tag: int, value: tuple[int, bytes]) -> bytes:
+    if value[0] != tag:
+        raise ValueError(f"it has the tag {value[0]} where {tag} belongs")
+    return value[1]
+
+
+def _time(value: tuple[int, bytes]) -> datetime:
+    tag, octets = value
+    text = octets.decode("ascii")
+    if tag == _UTC_TIME:  # RFC 5280: two digits of a year from 1950 on
+        text = ("19" if text[:2] >= "50" else "20") + text
+    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
+
+
+def _name(rdns: bytes) -> str:
+    """Return a distinguished name as Java's X500Principal.getName() does: the last part first."""
+    parts = [
+        "+".join(_attribute(_of(_SEQUENCE, each)) for each in _values(_of(_SET, rdn)))
+        for rdn in _values(rdns)
+    ]
+    return ",".join(reversed(parts))
+
+
+def _attribute(pair: bytes) -> str:
+    (kind, number), (tag, octets) = _values(pair)
+    oid = _oid(_of(_OID, (kind, number)))
+    keyword = _KEYWORDS.get(oid)
+    if keyword is None or tag not in _TEXTS:
+        return f"{keyword or oid}=#{_encoded(tag, octets).hex()}"
+    return f"{keyword}={_escape(octets.decode(_TEXTS[tag]))}"
+
+
+def _encoded(tag: int, octets: bytes) -> bytes:
+    size = len(octets)
+    if size < 0x80:
+        return bytes((tag, size)) + octets
+    length = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes((tag, 0x80 | len(length))) + length + octets
+
+
+def _oid(octets: bytes) -> str:
+    numbers = []
+    number = 0
+    for octet in octets:
+        number = number << 7 | octet & 0x7F
+        if not octet & 0x80:
+            numbers.append(number)
+            number = 0
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
+
+
+def _escape(text: str) -> str:
+    escaped = "".join(f"\\{each}" if each in _SPECIAL else each for each in text)
+    if escaped.startswith(("#", " ")):
+        escaped = f"\\{escaped}"
+    if len(text) > 1 and text.endswith(" "):
+        escaped = f"{escaped[:-1]}\\ "
+    return escaped

@@ -1,0 +1,248 @@
+"""A connection that is encrypted: the same calls as `broker.net.channel.PlainChannel` has.
+
+OpenSSL works on the socket itself, through the ``ssl`` module. Small answers are encrypted on the
+loop; larger ones, and ranges of files with them, are read and encrypted by a sender thread.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from siltstone.broker.net.buffers import SHARED_BYTES
+from siltstone.broker.net.channel import TURN_BYTES
+from siltstone.broker.net.outlet import Outlet
+from siltstone.broker.net.tls.senders import fill
+from siltstone.broker.net.turn._turn_kernels import INLINE_BYTES, Transport
+from siltstone.protocol.parts import FileSlice
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Sequence
+
+    from siltstone.broker.net.tls.senders import TlsSenders
+    from siltstone.broker.process.io import IoThreads
+
+HANDED_BYTES: Final = 2 * INLINE_BYTES
+"""From here on the loop would be held for longer than handing over costs."""
+_RECORD_BYTES: Final = 16 * 1024
+"""What a record of TLS has at most: after a shorter one the socket is likely empty."""
+_MAX_PARTS: Final = 256
+_SCRATCH: Final = memoryview(bytearray(INLINE_BYTES))
+_NOTHING_YET: Final = -1
+
+
+class TlsChannel(Transport):
+    """One client's socket, after the handshake (loop only).
+
+    Invariants: what is unsent leaves in order. While a sender has bytes (`Outlet`), it has the
+    socket, and the loop neither reads nor writes. What OpenSSL could not write is offered again
+    byte for byte: ``_offered`` of them at least. While reading, a call is due whenever OpenSSL
+    holds bytes that it has decrypted: the kernel does not tell of those.
+    """
+
+    __slots__ = (
+        "_io",
+        "_is_due",
+        "_is_ended",
+        "_loop",
+        "_offered",
+        "_on_input",
+        "_outlet",
+        "_socket",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: ssl.SSLSocket,
+        io: IoThreads,
+        on_drained: Callable[[], None],
+        on_lost: Callable[[str], None],
+    ) -> None:
+        super().__init__(sock.fileno(), on_lost)
+        self._loop = loop
+        self._socket = sock
+        self._io = io
+        self._on_input: Callable[[], None] | None = None
+        self._outlet = Outlet(self, loop, io, on_drained, on_lost)
+        self._offered = 0
+        self._is_ended = False
+        self._is_due = False
+
+    def start_reading(self, on_input: Callable[[], None]) -> None:
+        """Call ``on_input`` whenever there are bytes to receive."""
+        self._on_input = on_input
+        self._loop.add_reader(self.fileno, on_input)
+        self._call_if_more()
+
+    def stop_reading(self) -> None:
+        """Call no more."""
+        self._on_input = None
+        self._loop.remove_reader(self.fileno)
+
+    def receive(self, buffer: memoryview, start: int, end: int) -> int:
+        """Receive what is there into ``buffer[start:end]``.
+
+        Returns:
+            The number of bytes, 0 at the end of the stream, -1 if there are none yet.
+        """
+        position = start
+        end = min(end, start + SHARED_BYTES)
+        try:
+            while position < end and not self._is_ended:
+                got = self._socket.recv_into(buffer[position:end])
+                self._is_ended = not got
+                position += got
+                if got < _RECORD_BYTES and not self._socket.pending():
+                    break
+        except ssl.SSLWantReadError:
+            pass
+        except OSError:  # also a record that is not what its sender wrote
+            self._is_ended = True
+        if position > start:
+            self._call_if_more()
+            return position - start
+        return 0 if self._is_ended else _NOTHING_YET
+
+    def is_ended(self) -> bool:
+        """Return whether the peer has closed, without taking any of its bytes."""
+        try:
+            # What a TLS socket has instead of this method takes no flags.
+            return self._is_ended or not socket.socket.recv(self._socket, 1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            return True
+
+    def send_bytes(self, whole: bytes) -> None:
+        """Send or queue an answer of one piece, which is the common case."""
+        self.send((whole,))
+
+    def send(self, parts: Sequence[bytes | memoryview | FileSlice]) -> None:
+        """Send or queue ``parts`` in order; the channel owns them afterwards."""
+        self.unsent.extend(filter(len, parts))
+        if not self._outlet.is_waiting:
+            self.flush()
+
+    def close(self) -> None:
+        """Close; what is unsent is dropped."""
+        self._outlet.stop_watching()
+        self.fileno = -1
+        is_whole = not self.unsent and not self._offered
+        self.unsent.clear()
+        if self._outlet.handed:  # the sender lets go of the socket when it fails, see _on_sent
+            with suppress(OSError):
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+            return
+        if is_whole:
+            with suppress(OSError, ValueError):
+                self._socket.unwrap()  # tells the peer that nothing is missing; it need not answer
+        self._socket.close()
+
+    def _call_if_more(self) -> None:
+        """Have ``on_input`` called soon if there is more than the kernel has."""
+        if self._is_due or self._outlet.handed or self._on_input is None:
+            return
+        if self._is_ended or self._socket.pending():
+            self._is_due = True
+            self._loop.call_soon(self._on_more)
+
+    def _on_more(self) -> None:
+        self._is_due = False
+        if self._on_input is not None:
+            self._on_input()
+        if self._on_input is not None:
+            self._call_if_more()
+
+    def flush(self) -> None:
+        """Send what the socket takes, at most one turn's worth; the outlet waits for more room."""
+        budget = TURN_BYTES
+        try:
+            while self.unsent and budget > 0:
+                if self._hand_over() or (piece := self._gather()) is None:
+                    return
+                self._offered = len(piece)
+                sent = self._socket.send(piece)
+                self._offered = 0
+                self.drop(sent)
+                budget -= sent
+        except ssl.SSLWantWriteError:
+            pass
+        except OSError as error:
+            self._on_lost(error.strerror or str(error))
+            return
+        if self.unsent:
+            self._outlet.watch()
+
+    def _gather(self) -> bytes | memoryview | None:
+        """Return the next bytes to encrypt; None while they are brought into memory."""
+        head = self.unsent[0]
+        if len(self.unsent) == 1 and isinstance(head, bytes) and len(head) <= INLINE_BYTES:
+            return head
+        left = INLINE_BYTES
+        for part in self.unsent:
+            size = min(len(part), left)
+            if not size:
+                break
+            if isinstance(part, FileSlice) and not self._is_in_memory(part, size):
+                if 0 < INLINE_BYTES - left >= self._offered:
+                    break
+                self._outlet.warm(part, size)
+                return None
+            left -= size
+        return _SCRATCH[: fill(self.unsent, _SCRATCH[: INLINE_BYTES - left])]
+
+    def _is_in_memory(self, part: FileSlice, size: int) -> bool:
+        """Return whether both ends of what is to leave of a range are in memory.
+
+        Raises:
+            OSError: The file is shorter than the range.
+        """
+        file = part.file.fileno()
+        last = part.position + size - 1
+        return self.is_in_memory(file, part.position) and self.is_in_memory(file, last)
+
+    def _hand_over(self) -> bool:
+        """Hand what is unsent to a sender if it is much; return whether that has the socket now."""
+        parts = []
+        total = 0
+        for part in islice(self.unsent, _MAX_PARTS):
+            parts.append(part)
+            total += len(part)
+            if total >= TURN_BYTES:
+                break
+        senders: TlsSenders | None = None
+        if total >= HANDED_BYTES:
+            senders = self._io.find_tls_senders()
+        if senders is None:
+            return False
+        over = total - TURN_BYTES
+        last = parts[-1]
+        if over > 0 and isinstance(last, FileSlice):
+            parts[-1] = FileSlice(last.file, last.position, last.size - over)
+            total -= over
+        for part in parts:
+            if isinstance(part, FileSlice) and not self._is_in_memory(part, part.size):
+                self._outlet.warm(part, part.size)
+                return True
+        senders.send(self._socket, parts, self._on_sent)
+        self._outlet.hand_over(total)
+        self._offered = 0
+        return True
+
+    def _on_sent(self, reason: str | None) -> None:
+        """Continue after a sender has sent everything or has failed."""
+        handed = self._outlet.take_back()
+        if self.fileno < 0:  # closed meanwhile
+            self._socket.close()
+            return
+        if reason is not None:
+            self._on_lost(reason)
+            return
+        self.drop(handed)
+        self._call_if_more()
+        self._outlet.resume()

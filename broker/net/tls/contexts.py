@@ -1,0 +1,289 @@
+"""From the settings of a listener to what it encrypts with: an ``ssl.SSLContext`` and its dates.
+
+Every file is read once, and what was checked is what is used. A fault is one sentence: which file,
+what is wrong with it, and what to do.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from siltstone.broker.net.tls.certificates import (
+    Block,
+    Certificate,
+    read_block,
+    read_blocks,
+    read_certificate,
+)
+from siltstone.config.tls import (
+    KEY_STORE_COMMAND,
+    NEWER_SUITES,
+    OLDER_SUITES,
+    TRUST_STORE_COMMAND,
+    versions_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from siltstone.config.distinguished_names import Rule
+    from siltstone.config.tls import TlsSettings
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_CLIENT_AUTH: Final = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+_SECURITY_LEVEL: Final = "@SECLEVEL=2"
+"""OpenSSL's: no RSA key below 2,048 bits, no SHA-1 in a certificate."""
+_MAX_FILE_BYTES: Final = 4 << 20
+_JKS: Final = bytes.fromhex("feedfeed")
+_JCEKS: Final = bytes.fromhex("cececece")
+_DER_SEQUENCE: Final = 0x30
+_OTHERS_READ: Final = 0o007
+
+
+class TlsError(Exception):
+    """A key or a certificate cannot be used; the text says which, why and what to do."""
+
+
+class Endpoint(NamedTuple):
+    """What a listener encrypts with, and what operators want to know of it."""
+
+    context: ssl.SSLContext
+    certificate: Certificate
+    """The one that clients are shown."""
+    rules: tuple[Rule, ...] | None
+    """How the name in a client's certificate becomes its principal; None: the name is."""
+    pem: str
+    """The same, for those who are to trust it."""
+    notes: tuple[str, ...] = ()
+    """What the log should say: it works, but somebody should know."""
+
+    def name_client(self, der: bytes) -> str:
+        """Return the name of the principal whose certificate was shown.
+
+        Raises:
+            ValueError: No rule applies, or the certificate has expired since it was first shown.
+        """
+        certificate = read_certificate(der)
+        if certificate.not_after < datetime.now(UTC):
+            raise ValueError(f"the certificate of {certificate.subject} has expired")
+        if self.rules is None:
+            return certificate.subject
+        from siltstone.config.distinguished_names import map_name  # noqa: PLC0415  # re2: few need it
+
+        return map_name(self.rules, certificate.subject)
+
+
+class _Source(NamedTuple):
+    """Where a text of PEM stands: a file, or a setting."""
+
+    name: str
+    text: str
+
+
+def make_endpoint(settings: TlsSettings) -> Endpoint:
+    """Return what a listener encrypts with. Blocks.
+
+    Raises:
+        TlsError: A file, a key or a certificate cannot be used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _limit(context, settings)
+    keys, chain_from, notes = _read_key_store(settings)
+    certificates = _certificates(keys, chain_from)
+    certificate = _check_dates(certificates, chain_from)
+    _load(context, keys, settings, chain_from)
+    context.verify_mode = _CLIENT_AUTH[settings.client_auth]
+    _load_authorities(context, settings)
+    pem = next(block.text for block in keys if block.label == "CERTIFICATE")
+    return Endpoint(context, certificate, _rules(settings), pem, notes)
+
+
+def files_of(settings: TlsSettings) -> list[str]:
+    """Return the paths of the files that a listener reads."""
+    return [path for path in (settings.keystore_location, settings.truststore_location) if path]
+
+
+def _limit(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    """Allow the versions and the cipher suites that the settings name, and no others."""
+    versions = versions_of(settings)
+    context.minimum_version = _VERSIONS[versions[0]]
+    context.maximum_version = _VERSIONS[versions[-1]]
+    suites = settings.suites or tuple(OLDER_SUITES)
+    older = [OLDER_SUITES[name] for name in suites if name not in NEWER_SUITES]
+    context.set_ciphers(":".join(older or OLDER_SUITES.values()) + f":{_SECURITY_LEVEL}")
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+
+
+def _read_key_store(settings: TlsSettings) -> tuple[list[Block], str, tuple[str, ...]]:
+    """Return the blocks of key and certificates, where the latter stand, and notes."""
+    if settings.keystore_location is not None:
+        path = settings.keystore_location
+        source = _read(path, "ssl.keystore.location", KEY_STORE_COMMAND)
+        return list(read_blocks(source.text)), source.name, _note_rights(path)
+    blocks = [
+        *read_blocks(settings.private_key or ""),
+        *read_blocks(settings.certificate_chain or ""),
+    ]
+    return blocks, "ssl.keystore.certificate.chain", ()
+
+
+def _note_rights(path: str) -> tuple[str, ...]:
+    if Path(path).stat().st_mode & _OTHERS_READ:
+        return (f"{path} holds a private key and everybody may read it; run chmod o= on it",)
+    return ()
+
+
+def _read(path: str, setting: str, command: str) -> _Source:
+    """Read a PEM file."""
+    name = f"{setting} {path}"
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(_MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise TlsError(
+            f"{name} cannot be read: {error.strerror}; check the path, and that the broker's user "
+            "may read it"
+        ) from error
+    if len(data) > _MAX_FILE_BYTES:
+        raise TlsError(f"{name} has more than {_MAX_FILE_BYTES} bytes; name a PEM file")
+    command = command.replace("STORE", path)
+    if data.startswith((_JKS, _JCEKS)):
+        raise TlsError(f"{name} is a JKS store, which is not read; convert it by {command}")
+    if data[:1] == bytes((_DER_SEQUENCE,)):
+        raise TlsError(
+            f"{name} is PKCS12 or DER, which is not read; convert it: a store by {command}, a "
+            f"certificate by openssl x509 -inform DER -in {path}"
+        )
+    text = data.decode("utf-8", "replace")
+    if next(read_blocks(text), None) is None:
+        raise TlsError(f"{name} has no block of PEM (-----BEGIN …); name a PEM file")
+    return _Source(name, text)
+
+
+def _certificates(blocks: Sequence[Block], where: str) -> list[Certificate]:
+    """Return what the certificates of a key store say, the broker's own first."""
+    if not any(block.is_key for block in blocks):
+        key_at = where.replace("ssl.keystore.certificate.chain", "ssl.keystore.key")
+        raise TlsError(f"{key_at} has no private key; put one there (-----BEGIN PRIVATE KEY-----)")
+    return _read_certificates(blocks, where)
+
+
+def _read_certificates(blocks: Sequence[Block], where: str) -> list[Certificate]:
+    found = [block for block in blocks if block.label == "CERTIFICATE"]
+    if not found:
+        raise TlsError(f"{where} has no certificate; put one there (-----BEGIN CERTIFICATE-----)")
+    certificates = []
+    for number, block in enumerate(found, 1):
+        try:
+            certificates.append(read_block(block))
+        except ValueError as error:
+            raise TlsError(
+                f"{where}: certificate {number} cannot be read: {error}; write it there again"
+            ) from error
+    return certificates
+
+
+def _check_dates(certificates: Sequence[Certificate], where: str) -> Certificate:
+    now = datetime.now(UTC)
+    for each in certificates:
+        if each.not_after < now:
+            raise TlsError(
+                f"{where}: the certificate of {each.subject} expired on "
+                f"{each.not_after:%Y-%m-%d %H:%M} UTC; put a new one there"
+            )
+        if each.not_before > now:
+            raise TlsError(
+                f"{where}: the certificate of {each.subject} counts from "
+                f"{each.not_before:%Y-%m-%d %H:%M} UTC on; wait, or set this machine's clock"
+            )
+    return certificates[0]
+
+
+def _load(
+    context: ssl.SSLContext, blocks: Sequence[Block], settings: TlsSettings, where: str
+) -> None:
+    key_at = "ssl.keystore.key" if settings.keystore_location is None else where
+    key_block = next(block for block in blocks if block.is_key)
+    if key_block.is_encrypted and not settings.key_password:
+        raise TlsError(f"{key_at}: the private key is encrypted; give its ssl.key.password")
+    chain = "".join(block.text for block in blocks if block.label == "CERTIFICATE")
+    try:
+        with _as_file(chain) as certificate_file, _as_file(key_block.text) as key_file:
+            context.load_cert_chain(
+                certificate_file, key_file, password=lambda: settings.key_password or ""
+            )
+    except ssl.SSLError as error:
+        is_encrypted = key_block.is_encrypted
+        raise TlsError(_why_unusable(error, key_at, where, is_encrypted=is_encrypted)) from error
+    except ValueError as error:  # a password of more than a kilobyte
+        raise TlsError(
+            f"{key_at}: ssl.key.password cannot be used: {error}; give another"
+        ) from error
+
+
+def _why_unusable(error: ssl.SSLError, key_at: str, where: str, *, is_encrypted: bool) -> str:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return (
+            f"{where}: the first certificate does not belong to the private key; put the broker's "
+            "own certificate first, those of authorities behind it"
+        )
+    if error.reason == "KEY_TYPE_MISMATCH":
+        return f"{where}: certificate and private key are of two types; put those of one pair there"
+    # Of PKCS #8 the ssl module does not know the reason.
+    if is_encrypted and error.reason in {"BAD_DECRYPT", "BAD_PASSWORD_READ", None}:
+        return f"{key_at}: ssl.key.password does not open the private key; give the right one"
+    if error.reason in {"EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK"}:
+        return (
+            f"{where}: a key or a signature is too weak ({error.reason}); use at least 2,048 bits "
+            "of RSA, or ECDSA, and SHA-256"
+        )
+    return (
+        f"{key_at}: key and certificates cannot be used ({error.reason or error}); make them anew"
+    )
+
+
+def _load_authorities(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    """Take the authorities whose clients are let in."""
+    if settings.truststore_location is not None:
+        source = _read(settings.truststore_location, "ssl.truststore.location", TRUST_STORE_COMMAND)
+    elif settings.truststore_certificates:
+        source = _Source("ssl.truststore.certificates", settings.truststore_certificates)
+    else:
+        return
+    blocks = [block for block in read_blocks(source.text) if block.label == "CERTIFICATE"]
+    _read_certificates(blocks, source.name)
+    try:
+        context.load_verify_locations(cadata="".join(block.text for block in blocks))
+    except ssl.SSLError as error:
+        raise TlsError(
+            f"{source.name}: the certificates cannot be used ({error.reason}); write them there "
+            "again"
+        ) from error
+
+
+def _rules(settings: TlsSettings) -> tuple[Rule, ...] | None:
+    if settings.rules.strip() in {"", "DEFAULT"}:
+        return None
+    from siltstone.config.distinguished_names import parse_rules  # noqa: PLC0415  # re2: few need it
+
+    return parse_rules(settings.rules)
+
+
+@contextmanager
+def _as_file(text: str) -> Iterator[str]:
+    """Yield a path of a file in memory: OpenSSL takes keys from nowhere else."""
+    file = os.memfd_create("siltstone", os.MFD_CLOEXEC)
+    try:
+        os.write(file, text.encode())
+        yield f"/proc/self/fd/{file}"
+    finally:
+        os.close(file)

@@ -1,0 +1,129 @@
+"""What every listener encrypts with, as it is now: made at the start, made anew by a reload.
+
+A reload reads the files that the settings name again. It takes either all of them or, when one has
+a fault, none; connections that are open go on with what they began with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from siltstone.broker.net.tls.contexts import TlsError, files_of, make_endpoint
+from siltstone.broker.net.tls.handshakes import Handshakes, Turns
+from siltstone.config.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from siltstone.broker.net.tls.contexts import Endpoint
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.security.audit import Audit
+    from siltstone.config.tls import TlsSettings
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 10.0
+"""How often the files are looked at for a change."""
+
+
+class Endpoints:
+    """The handshakes of each listener that encrypts, by its name (loop only).
+
+    ``on_taken`` is told what a reload puts in force.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, TlsSettings],
+        io: IoThreads,
+        audit: Audit | None = None,
+        on_taken: Callable[[str, Endpoint], None] = lambda _name, _endpoint: None,
+    ) -> None:
+        """Read keys and certificates. Blocks.
+
+        Raises:
+            TlsError: One cannot be used.
+        """
+        turns = Turns(io)
+        self._settings = settings
+        self._io = io
+        self._seen = _look(settings)
+        self._on_taken = on_taken
+        self.handshakes: Mapping[str, Handshakes] = {
+            name: Handshakes(name, endpoint, turns, audit) for name, endpoint in _make_all(settings)
+        }
+        for name, each in self.handshakes.items():
+            _tell(name, each.endpoint)
+
+    async def make(self) -> dict[str, Endpoint]:
+        """Return what the files say now, for `take`.
+
+        Raises:
+            ConfigError: One cannot be used; what runs goes on.
+        """
+        self._seen = await self._io.run(_look, self._settings)
+        try:
+            return await self._io.run(lambda: dict(_make_all(self._settings)))
+        except TlsError as error:
+            raise ConfigError([str(error)]) from error
+
+    def take(self, made: Mapping[str, Endpoint]) -> None:
+        """Put in force what `make` has returned: for handshakes that begin from now on."""
+        for name, endpoint in made.items():
+            handshakes = self.handshakes[name]
+            if endpoint.certificate != handshakes.endpoint.certificate:
+                _tell(name, endpoint)
+            handshakes.endpoint = endpoint
+            self._on_taken(name, endpoint)
+
+    async def watch(self) -> None:
+        """Take a file that has changed, as a reload does; a fault is only logged, once."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            await self.look()
+
+    async def look(self) -> None:
+        """Take the files if one of them has changed since they were read."""
+        if await self._io.run(_look, self._settings) == self._seen:
+            return
+        try:
+            self.take(await self.make())
+        except ConfigError as error:
+            for fault in error.faults:
+                # TRY400: a file that somebody wrote, not a fault of ours.
+                log.error("certificates are not reloaded, nothing has changed: %s", fault)  # noqa: TRY400
+
+
+def _tell(name: str, endpoint: Endpoint) -> None:
+    log.info(
+        "certificate listener=%s subject=%r not_after=%s",
+        name,
+        endpoint.certificate.subject,
+        endpoint.certificate.not_after.isoformat(),
+    )
+    for note in endpoint.notes:
+        log.warning("certificate listener=%s: %s", name, note)
+
+
+def _make_all(settings: Mapping[str, TlsSettings]) -> Iterator[tuple[str, Endpoint]]:
+    for name, each in settings.items():
+        try:
+            yield name, make_endpoint(each)
+        except TlsError as error:
+            raise TlsError(f"the listener {name} cannot encrypt: {error}") from error
+
+
+def _look(settings: Mapping[str, TlsSettings]) -> list[tuple[int, int, int] | None]:
+    """Return what changes when a file does. Blocks."""
+    seen: list[tuple[int, int, int] | None] = []
+    for each in settings.values():
+        for path in files_of(each):
+            seen.append(None)
+            with suppress(OSError):
+                status = os.stat(path)  # noqa: PTH116  # as a tuple of numbers
+                seen[-1] = status.st_ino, status.st_mtime_ns, status.st_size
+    return seen

@@ -1,0 +1,415 @@
+"""Handshakes of TLS: from an accepted socket to one that encrypts, or to a line in the log.
+
+OpenSSL works on io threads, one piece of a handshake at a time, so that the loop does no asymmetric
+cryptography. Before that a client costs its socket: the kernel reports its first record when all of
+it has come (SO_RCVLOWAT), so that a byte a second wakes nobody, and OpenSSL limits what a client
+may send before it is known. Who does not end its handshake in time is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import math
+import os
+import socket
+import ssl
+import termios
+from collections import deque
+from enum import Enum
+from struct import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from siltstone.broker.security.principals import USER, Principal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from siltstone.broker.net.tls.contexts import Endpoint
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.security.audit import Audit
+
+log = logging.getLogger(__name__)
+
+HANDSHAKE_SECONDS: Final = 10.0
+"""How long a client may keep the broker waiting before it has shown who it is."""
+_LINE_SECONDS: Final = 1.0
+_MECHANISM: Final = "TLS"
+"""What the audit log has where a login has the name of its mechanism."""
+_LINGER_SECONDS: Final = 1.0
+_LINGER_BYTES: Final = 64 * 1024
+_RECORD_HEAD: Final = Struct(">BBBH")
+_HANDSHAKE: Final = 22
+_TYPES: Final = range(20, 24)  # change of ciphers, alert, handshake, data
+_MAX_RECORD_BYTES: Final = _RECORD_HEAD.size + 16 * 1024 + 2048
+_INT: Final = Struct("i")
+
+_PLAIN: Final = (
+    "it does not speak TLS; set security.protocol=SSL or SASL_SSL in the client, or give it a "
+    "listener without"
+)
+_REASONS: Final = {
+    "HTTP_REQUEST": _PLAIN,
+    "WRONG_VERSION_NUMBER": _PLAIN,
+    "UNSUPPORTED_PROTOCOL": "its versions of TLS are none of ssl.enabled.protocols",
+    "TLSV1_ALERT_PROTOCOL_VERSION": "it takes none of the versions in ssl.enabled.protocols",
+    "NO_SHARED_CIPHER": "it offers no cipher suite that is served",
+    "NO_SUITABLE_SIGNATURE_ALGORITHM": "it takes no signature that the certificate can make",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate, but ssl.client.auth=required",
+    "TLSV1_ALERT_UNKNOWN_CA": "it does not trust who signed the broker's certificate",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "it does not take the broker's certificate",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "it does not take the broker's certificate",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "it finds that the broker's certificate has expired",
+}
+
+
+class _Step(Enum):
+    """What a piece of a handshake waits for."""
+
+    READ = "more from the client"
+    WRITE = "room for the answer"
+    DONE = "nothing"
+
+
+class Opened(NamedTuple):
+    """A socket whose handshake is done, and the name in the client's certificate as mapped."""
+
+    sock: ssl.SSLSocket
+    name: str | None
+
+
+class Turns:
+    """A line in which pieces of handshakes stand for the io threads (loop only).
+
+    Few go at a time, and the first that came goes first: a thousand handshakes at once leave a
+    processor for those that are connected, and threads for their disk.
+    """
+
+    def __init__(self, io: IoThreads) -> None:
+        self._io = io
+        self._free = max(1, (os.cpu_count() or 1) // 2)
+        self._waiting: deque[_Handshake] = deque()
+
+    def add(self, handshake: _Handshake) -> None:
+        """Have the next piece of a handshake done."""
+        self._waiting.append(handshake)
+        self._go()
+
+    def _go(self) -> None:
+        while self._free and self._waiting:
+            handshake = self._waiting.popleft()
+            if handshake.is_over:
+                handshake.abandon()
+                continue
+            self._free -= 1
+            future = self._io.run(handshake.step)
+            future.add_done_callback(handshake.on_step)
+            future.add_done_callback(self._on_done)
+
+    def _on_done(self, _done: asyncio.Future[_Step]) -> None:
+        self._free += 1
+        self._go()
+
+
+class Handshakes:
+    """The handshakes of one listener, and what it encrypts with (loop only).
+
+    ``endpoint`` may be exchanged at any time: handshakes that begin later use the new one.
+    """
+
+    def __init__(
+        self, listener: str, endpoint: Endpoint, turns: Turns, audit: Audit | None = None
+    ) -> None:
+        self.endpoint = endpoint
+        self._audit = audit
+        self.turns = turns
+        self.succeeded = 0
+        self.failed = 0
+        self.open: dict[_Handshake, Callable[[], None]] = {}  # in the order in which they began
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._noted = -math.inf
+        self._silent = 0
+
+    def begin(
+        self,
+        sock: socket.socket,
+        peer: str,
+        on_open: Callable[[Opened], None],
+        on_over: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Begin with an accepted socket; ``on_open`` gets it if all goes well.
+
+        ``on_over`` is called before that, or when the handshake has failed.
+        """
+        self.open[_Handshake(self._loop, self, sock, peer, on_open)] = on_over
+
+    def forget(self, handshake: _Handshake) -> None:
+        """Drop one that is over."""
+        on_over = self.open.pop(handshake, None)
+        if on_over is not None:
+            on_over()
+
+    def close(self) -> None:
+        """End all of them."""
+        for handshake in list(self.open):
+            handshake.close()
+
+    def note_success(self, peer: str, name: str | None) -> None:
+        """Count a handshake, which says who the client is if it has shown a certificate."""
+        self.succeeded += 1
+        if self._audit is not None and name is not None:
+            self._audit.logged_in(str(Principal(USER, name)), peer, self._listener, _MECHANISM)
+
+    def note_failure(self, peer: str, reason: str) -> None:
+        """Count a handshake that failed, and say so; at most one line a second."""
+        self.failed += 1
+        if self._audit is not None:
+            self._audit.login_failed(peer, self._listener, _MECHANISM, reason)
+        now = self._loop.time()
+        if now < self._noted + _LINE_SECONDS:
+            self._silent += 1
+            return
+        self._noted = now
+        log.warning(
+            "TLS handshake failed listener=%s peer=%s others=%d reason=%s",
+            self._listener,
+            peer,
+            self._silent,
+            reason,
+        )
+        self._silent = 0
+
+
+class _Handshake:
+    """One handshake. Only `step` runs on an io thread; the loop leaves the socket alone then."""
+
+    __slots__ = (
+        "_deadline",
+        "_endpoint",
+        "_handshakes",
+        "_is_aligned",
+        "_is_stepping",
+        "_left",
+        "_loop",
+        "_name",
+        "_on_open",
+        "_peer",
+        "_sock",
+        "_tls",
+        "is_over",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handshakes: Handshakes,
+        sock: socket.socket,
+        peer: str,
+        on_open: Callable[[Opened], None],
+    ) -> None:
+        self._loop = loop
+        self._handshakes = handshakes
+        self._endpoint = handshakes.endpoint
+        self._sock = sock
+        self._tls: ssl.SSLSocket | None = None
+        self._peer = peer
+        self._on_open = on_open
+        self._name: str | None = None
+        self._is_aligned = True
+        self._is_stepping = False
+        self._left = _LINGER_BYTES
+        self.is_over = False
+        self._deadline = loop.call_later(HANDSHAKE_SECONDS, self._on_late)
+        self._wait_for(_RECORD_HEAD.size)
+        loop.add_reader(sock.fileno(), self._on_readable)
+
+    def step(self) -> _Step:
+        """Let OpenSSL go on until it needs the client. On an io thread.
+
+        Raises:
+            OSError: The peer or the handshake fails.
+            ValueError: The client's certificate is not taken.
+        """
+        if self._tls is None:
+            self._tls = self._endpoint.context.wrap_socket(
+                self._sock, server_side=True, do_handshake_on_connect=False
+            )
+            self._sock = self._tls
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return _Step.READ
+        except ssl.SSLWantWriteError:
+            return _Step.WRITE
+        der = self._tls.getpeercert(binary_form=True)
+        if der is not None:
+            self._name = self._endpoint.name_client(der)
+        return _Step.DONE
+
+    def on_step(self, done: asyncio.Future[_Step]) -> None:
+        """Wait for what the piece that is done asks for, or end. On the loop again."""
+        self._is_stepping = False
+        if self.is_over:
+            self.abandon()
+            return
+        error = None if done.cancelled() else done.exception()
+        if done.cancelled():
+            self.close()
+        elif error is not None:
+            self._fail(_explain(error))
+        elif done.result() is _Step.DONE:
+            self._succeed()
+        elif done.result() is _Step.WRITE:
+            self._loop.add_writer(self._sock.fileno(), self._on_writable)
+        else:
+            # OpenSSL may have a part of the next record: where one begins nobody knows any more.
+            self._is_aligned = False
+            self._wait_for(1)
+            self._loop.add_reader(self._sock.fileno(), self._on_readable)
+
+    def close(self) -> None:
+        """End without a word."""
+        if self.is_over:
+            if not self._is_stepping:
+                self._leave()
+            return
+        self._end()
+        self._handshakes.forget(self)
+        if not self._is_stepping:
+            self._unwatch()
+            self._sock.close()
+
+    def abandon(self) -> None:
+        """Close the socket of a handshake that was ended while it stood in line or took a step."""
+        self._sock.close()
+
+    def _end(self) -> None:
+        self.is_over = True
+        self._deadline.cancel()
+
+    def _unwatch(self) -> None:
+        self._loop.remove_reader(self._sock.fileno())
+        self._loop.remove_writer(self._sock.fileno())
+
+    def _succeed(self) -> None:
+        assert self._tls is not None  # noqa: S101  # stepping made it
+        self._end()
+        self._handshakes.forget(self)
+        self._handshakes.note_success(self._peer, self._name)
+        self._wait_for(1)
+        self._on_open(Opened(self._tls, self._name))
+
+    def _wait_for(self, size: int) -> None:
+        """Have the kernel report that many bytes, not fewer."""
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
+
+    def _on_readable(self) -> None:
+        """Take a step, the first one if a whole record is there; else wait for the rest of it."""
+        try:
+            # What a TLS socket has instead of this method takes no flags.
+            head = socket.socket.recv(self._sock, _RECORD_HEAD.size, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.close()
+            return
+        if not head:
+            if self._tls is None:  # a check of the port, say
+                self.close()
+            else:
+                self._fail("it closed the connection")
+            return
+        if not self._is_tls(head):
+            self._fail(_PLAIN)
+            return
+        if self._is_aligned and self._must_wait(head):
+            return
+        self._loop.remove_reader(self._sock.fileno())
+        self._queue()
+
+    def _is_tls(self, head: bytes) -> bool:
+        if self._tls is None:
+            return head[0] == _HANDSHAKE and head[1:2] in {b"", b"\x03"}
+        return not self._is_aligned or head[0] in _TYPES
+
+    def _must_wait(self, head: bytes) -> bool:
+        """Return whether the rest of a record is to come; OpenSSL is given the end of a stream."""
+        size = _RECORD_HEAD.size
+        if len(head) == size:
+            size += _RECORD_HEAD.unpack(head)[3]
+        arrived = _INT.unpack(fcntl.ioctl(self._sock.fileno(), termios.FIONREAD, bytes(4)))[0]
+        if arrived >= size or size > _MAX_RECORD_BYTES:
+            return False
+        lowest = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
+        if lowest >= size:  # no more will come, or more than the kernel keeps
+            self._is_aligned = False
+            return False
+        self._wait_for(size)
+        return self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) >= size
+
+    def _on_writable(self) -> None:
+        self._loop.remove_writer(self._sock.fileno())
+        self._queue()
+
+    def _queue(self) -> None:
+        self._is_stepping = True
+        self._handshakes.turns.add(self)
+
+    def _on_late(self) -> None:
+        if self._is_stepping:  # it is the broker that is late
+            self._deadline = self._loop.call_later(HANDSHAKE_SECONDS, self._on_late)
+        elif self._tls is None:
+            self._fail(f"it has not begun within {HANDSHAKE_SECONDS:g} s")
+        else:
+            self._fail(f"it has not ended within {HANDSHAKE_SECONDS:g} s")
+
+    def _fail(self, reason: str) -> None:
+        """Note why, and close once the client has had time to read what OpenSSL told it."""
+        self._end()
+        self._handshakes.note_failure(self._peer, reason)
+        if self._sock.fileno() < 0:  # the client had gone before OpenSSL could begin
+            self._handshakes.forget(self)
+            return
+        self._unwatch()
+        try:
+            socket.socket.shutdown(self._sock, socket.SHUT_WR)
+            self._wait_for(1)
+        except OSError:
+            self._leave()
+            return
+        self._deadline = self._loop.call_later(_LINGER_SECONDS, self._leave)
+        self._loop.add_reader(self._sock.fileno(), self._discard)
+
+    def _discard(self) -> None:
+        """Drop what still comes: closing on it would cost the client what it was told."""
+        try:
+            got = len(socket.socket.recv(self._sock, min(self._left, 16 * 1024)))
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            got = 0
+        self._left -= got
+        if not got or self._left <= 0:
+            self._leave()
+
+    def _leave(self) -> None:
+        self._deadline.cancel()
+        self._handshakes.forget(self)
+        if self._sock.fileno() >= 0:
+            self._loop.remove_reader(self._sock.fileno())
+            self._sock.close()
+
+
+def _explain(error: BaseException) -> str:
+    """Return why a handshake failed, for an operator."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not taken: {error.verify_message}"
+    if isinstance(error, ssl.SSLEOFError | ConnectionError):
+        return "it closed the connection; it may not trust the broker's certificate"
+    if isinstance(error, ssl.SSLError):
+        return _REASONS.get(error.reason, str(error.reason))
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error)

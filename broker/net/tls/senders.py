@@ -1,0 +1,168 @@
+"""The ``tls-sender-N`` threads: they read and encrypt large answers, so that the loop does not.
+
+AES of a megabyte takes a millisecond, and OpenSSL lets go of the GIL for it. A sender waits for
+sockets with room, of which all senders share one epoll set, and fills each as far as it takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import select
+import ssl
+from dataclasses import dataclass
+from threading import Thread
+from typing import TYPE_CHECKING, Final
+
+from siltstone.protocol.parts import FileSlice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+CHUNK_BYTES: Final = 128 * 1024
+"""What is read and encrypted at a time; nothing of it is kept while a socket has no room."""
+_ONCE: Final = select.EPOLLOUT | select.EPOLLONESHOT
+
+
+@dataclass(slots=True)
+class _Row:
+    """What one socket is to get, how much of it has left, and whom to tell when all has."""
+
+    tls: ssl.SSLSocket
+    parts: Sequence[bytes | memoryview | FileSlice]
+    finished: Callable[[str | None], None]
+    sent: int = 0
+
+
+class TlsSenders:
+    """``count`` threads (loop only, but for `_serve`).
+
+    Invariants: a socket that was handed over belongs to the senders until ``finished`` is called
+    for it, on the loop. Until then nobody else reads or writes it: OpenSSL keeps one state for
+    both. To close it, shut the socket down; it is then reported. A socket is watched for one report
+    of room (EPOLLONESHOT), so that one thread at a time has it.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._owed: dict[int, _Row] = {}  # by socket
+        self._epoll = select.epoll()
+        self._stop = os.eventfd(0, os.EFD_CLOEXEC)
+        self._epoll.register(self._stop, select.EPOLLIN)
+        self._threads = [
+            Thread(target=self._serve, name=f"tls-sender-{number}", daemon=True)
+            for number in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def send(
+        self,
+        tls: ssl.SSLSocket,
+        parts: Sequence[bytes | memoryview | FileSlice],
+        finished: Callable[[str | None], None],
+    ) -> None:
+        """Send ``parts``; ``finished`` gets None when all have left, or why they have not.
+
+        Raises:
+            OSError: The system watches no more sockets; nothing was handed over.
+        """
+        socket = tls.fileno()
+        self._owed[socket] = _Row(tls, parts, finished)
+        try:
+            self._watch(socket)
+        except OSError:
+            del self._owed[socket]
+            raise
+
+    def close(self) -> None:
+        """End the threads; sending what they still have is cancelled."""
+        os.eventfd_write(self._stop, 1)
+        for thread in self._threads:
+            thread.join()
+        while self._owed:
+            _, row = self._owed.popitem()
+            row.finished(os.strerror(errno.ECANCELED))
+        self._epoll.close()
+        os.close(self._stop)
+
+    def _watch(self, socket: int) -> None:
+        try:
+            self._epoll.modify(socket, _ONCE)
+        except FileNotFoundError:
+            self._epoll.register(socket, _ONCE)
+
+    def _serve(self) -> None:
+        """Send what sockets with room are to get, until the end (a sender's thread)."""
+        scratch = memoryview(bytearray(CHUNK_BYTES))
+        while True:
+            for socket, _ in self._epoll.poll(maxevents=1):
+                if socket == self._stop:
+                    return
+                row = self._owed[socket]
+                try:
+                    if not _send(row, scratch):
+                        self._watch(socket)
+                        continue
+                    reason = None
+                except OSError as error:
+                    reason = error.strerror or str(error)
+                self._loop.call_soon_threadsafe(self._finish, socket, row, reason)
+
+    def _finish(self, socket: int, row: _Row, reason: str | None) -> None:
+        if self._owed.get(socket) is row:
+            del self._owed[socket]
+            row.finished(reason)
+
+
+def _send(row: _Row, scratch: memoryview) -> bool:
+    """Send what a socket takes; return whether that was all. A sender's thread.
+
+    What it did not take is read anew the next time. OpenSSL goes on with the record that it began,
+    and asks only that the same bytes come again.
+
+    Raises:
+        OSError: The peer or a file fails.
+    """
+    while size := fill(row.parts, scratch, row.sent):
+        try:
+            row.sent += row.tls.send(scratch[:size])
+        except ssl.SSLWantWriteError:
+            return False
+    return True
+
+
+def fill(
+    parts: Iterable[bytes | memoryview | FileSlice], scratch: memoryview, skipped: int = 0
+) -> int:
+    """Copy ``parts`` to memory without their first bytes, as much as it holds; return how much.
+
+    Raises:
+        OSError: A file fails, or is shorter than its range.
+    """
+    filled = 0
+    for part in parts:
+        if skipped >= len(part):
+            skipped -= len(part)
+            continue
+        size = min(len(part) - skipped, len(scratch) - filled)
+        if not size:
+            break
+        into = scratch[filled : filled + size]
+        if isinstance(part, FileSlice):
+            _read(part.file.fileno(), part.position + skipped, into)
+        else:
+            into[:] = part[skipped : skipped + size]
+        filled += size
+        skipped = 0
+    return filled
+
+
+def _read(file: int, position: int, into: memoryview) -> None:
+    while into:
+        got = os.preadv(file, [into], position)
+        if not got:
+            raise OSError(errno.EIO, f"file ends before position {position + len(into)}")
+        position += got
+        into = into[got:]

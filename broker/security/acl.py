@@ -1,0 +1,156 @@
+"""ACLs as values: a rule, the pattern of the resources that it is for, and filters of rules.
+
+Codes are those of Kafka's protocol (classes ResourceType, PatternType, AclOperation and
+AclPermissionType). UNKNOWN and ANY stand in filters alone, never in a rule.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+CLUSTER_NAME: Final = "kafka-cluster"
+WILDCARD: Final = "*"
+"""The name of a literal pattern that matches every resource, and the host that every host is."""
+
+
+class _Code(IntEnum):
+    """A code of the protocol, which is hashed like its number: rules are found by it."""
+
+    __hash__ = int.__hash__
+
+
+class ResourceType(_Code):
+    """What a rule is about."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(_Code):
+    """How the name in a rule, or in a filter, is compared with the name of a resource."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class Operation(_Code):
+    """What somebody wants to do."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class Permission(_Code):
+    """Whether a rule forbids or permits."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+class Pattern(NamedTuple):
+    """The resources that a rule is for."""
+
+    resource_type: ResourceType
+    pattern_type: PatternType
+    name: str
+
+    def matches(self, resource_type: int, name: str) -> bool:
+        """Return whether the resource is one of these."""
+        if self.resource_type != resource_type:
+            return False
+        if self.pattern_type == PatternType.PREFIXED:
+            return name.startswith(self.name)
+        return self.name in {name, WILDCARD}
+
+
+class Acl(NamedTuple):
+    """One rule: who, from where, may or may not do what with which resources."""
+
+    pattern: Pattern
+    principal: str
+    host: str
+    operation: Operation
+    permission: Permission
+
+
+class AclFilter(NamedTuple):
+    """Which rules somebody asks for: None and ANY stand for all (Kafka: AclBindingFilter)."""
+
+    resource_type: ResourceType = ResourceType.ANY
+    pattern_type: PatternType = PatternType.ANY
+    name: str | None = None
+    principal: str | None = None
+    host: str | None = None
+    operation: Operation = Operation.ANY
+    permission: Permission = Permission.ANY
+
+    def matches(self, acl: Acl) -> bool:
+        """Return whether a rule is one of those."""
+        return (
+            self.resource_type in {ResourceType.ANY, acl.pattern.resource_type}
+            and self._matches_pattern(acl.pattern)
+            and self.principal in {None, acl.principal}
+            and self.host in {None, acl.host}
+            and self.operation in {Operation.ANY, acl.operation}
+            and self.permission in {Permission.ANY, acl.permission}
+        )
+
+    def _matches_pattern(self, pattern: Pattern) -> bool:
+        """MATCH asks for every pattern that a resource of this name is among."""
+        if self.pattern_type not in {PatternType.ANY, PatternType.MATCH, pattern.pattern_type}:
+            return False
+        if self.name is None or self.name == pattern.name:
+            return True
+        if self.pattern_type != PatternType.MATCH:
+            return False
+        return pattern.matches(pattern.resource_type, self.name)
+
+
+def check_acl(acl: Acl) -> None:
+    """Refuse a rule that can not be kept (Kafka: AclControlManager.validateNewAcl).
+
+    Raises:
+        ValueError: a part is UNKNOWN, ANY or MATCH, a name is empty, or the principal is none.
+    """
+    pattern = acl.pattern
+    if pattern.resource_type in {ResourceType.UNKNOWN, ResourceType.ANY}:
+        raise ValueError(f"Invalid resourceType {pattern.resource_type.name}")
+    if pattern.pattern_type not in {PatternType.LITERAL, PatternType.PREFIXED}:
+        raise ValueError(f"Invalid patternType {pattern.pattern_type.name}")
+    if acl.operation in {Operation.UNKNOWN, Operation.ANY}:
+        raise ValueError(f"Invalid operation {acl.operation.name}")
+    if acl.permission not in {Permission.DENY, Permission.ALLOW}:
+        raise ValueError(f"Invalid permissionType {acl.permission.name}")
+    if not pattern.name:
+        raise ValueError("Resource name should not be empty")
+    if ":" not in acl.principal:
+        raise ValueError(
+            f"Could not parse principal from `{acl.principal}` (no colon is present separating the "
+            "principal type from the principal name)"
+        )

@@ -1,0 +1,153 @@
+"""The ACLs: ``siltstone-acls.json``, a file of the first log directory.
+
+JSON with an array for each rule: resource, pattern, name, principal, host, operation, permission.
+The file has the mode 0600 and is replaced atomically. What is removed is a rule, never a resource:
+whatever else was said about the resource stays (CVE-2024-27309).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from siltstone.broker.security.acl import (
+    Acl,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+    check_acl,
+)
+from siltstone.broker.security.private_file import (
+    MAX_BYTES,
+    PrivateFileError,
+    read_private,
+    replace_private,
+)
+from siltstone.protocol.errors import KafkaStorageError, PolicyViolation
+from siltstone.storage import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.security.acl import AclFilter
+    from siltstone.broker.security.authorizer import Authorizer
+
+FILE_NAME: Final = files.ACLS
+_VERSION: Final = 1
+
+
+def load_acls(directory: Path) -> list[Acl]:
+    """Return the rules in a log directory; none if there is no file. Blocks.
+
+    Raises:
+        PrivateFileError: The file cannot be trusted, or is damaged.
+    """
+    path = directory / FILE_NAME
+    content = read_private(path)
+    if content is None:
+        return []
+    try:
+        return _decode(content)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PrivateFileError(
+            f"{path} is damaged; put back a copy, or remove it and make the ACLs anew with "
+            "kafka-acls as one of super.users"
+        ) from error
+
+
+class AclWriter:
+    """Changes the rules of a running broker, one change after the other (loop only)."""
+
+    def __init__(self, directory: Path, authorizer: Authorizer, io: IoThreads) -> None:
+        self._path = directory / FILE_NAME
+        self._authorizer = authorizer
+        self._io = io
+        self._lock = asyncio.Lock()
+
+    async def add(self, acls: Iterable[Acl]) -> None:
+        """Have rules on the disk, and then in force, when this returns.
+
+        Raises:
+            KafkaStorageError: The file could not be written, so nothing has changed.
+            PolicyViolation: They are too many.
+        """
+        async with self._lock:
+            added = [acl for acl in dict.fromkeys(acls) if acl not in self._authorizer]
+            if added:
+                await self._write([*self._authorizer, *added])
+                self._authorizer.add(added)
+
+    async def remove(self, filters: Iterable[AclFilter]) -> list[list[Acl]]:
+        """Have the rules that match gone from the disk and out of force; return them by filter.
+
+        Raises:
+            KafkaStorageError: As in `add`.
+        """
+        async with self._lock:
+            found = [self._authorizer.find(each) for each in filters]
+            doomed = {acl for each in found for acl in each}
+            if doomed:
+                await self._write([acl for acl in self._authorizer if acl not in doomed])
+                self._authorizer.remove(doomed)
+        return found
+
+    async def _write(self, acls: list[Acl]) -> None:
+        content = await self._io.run(_encode, acls)
+        if len(content) > MAX_BYTES:
+            raise PolicyViolation(f"the ACLs would have more than {MAX_BYTES} bytes")
+        try:
+            await self._io.run(replace_private, self._path, content)
+        except OSError as error:
+            raise KafkaStorageError(
+                f"{self._path} can not be written ({error.strerror}); make room or check the disk"
+            ) from error
+
+
+def _encode(acls: list[Acl]) -> bytes:
+    rows = ",\n ".join(json.dumps(_encode_one(acl)) for acl in acls)
+    return f'{{"version": {_VERSION}, "acls": [\n {rows}\n]}}\n'.encode()
+
+
+def _encode_one(acl: Acl) -> list[str]:
+    kind, pattern, name = acl.pattern
+    return [
+        kind.name,
+        pattern.name,
+        name,
+        acl.principal,
+        acl.host,
+        acl.operation.name,
+        acl.permission.name,
+    ]
+
+
+def _decode(content: bytes) -> list[Acl]:
+    """Return the rules.
+
+    Raises:
+        ValueError: It is no such file (or KeyError, TypeError, AttributeError).
+    """
+    parsed = json.loads(content)
+    if parsed["version"] != _VERSION:
+        raise ValueError("a version of a newer program")
+    return [_decode_one(row) for row in parsed["acls"]]
+
+
+def _decode_one(row: list[Any]) -> Acl:
+    kind, pattern, name, principal, host, operation, permission = row
+    if not all(isinstance(each, str) for each in row):
+        raise TypeError("a part that is no text")
+    acl = Acl(
+        Pattern(ResourceType[kind], PatternType[pattern], name),
+        principal,
+        host,
+        Operation[operation],
+        Permission[permission],
+    )
+    check_acl(acl)
+    return acl

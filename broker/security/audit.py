@@ -1,0 +1,181 @@
+"""The audit log: who came in, who was refused what, and who changed what, a JSON object a line.
+
+It goes to the logger ``siltstone.audit``: to the file of ``audit.log.file``, or else to the
+broker's own log. No line has a key, a value, a password or what a setting was set to. Refusals are
+bounded: a stranger may cause many, so that beyond some a second they are only counted, in
+``others`` of the next line.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from siltstone.broker.process.bounded_lines import BoundedLines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from siltstone.storage.clock import Clock
+
+log = logging.getLogger(__name__)
+
+LOGGER: Final = "siltstone.audit"
+_MAX_CHARACTERS: Final = 256
+_MODE: Final = 0o600
+
+
+class AuditFile(logging.Handler):
+    """Writes lines to a file that nobody else reads; opens it again when it was moved away."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._fd = -1
+        self._is_failing = False
+        self._open()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line; a disk that does not take it is told of in the broker's log, once."""
+        try:
+            self._follow()
+            os.write(self._fd, record.getMessage().encode() + b"\n")
+        except OSError as error:
+            if not self._is_failing:
+                log.error(  # noqa: TRY400  # the traceback says nothing more
+                    "audit log cannot be written file=%s reason=%s", self._path, error.strerror
+                )
+            self._is_failing = True
+        else:
+            self._is_failing = False
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        super().close()
+
+    def _open(self) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        self._fd = os.open(self._path, flags, _MODE)
+
+    def _follow(self) -> None:
+        """Have the file that has the name now."""
+        try:
+            status = os.stat(self._path)  # noqa: PTH116  # of each line
+            mine = os.fstat(self._fd) if self._fd >= 0 else None
+            if mine is not None and (mine.st_dev, mine.st_ino) == (status.st_dev, status.st_ino):
+                return
+        except FileNotFoundError:
+            pass
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        self._open()
+
+
+class Audit:
+    """Writes the lines (loop only)."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        file: Path | None = None,
+    ) -> None:
+        """Raises OSError if the file cannot be opened."""
+        self.refused_count = 0
+        self._clock = clock
+        self._failed_logins = BoundedLines(clock.monotonic)
+        self._refusals = BoundedLines(clock.monotonic)
+        self._refused_connections = BoundedLines(clock.monotonic)
+        self._logger = logging.getLogger(LOGGER)
+        self._handler: AuditFile | None = None
+        if file is not None:
+            self._handler = AuditFile(file)
+            self._logger.addHandler(self._handler)
+            self._logger.setLevel(logging.INFO)
+            self._logger.propagate = False
+
+    def close(self) -> None:
+        """Close the file; further lines go to the broker's own log."""
+        if self._handler is not None:
+            self._logger.removeHandler(self._handler)
+            self._logger.propagate = True
+            self._handler.close()
+            self._handler = None
+
+    def logged_in(self, principal: str, peer: str, listener: str, mechanism: str) -> None:
+        """Note that a client has proven who it is."""
+        self._write(
+            logging.INFO,
+            event="login",
+            principal=principal,
+            peer=peer,
+            listener=listener,
+            mechanism=mechanism,
+        )
+
+    def login_failed(self, peer: str, listener: str, mechanism: str, why: str) -> None:
+        """Note that a client has not; what it calls itself may be a password, and is left out."""
+        if self._failed_logins.takes():
+            self._write(
+                logging.WARNING,
+                event="login failed",
+                peer=peer,
+                listener=listener,
+                mechanism=mechanism,
+                reason=why,
+                **_others(self._failed_logins),
+            )
+
+    def refused(self, principal: str, host: str, operation: str, resource: str, name: str) -> None:
+        """Note that a client may not do something."""
+        self.refused_count += 1
+        if self._refusals.takes():
+            self._write(
+                logging.WARNING,
+                event="refused",
+                principal=principal,
+                host=host,
+                operation=operation,
+                resource=resource,
+                name=name[:_MAX_CHARACTERS],
+                **_others(self._refusals),
+            )
+
+    def refused_connection(self, principal: str, peer: str, listener: str, reason: str) -> None:
+        """Note that a connection was not served, or no longer."""
+        if self._refused_connections.takes():
+            self._write(
+                logging.WARNING,
+                event="connection refused",
+                principal=principal,
+                peer=peer,
+                listener=listener,
+                reason=reason[:_MAX_CHARACTERS],
+                **_others(self._refused_connections),
+            )
+
+    def changed(self, principal: str, host: str, api: str, changes: list[dict[str, Any]]) -> None:
+        """Note what a client has changed or deleted."""
+        for each in changes:
+            self._write(
+                logging.INFO, event="change", principal=principal, host=host, api=api, **each
+            )
+
+    def _write(self, level: int, /, **fields: Any) -> None:
+        if self._logger.isEnabledFor(level):
+            seconds, milliseconds = divmod(self._clock.now_ms(), 1000)
+            moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+            line = {"time": f"{moment}.{milliseconds:03}Z", **fields}
+            self._logger.log(level, "%s", json.dumps(line))
+
+
+def _others(lines: BoundedLines) -> dict[str, int]:
+    """Return the field that tells how many were not told of since the last line, if any."""
+    silent = lines.others()
+    return {"others": silent} if silent else {}

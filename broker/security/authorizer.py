@@ -1,0 +1,292 @@
+"""Who may do what, as Kafka's StandardAuthorizer decides it.
+
+A rule forbids before another permits. A rule that permits READ, WRITE, DELETE or ALTER permits
+DESCRIBE too, and one that permits ALTER_CONFIGS permits DESCRIBE_CONFIGS; one that forbids them
+forbids nothing else. Without any rule for a resource ``allow.everyone.if.no.acl.found`` decides.
+
+The rules of a pattern are kept as bits by principal and host, and the patterns by name, so that an
+answer costs a few look-ups however many rules there are: the literal name, ``*``, and a prefix for
+each length that some rule has. An answer that was given once is remembered until a rule changes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from siltstone.broker.security.acl import (
+    WILDCARD,
+    Acl,
+    AclFilter,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from siltstone.broker.security.principals import EVERYBODY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from siltstone.broker.security.principals import Principal
+
+_EVERYBODY: Final = str(EVERYBODY)
+_MAX_REMEMBERED: Final = 20_000
+_MAX_NAME: Final = 256
+"""Of a name: longer ones are a stranger's, and remembering them would let him fill the memory."""
+
+_IMPLIED: Final = {
+    Operation.READ: Operation.DESCRIBE,
+    Operation.WRITE: Operation.DESCRIBE,
+    Operation.DELETE: Operation.DESCRIBE,
+    Operation.ALTER: Operation.DESCRIBE,
+    Operation.ALTER_CONFIGS: Operation.DESCRIBE_CONFIGS,
+}
+_HARD_CODED: Final = "hardcode"
+"""The name by which Kafka finds out whether somebody may do something with any resource."""
+
+
+class _Rights:
+    """The rules of one pattern: by principal and host, a bit for each operation."""
+
+    __slots__ = ("allowed", "denied")
+
+    def __init__(self, acls: Iterable[Acl]) -> None:
+        self.allowed: dict[str, dict[str, int]] = {}
+        self.denied: dict[str, dict[str, int]] = {}
+        for acl in acls:
+            if acl.permission == Permission.ALLOW:
+                _put(self.allowed, acl, _allowed_bits(acl.operation))
+            else:
+                _put(self.denied, acl, _bits(acl.operation))
+
+
+def _put(table: dict[str, dict[str, int]], acl: Acl, bits: int) -> None:
+    hosts = table.setdefault(acl.principal, {})
+    host = _canonical(acl.host)
+    hosts[host] = hosts.get(host, 0) | bits
+
+
+@lru_cache(maxsize=1024)
+def _canonical(host: str) -> str:
+    """Return a host as the addresses of clients are written: Java spells IPv6 out."""
+    if ":" not in host:
+        return host
+    from ipaddress import ip_address  # noqa: PLC0415  # few rules have such a host
+
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        return host
+
+
+def _bits(operation: Operation) -> int:
+    return -1 if operation == Operation.ALL else 1 << operation
+
+
+def _allowed_bits(operation: Operation) -> int:
+    bits = _bits(operation)
+    implied = _IMPLIED.get(operation)
+    return bits if implied is None else bits | 1 << implied
+
+
+def _find(table: dict[str, dict[str, int]], principal: str, host: str) -> int:
+    """Return the bits of a client: its own and everybody's, from its host and from every host."""
+    bits = 0
+    for who in (principal, _EVERYBODY):
+        hosts = table.get(who)
+        if hosts is not None:
+            bits |= hosts.get(host, 0) | hosts.get(WILDCARD, 0)
+    return bits
+
+
+class Authorizer:
+    """The rules in force, and their answers (loop only).
+
+    Invariants: ``_rights`` has an entry for each pattern of ``_acls`` and for no other;
+    ``_lengths`` counts the prefixes of each length; ``_remembered`` holds answers of these rules.
+    """
+
+    def __init__(
+        self,
+        acls: Iterable[Acl] = (),
+        *,
+        super_users: frozenset[Principal] = frozenset(),
+        allows_without_acls: bool = False,
+    ) -> None:
+        self._super_users = frozenset(map(str, super_users))
+        self._allows_without_acls = allows_without_acls
+        self._acls: dict[Pattern, dict[Acl, None]] = {}
+        self._rights: dict[Pattern, _Rights] = {}
+        self._lengths: dict[int, Counter[int]] = {}
+        self._remembered: dict[tuple[str, str, int, int, str], bool] = {}
+        self._changed: list[Callable[[], None]] = []
+        self.add(acls)
+
+    def __len__(self) -> int:
+        """Return how many rules there are."""
+        return sum(map(len, self._acls.values()))
+
+    def __contains__(self, acl: Acl) -> bool:
+        """Return whether a rule is in force."""
+        return acl in self._acls.get(acl.pattern, ())
+
+    def __iter__(self) -> Iterator[Acl]:
+        """Yield the rules, by pattern in the order in which the patterns came."""
+        for acls in self._acls.values():
+            yield from acls
+
+    def add(self, acls: Iterable[Acl]) -> None:
+        """Take rules; one that is there already stays once."""
+        changed = set()
+        for acl in acls:
+            known = self._acls.get(acl.pattern)
+            if known is None:
+                known = self._acls[acl.pattern] = {}
+                if acl.pattern.pattern_type == PatternType.PREFIXED:
+                    lengths = self._lengths.setdefault(acl.pattern.resource_type, Counter())
+                    lengths[len(acl.pattern.name)] += 1
+            known[acl] = None
+            changed.add(acl.pattern)
+        self._renew(changed)
+
+    def remove(self, acls: Iterable[Acl]) -> None:
+        """Drop rules; one that is not there is passed over."""
+        changed = set()
+        for acl in acls:
+            known = self._acls.get(acl.pattern)
+            if known is None or acl not in known:
+                continue
+            del known[acl]
+            changed.add(acl.pattern)
+            if not known:
+                del self._acls[acl.pattern]
+                self._forget_length(acl.pattern)
+        self._renew(changed)
+
+    def on_change(self, forget: Callable[[], None]) -> None:
+        """Call ``forget`` in the moment in which rules change."""
+        self._changed.append(forget)
+
+    def find(self, wanted: AclFilter) -> list[Acl]:
+        """Return the rules that a filter asks for."""
+        return [acl for acl in self if wanted.matches(acl)]
+
+    def allows(
+        self, principal: str, host: str, operation: int, resource_type: int, name: str
+    ) -> bool:
+        """Return whether a client may do it; ``principal`` is as ``Principal`` prints itself."""
+        question = (principal, host, operation, resource_type, name)
+        answer = self._remembered.get(question)
+        if answer is None:
+            answer = self._decide(*question)
+            if len(name) <= _MAX_NAME:
+                if len(self._remembered) >= _MAX_REMEMBERED:
+                    self._remembered.clear()
+                self._remembered[question] = answer
+        return answer
+
+    def allows_any(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
+        """Return whether a client may do it with some resource of a type, there or not.
+
+        Kafka's Authorizer.authorizeByResourceType: rights that are implied do not count, and a
+        literal or a prefix that is permitted counts unless it is forbidden as a whole.
+        """
+        if self.allows(principal, host, operation, resource_type, _HARD_CODED):
+            return True
+        bit = 1 << operation
+        allowed: list[Pattern] = []
+        denied: set[Pattern] = set()
+        for acl in self._of_client(principal, host, resource_type):
+            if not _bits(acl.operation) & bit:
+                continue
+            if acl.permission == Permission.ALLOW:
+                allowed.append(acl.pattern)
+            else:
+                denied.add(acl.pattern)
+        kind = ResourceType(resource_type)
+        everything = Pattern(kind, PatternType.LITERAL, WILDCARD)
+        if everything in denied:
+            return False
+        if everything in allowed:
+            return True
+        return any(not _is_covered(pattern, denied) for pattern in allowed)
+
+    def operations(
+        self, principal: str, host: str, resource_type: int, name: str, among: Iterable[int]
+    ) -> int:
+        """Return a bit for each operation that a client may do with a resource (KIP-430)."""
+        return sum(
+            1 << operation
+            for operation in among
+            if self.allows(principal, host, operation, resource_type, name)
+        )
+
+    def _decide(
+        self, principal: str, host: str, operation: int, resource_type: int, name: str
+    ) -> bool:
+        if principal in self._super_users:
+            return True
+        bit = 1 << operation
+        is_found = is_allowed = False
+        for rights in self._matching(resource_type, name):
+            is_found = True
+            if _find(rights.denied, principal, host) & bit:
+                return False
+            is_allowed = is_allowed or bool(_find(rights.allowed, principal, host) & bit)
+        return is_allowed or (self._allows_without_acls and not is_found)
+
+    def _matching(self, resource_type: int, name: str) -> Iterator[_Rights]:
+        """Yield what is said about a resource, each pattern once."""
+        kind = ResourceType(resource_type)
+        literals = (name,) if name == WILDCARD else (name, WILDCARD)
+        for literal in literals:
+            rights = self._rights.get(Pattern(kind, PatternType.LITERAL, literal))
+            if rights is not None:
+                yield rights
+        for length in self._lengths.get(kind, ()):
+            if length <= len(name):
+                rights = self._rights.get(Pattern(kind, PatternType.PREFIXED, name[:length]))
+                if rights is not None:
+                    yield rights
+
+    def _of_client(self, principal: str, host: str, resource_type: int) -> Iterator[Acl]:
+        for pattern, acls in self._acls.items():
+            if pattern.resource_type == resource_type:
+                for acl in acls:
+                    if acl.principal in {principal, _EVERYBODY} and (
+                        _canonical(acl.host) in {host, WILDCARD}
+                    ):
+                        yield acl
+
+    def _renew(self, changed: Iterable[Pattern]) -> None:
+        for pattern in changed:
+            acls = self._acls.get(pattern)
+            if acls is None:
+                self._rights.pop(pattern, None)
+            else:
+                self._rights[pattern] = _Rights(acls)
+        self._remembered.clear()
+        for forget in self._changed:
+            forget()
+
+    def _forget_length(self, pattern: Pattern) -> None:
+        if pattern.pattern_type != PatternType.PREFIXED:
+            return
+        lengths = self._lengths[pattern.resource_type]
+        lengths[len(pattern.name)] -= 1
+        if not lengths[len(pattern.name)]:
+            del lengths[len(pattern.name)]
+
+
+def _is_covered(pattern: Pattern, denied: set[Pattern]) -> bool:
+    """Return whether all that a pattern permits is forbidden by one rule."""
+    if pattern in denied:
+        return True
+    kind, name = pattern.resource_type, pattern.name
+    return any(
+        Pattern(kind, PatternType.PREFIXED, name[:length]) in denied
+        for length in range(1, len(name) + 1)
+    )

@@ -1,0 +1,126 @@
+"""What the audit log says of changes: the names in a request that has succeeded, never a value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from siltstone.broker.security.acl import Operation, PatternType, Permission, ResourceType
+from siltstone.broker.security.scram import MECHANISM_BY_CODE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Change = dict[str, Any]
+
+_MAX_NAMES: Final = 100
+_CONFIGS: Final = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
+
+
+def _topics(answer_field: str) -> Callable[[Any, Any], Iterator[Change]]:
+    def find(request: Any, answer: Any) -> Iterator[Change]:
+        if getattr(request, "validate_only", False):
+            return
+        for row in getattr(answer, answer_field):
+            if not row.error_code:
+                yield {"resource": "TOPIC", "name": row.name}
+
+    return find
+
+
+def _groups(_: Any, answer: Any) -> Iterator[Change]:
+    for row in answer.results:
+        if not row.error_code:
+            yield {"resource": "GROUP", "name": row.group_id}
+
+
+def _records(_: Any, answer: Any) -> Iterator[Change]:
+    for row in answer.topics:
+        partitions = [each[0] for each in row.partitions if not each[2]]
+        if partitions:
+            yield {"resource": "TOPIC", "name": row.name, "partitions": partitions[:_MAX_NAMES]}
+
+
+def _offsets(request: Any, answer: Any) -> Iterator[Change]:
+    if not answer.error_code:
+        for row in answer.topics:
+            yield {"resource": "GROUP", "name": request.group_id, "topic": row[0]}
+
+
+def _configs(request: Any, answer: Any) -> Iterator[Change]:
+    if getattr(request, "validate_only", False):
+        return
+    done = {
+        (row.resource_type, row.resource_name) for row in answer.responses if not row.error_code
+    }
+    for kind, name, configs in request.resources:
+        if (kind, name) in done:
+            settings = [each.name for each in configs][:_MAX_NAMES]
+            yield {"resource": _CONFIGS.get(kind, str(kind)), "name": name, "settings": settings}
+
+
+def _created_acls(request: Any, answer: Any) -> Iterator[Change]:
+    for row, result in zip(request.creations, answer.results, strict=True):
+        if not result.error_code:
+            yield _acl(row[0], row[1], row[2], *row[3:])
+
+
+def _deleted_acls(_: Any, answer: Any) -> Iterator[Change]:
+    for result in answer.filter_results:
+        for row in result.matching_acls:
+            yield _acl(*row[2:])
+
+
+def _acl(  # all that a rule says
+    kind: int, name: str, pattern: int, principal: str, host: str, operation: int, permission: int
+) -> Change:
+    return {
+        "resource": ResourceType(kind).name,
+        "name": name,
+        "pattern": PatternType(pattern).name,
+        "for": principal,
+        "from": host,
+        "operation": Operation(operation).name,
+        "permission": Permission(permission).name,
+    }
+
+
+def _users(request: Any, answer: Any) -> Iterator[Change]:
+    done = {row.user for row in answer.results if not row.error_code}
+    for what, rows in (("delete", request.deletions), ("set", request.upsertions)):
+        for row in rows:
+            if row.name in done:
+                mechanism = MECHANISM_BY_CODE.get(row.mechanism)
+                name = None if mechanism is None else mechanism.name
+                yield {"resource": "USER", "name": row.name, "mechanism": name, "action": what}
+
+
+def _quotas(request: Any, answer: Any) -> Iterator[Change]:
+    if not request.validate_only:
+        for row, result in zip(request.entries, answer.entries, strict=True):
+            if not result.error_code:
+                entity = {each[0]: each[1] for each in row.entity}
+                yield {"resource": "QUOTA", "name": entity, "settings": [op[0] for op in row.ops]}
+
+
+def _features(request: Any, answer: Any) -> Iterator[Change]:
+    if not answer.error_code and not request.validate_only:
+        for row in request.feature_updates:
+            yield {"resource": "FEATURE", "name": row[0], "level": row[1]}
+
+
+CHANGES: Final[dict[int, Callable[[Any, Any], Iterator[Change]]]] = {
+    19: _topics("topics"),
+    20: _topics("responses"),
+    21: _records,
+    30: _created_acls,
+    31: _deleted_acls,
+    33: _configs,
+    37: _topics("results"),
+    42: _groups,
+    44: _configs,
+    47: _offsets,
+    49: _quotas,
+    51: _users,
+    57: _features,
+}
+"""By API, what finds the changes in a request and its answer."""

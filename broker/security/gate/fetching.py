@@ -1,0 +1,86 @@
+"""The guard of Fetch: also of what a session has named in earlier requests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from siltstone.broker.fetching._fetch_kernels import replica_of
+from siltstone.broker.security.gate.rows import TOPIC, ByRow, Handler, then
+from siltstone.broker.security.requirements import REQUIREMENTS
+from siltstone.protocol.errors import ErrorCode
+from siltstone.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
+
+if TYPE_CHECKING:
+    from siltstone.broker.fetching._session_kernels import FetchSession
+    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.security.rights import Rights
+    from siltstone.protocol.messages.fetch import FetchRequest
+
+_WITHOUT_SESSION: Final = -1
+_AS_REPLICA, _READ = REQUIREMENTS[1]
+_TOPICS: Final = ByRow(
+    _READ,
+    "topics",
+    "responses",
+    FetchResponse,
+    lambda row: FetchableTopicResponse(
+        row.topic,
+        row.topic_id,
+        [PartitionData(each[0], TOPIC, high_watermark=-1) for each in row.partitions],
+    ),
+    name="topic",
+    first_by_id=FIRST_WITH_TOPIC_ID,
+)
+
+
+def fetch(rights: Rights, context: RequestContext, request: FetchRequest, handler: Handler) -> Any:
+    """Have read what may be.
+
+    A request that names all its topics is answered without a session if some of them are refused,
+    so that the client names them all again and is told again. An incremental request for which
+    something of the session is refused ends the session: the client then does just that.
+    """
+    if replica_of(request) >= 0:
+        if not rights.may(_AS_REPLICA):
+            return _TOPICS.refuse_all(request)
+        return handler(context, request)
+    if request.session_epoch <= 0:
+        return _fetch_named(rights, context, request, handler)
+    session = context.rooms.sessions.sessions.get(request.session_id)
+    may_read = session is None or _may_read(rights, context, session)
+    if may_read and not _TOPICS.split(rights, context, request)[1]:
+        return handler(context, request)
+    context.rooms.sessions.end(request.session_id)
+    return FetchResponse(error_code=ErrorCode.fetch_session_id_not_found)
+
+
+def _fetch_named(
+    rights: Rights, context: RequestContext, request: FetchRequest, handler: Handler
+) -> Any:
+    allowed, refused = _TOPICS.split(rights, context, request)
+    if not refused:
+        return handler(context, request)
+    if not allowed.topics:
+        context.rooms.sessions.end(request.session_id)
+        return FetchResponse(responses=list(refused.values()))
+    count = len(request.topics)
+    return then(
+        handler(context, allowed._replace(session_epoch=_WITHOUT_SESSION)),
+        lambda answer: _TOPICS.join(answer, refused, count),
+    )
+
+
+def _may_read(rights: Rights, context: RequestContext, session: FetchSession) -> bool:
+    """Return whether all of a session may still be read, by whoever asks now."""
+    for key in {key for key, _ in session.partitions}:
+        if isinstance(key, str):
+            name = key
+        else:
+            topic = context.rooms.topics.by_id.get(key)
+            if topic is None:
+                continue
+            name = topic.name
+        if not rights.may(_READ, name):
+            return False
+    return True

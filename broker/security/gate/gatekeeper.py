@@ -1,0 +1,163 @@
+"""Puts a guard before the handler of each API, and the audit of its changes behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from siltstone.broker.api import Api
+from siltstone.broker.security.gate._shortcut_kernels import Shortcut
+from siltstone.broker.security.gate.changes import CHANGES
+from siltstone.broker.security.gate.named import NAMED
+from siltstone.broker.security.gate.rows import then
+from siltstone.broker.security.principals import ANONYMOUS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.security.audit import Audit
+    from siltstone.broker.security.gate.rows import Guard, Handler
+    from siltstone.broker.security.security import Security
+
+_ANONYMOUS: Final = str(ANONYMOUS)
+
+GUARDS: Final = {
+    0: "producing.produce",
+    1: "fetching.fetch",
+    2: "topics.list_offsets",
+    3: "metadata.metadata",
+    8: "groups.offset_commit",
+    9: "groups.offset_fetch",
+    10: "groups.find_coordinator",
+    11: "groups.join",
+    12: "groups.heartbeat",
+    13: "groups.leave",
+    14: "groups.sync",
+    15: "groups.describe",
+    16: "groups.list_all",
+    19: "topics.create_topics",
+    20: "topics.delete_topics",
+    21: "topics.delete_records",
+    22: "transactions.init_producer_id",
+    23: "topics.leader_epochs",
+    24: "transactions.add_partitions",
+    25: "transactions.add_offsets",
+    26: "transactions.end",
+    27: "transactions.write_markers",
+    28: "transactions.offset_commit",
+    29: "cluster.describe_acls",
+    30: "cluster.create_acls",
+    31: "cluster.delete_acls",
+    32: "cluster.describe_configs",
+    33: "cluster.alter_configs_whole",
+    34: "cluster.alter_log_dirs",
+    35: "cluster.describe_log_dirs",
+    37: "topics.create_partitions",
+    42: "groups.delete",
+    43: "cluster.elect_leaders",
+    44: "cluster.alter_configs_one_by_one",
+    45: "cluster.alter_reassignments",
+    46: "cluster.list_reassignments",
+    47: "groups.offset_delete",
+    48: "cluster.describe_quotas",
+    49: "cluster.alter_quotas",
+    50: "cluster.describe_users",
+    51: "cluster.alter_users",
+    55: "cluster.describe_quorum",
+    57: "cluster.update_features",
+    60: "metadata.cluster",
+    61: "topics.describe_producers",
+    65: "transactions.describe",
+    66: "transactions.list_all",
+    68: "groups.consumer_heartbeat",
+    69: "groups.consumer_describe",
+    74: "cluster.list_configs",
+    75: "metadata.topic_partitions",
+}
+"""The guard of each API, by module and function of this folder."""
+
+OPEN: Final = frozenset({17, 18, 36, 71, 72})
+"""What everybody may ask: logins, which versions are served, and metrics that are wanted."""
+
+
+class Gatekeeper:
+    """Stands before all handlers of a broker with an authorizer or an audit log (loop only)."""
+
+    def __init__(self, security: Security, audit: Audit) -> None:
+        self._security = security
+        self._audit = audit
+
+    def guard(self, api: Api) -> Api:
+        """Return the row of an API whose handler has what it needs before and after it."""
+        guard = "" if self._security.authorizer is None or api.key in OPEN else GUARDS[api.key]
+        if not guard and api.key not in CHANGES:
+            return api
+        own = {each.name: getattr(api, each.name) for each in fields(Api)}
+        return _GuardedApi(**own, keeper=self, guard_name=guard)
+
+    def put_before(self, key: int, guard: Guard, handler: Handler) -> Handler:
+        """Return a handler that asks a guard first, once for what clients ask again and again."""
+        named = NAMED.get(key)
+        if named is None:
+            return lambda context, request: self._ask(guard, context, request, handler)
+
+        def ask(context: RequestContext, request: Any) -> Any:
+            def go_on(context: RequestContext, allowed: Any) -> Any:
+                if allowed is request:
+                    shortcut.note(context, request)
+                return handler(context, allowed)
+
+            return self._ask(guard, context, request, go_on)
+
+        shortcut = Shortcut(handler, ask, *named)
+        authorizer = self._security.authorizer
+        assert authorizer is not None  # noqa: S101  # without one no guard is asked
+        authorizer.on_change(shortcut.forget)
+        return shortcut.serve
+
+    def _ask(self, guard: Guard, context: RequestContext, request: Any, handler: Handler) -> Any:
+        rights = self._security.rights_of(context.connection)
+        assert rights is not None  # noqa: S101  # likewise
+        return guard(rights, context, request, handler)
+
+    def put_behind(self, api: Api, handler: Handler) -> Handler:
+        """Return a handler whose changes the audit log tells."""
+        find = CHANGES[api.key]
+        audit = self._audit
+
+        def serve(context: RequestContext, request: Any) -> Any:
+            client = context.connection
+            principal, host = (
+                (_ANONYMOUS, "") if client is None else (client.principal, client.host)
+            )
+
+            def note(answer: Any) -> Any:
+                audit.changed(principal, host, api.name, list(find(request, answer)))
+                return answer
+
+            return then(handler(context, request), note)
+
+        return serve
+
+
+@dataclass(frozen=True, slots=True)
+class _GuardedApi(Api):
+    """A row of the table of APIs whose handler does not stand alone."""
+
+    keeper: Gatekeeper | None = None
+    guard_name: str = ""
+
+    def load(self) -> Callable[..., Any]:
+        """Import and return the handler, with its guard and the audit of its changes."""
+        handler = Api.load(self)
+        keeper = self.keeper
+        assert keeper is not None  # noqa: S101
+        if self.key in CHANGES:
+            handler = keeper.put_behind(self, handler)
+        if not self.guard_name:
+            return handler
+        module, name = self.guard_name.split(".")
+        guard: Guard = getattr(import_module(f"siltstone.broker.security.gate.{module}"), name)
+        return keeper.put_before(self.key, guard, handler)

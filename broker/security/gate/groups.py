@@ -1,0 +1,491 @@
+"""Guards of what is asked about groups, their members and their offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from siltstone.broker.security.gate.named import FIRST_OFFSETS_BY_ID
+from siltstone.broker.security.gate.rows import (
+    CLUSTER,
+    GROUP,
+    MESSAGES,
+    TOPIC,
+    TRANSACTION,
+    ByRow,
+    Handler,
+    then,
+    weave,
+)
+from siltstone.broker.security.requirements import REQUIREMENTS
+from siltstone.protocol.errors import ErrorCode
+from siltstone.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeResponse,
+)
+from siltstone.protocol.messages.consumer_group_describe import (
+    DescribedGroup as DescribedConsumerGroup,
+)
+from siltstone.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from siltstone.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from siltstone.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
+from siltstone.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from siltstone.protocol.messages.heartbeat import HeartbeatResponse
+from siltstone.protocol.messages.join_group import JoinGroupResponse
+from siltstone.protocol.messages.leave_group import LeaveGroupResponse
+from siltstone.protocol.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from siltstone.protocol.messages.offset_delete import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from siltstone.protocol.messages.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from siltstone.protocol.messages.sync_group import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.security.requirements import Need
+    from siltstone.broker.security.rights import Rights
+
+_FIRST_WITH_GROUPS: Final = 8
+_FIRST_WITH_GROUP_ERROR: Final = 2
+_FIRST_WITH_NULL_PROTOCOL: Final = 7
+_FIRST_WITH_KEYS: Final = 4
+_FIRST_WITH_PROTOCOL: Final = 5
+_FIRST_WITH_SHARE_GROUPS: Final = 6
+_INCONSISTENT: Final = int(ErrorCode.inconsistent_group_protocol)
+_OF_GROUP, _OF_TRANSACTION, _OF_SHARE_GROUP = range(3)
+_NO_OFFSET: Final = -1
+
+
+def _of_group(
+    need: Need, refuse: Callable[[RequestContext], Any]
+) -> Callable[[Rights, RequestContext, Any, Handler], Any]:
+    """Return the guard of a request that names one group."""
+
+    def guard(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
+        if rights.may(need, request.group_id):
+            return handler(context, request)
+        return refuse(context)
+
+    return guard
+
+
+join: Final = _of_group(
+    REQUIREMENTS[11][0],
+    lambda context: JoinGroupResponse(
+        error_code=GROUP,
+        protocol_name=None if context.version >= _FIRST_WITH_NULL_PROTOCOL else "",
+    ),
+)
+heartbeat: Final = _of_group(REQUIREMENTS[12][0], lambda _: HeartbeatResponse(error_code=GROUP))
+leave: Final = _of_group(REQUIREMENTS[13][0], lambda _: LeaveGroupResponse(error_code=GROUP))
+
+
+def sync(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
+    """Give a member what it is assigned, in a group that may be read."""
+    if rights.may(REQUIREMENTS[14][0], request.group_id):
+        return handler(context, request)
+    has_protocol = context.version < _FIRST_WITH_PROTOCOL or None not in (
+        request.protocol_type,
+        request.protocol_name,
+    )
+    return SyncGroupResponse(error_code=GROUP if has_protocol else _INCONSISTENT)
+
+
+# Offsets
+
+
+def _refuse_commit(code: int) -> Callable[[Any], OffsetCommitResponseTopic]:
+    return lambda row: OffsetCommitResponseTopic(
+        row.name,
+        row.topic_id,
+        [OffsetCommitResponsePartition(each[0], code) for each in row.partitions],
+    )
+
+
+_COMMITTING, _COMMITTED = REQUIREMENTS[8]
+_COMMITS: Final = ByRow(
+    _COMMITTED,
+    "topics",
+    "topics",
+    OffsetCommitResponse,
+    _refuse_commit(TOPIC),
+    first_by_id=FIRST_OFFSETS_BY_ID,
+)
+
+
+def offset_commit(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
+    """Commit for a group that may be read, what is of topics that may be read."""
+    if not rights.may(_COMMITTING, request.group_id):
+        return _COMMITS.refuse_all(request, _refuse_commit(GROUP))
+    return _COMMITS.guard(rights, context, request, handler)
+
+
+_DELETING, _DELETED = REQUIREMENTS[47]
+_DELETIONS: Final = ByRow(
+    _DELETED,
+    "topics",
+    "topics",
+    OffsetDeleteResponse,
+    lambda row: OffsetDeleteResponseTopic(
+        row.name, [OffsetDeleteResponsePartition(each[0], TOPIC) for each in row.partitions]
+    ),
+)
+
+
+def offset_delete(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
+    """Delete offsets of a group that may be deleted, of topics that may be read."""
+    if not rights.may(_DELETING, request.group_id):
+        return OffsetDeleteResponse(error_code=GROUP)
+    allowed, refused = _DELETIONS.split(rights, context, request)
+    count = len(request.topics)
+    return then(
+        handler(
+            context, allowed
+        ),  # though nothing may be left: whether the group is there comes first
+        lambda answer: answer if answer.error_code else _DELETIONS.join(answer, refused, count),
+    )
+
+
+_FETCHING, _FETCHED = REQUIREMENTS[9]
+
+
+def offset_fetch(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
+    """Tell offsets of groups and topics that may be described."""
+    if context.version < _FIRST_WITH_GROUPS:
+        return _fetch_offsets_of_one(rights, context, request, handler)
+    return _fetch_offsets(rights, context, request, handler)
+
+
+def _fetch_offsets(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
+    refused: dict[int, OffsetFetchResponseGroup] = {}
+    served = []
+    hidden: dict[str, list[OffsetFetchResponseTopics]] = {}
+    for place, each in enumerate(request.groups):
+        if not rights.may(_FETCHING, each.group_id):
+            refused[place] = OffsetFetchResponseGroup(each.group_id, error_code=GROUP)
+            continue
+        group, rows = _split_group(rights, context, each)
+        if rows:
+            hidden.setdefault(group.group_id, []).extend(rows)
+        served.append(group)
+    if not served:
+        return OffsetFetchResponse(groups=list(refused.values()))
+    all_topics = {each.group_id for each in served if each.topics is None}
+
+    def finish(answer: Any) -> Any:
+        groups = []
+        for row in answer.groups:
+            group = OffsetFetchResponseGroup(*row)
+            if group.error_code:
+                groups.append(group)
+                continue
+            topics = group.topics
+            if group.group_id in all_topics:
+                topics = [each for each in topics if _sees_offsets(rights, context, each)]
+            topics = [*topics, *hidden.get(group.group_id, ())]
+            groups.append(group._replace(topics=topics))
+        return answer._replace(groups=weave(groups, refused, len(request.groups)))
+
+    return then(handler(context, request._replace(groups=served)), finish)
+
+
+def _split_group(
+    rights: Rights, context: RequestContext, group: Any
+) -> tuple[Any, list[OffsetFetchResponseTopics]]:
+    served, refused = [], []
+    for row in group.topics or ():
+        if _sees_offsets(rights, context, row, rights.may):
+            served.append(row)
+        else:
+            refused.append(
+                OffsetFetchResponseTopics(
+                    row.name,
+                    row.topic_id,
+                    [
+                        OffsetFetchResponsePartitions(each, _NO_OFFSET, error_code=TOPIC)
+                        for each in row.partition_indexes
+                    ],
+                )
+            )
+    return (group._replace(topics=served) if refused else group), refused
+
+
+def _sees_offsets(
+    rights: Rights,
+    context: RequestContext,
+    row: Any,
+    may: Callable[[Need, str], bool] | None = None,
+) -> bool:
+    """Return whether the topic of a row, by name or by id, may be described."""
+    name = row[0]
+    if context.version >= FIRST_OFFSETS_BY_ID:
+        topic = context.rooms.topics.by_id.get(row[1])
+        if topic is None:
+            return True
+        name = topic.name
+    return (may or rights.sees)(_FETCHED, name)
+
+
+def _fetch_offsets_of_one(
+    rights: Rights, context: RequestContext, request: Any, handler: Handler
+) -> Any:
+    """Do it for the one group of older versions."""
+    named = request.topics
+    if not rights.may(_FETCHING, request.group_id):
+        if context.version >= _FIRST_WITH_GROUP_ERROR:
+            return OffsetFetchResponse(error_code=GROUP)
+        topics = [
+            OffsetFetchResponseTopic(
+                row.name,
+                [
+                    OffsetFetchResponsePartition(each, _NO_OFFSET, error_code=GROUP)
+                    for each in row.partition_indexes
+                ],
+            )
+            for row in named or ()
+        ]
+        return OffsetFetchResponse(topics=topics)
+    if named is None:
+        return then(
+            handler(context, request),
+            lambda answer: answer._replace(
+                topics=[each for each in answer.topics if rights.sees(_FETCHED, each[0])]
+            ),
+        )
+    served, refused = [], []
+    for row in named:
+        if rights.may(_FETCHED, row.name):
+            served.append(row)
+        else:
+            rows = [
+                OffsetFetchResponsePartition(each, _NO_OFFSET, error_code=TOPIC)
+                for each in row.partition_indexes
+            ]
+            refused.append(OffsetFetchResponseTopic(row.name, rows))
+    if not refused:
+        return handler(context, request)
+    return then(
+        handler(context, request._replace(topics=served)),
+        lambda answer: (
+            answer if answer.error_code else answer._replace(topics=[*answer.topics, *refused])
+        ),
+    )
+
+
+# Coordinators
+
+_FINDS_GROUP, _FINDS_TRANSACTION, _FINDS_SHARE_GROUP = REQUIREMENTS[10]
+_TO_FIND: Final = {
+    _OF_GROUP: (_FINDS_GROUP, GROUP),
+    _OF_TRANSACTION: (_FINDS_TRANSACTION, TRANSACTION),
+}
+
+
+def find_coordinator(
+    rights: Rights, context: RequestContext, request: Any, handler: Handler
+) -> Any:
+    """Tell where the coordinator of a group or a transaction is that may be described."""
+    has_keys = context.version >= _FIRST_WITH_KEYS
+    keys = request.coordinator_keys if has_keys else (request.key,)
+    refused: dict[int, Coordinator] = {}
+    for place, key in enumerate(keys):
+        if request.key_type == _OF_SHARE_GROUP and context.version >= _FIRST_WITH_SHARE_GROUPS:
+            may, code = rights.may(_FINDS_SHARE_GROUP), CLUSTER
+        elif request.key_type in _TO_FIND:
+            need, code = _TO_FIND[request.key_type]
+            may = rights.may(need, key)
+        else:
+            break
+        if not may:
+            refused[place] = Coordinator(key, -1, "", -1, code, MESSAGES[code])
+    if not refused:
+        return handler(context, request)
+    if not has_keys:
+        code = refused[0].error_code
+        return FindCoordinatorResponse(
+            error_code=code, error_message=MESSAGES[code], node_id=-1, port=-1
+        )
+    if len(refused) == len(keys):
+        return FindCoordinatorResponse(coordinators=list(refused.values()))
+    served = [key for place, key in enumerate(keys) if place not in refused]
+    return then(
+        handler(context, request._replace(coordinator_keys=served)),
+        lambda answer: answer._replace(coordinators=weave(answer.coordinators, refused, len(keys))),
+    )
+
+
+# Groups as a whole
+
+
+def describe(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
+    """Describe groups that may be described."""
+    return _describe(
+        rights,
+        context,
+        request,
+        handler,
+        _Described(
+            REQUIREMENTS[15][0],
+            "groups",
+            DescribedGroup,
+            lambda name: DescribedGroup(GROUP, MESSAGES[GROUP], name),
+            DescribeGroupsResponse,
+        ),
+    )
+
+
+_DESCRIBES_CONSUMERS, _DESCRIBES_THEIR_TOPICS = REQUIREMENTS[69]
+_HIDDEN_TOPICS: Final = (
+    "The group has described topic(s) that the client is not authorized to describe."
+)
+
+
+def consumer_describe(
+    rights: Rights, context: RequestContext, request: Any, handler: Handler
+) -> Any:
+    """Describe consumer groups whose topics may be described, too."""
+    answer = _describe(
+        rights,
+        context,
+        request,
+        handler,
+        _Described(
+            _DESCRIBES_CONSUMERS,
+            "group_ids",
+            DescribedConsumerGroup,
+            lambda name: DescribedConsumerGroup(GROUP, MESSAGES[GROUP], name),
+            ConsumerGroupDescribeResponse,
+        ),
+    )
+    return then(
+        answer,
+        lambda done: done._replace(groups=[_hide_topics(rights, each) for each in done.groups]),
+    )
+
+
+def _hide_topics(rights: Rights, row: Any) -> Any:
+    group = DescribedConsumerGroup(*row)
+    names = {
+        each.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for each in assignment.topic_partitions
+    }
+    names.update(name for member in group.members for name in member.subscribed_topic_names)
+    if all(rights.sees(_DESCRIBES_THEIR_TOPICS, name) for name in names):
+        return group
+    return DescribedConsumerGroup(TOPIC, _HIDDEN_TOPICS, group.group_id)
+
+
+class _Described:
+    """How a request of either kind names groups, and how it is answered."""
+
+    def __init__(
+        self,
+        need: Need,
+        field: str,
+        row: Callable[..., Any],
+        refuse: Callable[[str], Any],
+        response: Callable[..., Any],
+    ) -> None:
+        self.need = need
+        self.field = field
+        self.row = row
+        self.refuse = refuse
+        self.response = response
+
+
+def _describe(
+    rights: Rights, context: RequestContext, request: Any, handler: Handler, how: _Described
+) -> Any:
+    """Have described what may be, and fill in what the client may do with it."""
+    names = list(dict.fromkeys(getattr(request, how.field)))
+    refused = {
+        place: how.refuse(name)
+        for place, name in enumerate(names)
+        if not rights.may(how.need, name)
+    }
+    if names and len(refused) == len(names):
+        return how.response(groups=list(refused.values()))
+    served = [name for place, name in enumerate(names) if place not in refused]
+
+    def finish(answer: Any) -> Any:
+        groups = answer.groups
+        if request.include_authorized_operations:
+            rows = [how.row(*each) for each in groups]
+            groups = [
+                row
+                if row.error_code
+                else row._replace(authorized_operations=rights.group_operations(row.group_id))
+                for row in rows
+            ]
+        return answer._replace(groups=weave(groups, refused, len(names)))
+
+    return then(handler(context, request._replace(**{how.field: served})), finish)
+
+
+_LISTS_ALL, _LISTS = REQUIREMENTS[16]
+
+
+def list_all(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
+    """List the groups that may be described."""
+    answer = handler(context, request)
+    if rights.sees(_LISTS_ALL):
+        return answer
+    return then(
+        answer,
+        lambda done: done._replace(
+            groups=[each for each in done.groups if rights.sees(_LISTS, each[0])]
+        ),
+    )
+
+
+def delete(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
+    """Delete groups that may be deleted."""
+    need = REQUIREMENTS[42][0]
+    names = list(dict.fromkeys(request.groups_names))
+    refused = {
+        place: DeletableGroupResult(name, GROUP)
+        for place, name in enumerate(names)
+        if not rights.may(need, name)
+    }
+    if not refused:
+        return handler(context, request)
+    if len(refused) == len(names):
+        return DeleteGroupsResponse(results=list(refused.values()))
+    served = [name for place, name in enumerate(names) if place not in refused]
+    return then(
+        handler(context, request._replace(groups_names=served)),
+        lambda answer: answer._replace(results=weave(answer.results, refused, len(names))),
+    )
+
+
+_BEATS, _SUBSCRIBES, _ = REQUIREMENTS[68]
+
+
+def consumer_heartbeat(
+    rights: Rights, context: RequestContext, request: Any, handler: Handler
+) -> Any:
+    """Take a heartbeat for a group that may be read, from one who may describe its topics."""
+    names = request.subscribed_topic_names or ()
+    code = 0
+    if not rights.may(_BEATS, request.group_id):
+        code = GROUP
+    elif not all(rights.may(_SUBSCRIBES, name) for name in names):
+        code = TOPIC
+    if not code:
+        return handler(context, request)
+    return ConsumerGroupHeartbeatResponse(error_code=code, error_message=MESSAGES[code])

@@ -1,0 +1,206 @@
+"""Guards of what is asked about topics by name or id, one row a topic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from siltstone.broker.security.gate.rows import MESSAGES, TOPIC, ByRow, Handler, then, twice, weave
+from siltstone.broker.security.requirements import REQUIREMENTS
+from siltstone.protocol.errors import InvalidTopic
+from siltstone.protocol.messages import NO_ID
+from siltstone.protocol.messages.create_partitions import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from siltstone.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from siltstone.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from siltstone.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from siltstone.protocol.messages.describe_producers import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    TopicResponse,
+)
+from siltstone.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from siltstone.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from siltstone.protocol.names import check_topic_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.security.rights import Rights
+
+_FIRST_DELETE_BY_ID: Final = 6
+_MESSAGE: Final = MESSAGES[TOPIC]
+
+
+def _invalid(names: Sequence[str]) -> set[str]:
+    """Return the names that no topic can have."""
+    found = set()
+    for name in names:
+        try:
+            check_topic_name(name)
+        except InvalidTopic:
+            found.add(name)
+    return found
+
+
+list_offsets: Final = ByRow(
+    REQUIREMENTS[2][0],
+    "topics",
+    "topics",
+    ListOffsetsResponse,
+    lambda row: ListOffsetsTopicResponse(
+        row.name, [ListOffsetsPartitionResponse(each[0], TOPIC) for each in row.partitions]
+    ),
+).guard
+
+delete_records: Final = ByRow(
+    REQUIREMENTS[21][0],
+    "topics",
+    "topics",
+    DeleteRecordsResponse,
+    lambda row: DeleteRecordsTopicResult(
+        row.name, [DeleteRecordsPartitionResult(each[0], -1, TOPIC) for each in row.partitions]
+    ),
+).guard
+
+create_partitions: Final = ByRow(
+    REQUIREMENTS[37][0],
+    "topics",
+    "results",
+    CreatePartitionsResponse,
+    lambda row: CreatePartitionsTopicResult(row.name, TOPIC, None),
+    faulty=twice,
+).guard
+
+describe_producers: Final = ByRow(
+    REQUIREMENTS[61][0],
+    "topics",
+    "topics",
+    DescribeProducersResponse,
+    lambda row: TopicResponse(
+        row.name, [PartitionResponse(each, TOPIC, _MESSAGE) for each in row.partition_indexes]
+    ),
+    faulty=_invalid,
+).guard
+
+_CLUSTER_ACTION, _DESCRIBE_EPOCH = REQUIREMENTS[23]
+_EPOCHS: Final = ByRow(
+    _DESCRIBE_EPOCH,
+    "topics",
+    "topics",
+    OffsetForLeaderEpochResponse,
+    lambda row: OffsetForLeaderTopicResult(
+        row.topic, [EpochEndOffset(TOPIC, each[0]) for each in row.partitions]
+    ),
+    name="topic",
+)
+
+
+def leader_epochs(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
+    """Brokers may ask about every topic, others about those that they may describe."""
+    if rights.sees(_CLUSTER_ACTION):
+        return handler(context, request)
+    return _EPOCHS.guard(rights, context, request, handler)
+
+
+_CREATE_ALL, _CREATE, _DESCRIBE_CONFIGS = REQUIREMENTS[19]
+_CREATED: Final = ByRow(
+    _CREATE,
+    "topics",
+    "topics",
+    CreateTopicsResponse,
+    lambda row: CreatableTopicResult(
+        row.name, error_code=TOPIC, error_message="Authorization failed."
+    ),
+    faulty=twice,
+)
+
+
+def create_topics(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
+    """Make what may be made; tell the settings of what may be told."""
+    refused: dict[int, Any] = {}
+    allowed = request
+    if not rights.sees(_CREATE_ALL):
+        allowed, refused = _CREATED.split(rights, context, request)
+    count = len(request.topics)
+    if refused and len(refused) == count:
+        return CreateTopicsResponse(topics=list(refused.values()))
+
+    def finish(answer: Any) -> Any:
+        rows = [_hide_configs(rights, each) for each in answer.topics]
+        return answer._replace(topics=weave(rows, refused, count))
+
+    return then(handler(context, allowed), finish)
+
+
+def _hide_configs(rights: Rights, row: CreatableTopicResult) -> CreatableTopicResult:
+    if row.error_code or rights.sees(_DESCRIBE_CONFIGS, row.name):
+        return row
+    return row._replace(
+        topic_config_error_code=TOPIC, num_partitions=-1, replication_factor=-1, configs=()
+    )
+
+
+_DELETE_ALL, _DESCRIBE_DELETED, _DELETE = REQUIREMENTS[20]
+
+
+def delete_topics(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
+    """Delete what may be deleted; the name of one that may not be described is not told."""
+    if rights.sees(_DELETE_ALL):
+        return handler(context, request)
+    by_state = context.version >= _FIRST_DELETE_BY_ID
+    field = "topics" if by_state else "topic_names"
+    rows = getattr(request, field)
+    doubled = twice(rows)
+    refused: dict[int, DeletableTopicResult] = {}
+    for place, row in enumerate(rows):
+        refusal = _judge_deletion(rights, context, row if by_state else DeleteTopicState(row))
+        if refusal is not None and row not in doubled:
+            refused[place] = refusal
+    if not refused:
+        return handler(context, request)
+    if len(refused) == len(rows):
+        return DeleteTopicsResponse(responses=list(refused.values()))
+    served = [row for place, row in enumerate(rows) if place not in refused]
+    return then(
+        handler(context, request._replace(**{field: served})),
+        lambda answer: answer._replace(responses=weave(answer.responses, refused, len(rows))),
+    )
+
+
+def _judge_deletion(
+    rights: Rights, context: RequestContext, wanted: DeleteTopicState
+) -> DeletableTopicResult | None:
+    name = wanted.name
+    if (name is None) == (wanted.topic_id == NO_ID):
+        return None  # nonsense, which the handler refuses
+    if name is None:
+        topic = context.rooms.topics.by_id.get(wanted.topic_id)
+        if topic is None:
+            return None
+        if rights.may(_DELETE, topic.name):
+            return None
+        told = topic.name if rights.sees(_DESCRIBE_DELETED, topic.name) else None
+        return DeletableTopicResult(told, wanted.topic_id, TOPIC, _MESSAGE)
+    is_known = name in context.rooms.topics.topics
+    if rights.may(_DELETE, name) or (not is_known and rights.sees(_DESCRIBE_DELETED, name)):
+        return None
+    return DeletableTopicResult(name, NO_ID, TOPIC, _MESSAGE)

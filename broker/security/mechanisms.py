@@ -1,0 +1,90 @@
+"""The conversations by which clients of one listener log in."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from siltstone.broker.security.plain import PLAIN, PLAIN_HASH, PlainServer
+from siltstone.broker.security.scram import MECHANISMS, ScramServer, make_verifier
+from siltstone.config.oauth import OAUTHBEARER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from siltstone.broker.security.oauth.tokens import TokenChecker
+    from siltstone.broker.security.scram import Mechanism, Verifier
+    from siltstone.broker.security.users import UserStore
+    from siltstone.config.security import SaslSettings
+
+
+class Conversation(Protocol):
+    """One login by one mechanism; `step` is for an io thread if it ``blocks``.
+
+    ``user`` is proven once ``is_complete``, for ``lifetime_ms``; 0: as long as the connection.
+    ``refusal`` is why the answer of the last step says no, None if it does not.
+    """
+
+    @property
+    def blocks(self) -> bool: ...  # noqa: D102
+    @property
+    def user(self) -> str: ...  # noqa: D102
+    @property
+    def is_complete(self) -> bool: ...  # noqa: D102
+    @property
+    def lifetime_ms(self) -> int: ...  # noqa: D102
+    @property
+    def refusal(self) -> str | None: ...  # noqa: D102
+
+    def step(self, token: bytes) -> bytes:
+        """Return the answer to the client's next token; raises SaslFailure."""
+
+
+class Mechanisms:
+    """What a listener offers (constant after construction, which blocks to hash passwords).
+
+    ``checker`` is there if the listener takes tokens.
+    """
+
+    def __init__(
+        self, settings: SaslSettings, users: UserStore, checker: TokenChecker | None = None
+    ) -> None:
+        self.names = settings.mechanisms
+        self.max_receive_bytes = settings.max_receive_bytes
+        self._max_reauth_ms = settings.max_reauth_ms
+        self._users = users
+        self._plain_users = {
+            user: make_verifier(PLAIN_HASH, password)
+            for user, password in settings.plain_users.items()
+        }
+        self._makers: dict[str, Callable[[], Conversation]] = {
+            PLAIN: partial(PlainServer, self._find_plain),
+            **{
+                name: partial(ScramServer, mechanism, self._find_scram)
+                for name, mechanism in MECHANISMS.items()
+            },
+        }
+        if checker is not None:
+            from siltstone.broker.security.oauth import conversation  # noqa: PLC0415  # few take them
+
+            self._makers[OAUTHBEARER] = partial(conversation.OAuthBearerServer, checker)
+
+    def max_lifetime_ms(self, mechanism: str, proven_ms: int) -> int:
+        """Return how long a login counts that is proven for a time; 0: as long as the connection.
+
+        Kafka's SaslServerAuthenticator takes the shorter of the two.
+        """
+        allowed_ms = self._max_reauth_ms[mechanism]
+        return min(proven_ms, allowed_ms) if proven_ms and allowed_ms else proven_ms or allowed_ms
+
+    def begin(self, mechanism: str) -> Conversation:
+        """Return a new conversation."""
+        return self._makers[mechanism]()
+
+    def _find_plain(self, user: str) -> tuple[Verifier, bool]:
+        found = self._users.find(PLAIN, user)
+        given = self._plain_users.get(user)
+        return found if given is None else (given, True)
+
+    def _find_scram(self, mechanism: Mechanism, user: str) -> tuple[Verifier, bool]:
+        return self._users.find(mechanism.name, user)

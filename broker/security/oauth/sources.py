@@ -1,0 +1,127 @@
+"""Where keys come from: a file, or one https URL that the configuration has named twice.
+
+What is fetched is little, takes seconds at most, and comes from that URL alone: no proxy is asked
+and no redirect followed.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import stat
+import threading
+from functools import partial
+from http.client import HTTPException, HTTPSConnection
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from siltstone.config.oauth import path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from siltstone.config.oauth import OAuthSettings
+
+MAX_BYTES: Final = 1 << 20
+CONNECT_SECONDS: Final = 5.0
+ANSWER_SECONDS: Final = 5.0
+_LATE: Final = "its answer takes too long"
+_OK: Final = 200
+_WRITABLE_BY_ALL: Final = 0o002
+
+
+class SourceError(Exception):
+    """Keys cannot be had; the text says why."""
+
+
+def make_reader(settings: OAuthSettings) -> Callable[[], bytes]:
+    """Return what reads the keys of a listener; it blocks, and raises `SourceError`.
+
+    Raises:
+        SourceError: The file of authorities for the https URL cannot be read.
+    """
+    path = path_of(settings.url)
+    if path is not None:
+        return partial(read_file, path)
+    try:
+        context = ssl.create_default_context(cafile=settings.authorities)
+    except (OSError, ValueError) as error:
+        raise SourceError(
+            f"ssl.truststore.location {settings.authorities} cannot be read as PEM certificates"
+        ) from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return partial(fetch, settings.url, context)
+
+
+def read_file(path: str) -> bytes:
+    """Return the content of a file. Blocks.
+
+    Raises:
+        SourceError: It cannot be read, is no regular file, too large, or everybody may write it.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode):
+                raise SourceError("it is no regular file")
+            if status.st_mode & _WRITABLE_BY_ALL:
+                raise SourceError("everybody may write it; run chmod o-w on it")
+            with open(file, "rb", closefd=False) as stream:
+                return _not_too_much(stream.read(MAX_BYTES + 1))
+        finally:
+            os.close(file)
+    except (OSError, ValueError) as error:
+        words = error.strerror if isinstance(error, OSError) else "its path has a zero byte"
+        raise SourceError(f"it cannot be read: {words}") from error
+
+
+def fetch(url: str, context: ssl.SSLContext) -> bytes:
+    """Return what an https URL answers. Blocks for some seconds at most.
+
+    Raises:
+        SourceError: It answers something else than 200, too much, too late or nothing.
+    """
+    parts = urlsplit(url)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    connection = HTTPSConnection(
+        str(parts.hostname), parts.port, timeout=CONNECT_SECONDS, context=context
+    )
+    is_late = threading.Event()
+    try:
+        connection.connect()
+        end = threading.Timer(ANSWER_SECONDS, _shut, [connection.sock, is_late])
+        end.start()
+        try:
+            connection.request("GET", target, headers={"Accept": "application/json"})
+            with connection.getresponse() as response:
+                content = response.read(MAX_BYTES + 1)
+                if is_late.is_set():
+                    raise SourceError(_LATE)
+                if response.status != _OK:
+                    raise SourceError(f"it answers {response.status}")
+                return _not_too_much(content)
+        finally:
+            end.cancel()
+            end.join()
+    except (OSError, HTTPException) as error:
+        words = _LATE if is_late.is_set() else f"it does not answer: {type(error).__name__}"
+        raise SourceError(words) from error
+    finally:
+        connection.close()
+
+
+def _shut(channel: socket.socket, is_late: threading.Event) -> None:
+    """End what waits for a peer, from another thread, below TLS."""
+    is_late.set()
+    try:
+        socket.socket.shutdown(channel, socket.SHUT_RDWR)
+    except OSError:
+        return  # it has ended by itself
+
+
+def _not_too_much(content: bytes) -> bytes:
+    if len(content) > MAX_BYTES:
+        raise SourceError(f"it has more than {MAX_BYTES} bytes")
+    return content

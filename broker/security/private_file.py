@@ -1,0 +1,67 @@
+"""Files that nobody but the broker's own user may read or have written."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from siltstone.storage import files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_OTHERS = 0o077
+MAX_BYTES = 64 << 20
+
+
+class PrivateFileError(Exception):
+    """A file that holds secrets cannot be trusted or read; the text says what to do."""
+
+
+def read_private(path: Path) -> bytes | None:
+    """Return the content of a file, None if there is none. Blocks.
+
+    Raises:
+        PrivateFileError: Others may read or write it, it is another user's, no regular file, or
+            cannot be read.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise PrivateFileError(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        status = os.fstat(file)
+        _check(path, status)
+        if status.st_size > MAX_BYTES:
+            raise PrivateFileError(f"{path} has more than {MAX_BYTES} bytes")
+        with open(file, "rb", closefd=False) as stream:
+            return stream.read()
+    finally:
+        os.close(file)
+
+
+def _check(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise PrivateFileError(f"{path} is no regular file; remove it")
+    if status.st_uid != os.geteuid():
+        raise PrivateFileError(
+            f"{path} belongs to the user {status.st_uid} and the broker runs as "
+            f"{os.geteuid()}; give it the file by chown"
+        )
+    if stat.S_IMODE(status.st_mode) & _OTHERS:
+        raise PrivateFileError(
+            f"{path} has the rights {stat.S_IMODE(status.st_mode):04o}, so that others may have "
+            "read or written it; look at what it holds, then run chmod 0600 on it"
+        )
+
+
+def replace_private(path: Path, content: bytes) -> None:
+    """Give a file new content with the mode 0600, atomically. Blocks.
+
+    Raises:
+        OSError: The disk did not take it; the old file is still there.
+    """
+    files.replace_file(path, content, mode=0o600)

@@ -1,0 +1,356 @@
+"""Stands before all handlers while there are quotas: counts, and slows down who is above (KIP-219).
+
+A request is served whatever it costs. Its answer leaves at once and says how long the client should
+wait; if it does not, its connection is read again only then.
+"""
+
+from __future__ import annotations
+
+import math
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from siltstone.broker.net.slices import handle_in_slices
+from siltstone.broker.security.principals import OURSELVES
+from siltstone.broker.security.quotas.entities import (
+    CONNECTION,
+    CONSUMER,
+    MUTATION,
+    PRODUCER,
+    REQUEST,
+)
+from siltstone.broker.security.quotas.mutations import Mutations, begin
+from siltstone.broker.security.quotas.rates import TokenBucket, Windows
+from siltstone.protocol.messages.fetch import FetchResponse, PartitionData
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator
+
+    from siltstone.broker.api import Api
+    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.security.quotas.book import Quotas
+    from siltstone.protocol.messages.fetch import FetchRequest
+    from siltstone.protocol.messages.produce import ProduceRequest
+    from siltstone.storage.clock import Clock
+
+_OURSELVES: Final = str(OURSELVES)
+_PRODUCE: Final = 0
+_FETCH: Final = 1
+STRICT_SINCE: Final = {19: 6, 20: 5, 37: 3}
+"""From which version on clients know THROTTLING_QUOTA_EXCEEDED, of the APIs that mutate."""
+
+UNMETERED: Final = frozenset({17, 18, 36})
+"""What comes before a client is known."""
+
+COUNTED: Final = (PRODUCER, CONSUMER, REQUEST, MUTATION, CONNECTION)
+"""The quotas that requests and connections are held against."""
+
+_TOPIC_BYTES: Final = 8
+_PARTITION_BYTES: Final = 8
+_FETCHED_PARTITION_BYTES: Final = 40
+_RESPONSES: Final = FetchResponse._fields.index("responses")
+_RECORDS: Final = PartitionData._fields.index("records")
+_PERCENT: Final = 100
+_MIN_SWEEP: Final = 1_000
+_MAX_FOUND: Final = 10_000
+_THROTTLE_TIME: Final = "throttle_time_ms"
+_MAX_DELAY: Final = ((1 << 31) - 1) / 1000  # what an answer can tell
+
+
+class Client(Protocol):
+    """The connection of a request."""
+
+    principal: str
+
+    def throttle(self, seconds: float) -> None:
+        """Read nothing for so long, from the answer to the current request on."""
+
+
+class Meter:
+    """Who has asked for how much lately (loop only).
+
+    ``throttled`` and ``seconds`` count the answers that told a client to wait, the connections that
+    had to, and for how long, by the kind of quota.
+    """
+
+    def __init__(
+        self,
+        quotas: Quotas,
+        clock: Clock,
+        windows: Windows,
+        mutation_windows: Windows,
+        timer: Callable[[], float] = perf_counter,
+    ) -> None:
+        self.timer = timer
+        self.monotonic = clock.monotonic
+        self.throttled = dict.fromkeys(COUNTED, 0)
+        self.seconds = dict.fromkeys(COUNTED, 0.0)
+        self._quotas = quotas
+        self._windows = windows
+        self._mutation_windows = mutation_windows
+        self._buckets: dict[tuple[str, str, str], TokenBucket] = {}
+        self._sweep_above = _MIN_SWEEP
+        self._found: dict[tuple[str, str, str], TokenBucket | None] = {}
+        self._version = quotas.version
+
+    @property
+    def known_count(self) -> int:
+        """How many clients or groups of clients are remembered."""
+        return len(self._buckets)
+
+    def find_handler(self, api: Api) -> Callable[..., Any] | None:
+        """Return what serves an API in place of its handler; None if no quota concerns it."""
+        if api.key in UNMETERED:
+            return None
+        own = {_PRODUCE: PRODUCER, _FETCH: CONSUMER, **dict.fromkeys(STRICT_SINCE, MUTATION)}
+        keys = self._quotas.keys & {REQUEST, own.get(api.key, REQUEST)}
+        return _Metered(self, api, is_timed=REQUEST in keys, key=own.get(api.key)) if keys else None
+
+    def charge(self, key: str, user: str, client_id: str, count: float) -> float:
+        """Count what a client has had; return how many seconds it has to wait."""
+        bucket = self.find_bucket(key, user, client_id)
+        if bucket is None:
+            return 0.0
+        now = self.monotonic()
+        bucket.take(count, now)
+        return bucket.find_delay(now)
+
+    def admit(self, host: str) -> float:
+        """Count a connection of an address; return how many seconds one too many is kept waiting.
+
+        That is a window at most, as in Kafka; it is not counted.
+        """
+        limit = self._quotas.find_connection_rate(host)
+        if limit is None:
+            return 0.0
+        now = self.monotonic()
+        bucket = self._find_bucket((CONNECTION, host, ""), limit, now)
+        bucket.take(1, now)
+        delay = min(bucket.find_delay(now), self._windows.seconds)
+        if delay:
+            bucket.take(-1, now)
+            self.note(CONNECTION, delay)
+        return delay
+
+    def find_bucket(self, key: str, user: str, client_id: str) -> TokenBucket | None:
+        """Return what a client and those who share its quota may still ask for; None: all."""
+        if self._version != self._quotas.version:
+            self._found.clear()
+            self._version = self._quotas.version
+        asked = key, user, client_id
+        if asked in self._found:
+            return self._found[asked]
+        share = self._quotas.find(*asked)
+        bucket = None
+        if share is not None:
+            name = key, share.user, share.client_id
+            bucket = self._find_bucket(name, share.limit, self.monotonic())
+        if len(self._found) >= _MAX_FOUND:
+            self._found.clear()
+        self._found[asked] = bucket
+        return bucket
+
+    def find_credit(self, key: str, user: str, client_id: str) -> float | None:
+        """Return how much a client that was silent may ask for at once; None: all."""
+        share = self._quotas.find(key, user, client_id)
+        return None if share is None else share.limit * self._windows.credit
+
+    def note(self, key: str, seconds: float) -> None:
+        """Count that a client was told to wait."""
+        self.throttled[key] += 1
+        self.seconds[key] += seconds
+
+    def _find_bucket(self, name: tuple[str, str, str], limit: float, now: float) -> TokenBucket:
+        bucket = self._buckets.get(name)
+        if bucket is None:
+            if len(self._buckets) >= self._sweep_above:
+                self._sweep(now)
+            bucket = self._buckets[name] = self._make_bucket(name[0], limit, now)
+        bucket.set_limit(limit, now)
+        return bucket
+
+    def _make_bucket(self, key: str, limit: float, now: float) -> TokenBucket:
+        if key == MUTATION:
+            return TokenBucket(self._mutation_windows.memory, limit, now)
+        max_delay = self._windows.memory if key == REQUEST else math.inf
+        return TokenBucket(self._windows.credit, limit, now, max_delay=max_delay)
+
+    def _sweep(self, now: float) -> None:
+        """Forget those who have been silent; they may ask for as much as those never seen."""
+        self._buckets = {
+            name: bucket for name, bucket in self._buckets.items() if not bucket.is_full(now)
+        }
+        self._found.clear()  # or one would be forgotten here, and known there
+        self._sweep_above = max(_MIN_SWEEP, 2 * len(self._buckets))
+
+
+class _Metered:
+    """The handler of an API, whose requests are counted; it is loaded by the first one."""
+
+    def __init__(self, meter: Meter, api: Api, *, is_timed: bool, key: str | None) -> None:
+        self._meter = meter
+        self._api = api
+        self._is_timed = is_timed
+        self._key = key
+        self._loaded: Callable[..., Any] | None = None
+        self._row: Any = None
+
+    def __call__(self, context: RequestContext, request: Any) -> Any:
+        """Serve a request."""
+        connection = cast("Client | None", context.connection)
+        if connection is None or connection.principal == _OURSELVES:
+            return self._handle(context, request)
+        user = connection.principal.partition(":")[2]
+        client_id = context.client_id or ""
+        metered = _Request(self._meter, connection, user, client_id)
+        if self._key == MUTATION:
+            return self._mutate(metered, context, request)
+        is_timed = self._is_timed
+        if self._key == PRODUCER:
+            metered.bytes = count_produced(request)
+            is_timed = is_timed and request.acks != 0
+        elif self._key == CONSUMER:
+            request = _fit(request, self._meter.find_credit(CONSUMER, user, client_id))
+        began = self._meter.timer()
+        answer = self._handle(context, request)
+        metered.seconds = self._meter.timer() - began
+        if answer is None or isinstance(answer, tuple):
+            delay = self._judge(metered, answer, is_timed=is_timed)
+            return self._tell(connection, answer, delay) if delay else answer
+        return self._finish(metered, answer, is_timed=is_timed)
+
+    def _handle(self, context: RequestContext, request: Any) -> Any:
+        handler = self._loaded
+        if handler is None:
+            handler = self._loaded = self._api.load()
+            self._row = self._api.load_messages()[1].struct
+        slices = self._api.slices
+        if slices is None or not slices.is_large(request):
+            return handler(context, request)
+        return handle_in_slices(slices, handler, context, request)
+
+    async def _finish(
+        self, metered: _Request, later: Coroutine[Any, Any, Any], *, is_timed: bool
+    ) -> Any:
+        timed = Timed(later, self._meter.timer)
+        answer = await timed
+        metered.seconds += timed.seconds
+        delay = self._judge(metered, answer, is_timed=is_timed)
+        return await self._tell(metered.connection, answer, delay) if delay else answer
+
+    async def _mutate(self, metered: _Request, context: RequestContext, request: Any) -> Any:
+        bucket = self._meter.find_bucket(MUTATION, metered.user, metered.client_id)
+        if bucket is not None:
+            is_strict = context.version >= STRICT_SINCE[self._api.key]
+            metered.mutations = Mutations(bucket, self._meter.monotonic, is_strict=is_strict)
+            begin(metered.mutations)
+        began = self._meter.timer()
+        answer = self._handle(context, request)
+        metered.seconds = self._meter.timer() - began
+        if not isinstance(answer, tuple):
+            return await self._finish(metered, answer, is_timed=self._is_timed)
+        delay = self._judge(metered, answer, is_timed=self._is_timed)
+        return await self._tell(metered.connection, answer, delay) if delay else answer
+
+    def _judge(self, metered: _Request, answer: Any, *, is_timed: bool) -> float:
+        """Count what a request has cost; return how many seconds its client has to wait."""
+        delays: dict[str, float] = {}
+        if self._key == PRODUCER:
+            delays[PRODUCER] = metered.charge(PRODUCER, metered.bytes)
+        elif self._key == CONSUMER:
+            delays[CONSUMER] = metered.charge(CONSUMER, count_fetched(answer))
+        elif metered.mutations is not None:
+            delays[MUTATION] = metered.mutations.delay
+        if is_timed:
+            delays[REQUEST] = metered.charge(REQUEST, metered.seconds * _PERCENT)
+        if not any(delays.values()):
+            return 0.0
+        key = max(delays, key=lambda each: delays[each])
+        delay = min(math.ceil(delays[key] * 1000) / 1000, _MAX_DELAY)
+        self._meter.note(key, delay)
+        return delay
+
+    async def _tell(self, connection: Client, answer: Any, delay: float) -> Any:
+        """Return the answer with the time to wait in it, and have the connection wait."""
+        connection.throttle(delay)
+        if answer is None or _THROTTLE_TIME not in self._row._fields:
+            return answer
+        return self._row(*answer)._replace(**{_THROTTLE_TIME: round(delay * 1000)})
+
+
+class _Request:
+    """One request while it is served, and who asks."""
+
+    __slots__ = ("bytes", "client_id", "connection", "meter", "mutations", "seconds", "user")
+
+    def __init__(self, meter: Meter, connection: Client, user: str, client_id: str) -> None:
+        self.meter = meter
+        self.connection = connection
+        self.user = user
+        self.client_id = client_id
+        self.bytes = 0
+        self.seconds = 0.0
+        self.mutations: Mutations | None = None
+
+    def charge(self, key: str, count: float) -> float:
+        """Count what was asked for; return how many seconds the client has to wait."""
+        return self.meter.charge(key, self.user, self.client_id, count)
+
+
+class Timed:
+    """A coroutine whose steps on the loop are timed; waiting is not."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], timer: Callable[[], float]) -> None:
+        self.seconds = 0.0
+        self._coroutine = coroutine
+        self._timer = timer
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        """Pass on what it waits for."""
+        error: BaseException | None = None
+        while True:
+            began = self._timer()
+            try:
+                if error is None:
+                    waited = self._coroutine.send(None)
+                else:
+                    waited = self._coroutine.throw(error)
+            except StopIteration as end:
+                return end.value
+            finally:
+                self.seconds += self._timer() - began
+            error = None
+            try:
+                yield waited
+            except GeneratorExit:
+                self._coroutine.close()
+                raise
+            except BaseException as raised:  # noqa: BLE001  # it is the coroutine's, as in await
+                error = raised
+
+
+def count_produced(request: ProduceRequest) -> int:
+    """Return the bytes of a Produce, without its head."""
+    return sum(
+        len(name or "")
+        + _TOPIC_BYTES
+        + sum(_PARTITION_BYTES + len(records or b"") for _, records in partitions)
+        for name, _, partitions in request.topic_data
+    )
+
+
+def count_fetched(answer: Any) -> int:
+    """Return the bytes of the answer to a Fetch, without its head."""
+    return sum(
+        _TOPIC_BYTES
+        + sum(_FETCHED_PARTITION_BYTES + len(each[_RECORDS] or b"") for each in partitions)
+        for _, _, partitions in answer[_RESPONSES]
+    )
+
+
+def _fit(request: FetchRequest, credit: float | None) -> FetchRequest:
+    """Return a Fetch that asks for no more than a client may have at once."""
+    if credit is None or request.max_bytes <= credit:
+        return request
+    max_bytes = max(1, int(credit))
+    return request._replace(max_bytes=max_bytes, min_bytes=min(request.min_bytes, max_bytes))

@@ -1,0 +1,80 @@
+"""How much a client may still ask for, and how long it has to wait when it has asked for too much.
+
+Kafka measures byte rates and request time over windows, and makes who is above wait until the
+windows are down to the limit. Each connection is told the same, so four of them with large
+requests get two and a half times their quota; and what falls out of the oldest window may come at
+once again. A bucket that may be in debt holds the quota whatever the requests are: the connections
+of a client wait one after the other. Kafka itself does so for mutations (TokenBucket, KIP-599).
+Times are seconds of a steady clock.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+
+class Windows(NamedTuple):
+    """Over how many windows of time a quota is held, and how long each is."""
+
+    number: int
+    seconds: float
+
+    @property
+    def memory(self) -> float:
+        """Return for how long what was asked for is remembered."""
+        return self.number * self.seconds
+
+    @property
+    def credit(self) -> float:
+        """Return how many seconds of its rate a client that was silent may ask for at once.
+
+        Half of Kafka's: with its own windows that is at most a tenth of what a minute allows.
+        """
+        return max(self.number - 1, 1) * self.seconds / 2
+
+
+class TokenBucket:
+    """What may be asked for at once: it fills at the limit, up to ``credit`` seconds of it.
+
+    What is taken beyond is a debt of at most ``max_delay`` seconds, and the delay is how long it
+    takes until that is paid.
+    """
+
+    __slots__ = ("_credit", "_last", "_limit", "_max_delay", "_tokens")
+
+    def __init__(
+        self, credit: float, limit: float, now: float, *, max_delay: float = math.inf
+    ) -> None:
+        self._credit = credit
+        self._limit = limit
+        self._max_delay = max_delay
+        self._tokens = credit * limit
+        self._last = now
+
+    def set_limit(self, limit: float, now: float) -> None:
+        """Fill at another rate from now on; a debt takes as long to be paid as before."""
+        if limit != self._limit:
+            self._fill(now)
+            self._tokens *= limit / self._limit
+            self._limit = limit
+
+    def take(self, count: float, now: float) -> None:
+        """Take what is asked for."""
+        self._fill(now)
+        self._tokens = max(self._tokens - count, -self._max_delay * self._limit)
+
+    def find_delay(self, now: float) -> float:
+        """Return after how many seconds the debt is paid; 0 if there is none."""
+        self._fill(now)
+        return max(0.0, -self._tokens / self._limit)
+
+    def is_full(self, now: float) -> bool:
+        """Tell whether the client has been silent for so long that nothing is to be remembered."""
+        self._fill(now)
+        return self._tokens >= self._credit * self._limit
+
+    def _fill(self, now: float) -> None:
+        filled = self._tokens + self._limit * max(0.0, now - self._last)
+        self._tokens = min(filled, self._credit * self._limit)
+        self._last = max(now, self._last)

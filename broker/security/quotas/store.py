@@ -1,0 +1,124 @@
+"""The quotas: ``siltstone-quotas.json``, a file of the first log directory.
+
+JSON with an object for each entity: its names by type, where null is the default, and its quotas.
+The file has the mode 0600, since who may write it may slow down everybody, and is replaced
+atomically.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from siltstone.broker.security.private_file import (
+    MAX_BYTES,
+    PrivateFileError,
+    read_private,
+    replace_private,
+)
+from siltstone.broker.security.quotas.entities import check_quota, make_entity
+from siltstone.protocol.errors import KafkaError, KafkaStorageError, PolicyViolation
+from siltstone.storage import files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.security.quotas.book import Quotas, Values
+
+FILE_NAME: Final = files.QUOTAS
+_VERSION: Final = 1
+
+
+def load_quotas(directory: Path) -> Values:
+    """Return the quotas in a log directory; none if there is no file. Blocks.
+
+    Raises:
+        PrivateFileError: The file cannot be trusted, or is damaged.
+    """
+    path = directory / FILE_NAME
+    content = read_private(path)
+    if content is None:
+        return {}
+    try:
+        return _decode(content)
+    except (ValueError, KeyError, TypeError, AttributeError, KafkaError) as error:
+        raise PrivateFileError(
+            f"{path} is damaged; put back a copy, or remove it and set the quotas anew with "
+            "kafka-configs"
+        ) from error
+
+
+class QuotaWriter:
+    """Changes the quotas of a running broker, one change after the other (loop only).
+
+    ``on_change`` is called after each.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        quotas: Quotas,
+        io: IoThreads,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._path = directory / FILE_NAME
+        self._quotas = quotas
+        self._io = io
+        self._on_change = on_change
+        self._lock = asyncio.Lock()
+
+    async def change(self, edit: Callable[[Values], None]) -> None:
+        """Have a change on the disk, and then in force, when this returns.
+
+        Raises:
+            KafkaStorageError: The file could not be written, so nothing has changed.
+            PolicyViolation: The quotas are too many.
+        """
+        async with self._lock:
+            draft = {entity: dict(own) for entity, own in self._quotas.values.items()}
+            edit(draft)
+            if draft == self._quotas.values:
+                return
+            content = await self._io.run(_encode, draft)
+            if len(content) > MAX_BYTES:
+                raise PolicyViolation(f"the quotas would have more than {MAX_BYTES} bytes")
+            try:
+                await self._io.run(replace_private, self._path, content)
+            except OSError as error:
+                raise KafkaStorageError(
+                    f"{self._path} can not be written ({error.strerror}); make room or check the "
+                    "disk"
+                ) from error
+            self._quotas.replace(draft)
+            self._on_change()
+
+
+def _encode(values: Values) -> bytes:
+    rows = ",\n ".join(
+        json.dumps({"entity": dict(entity), "quotas": own}) for entity, own in values.items()
+    )
+    return f'{{"version": {_VERSION}, "quotas": [\n {rows}\n]}}\n'.encode()
+
+
+def _decode(content: bytes) -> Values:
+    """Return the quotas.
+
+    Raises:
+        ValueError: It is no such file (or KeyError, TypeError, AttributeError, InvalidRequest).
+    """
+    parsed = json.loads(content)
+    if parsed["version"] != _VERSION:
+        raise ValueError("a version of a newer program")
+    values: Values = {}
+    for row in parsed["quotas"]:
+        names: dict[str, Any] = row["entity"]
+        if not all(name is None or isinstance(name, str) for name in names.values()):
+            raise TypeError("a name that is no text")
+        entity = make_entity(names.items())
+        for key, value in row["quotas"].items():
+            check_quota(entity, key, value)
+            values.setdefault(entity, {})[key] = float(value)
+    return values

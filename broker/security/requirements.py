@@ -1,0 +1,208 @@
+"""What each API asks of its caller: the operation, the resource, and where the request names it.
+
+One row for each API that is served (Kafka: KafkaApis, AclApis, ControllerApis, AuthHelper), which
+the guards of `siltstone.broker.security.gate` ask for. Who is refused sees it where Kafka says so:
+in the whole answer, in the element that names the resource, or not at all, since the element is
+left out.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+from siltstone.broker.security.acl import Operation, ResourceType
+
+
+class Refusal(Enum):
+    """Where the client learns that it may not."""
+
+    WHOLE = "whole"
+    """The answer has one error, or the same one in every element."""
+
+    ELEMENT = "element"
+    """The element that names the resource has the error; the others are served."""
+
+    OMITTED = "omitted"
+    """The element is left out, so that nobody learns that the resource exists."""
+
+
+class Need(NamedTuple):
+    """One thing that must be allowed.
+
+    ``names`` are the paths in the request at which names of the resource stand, a dot for each step
+    into an array or a structure; none for the cluster, which has one name. ``when`` says in words
+    for which requests it is needed, empty for all. Of the needs of an API that have the same
+    ``instead``, one is enough.
+    """
+
+    operation: Operation
+    resource: ResourceType
+    names: tuple[str, ...] = ()
+    refusal: Refusal = Refusal.WHOLE
+    when: str = ""
+    instead: str = ""
+
+
+_TOPIC: Final = ResourceType.TOPIC
+_GROUP: Final = ResourceType.GROUP
+_TRANSACTION: Final = ResourceType.TRANSACTIONAL_ID
+_O: Final = Operation
+
+
+def _cluster(operation: Operation, when: str = "", instead: str = "") -> Need:
+    return Need(operation, ResourceType.CLUSTER, when=when, instead=instead)
+
+
+def _topics(operation: Operation, *names: str, refusal: Refusal = Refusal.ELEMENT) -> Need:
+    return Need(operation, _TOPIC, names, refusal)
+
+
+def _group(operation: Operation, *names: str, refusal: Refusal = Refusal.WHOLE) -> Need:
+    return Need(operation, _GROUP, names, refusal)
+
+
+def _transaction(operation: Operation, *names: str, refusal: Refusal = Refusal.WHOLE) -> Need:
+    return Need(operation, _TRANSACTION, names, refusal)
+
+
+_ALTER_CONFIGS: Final = (
+    Need(_O.ALTER_CONFIGS, _TOPIC, ("resources.resource_name",), Refusal.ELEMENT, "of topics"),
+    Need(_O.ALTER_CONFIGS, _GROUP, ("resources.resource_name",), Refusal.ELEMENT, "of groups"),
+    _cluster(_O.ALTER_CONFIGS, "of brokers and client metrics"),
+)
+_READ_GROUP: Final = (_group(_O.READ, "group_id"),)
+
+REQUIREMENTS: Final[dict[int, tuple[Need, ...]]] = {
+    0: (  # Produce
+        _transaction(_O.WRITE, "transactional_id")._replace(when="in a transaction"),
+        _topics(_O.WRITE, "topic_data.name"),
+    ),
+    1: (  # Fetch: who calls itself a replica must be a broker (CVE-2018-1288)
+        _cluster(_O.CLUSTER_ACTION, "by a replica"),
+        _topics(_O.READ, "topics.topic")._replace(when="by a consumer"),
+    ),
+    2: (_topics(_O.DESCRIBE, "topics.name"),),
+    3: (  # Metadata
+        _topics(_O.DESCRIBE, "topics.name"),
+        _cluster(_O.CREATE, "for a topic that asking creates", "create"),
+        _topics(_O.CREATE, "topics.name")._replace(
+            when="for a topic that asking creates", instead="create"
+        ),
+    ),
+    8: (*_READ_GROUP, _topics(_O.READ, "topics.name")),
+    9: (  # OffsetFetch
+        _group(_O.DESCRIBE, "group_id", "groups.group_id", refusal=Refusal.ELEMENT),
+        _topics(_O.DESCRIBE, "topics.name", "groups.topics.name"),
+    ),
+    10: (  # FindCoordinator
+        _group(_O.DESCRIBE, "key", "coordinator_keys", refusal=Refusal.ELEMENT)._replace(
+            when="of a group"
+        ),
+        _transaction(_O.DESCRIBE, "key", "coordinator_keys", refusal=Refusal.ELEMENT)._replace(
+            when="of a transaction"
+        ),
+        _cluster(_O.CLUSTER_ACTION, "of a share group"),
+    ),
+    11: _READ_GROUP,
+    12: _READ_GROUP,
+    13: _READ_GROUP,
+    14: _READ_GROUP,
+    15: (_group(_O.DESCRIBE, "groups", refusal=Refusal.ELEMENT),),
+    16: (  # ListGroups
+        _cluster(_O.DESCRIBE, instead="describe"),
+        Need(_O.DESCRIBE, _GROUP, refusal=Refusal.OMITTED, instead="describe"),
+    ),
+    17: (),
+    18: (),
+    19: (  # CreateTopics
+        _cluster(_O.CREATE, instead="create"),
+        _topics(_O.CREATE, "topics.name")._replace(instead="create"),
+        _topics(_O.DESCRIBE_CONFIGS, "topics.name")._replace(when="to see the settings"),
+    ),
+    20: (  # DeleteTopics
+        _cluster(_O.DELETE, instead="delete"),
+        _topics(_O.DESCRIBE, "topics.name")._replace(when="to be told the name of an id"),
+        _topics(_O.DELETE, "topics.name", "topic_names")._replace(instead="delete"),
+    ),
+    21: (_topics(_O.DELETE, "topics.name"),),
+    22: (  # InitProducerId (CVE-2018-17196: also without a transaction)
+        _transaction(_O.WRITE, "transactional_id")._replace(when="for transactions"),
+        _transaction(_O.TWO_PHASE_COMMIT, "transactional_id")._replace(
+            when="for transactions of two phases"
+        ),
+        _cluster(_O.IDEMPOTENT_WRITE, "without transactions", "write"),
+        Need(_O.WRITE, _TOPIC, when="without transactions, any topic", instead="write"),
+    ),
+    23: (  # OffsetForLeaderEpoch
+        _cluster(_O.CLUSTER_ACTION, instead="describe"),
+        _topics(_O.DESCRIBE, "topics.topic")._replace(instead="describe"),
+    ),
+    24: (  # AddPartitionsToTxn
+        _cluster(_O.CLUSTER_ACTION, "from version 4, which brokers speak"),
+        _transaction(
+            _O.WRITE,
+            "v3_and_below_transactional_id",
+            "transactions.transactional_id",
+            refusal=Refusal.ELEMENT,
+        ),
+        _topics(_O.WRITE, "v3_and_below_topics.name", "transactions.topics.name"),
+    ),
+    25: (_transaction(_O.WRITE, "transactional_id"), *_READ_GROUP),
+    26: (_transaction(_O.WRITE, "transactional_id"),),
+    27: (_cluster(_O.ALTER, instead="markers"), _cluster(_O.CLUSTER_ACTION, instead="markers")),
+    28: (  # TxnOffsetCommit
+        _transaction(_O.WRITE, "transactional_id"),
+        *_READ_GROUP,
+        _topics(_O.READ, "topics.name"),
+    ),
+    29: (_cluster(_O.DESCRIBE),),
+    30: (_cluster(_O.ALTER),),
+    31: (_cluster(_O.ALTER),),
+    32: (  # DescribeConfigs
+        Need(
+            _O.DESCRIBE_CONFIGS, _TOPIC, ("resources.resource_name",), Refusal.ELEMENT, "of topics"
+        ),
+        Need(
+            _O.DESCRIBE_CONFIGS, _GROUP, ("resources.resource_name",), Refusal.ELEMENT, "of groups"
+        ),
+        _cluster(_O.DESCRIBE_CONFIGS, "of brokers and client metrics"),
+    ),
+    33: _ALTER_CONFIGS,
+    34: (_cluster(_O.ALTER),),
+    35: (_cluster(_O.DESCRIBE),),
+    36: (),
+    37: (_topics(_O.ALTER, "topics.name"),),
+    42: (_group(_O.DELETE, "groups_names", refusal=Refusal.ELEMENT),),
+    43: (_cluster(_O.ALTER),),
+    44: _ALTER_CONFIGS,
+    45: (_cluster(_O.ALTER),),
+    46: (_cluster(_O.DESCRIBE),),
+    47: (_group(_O.DELETE, "group_id"), _topics(_O.READ, "topics.name")),
+    48: (_cluster(_O.DESCRIBE_CONFIGS),),
+    49: (_cluster(_O.ALTER_CONFIGS),),
+    50: (_cluster(_O.DESCRIBE),),
+    51: (_cluster(_O.ALTER),),
+    55: (_cluster(_O.DESCRIBE),),
+    57: (_cluster(_O.ALTER),),
+    60: (),
+    61: (_topics(_O.READ, "topics.name"),),
+    65: (  # DescribeTransactions
+        _transaction(_O.DESCRIBE, "transactional_ids", refusal=Refusal.ELEMENT),
+        Need(_O.DESCRIBE, _TOPIC, refusal=Refusal.OMITTED, when="of the topics in it"),
+    ),
+    66: (Need(_O.DESCRIBE, _TRANSACTION, refusal=Refusal.OMITTED),),
+    68: (  # ConsumerGroupHeartbeat
+        *_READ_GROUP,
+        _topics(_O.DESCRIBE, "subscribed_topic_names", refusal=Refusal.WHOLE),
+        Need(_O.DESCRIBE, _TOPIC, refusal=Refusal.OMITTED, when="that an expression matches"),
+    ),
+    69: (  # ConsumerGroupDescribe
+        _group(_O.DESCRIBE, "group_ids", refusal=Refusal.ELEMENT),
+        Need(_O.DESCRIBE, _TOPIC, refusal=Refusal.ELEMENT, when="of all topics of its members"),
+    ),
+    71: (),
+    72: (),
+    74: (_cluster(_O.DESCRIBE_CONFIGS),),
+    75: (_topics(_O.DESCRIBE, "topics.name"),),
+}

@@ -1,0 +1,72 @@
+"""What one client may do: an authorizer's answers, and a line of the audit log for each no."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from siltstone.broker.security.acl import CLUSTER_NAME, Operation, ResourceType
+
+if TYPE_CHECKING:
+    from siltstone.broker.security.audit import Audit
+    from siltstone.broker.security.authorizer import Authorizer
+    from siltstone.broker.security.requirements import Need
+
+TOPIC_OPERATIONS: Final = (3, 4, 5, 6, 7, 8, 10, 11)
+GROUP_OPERATIONS: Final = (3, 6, 8, 10, 11)
+CLUSTER_OPERATIONS: Final = (5, 7, 8, 9, 10, 11, 12)
+
+
+class Rights:
+    """The rights of a principal that comes from one host (loop only)."""
+
+    __slots__ = ("_audit", "authorizer", "host", "principal")
+
+    def __init__(self, authorizer: Authorizer, audit: Audit, principal: str, host: str) -> None:
+        self.authorizer = authorizer
+        self._audit = audit
+        self.principal = principal
+        self.host = host
+
+    def may(self, need: Need, name: str = CLUSTER_NAME) -> bool:
+        """Return whether the client may do it; if not, the audit log says so."""
+        operation, resource = need.operation, need.resource
+        if self.authorizer.allows(self.principal, self.host, operation, resource, name):
+            return True
+        self._audit.refused(self.principal, self.host, operation.name, resource.name, name)
+        return False
+
+    def sees(self, need: Need, name: str = CLUSTER_NAME) -> bool:
+        """Return whether the client may do it; what it does not see is no refusal."""
+        return self.authorizer.allows(
+            self.principal, self.host, need.operation, need.resource, name
+        )
+
+    def sees_topic(self, name: str) -> bool:
+        """Return whether the client may describe a topic."""
+        return self.authorizer.allows(
+            self.principal, self.host, Operation.DESCRIBE, ResourceType.TOPIC, name
+        )
+
+    def may_any(self, need: Need) -> bool:
+        """Return whether the client may do it with some resource, whichever that is."""
+        operation, resource = need.operation, need.resource
+        if self.authorizer.allows_any(self.principal, self.host, operation, resource):
+            return True
+        self._audit.refused(self.principal, self.host, operation.name, resource.name, "")
+        return False
+
+    def topic_operations(self, name: str) -> int:
+        """Return a bit for each operation that the client may do with a topic (KIP-430)."""
+        return self._operations(ResourceType.TOPIC, name, TOPIC_OPERATIONS)
+
+    def group_operations(self, name: str) -> int:
+        """Return the same of a group."""
+        return self._operations(ResourceType.GROUP, name, GROUP_OPERATIONS)
+
+    def cluster_operations(self) -> int:
+        """Return the same of the cluster; none to a client that may not describe it."""
+        found = self._operations(ResourceType.CLUSTER, CLUSTER_NAME, CLUSTER_OPERATIONS)
+        return found if found & 1 << Operation.DESCRIBE else 0
+
+    def _operations(self, resource: ResourceType, name: str, among: tuple[int, ...]) -> int:
+        return self.authorizer.operations(self.principal, self.host, resource, name, among)

@@ -1,0 +1,282 @@
+"""SCRAM, the server's side (RFC 5802, RFC 7677; Kafka: ScramFormatter, ScramSaslServer).
+
+What is stored of a password can check it and cannot give it back. A user that does not exist is
+answered with a salt of its own, the same each time, and fails where a wrong password does, after
+the same work. No text of an error says which of the two it was.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+import secrets
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+MIN_ITERATIONS: Final = 4096
+MAX_ITERATIONS: Final = 16_384
+"""As many as Kafka takes from an administrator (ScramControlManager)."""
+
+_LONGEST_TOKEN: Final = 8192
+_SALT_BYTES: Final = 20
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_TEXT_SALT: Final = re.compile(rb"[0-9a-z]{20,26}")
+_TEXT_SALT_BITS: Final = 130
+_NONCE_BYTES: Final = 24
+
+_VALUE = r"[\x01-\x2b\x2d-\x3c\x3e-\x7f\u0080-\U0010ffff]"
+_SASLNAME = rf"(?:{_VALUE}|=2C|=3D)+"
+_PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
+_BASE64 = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{2}==|[a-zA-Z0-9/+]{3}=)?"
+_EXTENSIONS = r"(?:,[A-Za-z]+=[\x01-\x2b\x2d-\x7f\u0080-\U0010ffff]+)*"
+_CLIENT_FIRST = re.compile(
+    rf"(?P<header>n,(?:a=(?P<authzid>{_SASLNAME}))?,)"
+    rf"(?P<bare>(?:m=(?P<mandatory>[^,]*),)?n=(?P<name>{_SASLNAME}),r=(?P<nonce>{_PRINTABLE})"
+    rf"(?P<extensions>{_EXTENSIONS}))"
+)
+_CLIENT_FINAL = re.compile(
+    rf"(?P<unproven>c=(?P<binding>{_BASE64}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS})"
+    rf",p=(?P<proof>{_BASE64})"
+)
+
+
+class SaslFailure(Exception):  # noqa: N818  # what happened
+    """The client is not who it says; the text is what it may be told.
+
+    ``why`` is for the broker's log: it names the fault more exactly, and never a secret.
+    """
+
+    def __init__(self, text: str, why: str | None = None) -> None:
+        super().__init__(text)
+        self.why = text if why is None else why
+
+
+class Mechanism(NamedTuple):
+    """One of Kafka's two: its name, its code in requests, and the hash."""
+
+    name: str
+    code: int
+    digest: str
+
+    @property
+    def size(self) -> int:
+        """The bytes of a hash."""
+        return hashlib.new(self.digest).digest_size
+
+
+SHA_256: Final = Mechanism("SCRAM-SHA-256", 1, "sha256")
+SHA_512: Final = Mechanism("SCRAM-SHA-512", 2, "sha512")
+MECHANISMS: Final = {each.name: each for each in (SHA_256, SHA_512)}
+MECHANISM_BY_CODE: Final = {each.code: each for each in (SHA_256, SHA_512)}
+
+
+class Verifier(NamedTuple):
+    """What is stored of a password (RFC 5802, section 3)."""
+
+    salt: bytes
+    iterations: int
+    stored_key: bytes
+    server_key: bytes
+
+    def __repr__(self) -> str:
+        """Hide it: whoever has it can try passwords, or pretend to be the server."""
+        return f"Verifier(iterations={self.iterations})"
+
+
+def salt_password(mechanism: Mechanism, password: str, salt: bytes, iterations: int) -> bytes:
+    """Return the salted password. Milliseconds of work, without the GIL.
+
+    As Kafka's, it takes the UTF-8 of the password as it is, without SASLprep.
+    """
+    return hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
+
+
+def verifier_of(
+    mechanism: Mechanism, salted_password: bytes, salt: bytes, iterations: int
+) -> Verifier:
+    """Return what to store of a salted password."""
+    client_key = hmac.digest(salted_password, b"Client Key", mechanism.digest)
+    return Verifier(
+        salt,
+        iterations,
+        hashlib.new(mechanism.digest, client_key).digest(),
+        hmac.digest(salted_password, b"Server Key", mechanism.digest),
+    )
+
+
+def make_verifier(
+    mechanism: Mechanism,
+    password: str,
+    *,
+    iterations: int = MIN_ITERATIONS,
+    salt: bytes | None = None,
+) -> Verifier:
+    """Return what to store of a password. Blocks for some milliseconds."""
+    if salt is None:
+        salt = secrets.token_bytes(_SALT_BYTES)
+    salted = salt_password(mechanism, password, salt, iterations)
+    return verifier_of(mechanism, salted, salt, iterations)
+
+
+def proves(mechanism: Mechanism, verifier: Verifier, password: str) -> bool:
+    """Return whether a password is the one that a verifier was made of. Blocks likewise."""
+    tried = make_verifier(mechanism, password, iterations=verifier.iterations, salt=verifier.salt)
+    return hmac.compare_digest(tried.stored_key, verifier.stored_key)
+
+
+class SaltForm(NamedTuple):
+    """What strangers see of a verifier: its rounds, and the bytes of its salt.
+
+    A salt of Kafka's tools is no random bytes but a number of 130 bits as text; ``size`` is 0 then.
+    """
+
+    iterations: int
+    size: int
+
+
+def form_of(verifier: Verifier) -> SaltForm:
+    """Return what strangers see of a verifier."""
+    is_text = _TEXT_SALT.fullmatch(verifier.salt) is not None
+    return SaltForm(verifier.iterations, 0 if is_text else len(verifier.salt))
+
+
+_OUR_FORM: Final = SaltForm(MIN_ITERATIONS, _SALT_BYTES)
+
+
+def absent_verifier(
+    mechanism: Mechanism, secret: bytes, user: str, forms: Collection[SaltForm] = ()
+) -> Verifier:
+    """Return the verifier of a user that does not exist: always the same one, of no password.
+
+    It looks like one of those that exist, whose ``forms`` these are. Which, only another form that
+    comes or goes can change.
+    """
+    name = f"{mechanism.name} {user}".encode()
+    seed = hmac.digest(secret, b"salt " + name, "sha256")
+    form = max(forms or (_OUR_FORM,), key=lambda each: hmac.digest(seed, b"%d %d" % each, "sha256"))
+    salt = hashlib.shake_256(seed).digest(form.size) if form.size else _salt_of_tools(seed)
+    stored = hmac.digest(secret, b"stored " + name, mechanism.digest)
+    return Verifier(salt, form.iterations, stored, stored)
+
+
+def _salt_of_tools(seed: bytes) -> bytes:
+    """Return a salt as Kafka's tools make it: 130 bits in the digits 0 to z (ScramFormatter)."""
+    number = int.from_bytes(seed, "big") >> (len(seed) * 8 - _TEXT_SALT_BITS)
+    digits = ""
+    while number:
+        number, digit = divmod(number, len(_DIGITS))
+        digits = _DIGITS[digit] + digits
+    return digits.encode()
+
+
+class ScramServer:
+    """One conversation: two tokens come, two go.
+
+    ``user`` is who the client says it is, proven once ``is_complete``. ``find`` returns the
+    verifier of a user, and whether there is such a user.
+    """
+
+    blocks = False
+    lifetime_ms = 0
+    refusal: str | None = None
+
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        find: Callable[[Mechanism, str], tuple[Verifier, bool]],
+        nonce: str | None = None,
+    ) -> None:
+        self.user = ""
+        self.is_complete = False
+        self._mechanism = mechanism
+        self._find = find
+        self._own_nonce = secrets.token_urlsafe(_NONCE_BYTES) if nonce is None else nonce
+        self._nonce = ""
+        self._header = ""
+        self._bare = ""
+        self._first = ""
+        self._verifier: Verifier | None = None
+        self._is_known = False
+
+    def step(self, token: bytes) -> bytes:
+        """Return the answer to the client's next token.
+
+        Raises:
+            SaslFailure: It is malformed, or the client does not know the password.
+        """
+        if len(token) > _LONGEST_TOKEN:
+            raise SaslFailure(_INVALID, f"a token of {len(token)} bytes")
+        try:
+            text = token.decode()
+        except UnicodeDecodeError as error:
+            raise SaslFailure(_INVALID, "a token is not UTF-8") from error
+        if self.is_complete:
+            raise SaslFailure(_INVALID, "a token after the last one")
+        return self._begin(text) if self._verifier is None else self._finish(text)
+
+    def _begin(self, text: str) -> bytes:
+        match = _CLIENT_FIRST.fullmatch(text)
+        if match is None:
+            if text[:2] == "p=" or text[:2] == "y,":
+                raise SaslFailure(_INVALID, "channel binding is not supported")
+            raise SaslFailure(_INVALID, "the first message is malformed")
+        if match["mandatory"] is not None:
+            raise SaslFailure(_INVALID, "a mandatory extension is not supported")
+        self.user = _unescape(match["name"])
+        if match["authzid"] is not None and _unescape(match["authzid"]) != self.user:
+            raise SaslFailure(OTHER_AUTHORIZATION_ID)
+        if "tokenauth=true" in match["extensions"].split(","):
+            raise SaslFailure(_INVALID, "delegation tokens are not supported")
+        self._verifier, self._is_known = self._find(self._mechanism, self.user)
+        self._header = match["header"]
+        self._bare = match["bare"]
+        self._nonce = match["nonce"] + self._own_nonce
+        salt = base64.b64encode(self._verifier.salt).decode()
+        self._first = f"r={self._nonce},s={salt},i={self._verifier.iterations}"
+        return self._first.encode()
+
+    def _finish(self, text: str) -> bytes:
+        verifier = self._verifier
+        match = _CLIENT_FINAL.fullmatch(text)
+        if match is None or verifier is None:
+            raise SaslFailure(_INVALID, "the last message is malformed")
+        if not hmac.compare_digest(match["nonce"].encode(), self._nonce.encode()):
+            raise SaslFailure(_INVALID, "the nonce is not the one that was sent")
+        if _decode(match["binding"]) != self._header.encode():
+            raise SaslFailure(_INVALID, "the channel binding is not that of the first message")
+        digest = self._mechanism.digest
+        message = f"{self._bare},{self._first},{match['unproven']}".encode()
+        signature = hmac.digest(verifier.stored_key, message, digest)
+        proof = _decode(match["proof"])
+        padded = proof.ljust(len(signature), b"\0")[: len(signature)]
+        client_key = bytes(a ^ b for a, b in zip(padded, signature, strict=True))
+        stored_key = hashlib.new(digest, client_key).digest()
+        is_proven = hmac.compare_digest(stored_key, verifier.stored_key)
+        answer = hmac.digest(verifier.server_key, message, digest)
+        if not (is_proven and self._is_known and len(proof) == len(signature)):
+            raise SaslFailure(INVALID_CREDENTIALS)
+        self.is_complete = True
+        return b"v=" + base64.b64encode(answer)
+
+
+INVALID_CREDENTIALS: Final = "Authentication failed: Invalid user credentials"
+OTHER_AUTHORIZATION_ID: Final = (
+    "Authentication failed: Client requested an authorization id that is different from username"
+)
+_INVALID: Final = "Authentication failed during authentication due to invalid credentials"
+
+
+def _unescape(name: str) -> str:
+    return name.replace("=2C", ",").replace("=3D", "=")
+
+
+def _decode(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise SaslFailure(_INVALID, "a value is not base64") from error

@@ -1,0 +1,219 @@
+"""What the broker knows of security: users, logins, rights, quotas and the audit log.
+
+What each needs is imported when a listener or a setting asks for it, or when there are users.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from siltstone.broker.process.first_use import OnFirstUse
+from siltstone.broker.security.principals import ANONYMOUS
+from siltstone.config.oauth import URL, path_of
+from siltstone.storage import files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.security.acl_store import AclWriter
+    from siltstone.broker.security.audit import Audit
+    from siltstone.broker.security.authorizer import Authorizer
+    from siltstone.broker.security.mechanisms import Mechanisms
+    from siltstone.broker.security.oauth.tokens import TokenChecker
+    from siltstone.broker.security.quotas.book import Quotas
+    from siltstone.broker.security.quotas.store import QuotaWriter
+    from siltstone.broker.security.rights import Rights
+    from siltstone.broker.security.users import UserStore, UserWriter
+    from siltstone.config.oauth import OAuthSettings
+    from siltstone.config.server import ServerConfig
+    from siltstone.storage.clock import Clock
+
+
+log = logging.getLogger(__name__)
+
+_ANONYMOUS: Final = str(ANONYMOUS)
+_MAX_KNOWN: Final = 10_000
+
+
+class SecurityFault(Exception):  # noqa: N818  # it is in the settings
+    """What keeps a listener from asking who is there; the text says what to do."""
+
+
+class Client(Protocol):
+    """Who asks."""
+
+    @property
+    def principal(self) -> str:
+        """Who it has proven to be."""
+
+    @property
+    def host(self) -> str:
+        """Where it comes from."""
+
+
+class Security:
+    """Users, how clients log in at each listener, and what they may do (loop only).
+
+    ``mechanisms`` has an entry for each listener where they have to log in. ``authorizer`` and
+    ``acls`` are None if everybody may do everything, ``audit`` if besides nobody logs in and no
+    audit log is wanted: then no request is looked at. ``writer`` changes the ``users``,
+    ``quota_writer`` the ``quotas``.
+    """
+
+    def __init__(self, directory: Path, io: IoThreads, clock: Clock) -> None:
+        self.mechanisms: Mapping[str, Mechanisms] = {}
+        self.authorizer: Authorizer | None = None
+        self.acls: AclWriter | None = None
+        self.audit: Audit | None = None
+        self._on_quotas: Callable[[Quotas], None] = lambda _: None
+        self._known: dict[tuple[str, str], Rights] = {}
+        self.users = OnFirstUse(self._make_users)
+        self.writer = OnFirstUse(self._make_writer)
+        self.quotas = OnFirstUse(self._make_quotas)
+        self.quota_writer = OnFirstUse(self._make_quota_writer)
+        self._directory = directory
+        self._io = io
+        self._clock = clock
+
+    def load(self, server: ServerConfig) -> None:
+        """Read users, quotas and ACLs, and what listeners ask. Blocks.
+
+        Raises:
+            PrivateFileError: A file of users, quotas or ACLs cannot be trusted, or is damaged.
+            SecurityFault: A listener takes tokens and has no keys to check them.
+            OSError: The audit log cannot be written.
+        """
+        asked = {each.name: server.sasl_of(each) for each in server.bound_listeners}
+        sasl = {name: settings for name, settings in asked.items() if settings is not None}
+        if sasl or files.find_size(str(self._directory / files.USERS)) is not None:
+            self.users.get().load()
+        if sasl:
+            from siltstone.broker.security.mechanisms import Mechanisms  # noqa: PLC0415  # likewise
+
+            self.mechanisms = {
+                name: Mechanisms(
+                    each,
+                    self.users.get(),
+                    None if each.oauth is None else self._make_checker(name, each.oauth),
+                )
+                for name, each in sasl.items()
+            }
+        if files.find_size(str(self._directory / files.QUOTAS)) is not None:
+            from siltstone.broker.security.quotas.store import load_quotas  # noqa: PLC0415
+
+            self.quotas.get().replace(load_quotas(self._directory))
+        if server.security.authorizer_class_name:
+            self._load_acls(server)
+        if sasl or server.security.authorizer_class_name or server.security.audit_log_file:
+            from siltstone.broker.security.audit import Audit  # noqa: PLC0415  # likewise
+
+            file = Path(server.security.audit_log_file) if server.security.audit_log_file else None
+            self.audit = Audit(self._clock, file)
+
+    def rights_of(self, client: Client | None) -> Rights | None:
+        """Return the rights of who asks, the same for each of a name and a host; None: all."""
+        if self.authorizer is None or self.audit is None:
+            return None
+        who = (_ANONYMOUS, "") if client is None else (client.principal, client.host)
+        rights = self._known.get(who)
+        if rights is None:
+            from siltstone.broker.security.rights import Rights  # noqa: PLC0415  # likewise
+
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            rights = self._known[who] = Rights(self.authorizer, self.audit, *who)
+        return rights
+
+    def may_describe(self, client: Client) -> bool:
+        """Return whether a client may describe the cluster; if not, the audit log says so."""
+        rights = self.rights_of(client)
+        if rights is None:
+            return True
+        from siltstone.broker.security.acl import Operation, ResourceType  # noqa: PLC0415  # likewise
+        from siltstone.broker.security.requirements import Need  # noqa: PLC0415  # likewise
+
+        return rights.may(Need(Operation.DESCRIBE, ResourceType.CLUSTER))
+
+    def on_quotas(self, callback: Callable[[Quotas], None]) -> None:
+        """Call with the quotas: now if there may be some, and after each change."""
+        self._on_quotas = callback
+        if self.quotas.built is not None:
+            callback(self.quotas.built)
+
+    def close(self) -> None:
+        """Close the audit log."""
+        if self.audit is not None:
+            self.audit.close()
+
+    def _make_checker(self, listener: str, settings: OAuthSettings) -> TokenChecker:
+        from siltstone.broker.security.oauth import tokens  # noqa: PLC0415  # few listeners need it
+
+        if settings.is_unsecured:
+            log.warning(
+                "the listener %s takes tokens that nobody has signed: whoever reaches it is who he "
+                "says; for tests alone",
+                listener,
+            )
+            return tokens.TokenChecker(settings, self._clock, None)
+        try:
+            from siltstone.broker.security.oauth import keys, sources  # noqa: PLC0415  # likewise
+        except ImportError as error:
+            raise SecurityFault(
+                f"the listener {listener} takes OAUTHBEARER, but {error.name} is not installed; in "
+                "a clone of siltstone: pip install '.[oauth]'"
+            ) from error
+        where = f"{URL} {settings.url} of the listener {listener}"
+        try:
+            found = keys.Keys(settings, self._clock, sources.make_reader(settings))
+            if path_of(settings.url) is None:
+                found.refresh()  # who has the keys may come later than the broker
+            else:
+                found.load()
+        except sources.SourceError as error:
+            raise SecurityFault(f"{where} cannot be used: {error}") from error
+        if not settings.audiences:
+            log.warning(
+                "the listener %s takes tokens that are for others; set "
+                "sasl.oauthbearer.expected.audience",
+                listener,
+            )
+        return tokens.TokenChecker(settings, self._clock, found)
+
+    def _make_users(self) -> UserStore:
+        from siltstone.broker.security.users import UserStore  # noqa: PLC0415  # few starts need it
+
+        return UserStore(self._directory)
+
+    def _make_writer(self) -> UserWriter:
+        from siltstone.broker.security.users import UserWriter  # noqa: PLC0415  # likewise
+
+        return UserWriter(self.users.get(), self._io)
+
+    def _make_quotas(self) -> Quotas:
+        from siltstone.broker.security.quotas.book import Quotas  # noqa: PLC0415  # likewise
+
+        return Quotas()
+
+    def _make_quota_writer(self) -> QuotaWriter:
+        from siltstone.broker.security.quotas.store import QuotaWriter  # noqa: PLC0415  # likewise
+
+        quotas = self.quotas.get()
+        return QuotaWriter(self._directory, quotas, self._io, lambda: self._on_quotas(quotas))
+
+    def _load_acls(self, server: ServerConfig) -> None:
+        from siltstone.broker.security.acl_store import AclWriter, load_acls  # noqa: PLC0415
+        from siltstone.broker.security.authorizer import Authorizer  # noqa: PLC0415  # likewise
+        from siltstone.broker.security.principals import (  # noqa: PLC0415
+            OURSELVES,
+            parse_super_users,
+        )
+
+        self.authorizer = Authorizer(
+            load_acls(self._directory),
+            super_users=parse_super_users(server.security.super_users) | {OURSELVES},
+            allows_without_acls=server.security.allow_everyone_if_no_acl_found,
+        )
+        self.acls = AclWriter(self._directory, self.authorizer, self._io)

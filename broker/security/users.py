@@ -1,0 +1,190 @@
+"""Users, and what is stored of their passwords: ``siltstone-users.json``, a log directory's file.
+
+The first log directory has it. JSON with an object for each user: for each mechanism the salt, the
+iterations, the stored key and the server key, in base64. ``secret`` makes the salts of users that
+do not exist. The file has the mode 0600, is replaced atomically, and a start refuses one that
+others may have read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import errno
+import json
+import secrets
+from typing import TYPE_CHECKING, Any, Final
+
+from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
+from siltstone.broker.security.private_file import (
+    MAX_BYTES,
+    PrivateFileError,
+    read_private,
+    replace_private,
+)
+from siltstone.broker.security.scram import (
+    MAX_ITERATIONS,
+    MECHANISMS,
+    Mechanism,
+    SaltForm,
+    Verifier,
+    absent_verifier,
+    form_of,
+)
+from siltstone.protocol.errors import KafkaStorageError
+from siltstone.storage import files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from siltstone.broker.process.io import IoThreads
+
+FILE_NAME: Final = files.USERS
+_VERSION: Final = 1
+_HASHES: Final[dict[str, Mechanism]] = {**MECHANISMS, PLAIN: PLAIN_HASH}
+_SECRET_BYTES: Final = 32
+_PARTS: Final = ("salt", "stored_key", "server_key")
+
+Credentials = dict[str, dict[str, Verifier]]
+"""Verifiers by user and mechanism."""
+
+
+class UserStore:
+    """The users of one broker; read once, changed by whoever holds the log directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / FILE_NAME
+        self.credentials: Credentials = {}
+        self._forms: dict[str, set[SaltForm]] = {}  # of the verifiers, by mechanism
+        self._secret = secrets.token_bytes(_SECRET_BYTES)
+
+    def load(self) -> None:
+        """Read the file; none is fine. Blocks.
+
+        Raises:
+            PrivateFileError: It cannot be trusted, or is damaged.
+        """
+        content = read_private(self.path)
+        if content is None:
+            return
+        try:
+            self._secret, self.credentials = _decode(content)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PrivateFileError(
+                f"{self.path} is damaged; put back a copy, or remove it and make the users anew "
+                "with siltstone users"
+            ) from error
+        self._forms = _forms_of(self.credentials)
+
+    def find(self, mechanism: str, user: str) -> tuple[Verifier, bool]:
+        """Return the verifier of a user, and whether there is one: else it is of no password."""
+        forms = self._forms.get(mechanism, ())
+        absent = absent_verifier(_HASHES[mechanism], self._secret, user, forms)
+        found = self.credentials.get(user, {}).get(mechanism)
+        return (absent, False) if found is None else (found, True)
+
+    def write(self, credentials: Credentials) -> None:
+        """Have other users from now on. Blocks.
+
+        Raises:
+            OSError: They are too many to be read again, or the disk did not take them; the old
+                ones stay.
+        """
+        content = _encode(self._secret, credentials)
+        if len(content) > MAX_BYTES:
+            raise OSError(errno.EFBIG, f"the users would have more than {MAX_BYTES} bytes")
+        replace_private(self.path, content)
+        self.credentials = credentials
+        self._forms = _forms_of(credentials)
+
+
+class UserWriter:
+    """Changes the users of a running broker, one change after the other (loop only)."""
+
+    def __init__(self, store: UserStore, io: IoThreads) -> None:
+        self._store = store
+        self._io = io
+        self._lock = asyncio.Lock()
+
+    async def change(self, edit: Callable[[Credentials], None]) -> None:
+        """Have a change on the disk and in force when this returns.
+
+        Raises:
+            KafkaStorageError: The file could not be written, so the change has not happened.
+        """
+        async with self._lock:
+            draft = copy_of(self._store.credentials)
+            edit(draft)
+            try:
+                await self._io.run(self._store.write, draft)
+            except OSError as error:
+                raise KafkaStorageError(
+                    f"{self._store.path} can not be written ({error.strerror}); make room or "
+                    "check the disk"
+                ) from error
+
+
+def _forms_of(credentials: Credentials) -> dict[str, set[SaltForm]]:
+    forms: dict[str, set[SaltForm]] = {}
+    for own in credentials.values():
+        for mechanism, verifier in own.items():
+            forms.setdefault(mechanism, set()).add(form_of(verifier))
+    return forms
+
+
+def copy_of(credentials: Credentials) -> Credentials:
+    """Return what can be changed without changing these."""
+    return {user: dict(own) for user, own in credentials.items()}
+
+
+def remove(credentials: Credentials, user: str, mechanism: str) -> None:
+    """Drop one credential; a user without any is none."""
+    own = credentials.get(user, {})
+    own.pop(mechanism, None)
+    if not own:
+        credentials.pop(user, None)
+
+
+def _encode(secret: bytes, credentials: Credentials) -> bytes:
+    users = {
+        user: {mechanism: _encode_one(verifier) for mechanism, verifier in sorted(own.items())}
+        for user, own in sorted(credentials.items())
+    }
+    content = {"version": _VERSION, "secret": base64.b64encode(secret).decode(), "users": users}
+    return json.dumps(content, indent=1).encode() + b"\n"
+
+
+def _encode_one(verifier: Verifier) -> dict[str, Any]:
+    texts = {name: base64.b64encode(getattr(verifier, name)).decode() for name in _PARTS}
+    return {"iterations": verifier.iterations, **texts}
+
+
+def _decode(content: bytes) -> tuple[bytes, Credentials]:
+    """Return the secret and the users.
+
+    Raises:
+        ValueError: It is no such file (or KeyError, TypeError, AttributeError).
+    """
+    parsed = json.loads(content)
+    if parsed["version"] != _VERSION:
+        raise ValueError("a version of a newer program")
+    secret = base64.b64decode(parsed["secret"], validate=True)
+    if len(secret) != _SECRET_BYTES:
+        raise ValueError("the secret is cut")
+    users = {
+        user: {mechanism: _decode_one(mechanism, row) for mechanism, row in own.items()}
+        for user, own in parsed["users"].items()
+    }
+    return secret, users
+
+
+def _decode_one(mechanism: str, row: Mapping[str, Any]) -> Verifier:
+    size = _HASHES[mechanism].size
+    salt, stored, server = (base64.b64decode(row[name], validate=True) for name in _PARTS)
+    iterations = row["iterations"]
+    if type(iterations) is not int or not 0 < iterations <= MAX_ITERATIONS:
+        raise ValueError("a number of iterations that nobody has")
+    if not salt or len(stored) != size or len(server) != size:
+        raise ValueError("a key of another length")
+    return Verifier(salt, iterations, stored, server)
