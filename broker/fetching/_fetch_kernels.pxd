@@ -1,6 +1,6 @@
 # C types of _fetch_kernels.py; the algorithm stands there alone.
 cimport cython
-from siltstone.protocol.core._format cimport field_of, number_of, row_of
+from siltstone.protocol.core._format cimport field_of, number_of, row_of, slot_of
 from siltstone.storage.appending._append_kernels cimport LogEnd
 from siltstone.storage.log._read_kernels cimport LogReader
 

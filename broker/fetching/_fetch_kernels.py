@@ -31,12 +31,26 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
     from siltstone.protocol.records import _portable as cython
 
 if not cython.compiled:
-    from siltstone.protocol.records._portable import field_of, number_of, row_of
+    from siltstone.broker.fetching.columns import (
+        DIVERGENCE,
+        ERROR_CODE,
+        FETCH_OFFSET,
+        HIGH_WATERMARK,
+        ISOLATION_LEVEL,
+        LAST_EPOCH,
+        LEADER_EPOCH,
+        MAX_BYTES,
+        MIN_BYTES,
+        PARTITION,
+        PARTITION_MAX_BYTES,
+        RECORDS,
+        REPLICA_ID,
+        REPLICA_STATE,
+        STABLE_OFFSET,
+        START_OFFSET,
+    )
+    from siltstone.protocol.records._portable import field_of, number_of, row_of, slot_of
 
-    # The columns of FetchRequest, FetchPartition and PartitionData that are looked at here.
-    REPLICA_ID, REPLICA_STATE, MIN_BYTES, MAX_BYTES, ISOLATION_LEVEL = 1, 2, 4, 5, 6
-    PARTITION, LEADER_EPOCH, FETCH_OFFSET, LAST_EPOCH, PARTITION_MAX_BYTES = 0, 1, 2, 3, 5
-    ERROR_CODE, HIGH_WATERMARK, STABLE_OFFSET, START_OFFSET, DIVERGENCE, RECORDS = 1, 2, 3, 4, 5, 10
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,8 +105,6 @@ if TYPE_CHECKING:
         def advertised(self) -> tuple[str, int]:
             """Host and port where the client asks."""
 
-
-COMPILED: bool = cython.compiled
 
 READ_COMMITTED = 1
 LATEST, EARLIEST = -1, -2  # as timestamps of ListOffsets
@@ -181,7 +193,7 @@ def list_ends(
         if log is not None:
             told_epoch = number_of(wanted, 1)
             timestamp = number_of(wanted, 2)
-            end = log.end
+            end = slot_of(log, "end")
             if told_epoch in (-1, end.leader_epoch):
                 if timestamp == LATEST:
                     offset = end.stable_end() if is_committed else end.log_end_offset
@@ -205,7 +217,7 @@ def list_epoch_ends(
         row = None
         if log is not None:
             told_epoch = number_of(wanted, 1)
-            end = log.end
+            end = slot_of(log, "end")
             if told_epoch in (-1, end.leader_epoch):
                 found = log.epochs.end_offset_for(field_of(wanted, 2), end.log_end_offset)
                 row = (0, field_of(wanted, 0), field_of(found, 0), field_of(found, 1))
@@ -364,7 +376,7 @@ class FetchRead:
             log = self.rooms.topics.find_log(key, index)  # says why it is not there
         if self._is_follower:
             raise NotLeaderOrFollower
-        end = log.end
+        end = slot_of(log, "end")
         epoch = number_of(wanted, LEADER_EPOCH)
         if epoch >= 0 and epoch != end.leader_epoch:
             raise FencedLeaderEpoch if epoch < end.leader_epoch else UnknownLeaderEpoch
@@ -379,7 +391,7 @@ class FetchRead:
             diverging = _find_divergence(log, wanted)
         if diverging is NO_DIVERGENCE:
             upto = stable_offset if self._is_committed else high_watermark
-            reader = log.reader
+            reader = slot_of(log, "reader")
             read = reader.read(log, offset, limit, upto, at_least_one)
             if read is not None:
                 if limit < 0:
@@ -431,7 +443,7 @@ class FetchRead:
         log = logs[number] if 0 <= number < len(logs) else None
         if log is None:
             return False
-        end = log.end
+        end = slot_of(log, "end")
         return (
             end.log_end_offset == number_of(fetched, HIGH_WATERMARK)
             and end.log_start_offset == number_of(fetched, START_OFFSET)

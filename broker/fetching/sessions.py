@@ -5,25 +5,17 @@ that a busy partition does not starve the others. An incremental answer names on
 news. Sessions belong to no connection and do not outlive the process (Kafka's FetchSessionCache).
 
 Kafka walks all partitions of a session at each request. Here a partition that is read to its end
-is left alone until its log says that something has changed (`broker.fetching.waiting`), so a
-request costs what has changed since the last one, not what the session watches.
+is left alone until its log says that something has changed (``_session_kernels``), so a request
+costs what has changed since the last one, not what the session watches.
 """
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
-from operator import attrgetter
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
-from siltstone.broker.fetching._fetch_kernels import (
-    NO_DIVERGENCE,
-    FetchPlan,
-    is_read_up,
-    list_wanted,
-    replica_of,
-)
-from siltstone.broker.fetching.waiting import Watch, WatchGroup
+from siltstone.broker.fetching._fetch_kernels import FetchPlan, list_wanted
+from siltstone.broker.fetching._session_kernels import FetchSession
 from siltstone.broker.net.slices import Slices
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.protocol.errors import (
@@ -33,9 +25,10 @@ from siltstone.protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+    from siltstone.broker.fetching._session_kernels import SessionPartition
+    from siltstone.protocol.messages.fetch import FetchRequest, PartitionData
     from siltstone.storage.log.log import Log
     from siltstone.storage.log.services import Watched
 
@@ -52,175 +45,11 @@ NAMED = Slices("topics", nested="partitions")
 """The partitions that a request names."""
 
 
-class SessionPartition(Watch):
-    """One partition of a session: what the client asked last and what it was told last.
-
-    ``turn`` is its place in the order of reading.
-    """
-
-    __slots__ = ("high_watermark", "log_start_offset", "turn")
-
-    def __init__(self, group: WatchGroup, key: TopicKey, wanted: FetchPartition, turn: int) -> None:
-        super().__init__(group, key, wanted)
-        self.turn = turn
-        self.high_watermark = -1
-        self.log_start_offset = -1
-
-    def has_news(self, fetched: PartitionData) -> bool:
-        """Tell whether the client must hear of ``fetched``, and remember what it hears."""
-        news = (
-            bool(fetched.records)
-            or fetched.error_code != 0
-            or fetched.diverging_epoch != NO_DIVERGENCE
-            or fetched.high_watermark != self.high_watermark
-            or fetched.log_start_offset != self.log_start_offset
-        )
-        # After an error the watermark counts as unknown, so that the client hears when it is over.
-        self.high_watermark = -1 if fetched.error_code else fetched.high_watermark
-        self.log_start_offset = fetched.log_start_offset
-        return news
-
-
-_turn_of = attrgetter("turn")
-
-
-@dataclass(slots=True)
-class FetchSession:
-    """A session; ``epoch`` is the one that the next request must carry."""
-
-    session_id: int
-    by_id: bool
-    created: float
-    last_used: float
-    isolation_level: int
-    epoch: int = 1
-    partitions: dict[tuple[TopicKey, int], SessionPartition] = field(default_factory=dict)
-    group: WatchGroup = field(default_factory=WatchGroup)
-    is_closed: bool = False
-    _turns: int = 0
-
-    def update(self, request: FetchRequest) -> None:
-        """Add, change and forget partitions as an incremental request says."""
-        for name, topic_id, wanted_list in request.topics:
-            for wanted in wanted_list:
-                self.want(topic_id if self.by_id else name, wanted)
-        for name, topic_id, indexes in request.forgotten_topics_data:
-            key = topic_id if self.by_id else name
-            for index in indexes:
-                known = self.partitions.pop((key, index), None)
-                if known is not None:
-                    known.leave()
-                    self.group.changed.discard(known)
-        if request.isolation_level != self.isolation_level or replica_of(request) >= 0:
-            # With another isolation level there may be something to read.
-            self.isolation_level = request.isolation_level
-            self.group.changed.update(self.partitions.values())
-
-    def want(self, key: TopicKey, wanted: FetchPartition) -> SessionPartition:
-        """Note what the client asks of a partition. A new partition is read last."""
-        place = key, wanted.partition
-        known = self.partitions.get(place)
-        if known is None:
-            known = SessionPartition(self.group, key, wanted, self.take_turn())
-            self.partitions[place] = known
-        else:
-            known.wanted = wanted
-        self.group.changed.add(known)
-        return known
-
-    def changed(self) -> list[SessionPartition]:
-        """Return what an incremental request must read, in the order of reading.
-
-        No log tells a closed session of changes, so a request that still waits reads everything.
-        """
-        if self.is_closed:
-            return sorted(self.partitions.values(), key=_turn_of)
-        changed = cast("set[SessionPartition]", self.group.changed)
-        return sorted(changed, key=_turn_of) if changed else []
-
-    def select_news(
-        self,
-        read: Iterable[SessionPartition],
-        fetched: list[tuple[TopicKey, PartitionData]],
-        get_log: Callable[[TopicKey, int], Log | None],
-    ) -> list[tuple[TopicKey, PartitionData]]:
-        """Return what an incremental answer names; partitions with data go to the end."""
-        told = []
-        for partition, named in zip(read, fetched, strict=True):
-            _, result = named
-            if partition.has_news(result):
-                told.append(named)
-                if result.records:
-                    partition.turn = self.take_turn()
-            self.settle(partition, result, get_log)
-        return told
-
-    def settle_late(
-        self,
-        partition: SessionPartition,
-        fetched: PartitionData,
-        get_log: Callable[[TopicKey, int], Log | None],
-    ) -> None:
-        """Do what `settle` does when others were served since the partition was read."""
-        if self.is_closed:
-            return
-        self.settle(partition, fetched, get_log)
-        log = get_log(partition.key, partition.wanted.partition)
-        if (
-            log is None
-            or log.end.log_end_offset != fetched.high_watermark
-            or log.end.last_stable_offset != fetched.last_stable_offset
-        ):
-            self.group.changed.add(partition)
-
-    def tell_again(self, partitions: Iterable[SessionPartition]) -> None:
-        """Name these partitions in the next answer: the client did not get the last one."""
-        if not self.is_closed:
-            for partition in partitions:
-                partition.high_watermark = -1
-                self.group.changed.add(partition)
-
-    def settle(
-        self,
-        partition: SessionPartition,
-        fetched: PartitionData,
-        get_log: Callable[[TopicKey, int], Log | None],
-    ) -> None:
-        """Let the log tell of a partition in which there is nothing to read now."""
-        if not is_read_up(partition.wanted, fetched, self.isolation_level):
-            return
-        changed = self.group.changed
-        changed.discard(partition)
-        partition.available = 0
-        log = get_log(partition.key, partition.wanted.partition)
-        if log is None or self.is_closed:
-            return
-        partition.stand_on(log)
-        if log.end.log_start_offset != partition.log_start_offset:
-            changed.add(partition)  # a cleaner thread moved its start meanwhile
-
-    def is_at(self, epoch: int) -> bool:
-        """Tell whether the request that has brought the session to ``epoch`` is the newest."""
-        return self.epoch == epoch and not self.is_closed
-
-    def close(self) -> None:
-        """Leave all logs. A fetch that waits goes on, as the session's last."""
-        self.is_closed = True
-        for partition in self.partitions.values():
-            partition.leave()
-        self.group.changed.clear()
-        self.group.release()
-
-    def take_turn(self) -> int:
-        """Return a place at the end of the order of reading."""
-        self._turns += 1
-        return self._turns
-
-
 class FetchSessions:
     """The cache of sessions, at most ``max.incremental.fetch.session.cache.slots`` (loop only).
 
-    ``moved_starts`` is what `storage.log.services.LogServices` says.
+    ``moved_starts`` is what `storage.log.services.LogServices` says. ``judged`` has, of sessions
+    that are there, by what was granted to a client all of it may be read.
     """
 
     def __init__(
@@ -237,6 +66,7 @@ class FetchSessions:
         # In order of last use, the longest unused first.
         self.sessions: dict[int, FetchSession] = {}
         self.evicted_count = 0
+        self.judged: dict[int, object] = {}
 
     def __len__(self) -> int:
         return len(self.sessions)
@@ -271,6 +101,12 @@ class FetchSessions:
             return FetchPlan([])
         self._advance(session)
         return self._plan_changed(session)
+
+    def end(self, session_id: int) -> None:
+        """Close a session, if it is there."""
+        session = self.sessions.get(session_id)
+        if session is not None:
+            self._close(session)
 
     async def plan_in_shares(self, request: FetchRequest, *, by_id: bool) -> FetchPlan:
         """Do what `plan` does with an incremental request, and let others be served in between.
@@ -390,6 +226,7 @@ class FetchSessions:
 
     def _close(self, session: FetchSession) -> None:
         del self.sessions[session.session_id]
+        self.judged.pop(session.session_id, None)
         session.close()
 
     def _create(self, plan: FetchPlan) -> FetchSession | None:
@@ -405,11 +242,7 @@ class FetchSessions:
         while session_id in self.sessions:
             session_id = random.randint(1, _MAX_INT32)  # noqa: S311  # likewise
         session = FetchSession(
-            session_id,
-            plan.by_id,
-            created=now,
-            last_used=now,
-            isolation_level=plan.isolation_level,
+            session_id, plan.by_id, created=now, isolation_level=plan.isolation_level
         )
         self.sessions[session_id] = session
         return session

@@ -23,6 +23,10 @@ cdef enum:
     LEADER_EPOCH = 2
     METADATA = 3
 
+# The columns of OffsetCommitValue that an OffsetFetch tells come first in it.
+cdef enum:
+    ANSWERED = 3
+
 @cython.locals(known_topics=dict, by_id=bint, retention_ms="long long", expiry=object, results=list, offsets=list, codes=list, is_any_known=bint, is_any_unknown=bint, count=Py_ssize_t, number="long long")
 cpdef tuple commit(object rooms, GroupTable groups, int version, object request)
 

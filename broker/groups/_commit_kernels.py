@@ -28,6 +28,8 @@ if not cython.compiled:
     NAME, TOPIC_ID, PARTITIONS = range(3)
     PARTITION, OFFSET, LEADER_EPOCH, METADATA = range(4)
 
+    ANSWERED = 3  # the columns of OffsetCommitValue that an OffsetFetch tells come first in it
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Protocol
@@ -96,8 +98,6 @@ if TYPE_CHECKING:
             """Add a group that `check_commit` has made."""
 
 
-COMPILED: bool = cython.compiled
-
 _FIRST_WITH_TOPIC_ID = 10
 _NO_RETENTION = -1
 _LATEST_MS = (1 << 63) - 1
@@ -134,7 +134,7 @@ def answer_rows(
     """Return the rows of an OffsetFetch answer for partitions with these committed offsets."""
     stored = [partitions.get(index) for index in indexes]
     rows = []
-    for number, row in enumerate(read_versioned(_VALUES, stored)):
+    for number, row in enumerate(read_versioned(_VALUES, stored, ANSWERED)):
         index = indexes[number]
         if row is None:
             rows.append((index, -1, -1, "", 0))

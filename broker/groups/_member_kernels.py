@@ -48,8 +48,6 @@ if TYPE_CHECKING:
             """Tell whether a group has any."""
 
 
-COMPILED: bool = cython.compiled
-
 _COMPLETING = GroupState.COMPLETING
 _DEAD = GroupState.DEAD
 _EMPTY = GroupState.EMPTY

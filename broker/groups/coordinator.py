@@ -17,9 +17,10 @@ from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
 from siltstone.broker.groups.expiry import expire
 from siltstone.broker.groups.offsets import Offsets
 from siltstone.broker.groups.replay import Replay
+from siltstone.broker.process.client_limits import GROUPS
 from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.topics.internal import OFFSETS_TOPIC
-from siltstone.protocol.coordinator.group_errors import UnknownMemberId
+from siltstone.protocol.coordinator.group_errors import GroupMaxSizeReached, UnknownMemberId
 from siltstone.protocol.errors import KafkaError, NotCoordinator
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class GroupCoordinator(GroupTable):
         self.clock = clock
         self.journal: CoordinatorLog = CoordinatorLog(OFFSETS_TOPIC, topics, settings, io, clock)
         self.offsets: Offsets = Offsets(self.journal.append)
-        super().__init__(self.journal, self.offsets, self._make_classic_group)
+        super().__init__(self.journal, self.offsets, self._admit_classic)
         self.timers = Timers(clock, self._wake_at)
         self.consumer = ConsumerGroups(self)
         self.replay = Replay(self, self.consumer)
@@ -81,8 +82,18 @@ class GroupCoordinator(GroupTable):
         await self.load()
         while True:
             await asyncio.sleep(self.settings.server.offsets_retention_check_interval_ms / 1000)
-            for _ in expire(self):
-                await asyncio.sleep(0)
+            await self._expire_offsets()
+
+    async def catch_up(self) -> None:
+        """Do at once what time has made due: of the timers, and of what expires."""
+        while self.timers.next_ms is not None and self.timers.next_ms <= self.timers.now_ms():
+            self._run_timers()
+            await asyncio.sleep(0)
+        await self._expire_offsets()
+
+    async def _expire_offsets(self) -> None:
+        for _ in expire(self):
+            await asyncio.sleep(0)
 
     async def load(self) -> None:
         """Read the journal back; `loaded` is set afterwards."""
@@ -113,6 +124,25 @@ class GroupCoordinator(GroupTable):
         group = self.groups[group_id] = self._make_classic_group(group_id)
         return group
 
+    def check_room(self, group_id: str) -> None:
+        """Refuse a new group where there are too many.
+
+        Raises:
+            GroupMaxSizeReached: groups.max.count would be exceeded.
+        """
+        if group_id not in self.groups and group_id not in self.offsets:
+            count = max(len(self.groups), self.offsets.group_count) + 1
+            self.settings.limits.check(GROUPS, count, GroupMaxSizeReached)
+
+    def _admit_classic(self, group_id: str) -> ClassicGroup:
+        """Make a group that has offsets, or is about to have some.
+
+        Raises:
+            GroupMaxSizeReached: There are too many.
+        """
+        self.check_room(group_id)
+        return self._make_classic_group(group_id)
+
     def _make_classic_group(self, group_id: str) -> ClassicGroup:
         return ClassicGroup(group_id, self.journal.partition_for(group_id), self.classic_services)
 
@@ -121,6 +151,7 @@ class GroupCoordinator(GroupTable):
 
         Raises:
             UnknownMemberId: There is no such group, and so no such member.
+            GroupMaxSizeReached: There are too many.
             KafkaError: The journal did not take it, ready to be answered.
         """
         group = self.find(group_id)
@@ -128,6 +159,7 @@ class GroupCoordinator(GroupTable):
             return group
         if member_id:
             raise UnknownMemberId
+        self.check_room(group_id)
         created = self.add_classic(group_id)
         try:
             created.write_new()

@@ -43,6 +43,16 @@ class Offsets(OffsetTable):
     def __iter__(self) -> Iterator[str]:
         return iter([group_id for shard in self._shards for group_id in shard])
 
+    @property
+    def group_count(self) -> int:
+        """How many groups have committed offsets."""
+        return sum(map(len, self._shards))
+
+    def by_shard(self) -> Iterator[tuple[str, ...]]:
+        """Yield all groups, some at a time; others may be served in between."""
+        for shard in self._shards:
+            yield tuple(shard)
+
     def append_transactional(
         self, group_id: str, partition: int, offsets: Sequence[NewOffset], producer: Producer
     ) -> None:

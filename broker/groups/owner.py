@@ -39,6 +39,9 @@ class Owner(Protocol):
     def add_classic(self, group_id: str) -> ClassicGroup:
         """Add a new classic group."""
 
+    def check_room(self, group_id: str) -> None:
+        """Refuse a new group where there are too many."""
+
     def find_or_create_classic(self, group_id: str, member_id: str) -> Group:
         """Return the group that a member wants to join."""
 

@@ -144,6 +144,7 @@ class ConsumerGroups:
                 raise GroupIdNotFound(f"Consumer group {group_id} not found.")
             group = self.get(group_id)
         world = self.world(group)
+        group.sees = request.sees
         if not request.is_leaving:
             return self.run_and_match(
                 group, lambda changes: heartbeat(changes, request, world), world
@@ -213,6 +214,7 @@ class ConsumerGroups:
 
     def _found(self, group_id: str, old: object, request: HeartbeatRequest) -> HeartbeatResult:
         """Make a consumer group: a new one, or out of a classic one."""
+        self.coordinator.check_room(group_id)
         rows: list[Row] = []
         changes = Changes(ConsumerGroup(group_id, self.coordinator.journal.partition_for(group_id)))
         if isinstance(old, ClassicGroup):
@@ -220,6 +222,7 @@ class ConsumerGroups:
             if not old.is_empty:
                 changes = self._upgraded(old)
         group = HostedConsumerGroup(changes.group, self)
+        group.sees = request.sees
         world = self.world(group)
         try:
             result = heartbeat(changes, request, world)
@@ -265,10 +268,17 @@ class ConsumerGroups:
         regexes = find_stale(group.machine, last_ms, world)
         if regexes:
             self._matching.add(group.group_id)
-            self.coordinator.start_task(self._match(group.group_id, regexes), "expressions")
+            self.coordinator.start_task(
+                self._match(group.group_id, regexes, group.sees), "expressions"
+            )
 
-    async def _match(self, group_id: str, regexes: Collection[str]) -> None:
-        """Match expressions, letting others run, and write what they have matched."""
+    async def _match(
+        self, group_id: str, regexes: Collection[str], sees: Callable[[str], bool] | None
+    ) -> None:
+        """Match expressions, letting others run, and write what they have matched.
+
+        What the client does not see, whose heartbeat asked for it, counts as not matched.
+        """
         try:
             version = self.image.version
             matches = {}
@@ -281,6 +291,8 @@ class ConsumerGroups:
                     except StopIteration as stop:
                         matches[regex] = stop.value
                         break
+                if sees is not None:
+                    matches[regex] = frozenset(filter(sees, matches[regex]))
             group = self.coordinator.groups.get(group_id)
             if isinstance(group, HostedConsumerGroup):
                 world = self.world(group)

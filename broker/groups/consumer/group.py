@@ -61,6 +61,7 @@ class ConsumerGroup:
         "partition",
         "regexes",
         "static_members",
+        "subscribers",
         "target_epoch",
         "target_timestamp_ms",
         "targets",
@@ -82,6 +83,7 @@ class ConsumerGroup:
         self.targets: dict[str, Partitions] = {}
         self.owners: dict[UUID, dict[int, str]] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
+        self.subscribers: dict[str, int] = {}  # how many members each expression has
         self.has_legacy_metadata = False
         self.topics_seen = -1
         self.topics_matched = -1
@@ -147,7 +149,7 @@ class ConsumerGroup:
 
     def count_subscribers(self, regex: str) -> int:
         """Return how many members subscribe to an expression."""
-        return sum(member.regex == regex for member in self.members.values())
+        return self.subscribers.get(regex, 0)
 
     def is_subscribed(self, topic: str) -> bool:
         """Tell whether any member subscribes to a topic."""
@@ -215,6 +217,7 @@ class ConsumerGroup:
                 if member is not None:
                     self._release(member.current, member.id)
                     self._forget_instance(member)
+                    self._subscribe(member.regex, "")
             case RecordType.TARGET_METADATA:
                 self.target_epoch, self.target_timestamp_ms = _DELETED_EPOCH, 0
             case RecordType.TARGET_MEMBER:
@@ -234,10 +237,22 @@ class ConsumerGroup:
             self._release(before.current, after.id)
             self._take(after.current.assigned, after.id)
             self._take(after.current.revoking, after.id)
+        self._subscribe(before.regex, after.regex)
         if before.metadata.instance_id != after.metadata.instance_id:
             self._forget_instance(before)
         if after.metadata.instance_id is not None:
             self.static_members[after.metadata.instance_id] = after.id
+
+    def _subscribe(self, before: str, after: str) -> None:
+        """Count a member at its new expression instead of the one before."""
+        if before == after:
+            return
+        if before:
+            self.subscribers[before] -= 1
+            if not self.subscribers[before]:
+                del self.subscribers[before]
+        if after:
+            self.subscribers[after] = self.subscribers.get(after, 0) + 1
 
     def _forget_instance(self, member: Member) -> None:
         """Forget a member's instance id, unless another member has it: compaction leaves gaps."""

@@ -31,6 +31,8 @@ from siltstone.protocol.coordinator.group_errors import (
 from siltstone.protocol.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from siltstone.broker.groups.consumer.changes import Changes
     from siltstone.broker.groups.consumer.policy import World
     from siltstone.protocol.coordinator.consumer_group_records import (
@@ -43,7 +45,10 @@ NOT_GIVEN = -1
 
 
 class HeartbeatRequest(NamedTuple):
-    """One heartbeat. None, or a rebalance timeout of -1, means that nothing has changed."""
+    """One heartbeat. None, or a rebalance timeout of -1, means that nothing has changed.
+
+    ``sees`` tells which topics the client may be told of that an expression matches; None: all.
+    """
 
     member_id: str
     member_epoch: int
@@ -56,6 +61,7 @@ class HeartbeatRequest(NamedTuple):
     subscribed_topic_regex: str | None = None
     server_assignor: str | None = None
     owned: Partitions | None = None
+    sees: Callable[[str], bool] | None = None
 
     def named(self, member_id: str) -> HeartbeatRequest:
         """Return the same request with this member id."""

@@ -77,7 +77,7 @@ class HostedConsumerGroup:
     """A `Group` of the consumer protocol (loop only). ``machine`` is what its records say.
 
     `join`, `sync`, `heartbeat` and `leave` are for members of the classic protocol; those of the
-    consumer protocol are the host's to serve.
+    consumer protocol are the host's to serve. ``sees`` is that of the last heartbeat.
     """
 
     type: Final = "consumer"
@@ -86,6 +86,7 @@ class HostedConsumerGroup:
         self.machine = machine
         self.group_id = machine.group_id
         self.partition = machine.partition
+        self.sees: Callable[[str], bool] | None = None
         self.deadlines = Deadlines(groups.coordinator.timers, partial(groups.missed, self))
         self._groups = groups
 

@@ -34,7 +34,7 @@ def find_stale(group: ConsumerGroup, last_ms: int | None, world: World) -> froze
 
     ``last_ms`` is when they were last matched, as of before the heartbeat.
     """
-    subscribed = frozenset(member.regex for member in group.members.values() if member.regex)
+    subscribed = frozenset(group.subscribers)
     if not subscribed or (last_ms is not None and world.now_ms <= last_ms + PAUSE_MS):
         return frozenset()
     is_stale = (
