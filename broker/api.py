@@ -60,6 +60,9 @@ class Api:
     ``max_elements`` is how many elements a request may have: fewer than others where nobody has a
     use for as many, or where each of them costs much. ``slices`` says that it may be handled in
     pieces; where the whole matters, the handler itself lets others be served.
+
+    ``is_preloaded`` is for what clients ask: what administrators ask now and then is imported by
+    the first of them, so that a broker of whom nobody asks it does without.
     """
 
     key: int
@@ -69,6 +72,7 @@ class Api:
     advertised_from: int | None = None
     max_elements: int = MAX_ELEMENTS
     slices: Slices | None = None
+    is_preloaded: bool = True
 
     @property
     def advertised(self) -> tuple[int, int]:
@@ -124,11 +128,11 @@ APIS = (
     Api(14, "SyncGroup", range(6), "joining.sync"),
     Api(15, "DescribeGroups", range(7), "groups.describe"),
     Api(16, "ListGroups", range(6), "groups.list_all", max_elements=_FEW),
-    Api(17, "SaslHandshake", range(2), "sasl.handshake"),
+    Api(17, "SaslHandshake", range(2), "sasl.handshake", is_preloaded=False),
     Api(18, "ApiVersions", range(5), "api_versions.handle"),
     Api(19, "CreateTopics", range(2, 8), "create_topics.handle", max_elements=_CHANGES),
     Api(20, "DeleteTopics", range(1, 7), "delete_topics.handle", max_elements=_CHANGES),
-    Api(21, "DeleteRecords", range(3), "records.delete", slices=_TOPICS),
+    Api(21, "DeleteRecords", range(3), "records.delete", slices=_TOPICS, is_preloaded=False),
     Api(22, "InitProducerId", range(6), "producers.init_producer_id"),
     Api(23, "OffsetForLeaderEpoch", range(2, 5), "leader_epochs.handle", slices=_TOPICS),
     Api(
@@ -140,18 +144,39 @@ APIS = (
     ),
     Api(25, "AddOffsetsToTxn", range(5), "txn_offsets.add_offsets"),
     Api(26, "EndTxn", range(6), "end_txn.handle"),
-    Api(27, "WriteTxnMarkers", range(1, 3), "txn_markers.write", max_elements=_OF_BROKERS),
+    Api(
+        27,
+        "WriteTxnMarkers",
+        range(1, 3),
+        "txn_markers.write",
+        max_elements=_OF_BROKERS,
+        is_preloaded=False,
+    ),
     Api(28, "TxnOffsetCommit", range(6), "txn_offsets.commit", max_elements=_OF_ONE_MEMBER),
-    Api(29, "DescribeAcls", range(1, 4), "acls.describe"),
-    Api(30, "CreateAcls", range(1, 4), "acls.create", max_elements=_CHANGES),
-    Api(31, "DeleteAcls", range(1, 4), "acls.delete", max_elements=_CHANGES),
+    Api(29, "DescribeAcls", range(1, 4), "acls.describe", is_preloaded=False),
+    Api(30, "CreateAcls", range(1, 4), "acls.create", max_elements=_CHANGES, is_preloaded=False),
+    Api(31, "DeleteAcls", range(1, 4), "acls.delete", max_elements=_CHANGES, is_preloaded=False),
     Api(32, "DescribeConfigs", range(1, 5), "describe_configs.describe"),
-    Api(33, "AlterConfigs", range(3), "alter_configs.alter", max_elements=_CHANGES),
-    Api(34, "AlterReplicaLogDirs", range(1, 3), "log_dir_moves.alter"),
-    Api(35, "DescribeLogDirs", range(1, 6), "log_dirs.describe"),
-    Api(36, "SaslAuthenticate", range(3), "sasl.authenticate"),
-    Api(37, "CreatePartitions", range(4), "create_partitions.handle", max_elements=_CHANGES),
-    Api(42, "DeleteGroups", range(3), "groups.delete"),
+    Api(
+        33,
+        "AlterConfigs",
+        range(3),
+        "alter_configs.alter",
+        max_elements=_CHANGES,
+        is_preloaded=False,
+    ),
+    Api(34, "AlterReplicaLogDirs", range(1, 3), "log_dir_moves.alter", is_preloaded=False),
+    Api(35, "DescribeLogDirs", range(1, 6), "log_dirs.describe", is_preloaded=False),
+    Api(36, "SaslAuthenticate", range(3), "sasl.authenticate", is_preloaded=False),
+    Api(
+        37,
+        "CreatePartitions",
+        range(4),
+        "create_partitions.handle",
+        max_elements=_CHANGES,
+        is_preloaded=False,
+    ),
+    Api(42, "DeleteGroups", range(3), "groups.delete", is_preloaded=False),
     Api(
         43,
         "ElectLeaders",
@@ -160,6 +185,7 @@ APIS = (
         slices=Slices(
             "topic_partitions", "replica_election_results", "partitions", "partition_result"
         ),
+        is_preloaded=False,
     ),
     Api(
         44,
@@ -167,6 +193,7 @@ APIS = (
         range(2),
         "alter_configs.alter_incrementally",
         max_elements=_CHANGES,
+        is_preloaded=False,
     ),
     Api(
         45,
@@ -174,10 +201,24 @@ APIS = (
         range(2),
         "elections.alter_reassignments",
         slices=Slices("topics", "responses", "partitions", "partitions"),
+        is_preloaded=False,
     ),
-    Api(46, "ListPartitionReassignments", range(1), "elections.list_reassignments"),
-    Api(47, "OffsetDelete", range(1), "offset_delete.delete"),
-    Api(48, "DescribeClientQuotas", range(2), "client_quotas.describe", max_elements=_CHANGES),
+    Api(
+        46,
+        "ListPartitionReassignments",
+        range(1),
+        "elections.list_reassignments",
+        is_preloaded=False,
+    ),
+    Api(47, "OffsetDelete", range(1), "offset_delete.delete", is_preloaded=False),
+    Api(
+        48,
+        "DescribeClientQuotas",
+        range(2),
+        "client_quotas.describe",
+        max_elements=_CHANGES,
+        is_preloaded=False,
+    ),
     Api(
         49,
         "AlterClientQuotas",
@@ -185,6 +226,7 @@ APIS = (
         "client_quotas.alter",
         max_elements=_CHANGES,
         slices=Slices("entries", "entries"),
+        is_preloaded=False,
     ),
     Api(
         50,
@@ -192,10 +234,18 @@ APIS = (
         range(1),
         "scram_users.describe",
         max_elements=_USERS,
+        is_preloaded=False,
     ),
-    Api(51, "AlterUserScramCredentials", range(1), "scram_users.alter", max_elements=_USERS),
-    Api(55, "DescribeQuorum", range(3), "quorum.describe", max_elements=_FEW),
-    Api(57, "UpdateFeatures", range(3), "features.update", max_elements=_FEW),
+    Api(
+        51,
+        "AlterUserScramCredentials",
+        range(1),
+        "scram_users.alter",
+        max_elements=_USERS,
+        is_preloaded=False,
+    ),
+    Api(55, "DescribeQuorum", range(3), "quorum.describe", max_elements=_FEW, is_preloaded=False),
+    Api(57, "UpdateFeatures", range(3), "features.update", max_elements=_FEW, is_preloaded=False),
     Api(60, "DescribeCluster", range(3), "cluster.describe"),
     Api(
         61,
@@ -203,6 +253,7 @@ APIS = (
         range(1),
         "describe_producers.describe",
         slices=Slices("topics", "topics", "partition_indexes", "partitions"),
+        is_preloaded=False,
     ),
     Api(
         65,
@@ -210,8 +261,9 @@ APIS = (
         range(1),
         "describe_transactions.describe",
         slices=Slices("transactional_ids", "transaction_states"),
+        is_preloaded=False,
     ),
-    Api(66, "ListTransactions", range(3), "describe_transactions.list_all"),
+    Api(66, "ListTransactions", range(3), "describe_transactions.list_all", is_preloaded=False),
     Api(
         68,
         "ConsumerGroupHeartbeat",
@@ -225,7 +277,16 @@ APIS = (
         range(2),
         "consumer_groups.describe",
     ),
-    Api(74, "ListConfigResources", range(2), "describe_configs.list_resources", max_elements=_FEW),
+    Api(71, "GetTelemetrySubscriptions", range(1), "telemetry.subscribe", max_elements=_FEW),
+    Api(72, "PushTelemetry", range(1), "telemetry.push", max_elements=_FEW),
+    Api(
+        74,
+        "ListConfigResources",
+        range(2),
+        "describe_configs.list_resources",
+        max_elements=_FEW,
+        is_preloaded=False,
+    ),
     Api(75, "DescribeTopicPartitions", range(1), "topic_partitions.describe"),
 )
 

@@ -11,33 +11,41 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import time
 from contextlib import suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from siltstone import VERSION
 from siltstone.broker.api import APIS
-from siltstone.broker.context import Identity, Rooms
 from siltstone.broker.fetching.sessions import FetchSessions
 from siltstone.broker.fetching.waiting import Waiting
-from siltstone.broker.http.control.token import ControlToken, note_address
-from siltstone.broker.http.health import LoopWatch
+from siltstone.broker.handlers.rooms import Identity, Rooms
+from siltstone.broker.http.health import LoopWatch, find_warning
+from siltstone.broker.http.port import HttpPort, note_anew
 from siltstone.broker.http.probe import Probe
 from siltstone.broker.http.readiness import Readiness
-from siltstone.broker.http.server import HttpServer, Routes
-from siltstone.broker.http.values import Admission
-from siltstone.broker.net.advertised import announce, try_all
+from siltstone.broker.http.server import Routes
+from siltstone.broker.net.addresses import Addresses
+from siltstone.broker.net.advertised import announce, show_address, try_all
 from siltstone.broker.net.buffers import Buffers
 from siltstone.broker.net.dispatch import Dispatcher
+from siltstone.broker.net.exposed import warn_of_exposed
 from siltstone.broker.net.listener import Listener
+from siltstone.broker.net.loopback import reachable
 from siltstone.broker.net.request_stats import RequestStats
+from siltstone.broker.process.client_limits import QUEUED_BYTES
 from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.housekeeping import Housekeeping
 from siltstone.broker.process.io import IoThreads
+from siltstone.broker.process.start_error import StartError
 from siltstone.broker.process.tasks import Tasks
+from siltstone.broker.process.trial import NO_TRIAL, Trial
+from siltstone.broker.security.private_file import PrivateFileError
+from siltstone.broker.security.security import Security, SecurityFault
 from siltstone.broker.topics.catalog_writer import CatalogWriter
 from siltstone.broker.topics.cleaning import Cleaning
 from siltstone.broker.topics.eligible_leaders import agree
@@ -50,7 +58,11 @@ from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.broker.transactions.producer_ids import ProducerIds
 from siltstone.cleaner.manager import CleanerManager
 from siltstone.config.errors import ConfigError
+from siltstone.config.listeners import AUTO
+from siltstone.config.tls import HTTP
 from siltstone.protocol import core
+from siltstone.storage import files
+from siltstone.storage.clock import Clock, ShiftedClock
 from siltstone.storage.directory.catalog import Catalog
 from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.manager import LogManager
@@ -59,11 +71,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from siltstone.broker.coordination.coordinators import Coordinators
+    from siltstone.broker.http.control.trial import TrialPages
+    from siltstone.broker.net.login import Logins
     from siltstone.broker.net.sending.senders import Senders
+    from siltstone.broker.net.telemetry import Telemetry
+    from siltstone.broker.net.tls.endpoints import Endpoints
+    from siltstone.broker.net.tls.handshakes import Handshakes
+    from siltstone.broker.net.tls.senders import TlsSenders
+    from siltstone.broker.security.gate.gatekeeper import Gatekeeper
+    from siltstone.broker.security.quotas.book import Quotas
+    from siltstone.broker.security.quotas.meter import Meter
     from siltstone.cleaner.threads.pool import CleanerPool
     from siltstone.config.layers import Layers
     from siltstone.config.server import ServerConfig
-    from siltstone.storage.clock import Clock
 
 log = logging.getLogger(__name__)
 
@@ -95,14 +115,13 @@ PAGE_MODULES = (
     "siltstone.broker.http.control.pins",
     "siltstone.broker.http.control.explaining",
     "siltstone.broker.http.control.settings",
+    "siltstone.broker.http.api.topics",
+    "siltstone.broker.http.api.groups",
+    "siltstone.broker.http.api.broker",
     "siltstone.broker.http.metrics.table",
     "siltstone.broker.http.pages",
 )
 """What a page over HTTP needs, in such pieces."""
-
-
-class StartError(Exception):
-    """The broker cannot start; the text says what is in the way and what to do."""
 
 
 class Broker:
@@ -113,8 +132,11 @@ class Broker:
     broker would otherwise serve without retention, say, and nobody would know.
     """
 
-    def __init__(self, layers: Layers, clock: Clock, stop: asyncio.Event) -> None:
+    def __init__(
+        self, layers: Layers, clock: Clock, stop: asyncio.Event, trial: Trial = NO_TRIAL
+    ) -> None:
         self._clock = clock
+        self._trial = trial
         self._stop = stop
         self._began = clock.monotonic()
         self._is_started = False
@@ -124,13 +146,15 @@ class Broker:
 
         # What the broker has kept from earlier runs
         io = self._io = _make_io(given.num_io_threads, given.num_network_threads)
-        catalog = _read_catalog(directories)
-        self._writer = CatalogWriter(catalog, io, self._fail_first_directory)
+        self._writer = CatalogWriter(_read_catalog(directories), io, self._fail_first_directory)
         settings = self._settings = BrokerSettings(layers, self._writer)
+        self.limits = settings.limits
         self._producer_ids = ProducerIds(self._writer)
         self._features = Features(self._writer)
         agree(self._features, settings)
         server = settings.server
+        self._security = _read_security(directories, server, io, clock)
+        self.certificates = _read_certificates(directories[0], server, io, self._security)
 
         # Logs, their cleaner and moves, and the topics
         self.logs = LogManager(directories, server, settings.stored_topic_config, clock)
@@ -149,26 +173,25 @@ class Broker:
         self.coordinators = OnFirstUse(self._build_coordinators, COORDINATOR_MODULES)
         self._rooms = self._make_rooms()
         self.requests = RequestStats((api.key, api.name) for api in APIS)
-        self._dispatcher = Dispatcher(self.requests)
-        self._buffers = Buffers(server.queued_max_request_bytes)
-        gate = self._dispatcher.gate
-        self.listeners = [
-            Listener(bound.name, self._rooms, self._buffers, gate, self._count_connections)
-            for bound in server.bound_listeners
-        ]
+        self._dispatcher = Dispatcher(self.requests, _make_gatekeeper(self._security))
+        self.meter = OnFirstUse(self._build_meter)
+        self._security.on_quotas(self._keep_quotas)
+        self._buffers = Buffers(
+            server.queued_max_request_bytes, partial(settings.limits.note, QUEUED_BYTES)
+        )
+        self.addresses = Addresses(
+            self._current, self.meter, self._count_connections, clock.monotonic
+        )
+        self.listeners = [self._make_listener(bound.name) for bound in server.bound_listeners]
 
         # The HTTP side
-        self._loop_watch = LoopWatch(clock)
+        self._loop_watch = LoopWatch(Clock())  # it measures the loop, wherever a test moves time
         self.probe = Probe(self.logs, self.topics.logs, io, clock)
         self._readiness = Readiness(
-            clock, self.probe.round_trip, self._find_dead_threads, self._cleaning.remarks
+            clock, self.probe.round_trip, self._find_dead_threads, self._find_remarks
         )
-        self._token = ControlToken(directories[0])
         self._pages = OnFirstUse(self._build_pages, PAGE_MODULES)
-        self._http = HttpServer(
-            self._pages.get,
-            admission=Admission(hosts=server.http_hosts, is_trusted=self._token.is_brought_by),
-        )
+        self._http = self._make_http(directories[0])
 
     def _make_rooms(self) -> Rooms:
         """Return what handlers work with; all of it is built."""
@@ -191,9 +214,36 @@ class Broker:
             io=self._io,
             waiting=self.waiting,
             sessions=sessions,
+            telemetry=OnFirstUse(self._build_telemetry),
             identity=Identity(node_id=server.node_id, rack=server.broker_rack),
             advertised={},
+            security=self._security,
         )
+
+    def _make_listener(self, name: str) -> Listener:
+        return Listener(
+            name,
+            self._rooms,
+            self._buffers,
+            self._dispatcher.gate,
+            self.addresses,
+            logins=_make_logins(name, self._security),
+            handshakes=self._find_handshakes(name),
+        )
+
+    def _make_http(self, directory: Path) -> HttpPort:
+        return HttpPort(
+            directory,
+            self._settings,
+            self._io,
+            self._security,
+            self._find_handshakes(HTTP),
+            self._pages.get,
+        )
+
+    def _find_handshakes(self, name: str) -> Handshakes | None:
+        """Return what encrypts a listener, or the HTTP port by its name."""
+        return None if self.certificates is None else self.certificates.handshakes.get(name)
 
     async def start(self) -> None:
         """Return when clients are served.
@@ -201,11 +251,15 @@ class Broker:
         Raises:
             StartError: A port, a folder or a file is in the way.
         """
+        fault = self._trial.find_fault(self._settings.server)
+        if fault is not None:
+            raise StartError(fault)
         self._bind()
+        self._settings.on_change(self._readvertise)
         try:
             self.logs.open()
             # During a long recovery HTTP answers: alive, not ready yet.
-            await self._start_http()
+            await self._http.start()
             await self._io.run(self.logs.load)
             await self.topics.open(self._clock.now_ms())
             await self._cleaning.load()
@@ -240,15 +294,44 @@ class Broker:
         self._tasks.start(self._close_idle(), "idle connections")
         self._tasks.start(self._judge_clients(), "slow clients")
         self._tasks.start(self._preload(), "preload")
-        bound = [(listener.host, listener.port) for listener in self.listeners]
-        self._tasks.start(try_all(self._rooms.advertised, bound), "advertised addresses")
+        if self.certificates is not None:
+            self._tasks.start(self.certificates.watch(), "certificates")
+        self._try_advertised()
+
+    async def wait_until_ready(self) -> None:
+        """Return when a record makes its round trip; the first is made by `start`."""
+        is_ready = self._readiness.is_ready
+        while not is_ready:
+            await asyncio.sleep(_JUDGE_SECONDS)
+            is_ready = await self._readiness.find_fault() is None
+
+    def describe(self) -> dict[str, Any]:
+        """Return who it is and where it listens, as JSON values."""
+        told = self._rooms.advertised
+        return {
+            "version": VERSION,
+            "pid": os.getpid(),
+            "cluster_id": self.logs.cluster_id,
+            "node_id": self._rooms.identity.node_id,
+            "bootstrap_servers": _reachable(self.listeners[0], told[self.listeners[0].name]),
+            "listeners": [
+                {
+                    "name": each.name,
+                    "bound": show_address(each.host or "*", each.port),
+                    "advertised": show_address(*told[each.name]),
+                }
+                for each in self.listeners
+            ],
+            "http": show_address(*self._http.address),
+            "log_dirs": [str(directory.path) for directory in self.logs.directories],
+        }
 
     async def reload(self) -> None:
         """Read the settings again and put in force what may change; a fault is only logged."""
         from siltstone.broker.topics.settings.reload import reload  # noqa: PLC0415
 
         with suppress(ConfigError):
-            await reload(self._settings, self._io)
+            await reload(self._settings, self._io, self.certificates)
 
     async def stop(self) -> bool:
         """Stop within ``graceful.shutdown.timeout.ms``; return whether all closed cleanly."""
@@ -279,15 +362,14 @@ class Broker:
         cleaner_ended = await self._cleaning.stop()
         clean = await self._close_logs(deadline) and cleaner_ended
         self._io.close()
+        self._security.close()
         if self._is_started:
             log.info("stopped clean=%s", clean)
         return clean
 
     def _bind(self) -> None:
         server = self._settings.server
-        for listener, bound, told in zip(
-            self.listeners, server.bound_listeners, server.advertised, strict=True
-        ):
+        for listener, bound in zip(self.listeners, server.bound_listeners, strict=True):
             try:
                 listener.bind(bound.host, bound.port)
             except OSError as error:
@@ -295,29 +377,35 @@ class Broker:
                     f"cannot listen on {bound}: {error.strerror or error}; stop what uses the "
                     "address or choose another in listeners"
                 ) from error
-            self._rooms.advertised[bound.name] = (told.host, told.port or listener.port)
+        self._rooms.advertised.update(self._find_advertised())
 
-    async def _start_http(self) -> None:
-        host, port = self._settings.server.http_address
-        try:
-            self._token.ensure()
-        except OSError as error:
-            raise StartError(f"cannot write the control token: {error}") from error
-        try:
-            addresses = await self._http.start(host, port)
-        except OSError as error:
-            raise StartError(
-                f"cannot listen on http.listener {host}:{port}: {error.strerror or error}; stop "
-                "what uses the address or choose another in http.listener"
-            ) from error
-        note_address(self.logs.directories[0].path, *addresses[0])
-        for bound_host, bound_port in addresses:
-            log.info("listening listener=http address=%s:%d", bound_host, bound_port)
+    async def _readvertise(self) -> None:
+        """Tell clients from now on what advertised.listeners says after a change."""
+        told = self._find_advertised()
+        if told == self._rooms.advertised:
+            return
+        self._rooms.advertised.update(told)
+        self._http.admit(self._settings.server.http_hosts)
+        announce(told)
+        self._try_advertised()
+
+    def _find_advertised(self) -> dict[str, tuple[str, int]]:
+        """Return what clients of each listener are told by the settings; all are bound."""
+        return {
+            each.name: (each.host, each.port or listener.port)
+            for listener, each in zip(self.listeners, self._settings.server.advertised, strict=True)
+        }
+
+    def _try_advertised(self) -> None:
+        bound = [(listener.host, listener.port) for listener in self.listeners]
+        self._tasks.start(try_all(self._rooms.advertised, bound), "advertised addresses")
 
     async def _open_probe(self) -> None:
         """Make the first round trip; if it fails the broker runs on, not ready, and logs why."""
         first = self.listeners[0]
-        await self.probe.open((first.host, first.port))
+        is_guarded = first.logins or first.handshakes or self._security.authorizer is not None
+        dial = first.dial if is_guarded else None
+        await self.probe.open((first.host, first.port), dial)
         for listener in self.listeners:
             log.info(
                 "listening listener=%s address=%s:%d",
@@ -326,6 +414,7 @@ class Broker:
                 listener.port,
             )
         announce(self._rooms.advertised)
+        warn_of_exposed(self._settings.server)
         self._readiness.open()
         fault = await self._readiness.find_fault()
         if fault is not None:
@@ -400,6 +489,30 @@ class Broker:
         self._tasks.start(coordinators.run_transactions(), "transactions")
         return coordinators
 
+    def _build_telemetry(self) -> Telemetry:
+        from siltstone.broker.net.telemetry import Telemetry  # noqa: PLC0415
+
+        return Telemetry(self._settings, self._clock)
+
+    def _build_meter(self) -> Meter:
+        from siltstone.broker.security.quotas.meter import Meter  # noqa: PLC0415
+        from siltstone.broker.security.quotas.rates import Windows  # noqa: PLC0415
+
+        server = self._settings.server
+        return Meter(
+            self._security.quotas.get(),
+            self._clock,
+            Windows(server.quota_window_num, server.quota_window_size_seconds),
+            Windows(
+                server.controller_quota_window_num, server.controller_quota_window_size_seconds
+            ),
+        )
+
+    def _keep_quotas(self, quotas: Quotas) -> None:
+        """Have requests counted from the first quota on, and no more when the last is removed."""
+        if quotas.keys or self.meter.built is not None:
+            self._dispatcher.meter(self.meter.get().find_handler)
+
     def _build_cleaner_pool(self) -> CleanerPool:
         """Make the cleaner's threads, with the history of earlier passes. Blocks."""
         from siltstone.broker.topics.cleaner_pool import make_pool  # noqa: PLC0415
@@ -421,8 +534,33 @@ class Broker:
             readiness=self._readiness,
             cleaning=self._cleaning,
             pins=self._pins,
+            certificates=self.certificates,
+            meter=self.meter,
+            buffers=self._buffers,
+            trial=self._build_trial_pages(),
         )
-        return Routes(pages.routes(self._token.is_brought_by))
+        return Routes(pages.routes(self._http.token.is_brought_by))
+
+    def _build_trial_pages(self) -> TrialPages | None:
+        """Return what a test may ask for; nothing, and nothing imported, unless it was allowed."""
+        if not any(self._trial):
+            return None
+        from siltstone.broker.http.control.trial import TrialPages  # noqa: PLC0415
+        from siltstone.broker.net.faults import Faults  # noqa: PLC0415
+        from siltstone.broker.process.passing_time import PassingTime  # noqa: PLC0415
+
+        passing_time = None
+        if isinstance(self._clock, ShiftedClock):
+            passing_time = PassingTime(
+                self._clock,
+                self.coordinators,
+                self._housekeeping,
+                self._pins,
+                self._cleaning,
+                self._io,
+            )
+        faults = Faults(self._dispatcher) if self._trial.makes_faults else None
+        return TrialPages(passing_time, faults)
 
     def _fail_first_directory(self, error: OSError) -> None:
         """Fail the first log directory too: the catalogue is in it."""
@@ -432,17 +570,74 @@ class Broker:
         return self._settings.server
 
     def _count_connections(self) -> int:
-        return sum(len(listener.connections) for listener in self.listeners)
+        return sum(listener.open_count for listener in self.listeners)
 
     def _find_dead_threads(self) -> list[str]:
         dead = [] if self.logs.background.alive else ["housekeeping"]
         return dead + self._cleaning.dead_threads
 
+    def _find_remarks(self) -> list[str]:
+        """Return what an operator should see to, though clients are served."""
+        warnings = map(find_warning, self.logs.directories)
+        return [*(each for each in warnings if each is not None), *self._cleaning.remarks()]
+
+
+def _reachable(listener: Listener, told: tuple[str, int]) -> str:
+    """Return where clients on this machine find a listener, whatever others are told."""
+    if told[0] == AUTO:
+        return show_address(reachable(listener.host), listener.port)
+    return show_address(*told)
+
+
+def _make_gatekeeper(security: Security) -> Gatekeeper | None:
+    if security.audit is None:
+        return None
+    from siltstone.broker.security.gate.gatekeeper import Gatekeeper  # noqa: PLC0415  # likewise
+
+    return Gatekeeper(security, security.audit)
+
+
+def _make_logins(listener: str, security: Security) -> Logins | None:
+    mechanisms = security.mechanisms.get(listener)
+    if mechanisms is None:
+        return None
+    from siltstone.broker.net.login import Logins  # noqa: PLC0415  # few listeners ask who is there
+
+    return Logins(listener, mechanisms, security.audit)
+
+
+def _read_security(
+    directories: Sequence[Path], server: ServerConfig, io: IoThreads, clock: Clock
+) -> Security:
+    for folder in directories[1:]:
+        for name in (files.ACLS, files.USERS):
+            if files.find_size(str(folder / name)) is not None:
+                raise StartError(
+                    f"{folder / name} is not in the first log directory, so that nobody would obey "
+                    f"it; put {folder} first in log.dirs, or move the file to {directories[0]}"
+                )
+    security = Security(directories[0], io, clock)
+    try:
+        security.load(server)
+    except (PrivateFileError, SecurityFault) as error:
+        raise StartError(str(error)) from error
+    except OSError as error:
+        raise StartError(
+            f"audit.log.file {server.security.audit_log_file} cannot be written: {error.strerror}; "
+            "choose another, or make its folder"
+        ) from error
+    return security
+
 
 def _make_io(count: int, sender_count: int) -> IoThreads:
     """Return the threads that wait; without compiled code nobody sends beside the loop."""
     senders = OnFirstUse(partial(_start_senders, sender_count))
-    return IoThreads(count, senders if sender_count and core.COMPILED else None)
+    tls_senders = OnFirstUse(partial(_start_tls_senders, sender_count))
+    return IoThreads(
+        count,
+        senders if sender_count and core.COMPILED else None,
+        tls_senders if sender_count else None,
+    )
 
 
 def _read_catalog(directories: Sequence[Path]) -> Catalog:
@@ -458,6 +653,27 @@ def _start_senders(count: int) -> Senders:
     from siltstone.broker.net.sending.senders import Senders  # noqa: PLC0415
 
     return Senders(count)
+
+
+def _start_tls_senders(count: int) -> TlsSenders:
+    from siltstone.broker.net.tls.senders import TlsSenders  # noqa: PLC0415
+
+    return TlsSenders(count)
+
+
+def _read_certificates(
+    directory: Path, server: ServerConfig, io: IoThreads, security: Security
+) -> Endpoints | None:
+    settings = server.tls_listeners()
+    if not settings:
+        return None
+    from siltstone.broker.net.tls.contexts import TlsError  # noqa: PLC0415  # ssl: 10 ms
+    from siltstone.broker.net.tls.endpoints import Endpoints  # noqa: PLC0415
+
+    try:
+        return Endpoints(settings, io, security.audit, partial(note_anew, io, directory))
+    except TlsError as error:
+        raise StartError(str(error)) from error
 
 
 def _kernels() -> str:

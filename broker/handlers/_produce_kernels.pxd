@@ -1,7 +1,7 @@
 # C types of _produce_kernels.py; the algorithm stands there alone.
 cimport cython
 from siltstone.broker.net._dispatch_kernels cimport RequestContext
-from siltstone.protocol.core._format cimport field_of
+from siltstone.protocol.core._format cimport field_of, slot_of
 from siltstone.storage.appending._append_kernels cimport LogEnd
 
 # The number of protocol/topic_key.py

@@ -14,7 +14,7 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
     from siltstone.protocol.records import _portable as cython
 
 if not cython.compiled:
-    from siltstone.protocol.records._portable import field_of
+    from siltstone.protocol.records._portable import field_of, slot_of
     from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         Produced,
     ]
 
-COMPILED: bool = cython.compiled
 
 AT_ONCE = 500
 """Of a request with more partitions others are served in between."""
@@ -144,7 +143,7 @@ def append_all(
             log = logs.get((name, index))
             if log is None or records is None or name in INTERNAL_TOPICS:
                 return False
-            end = log.end
+            end = slot_of(log, "end")
             base_offset = end.take(log, records, now_ms)
             if base_offset < 0:
                 return False

@@ -1,65 +1,46 @@
-"""DescribeAcls (29), CreateAcls (30) and DeleteAcls (31), versions 1-3.
+"""DescribeAcls (29), CreateAcls (30), DeleteAcls (31), versions 1-3 (KIP-140, KIP-290).
 
-v1 prefixed patterns (KIP-290) · v2 compact encoding · v3 user resources (KIP-373). Without an
-authorizer, and this broker has none, Apache Kafka answers SECURITY_DISABLED to all of them, once
-for each creation and filter.
+v2 compact encoding · v3 users as resources. Without an authorizer the answer is SECURITY_DISABLED,
+as of Apache Kafka. A change is on the disk, and in force for the next request of every client, when
+it is answered.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.protocol.errors import ErrorCode, ProtocolError
+from siltstone.broker.security.acl import (
+    CLUSTER_NAME,
+    Acl,
+    AclFilter,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+    check_acl,
+)
+from siltstone.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from siltstone.protocol.messages.create_acls import AclCreationResult, CreateAclsResponse
-from siltstone.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
-from siltstone.protocol.messages.describe_acls import DescribeAclsResponse
+from siltstone.protocol.messages.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsResponse,
+)
+from siltstone.protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from siltstone.broker.net._dispatch_kernels import RequestContext
-    from siltstone.protocol.messages.create_acls import CreateAclsRequest
-    from siltstone.protocol.messages.delete_acls import DeleteAclsRequest
+    from siltstone.broker.security.acl_store import AclWriter
+    from siltstone.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+    from siltstone.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
     from siltstone.protocol.messages.describe_acls import DescribeAclsRequest
-
-_UNKNOWN: Final = 0  # of each kind of element
-
-
-def describe(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """Tell that there is no authorizer."""
-    del context
-    _check(
-        request.resource_type_filter,
-        request.pattern_type_filter,
-        request.operation,
-        request.permission_type,
-    )
-    return DescribeAclsResponse(
-        error_code=ErrorCode.security_disabled,
-        error_message="No Authorizer is configured on the broker",
-    )
-
-
-def create(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
-    """Make none."""
-    del context
-    for each in request.creations:
-        _check(each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)
-    refused = AclCreationResult(**_REFUSAL)
-    return CreateAclsResponse(results=(refused,) * len(request.creations))
-
-
-def delete(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    """Find none to delete."""
-    del context
-    for each in request.filters:
-        _check(
-            each.resource_type_filter,
-            each.pattern_type_filter,
-            each.operation,
-            each.permission_type,
-        )
-    refused = DeleteAclsFilterResult(**_REFUSAL)
-    return DeleteAclsResponse(filter_results=(refused,) * len(request.filters))
-
 
 _REFUSAL: Final[dict[str, Any]] = {
     "error_code": ErrorCode.security_disabled,
@@ -67,11 +48,156 @@ _REFUSAL: Final[dict[str, Any]] = {
 }
 
 
-def _check(*elements: int) -> None:
-    """Refuse what no client sends; Apache Kafka closes the connection, too.
+_UNKNOWN: Final = "The filter has elements that this broker does not know."
+_KINDS, _PATTERNS, _OPERATIONS, _PERMISSIONS = (
+    frozenset(map(int, each)) for each in (ResourceType, PatternType, Operation, Permission)
+)
+
+
+def describe(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    """Tell the rules that a filter asks for, by resource."""
+    wanted = _filter(request)
+    authorizer = context.rooms.security.authorizer
+    if authorizer is None:
+        return DescribeAclsResponse(
+            error_code=ErrorCode.security_disabled,
+            error_message="No Authorizer is configured on the broker",
+        )
+    found: dict[Pattern, list[AclDescription]] = {}
+    for acl in () if wanted is None else authorizer.find(wanted):
+        described = AclDescription(acl.principal, acl.host, acl.operation, acl.permission)
+        found.setdefault(acl.pattern, []).append(described)
+    return DescribeAclsResponse(
+        error_message=None,
+        resources=[
+            DescribeAclsResource(pattern.resource_type, pattern.name, pattern.pattern_type, acls)
+            for pattern, acls in found.items()
+        ],
+    )
+
+
+def create(
+    context: RequestContext, request: CreateAclsRequest
+) -> CreateAclsResponse | Coroutine[Any, Any, CreateAclsResponse]:
+    """Make rules; one that is there already is made once more, which changes nothing."""
+    acls = [_acl(each) for each in request.creations]
+    writer = context.rooms.security.acls
+    if writer is None:
+        return CreateAclsResponse(results=(AclCreationResult(**_REFUSAL),) * len(acls))
+    return _create(writer, acls)
+
+
+async def _create(writer: AclWriter, acls: list[Acl]) -> CreateAclsResponse:
+    faults = [_find_fault(acl) for acl in acls]
+    try:
+        await writer.add(acl for acl, fault in zip(acls, faults, strict=True) if fault is None)
+    except KafkaError as error:
+        refused = AclCreationResult(error.code, error.message)
+        return CreateAclsResponse(results=[refused] * len(acls))
+    return CreateAclsResponse(
+        results=[
+            AclCreationResult(error_message=None)
+            if fault is None
+            else AclCreationResult(ErrorCode.invalid_request, fault)
+            for fault in faults
+        ]
+    )
+
+
+def _find_fault(acl: Acl) -> str | None:
+    """Return why a rule cannot be kept; None if it can."""
+    pattern = acl.pattern
+    if pattern.resource_type == ResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
+        return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+    if not pattern.name:
+        return "Invalid empty resource name"
+    try:
+        check_acl(acl)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def delete(
+    context: RequestContext, request: DeleteAclsRequest
+) -> DeleteAclsResponse | Coroutine[Any, Any, DeleteAclsResponse]:
+    """Remove the rules that filters ask for, and tell which they were."""
+    filters = [_filter(each) for each in request.filters]
+    writer = context.rooms.security.acls
+    if writer is None:
+        refused = DeleteAclsFilterResult(**_REFUSAL)
+        return DeleteAclsResponse(filter_results=(refused,) * len(filters))
+    return _delete(writer, filters)
+
+
+async def _delete(writer: AclWriter, filters: list[AclFilter | None]) -> DeleteAclsResponse:
+    try:
+        removed = iter(await writer.remove([each for each in filters if each is not None]))
+    except KafkaError as error:
+        refused = DeleteAclsFilterResult(error.code, error.message)
+        return DeleteAclsResponse(filter_results=[refused] * len(filters))
+    unknown = DeleteAclsFilterResult(ErrorCode.invalid_request, _UNKNOWN)
+    return DeleteAclsResponse(
+        filter_results=[
+            unknown
+            if each is None
+            else DeleteAclsFilterResult(
+                error_message=None, matching_acls=[_matching(acl) for acl in next(removed)]
+            )
+            for each in filters
+        ]
+    )
+
+
+def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
+    kind, pattern, name = acl.pattern
+    return DeleteAclsMatchingAcl(
+        0, None, kind, name, pattern, acl.principal, acl.host, acl.operation, acl.permission
+    )
+
+
+def _acl(row: AclCreation) -> Acl:
+    kind, pattern, operation, permission = _read(
+        row.resource_type, row.resource_pattern_type, row.operation, row.permission_type
+    )
+    return Acl(
+        Pattern(kind, pattern, row.resource_name), row.principal, row.host, operation, permission
+    )
+
+
+def _filter(row: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter | None:
+    """Return what a row asks for; None if an element has a number that nobody knows."""
+    elements = _read(
+        row.resource_type_filter, row.pattern_type_filter, row.operation, row.permission_type
+    )
+    if 0 in elements:
+        return None
+    kind, pattern, operation, permission = elements
+    return AclFilter(
+        kind,
+        pattern,
+        row.resource_name_filter,
+        row.principal_filter,
+        row.host_filter,
+        operation,
+        permission,
+    )
+
+
+def _read(
+    kind: int, pattern: int, operation: int, permission: int
+) -> tuple[ResourceType, PatternType, Operation, Permission]:
+    """Return the elements by their numbers; one that nobody knows is UNKNOWN.
 
     Raises:
-        ProtocolError: An element is said to be unknown.
+        ProtocolError: One is said to be UNKNOWN, which no client does: Apache Kafka closes the
+            connection, too.
     """
-    if _UNKNOWN in elements:
+    if 0 in {kind, pattern, operation, permission}:
         raise ProtocolError("a request of ACLs has unknown elements")
+    return (
+        ResourceType(kind) if kind in _KINDS else ResourceType.UNKNOWN,
+        PatternType(pattern) if pattern in _PATTERNS else PatternType.UNKNOWN,
+        Operation(operation) if operation in _OPERATIONS else Operation.UNKNOWN,
+        Permission(permission) if permission in _PERMISSIONS else Permission.UNKNOWN,
+    )

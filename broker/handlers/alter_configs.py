@@ -3,10 +3,11 @@
 The first changes single settings (KIP-339), the second replaces all that a resource has of its own.
 A change is in force when it is answered, and kept by the catalogue.
 
-Differs from Kafka: settings of client metrics, and of share and streams groups, are refused, since
-nothing obeys them; broker settings that Kafka does not know are refused, and those that promise
-protection which is not there; a resource that is there twice in AlterConfigs is refused where Kafka
-never answers.
+Differs from Kafka: settings of share and streams groups are refused, since nothing obeys them;
+expressions that choose clients for metrics are RE2's, not Java's; broker settings that Kafka does
+not know are refused, and those that promise protection which is not there; a resource that is
+there twice in AlterConfigs is refused where Kafka never answers; advertised.listeners can be
+altered for this broker, which Kafka has to be restarted for.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from siltstone.broker.net.telemetry import check_subscription
 from siltstone.broker.process import loggers
 from siltstone.broker.process.work_off import work_off
 from siltstone.broker.topics import eligible_leaders
@@ -24,6 +26,7 @@ from siltstone.broker.topics.settings.resources import (
     check_broker,
     check_type,
 )
+from siltstone.config.client_metrics import describe_client_metrics
 from siltstone.config.describe import describe_broker, describe_topic
 from siltstone.config.groups import describe_group
 from siltstone.protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnknownTopicOrPartition
@@ -125,7 +128,7 @@ class _Change:
             case ResourceType.GROUP:
                 await self._alter_group(changes, replaces)
             case ResourceType.CLIENT_METRICS:
-                raise InvalidRequest("settings of client metrics are not served")
+                await self._alter_client_metrics(changes, replaces)
 
     async def _alter_topic(self, changes: list[Change], replaces: bool) -> None:
         if not self.name:
@@ -175,6 +178,18 @@ class _Change:
         settings.check_group(values)
         if not self.validate_only and values != own:
             await settings.alter_group(self.name, values)
+
+    async def _alter_client_metrics(self, changes: list[Change], replaces: bool) -> None:
+        if not self.name:
+            raise InvalidRequest("a subscription to metrics of clients has a name")
+        settings = self.rooms.settings
+        own = settings.client_metrics.get(self.name, {})
+        values = apply_changes(
+            {} if replaces else own, changes, lambda: describe_client_metrics(own)
+        )
+        check_subscription(values)
+        if not self.validate_only and values != own:
+            await settings.alter_client_metrics(self.name, values)
 
     def _alter_loggers(self, changes: list[Change]) -> None:
         check_broker(self.name, self.rooms.identity.node_id)

@@ -2,7 +2,8 @@
 
 v1 throttle time · v3 client software name and version (KIP-511), features (KIP-584) · v4 features
 whose lowest level is 0. A request of a newer version is answered in version 0, with the range of
-this API alone, so that any client can read it and ask again.
+this API alone, so that any client can read it and ask again. The APIs of telemetry are named while
+there is a subscription to it: clients ask where they are.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ _SUPPORTED_BEFORE_4 = tuple(feature for feature in _SUPPORTED if feature.min_ver
 _KEYS = tuple(
     ApiVersion(api.key, lowest, highest) for api in APIS for lowest, highest in [api.advertised]
 )
+# Clients ask for subscriptions where these are named, so they are when there is one.
+_OF_TELEMETRY = frozenset({71, 72})
+_KEYS_WITHOUT_TELEMETRY = tuple(each for each in _KEYS if each.api_key not in _OF_TELEMETRY)
 
 
 def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -44,10 +48,15 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         is_software_name(request.client_software_name)
         and is_software_name(request.client_software_version)
     ):
+        if context.connection is not None:
+            context.connection.note_refused_handshake("the name of its software is no name")
         return ApiVersionsResponse(error_code=ErrorCode.invalid_request)
+    if context.connection is not None:
+        name, version = request.client_software_name, request.client_software_version
+        context.connection.note_software(name, version)
     features = context.rooms.features
     return ApiVersionsResponse(
-        api_keys=_KEYS,
+        api_keys=_KEYS if context.rooms.settings.client_metrics else _KEYS_WITHOUT_TELEMETRY,
         supported_features=(
             _SUPPORTED if context.version >= _FIRST_WITH_LEVEL_0 else _SUPPORTED_BEFORE_4
         ),

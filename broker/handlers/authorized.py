@@ -1,7 +1,18 @@
 """Authorized operations as the bit fields of answers: bit n stands for AclOperation n (KIP-430).
 
-Without an authorizer everybody may do everything that Kafka knows for such a resource.
+Without an authorizer everybody may do everything that Kafka knows for such a resource. With one,
+the gate fills in what the client may do, but for topics: their part of an answer is kept as bytes.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.topics.topic import Form
 
 NOT_ASKED = -(2**31)
 
@@ -18,3 +29,26 @@ GROUP = _bits(3, 6, 8, 10, 11)
 
 CLUSTER = _bits(5, 7, 8, 9, 10, 11, 12)
 """CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
+
+OF_THE_CLIENT = -1
+"""What the client may do with a topic, which differs from topic to topic; see `form_for`."""
+
+
+def of_topics(context: RequestContext, *, asked: bool) -> int:
+    """Return what an answer tells of operations with topics."""
+    if not asked:
+        return NOT_ASKED
+    return TOPIC if context.rooms.security.authorizer is None else OF_THE_CLIENT
+
+
+def topics_seen(context: RequestContext) -> Callable[[str], bool] | None:
+    """Return what tells whether the client may be told of a topic; None if of all of them."""
+    rights = context.rooms.security.rights_of(context.connection)
+    return None if rights is None else rights.sees_topic
+
+
+def form_for(context: RequestContext, form: Form, name: str) -> Form:
+    """Return the form of a topic's part of an answer, with what the client may do with it."""
+    rights = context.rooms.security.rights_of(context.connection)
+    key, version, _ = form
+    return key, version, TOPIC if rights is None else rights.topic_operations(name)

@@ -1,44 +1,55 @@
 """DescribeClientQuotas (48) and AlterClientQuotas (49), versions 0-1 (KIP-546).
 
-v1 compact encoding.
+v1 compact encoding. A change is on the disk, and in force, when it is answered.
 
-Differs from Kafka: there are no quotas yet. None is ever described, removing one succeeds, and
-setting one is refused with UNSUPPORTED_VERSION.
+Differs from Kafka: the entity ``ip`` is an address, since names are not resolved; a type that is
+twice in an entity is refused; a quota holds whatever the requests are, since the connections of a
+client wait one after the other, and a client that was silent has half of Kafka's credit at once;
+the answer to a Fetch above the quota has its records, where Kafka reads them again later;
+``request_percentage`` is of the event loop alone, and a client waits up to
+``quota.window.num`` windows for it instead of one; topics that Metadata creates are no mutations.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from siltstone.broker.security.quotas.entities import IP, TYPES, check_quota, make_entity
 from siltstone.protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnsupportedVersion
 from siltstone.protocol.messages.alter_client_quotas import (
     AlterClientQuotasResponse,
     ResponseEntityData,
     ResponseEntryData,
 )
-from siltstone.protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
+from siltstone.protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.security.quotas.book import Values
+    from siltstone.broker.security.quotas.entities import Entity
     from siltstone.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
+    from siltstone.protocol.messages.alter_client_quotas import EntryData as Alteration
     from siltstone.protocol.messages.describe_client_quotas import (
         ComponentData,
         DescribeClientQuotasRequest,
     )
 
-_ENTITY_TYPES: Final = frozenset({"user", "client-id", "ip"})
 _MATCH_TYPES: Final = {0: "EXACT", 1: "DEFAULT", 2: "SPECIFIED"}
 _EXACT: Final = 0
-_REFUSAL: Final = "this broker has no quotas yet; nothing is set"
+_DEFAULT: Final = 1
 
 
 def describe(
     context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
-    """Answer that there are no quotas, if the filter is valid."""
-    del context
+    """Tell the quotas of the entities that match."""
     try:
         _check(request.components)
     except KafkaError as error:
@@ -47,7 +58,25 @@ def describe(
             error_message=error.message,
             entries=None,
         )
-    return DescribeClientQuotasResponse(error_message="", entries=[])
+    entries = [
+        EntryData(
+            [EntityData(*part) for part in entity], [ValueData(*each) for each in own.items()]
+        )
+        for entity, own in context.rooms.security.quotas.get().values.items()
+        if _matches(entity, request)
+    ]
+    return DescribeClientQuotasResponse(error_message="", entries=entries)
+
+
+def _matches(entity: Entity, request: DescribeClientQuotasRequest) -> bool:
+    """Tell whether an entity has what each component asks; if strictly, nothing besides."""
+    names = dict(entity)
+    if request.strict and len(names) != len(request.components):
+        return False
+    return all(
+        kind in names and (match_type not in (_EXACT, _DEFAULT) or names[kind] == match)
+        for kind, match_type, match in request.components
+    )
 
 
 def _check(components: Sequence[ComponentData]) -> None:
@@ -64,7 +93,7 @@ def _check(components: Sequence[ComponentData]) -> None:
             raise InvalidRequest("Invalid empty entity type.")
         if kind in seen:
             raise InvalidRequest(f"Entity type {kind} cannot appear more than once in the filter.")
-        if kind not in _ENTITY_TYPES:
+        if kind not in TYPES:
             raise UnsupportedVersion(f"Unsupported entity type {kind}")
         name = _MATCH_TYPES.get(match_type)
         if name is None:
@@ -78,24 +107,70 @@ def _check(components: Sequence[ComponentData]) -> None:
                 f"Request specified MATCH_TYPE_{name}, but also specified a match string."
             )
         seen.add(kind)
-    if "ip" in seen and len(seen) > 1:
+    if IP in seen and len(seen) > 1:
         raise InvalidRequest(
             "Invalid entity filter component combination. IP filter component should not be used "
             "with user or clientId filter component."
         )
 
 
-def alter(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    """Refuse to set a quota; one that is to be removed is not there already."""
-    del context
-    entries = []
-    for entry in request.entries:
-        is_fine = all(each.remove for each in entry.ops)
-        entries.append(
-            ResponseEntryData(
-                error_code=ErrorCode.none if is_fine else UnsupportedVersion.code,
-                error_message=None if is_fine else _REFUSAL,
-                entity=[ResponseEntityData(*each) for each in entry.entity],
-            )
-        )
-    return AlterClientQuotasResponse(entries=entries)
+async def alter(
+    context: RequestContext, request: AlterClientQuotasRequest
+) -> AlterClientQuotasResponse:
+    """Set and remove quotas, each entity for itself."""
+    changes: list[tuple[Entity, dict[str, float | None]]] = []
+    faults: dict[int, KafkaError] = {}
+    for place, entry in enumerate(request.entries):
+        try:
+            changes.append(_read(entry))
+        except InvalidRequest as error:
+            faults[place] = error
+
+    def edit(draft: Values) -> None:
+        for entity, quotas in changes:
+            _apply(draft, entity, quotas)
+
+    if changes and not request.validate_only:
+        try:
+            await context.rooms.security.quota_writer.get().change(edit)
+        except KafkaError as error:
+            faults = {place: faults.get(place, error) for place in range(len(request.entries))}
+    return AlterClientQuotasResponse(
+        entries=[_answer(entry, faults.get(place)) for place, entry in enumerate(request.entries)]
+    )
+
+
+def _read(entry: Alteration) -> tuple[Entity, dict[str, float | None]]:
+    """Return an entity and its new quotas, None for one that is to be removed.
+
+    Raises:
+        InvalidRequest: They cannot be set.
+    """
+    entity = make_entity(entry.entity)
+    quotas: dict[str, float | None] = {}
+    for key, value, remove in entry.ops:
+        if key in quotas:
+            raise InvalidRequest(f"Quota {key} is there twice for the same entity")
+        if not remove:
+            check_quota(entity, key, value)
+        quotas[key] = None if remove else value
+    return entity, quotas
+
+
+def _apply(draft: Values, entity: Entity, quotas: dict[str, float | None]) -> None:
+    own = draft.setdefault(entity, {})
+    for key, value in quotas.items():
+        if value is None:
+            own.pop(key, None)
+        else:
+            own[key] = value
+    if not own:
+        del draft[entity]
+
+
+def _answer(entry: Alteration, fault: KafkaError | None) -> ResponseEntryData:
+    return ResponseEntryData(
+        error_code=ErrorCode.none if fault is None else fault.code,
+        error_message=None if fault is None else fault.message,
+        entity=[ResponseEntityData(*each) for each in entry.entity],
+    )

@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 
 from siltstone.broker.groups.client_host import client_host
 from siltstone.broker.groups.consumer.heartbeat import HeartbeatRequest, check_request
+from siltstone.broker.handlers import authorized
 from siltstone.broker.process.loop_share import finish, finish_in_shares, sort_once
 from siltstone.protocol.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from siltstone.protocol.messages import NO_ID
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Sequence
     from typing import Any, TypeAlias
 
-    from siltstone.broker.context import Rooms
+    from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.consumer_group_heartbeat import (
         ConsumerGroupHeartbeatRequest,
@@ -133,6 +134,7 @@ def _read(
         subscribed_topic_regex=request.subscribed_topic_regex,
         server_assignor=request.server_assignor,
         owned=owned,
+        sees=authorized.topics_seen(context),
     )
     assignors = context.rooms.settings.server.group_consumer_assignors
     check_request(values, assignors, needs_member_id=brings_id)

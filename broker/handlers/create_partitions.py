@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from siltstone.broker.process.work_off import work_off
+from siltstone.broker.security.quotas.mutations import take_partitions
 from siltstone.broker.topics.assignments import MAX_PARTITIONS, check_replicas
 from siltstone.protocol.errors import (
     InvalidPartitions,
@@ -46,7 +47,11 @@ async def handle(
             if counts[wanted.name] > 1:
                 raise InvalidRequest(f"topic {wanted.name} is in the request twice")
             topic = _check_increase(context, wanted)
-            if not request.validate_only:
+            take_partitions(wanted.count - topic.partitions)
+            if request.validate_only:
+                increase = wanted.count - topic.partitions
+                context.rooms.topics.check_room(topic.name, increase, topics=0)
+            else:
                 await context.rooms.topics.add_partitions(topic, wanted.count)
         except KafkaError as error:
             results[wanted.name] = CreatePartitionsTopicResult(

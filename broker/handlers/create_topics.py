@@ -5,7 +5,9 @@ A replication factor above 1 is refused, as Kafka refuses it with one broker.
 
 Differs from Kafka: segment.bytes below 1 MiB is accepted with a warning; a topic is in Metadata for
 everybody when the answer is sent, not a moment later; the settings of topics are in the answer for
-up to 500 of them, since they are hundred times as long as the request.
+up to 500 of them, since they are hundred times as long as the request; there are at most
+topics.max.count topics with partitions.max.count partitions in all, and more are refused with
+POLICY_VIOLATION.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.process.work_off import work_off
+from siltstone.broker.security.quotas.mutations import take_partitions
 from siltstone.broker.topics.assignments import (
     MAX_PARTITIONS,
     check_indexes,
@@ -89,7 +92,9 @@ async def _create(
         raise TopicAlreadyExists(f"topic {name} already exists")
     overrides = _check_configs(context, wanted)
     partitions = _check_partitions(context, wanted)
+    take_partitions(partitions)
     if validate_only:
+        topics.check_room(name, partitions)
         topic_id = random_id()
     else:
         topic_id = (await topics.create(name, partitions, overrides)).id

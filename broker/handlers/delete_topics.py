@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from siltstone.broker.process.work_off import work_off
+from siltstone.broker.security.quotas.mutations import take_partitions
 from siltstone.protocol.errors import (
     InvalidRequest,
     InvalidTopic,
@@ -49,6 +50,7 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
     async def remove(each: DeleteTopicState) -> None:
         try:
             topic = _find_doomed(context, each, counts)
+            take_partitions(topic.partitions)
             await context.rooms.topics.delete(topic)
         except KafkaError as error:
             results[each] = DeletableTopicResult(

@@ -5,8 +5,8 @@ ListConfigResources: v0 client metrics only (KIP-714) · v1 every type (KIP-1142
 
 Differs from Kafka: DescribeConfigs leaves out settings of brokers and groups that are not obeyed,
 unless they were given, and has those that only this broker has; broker settings that it cannot
-change while it runs are read-only; client metrics have no settings and are described without any; a
-resource that is named twice is described once, as it is named last.
+change while it runs are read-only, and so is advertised.listeners, as Kafka says, though it can be
+altered; a resource that is named twice is described once, as it is named last.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from siltstone.broker.topics.settings.resources import (
     check_broker,
     check_type,
 )
+from siltstone.config.checks import ADVERTISED
+from siltstone.config.client_metrics import describe_client_metrics
 from siltstone.config.describe import describe_broker, describe_cluster_default, describe_topic
 from siltstone.config.groups import describe_group
 from siltstone.protocol.errors import (
@@ -137,10 +139,10 @@ def _describe(
             return {each: _logger(each, level) for each, level in loggers.levels().items()}
         case ResourceType.GROUP if name:
             own = settings.group_overrides.get(name, {})
+        case ResourceType.CLIENT_METRICS if name:
+            own = settings.client_metrics.get(name, {})
         case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
-            if not name:
-                raise InvalidRequest("a group or a client metrics subscription has a name")
-            return {}
+            raise InvalidRequest("a group or a client metrics subscription has a name")
     return _write_rows(
         settings.layers,
         kind,
@@ -172,6 +174,8 @@ def _write_rows(
         rows = describe_broker(layers)
     elif kind is ResourceType.GROUP:
         rows = describe_group(layers, dict(own))
+    elif kind is ResourceType.CLIENT_METRICS:
+        rows = describe_client_metrics(dict(own))
     else:
         rows = describe_topic(layers, dict(own))
     written = {}
@@ -180,7 +184,7 @@ def _write_rows(
         described = DescribeConfigsResourceResult(
             row.name,
             row.value,
-            row.read_only,
+            row.read_only or row.name == ADVERTISED,
             row.source,
             row.sensitive,
             synonyms,
@@ -206,7 +210,7 @@ def list_resources(
         ResourceType.TOPIC: tuple(context.rooms.topics.topics),
         ResourceType.BROKER: broker,
         ResourceType.BROKER_LOGGER: broker,
-        ResourceType.CLIENT_METRICS: (),
+        ResourceType.CLIENT_METRICS: tuple(context.rooms.settings.client_metrics),
         ResourceType.GROUP: tuple(context.rooms.settings.group_overrides),
     }
     wanted: set[int] = set(request.resource_types) or set(names)

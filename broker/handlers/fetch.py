@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.fetching._fetch_kernels import READ_COMMITTED, FetchRead, refused
+from siltstone.broker.fetching._session_kernels import Watch, WatchGroup
 from siltstone.broker.fetching.sessions import NAMED
-from siltstone.broker.fetching.waiting import Watch, WatchGroup
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.protocol.errors import InvalidFetchSessionEpoch, KafkaError, UnknownServerError
 from siltstone.protocol.messages.fetch import FetchResponse
@@ -23,8 +23,8 @@ from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from siltstone.broker.context import Rooms
     from siltstone.broker.fetching._fetch_kernels import FetchPlan
+    from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.fetch import FetchRequest
 

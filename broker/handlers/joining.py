@@ -4,6 +4,9 @@ JoinGroup: v1 rebalance timeout · v4 member id required (KIP-394) · v5 instanc
 protocol type · v8 reason · v9 skip assignment (KIP-814). SyncGroup: v3 instance id · v5 protocol
 type and name. Both answer when the others of the group are there; the state machine holds the
 answer meanwhile, and a connection that goes away takes nothing with it.
+
+Differs from Kafka: a new group above groups.max.count is refused with GROUP_MAX_SIZE_REACHED,
+whichever request would make it.
 """
 
 from __future__ import annotations

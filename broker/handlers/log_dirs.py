@@ -5,7 +5,6 @@ v3 error for the whole · v4 total and usable bytes (KIP-827) · v5 cordoned dir
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from siltstone.broker.process.loop_share import finish_in_shares, free, sort_once
@@ -16,6 +15,7 @@ from siltstone.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from siltstone.storage import files
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -125,9 +125,8 @@ def _measure(directories: Sequence[LogDirectory]) -> list[tuple[int, int]]:
     rooms = []
     for directory in directories:
         try:
-            disk = os.statvfs(directory.path)
+            usable, total = files.find_room(directory.path)
         except OSError:
-            rooms.append((_UNKNOWN, _UNKNOWN))
-        else:
-            rooms.append((disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize))
+            usable, total = _UNKNOWN, _UNKNOWN
+        rooms.append((total, usable))
     return rooms

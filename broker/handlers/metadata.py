@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.handlers import authorized
-from siltstone.broker.process.loop_share import answer_rows, finish, finish_in_shares, in_pieces
+from siltstone.broker.process.loop_share import finish, finish_in_shares, in_pieces
 from siltstone.broker.process.work_off import work_off
 from siltstone.broker.topics.internal import preset_for
 from siltstone.broker.topics.topic import keep
@@ -42,7 +41,7 @@ from siltstone.protocol.messages.metadata import (
 from siltstone.protocol.names import check_topic_name, is_internal
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator, Sequence
+    from collections.abc import Coroutine, Generator, Mapping, Sequence
 
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.topics.topic import Form, Topic
@@ -52,8 +51,8 @@ if TYPE_CHECKING:
 _FIRST_WITH_NULL = 1
 _FIRST_BY_ID = 12
 _WIDTH = 8
-_MANY = 500
-"""Of a request that names more topics, they are sorted out in pieces."""
+_MANY = 100
+"""Of a request that names more topics, they are sorted out and described in pieces."""
 SLICE: Final = 1000
 """How many partitions are described in one turn of the loop: a millisecond."""
 
@@ -66,7 +65,8 @@ def handle(
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     """Describe topics at once; return a coroutine if some are to be created, or many described."""
     registry = context.rooms.topics
-    form = (3, context.version, request.include_topic_authorized_operations)
+    asked = request.include_topic_authorized_operations
+    form = (3, context.version, authorized.of_topics(context, asked=asked))
     wanted = request.topics
     if wanted is None or (context.version < _FIRST_WITH_NULL and not wanted):
         if form not in registry.listings and len(registry.logs) > SLICE:
@@ -83,11 +83,7 @@ def handle(
         and not all(map(registry.topics.__contains__, keys))
     ):
         return _create_and_describe(context, request, keys, form)
-    return answer_rows(
-        keys,
-        partial(_describe_id if by_id else _describe_name, context, form),
-        lambda topics: _respond(context, request, topics),
-    )
+    return _respond(context, request, _describe_some(context, form, keys, by_id=by_id))
 
 
 def _may_create(context: RequestContext, request: MetadataRequest) -> bool:
@@ -108,10 +104,23 @@ async def _describe_many(
         return _respond(context, request, described, code)
     if not by_id and _may_create(context, request):
         return await _create_and_describe(context, request, keys, form)
-    describe = _describe_id if by_id else _describe_name
     async for piece in in_pieces(keys):
-        described += [describe(context, form, key) for key in piece]
+        described += _describe_some(context, form, piece, by_id=by_id)
     return _respond(context, request, described)
+
+
+def _describe_some(
+    context: RequestContext, form: Form, keys: Sequence[Any], *, by_id: bool
+) -> list[Any]:
+    """Return what the parts of some topics are; of most they are kept."""
+    registry = context.rooms.topics
+    known: Mapping[Any, Topic] = registry.by_id if by_id else registry.topics
+    describe = _describe_id if by_id else _describe_name
+    return [
+        (topic.answers.get(form) if (topic := known.get(key)) is not None else None)
+        or describe(context, form, key)
+        for key in keys
+    ]
 
 
 def _sort_out(
@@ -182,7 +191,7 @@ def _refuse_all(context: RequestContext, request: MetadataRequest) -> MetadataRe
 def _describe_name(context: RequestContext, form: Form, name: str) -> Any:
     topic = context.rooms.topics.topics.get(name)
     if topic is not None:
-        return topic.answers.get(form) or _describe(context, topic, form)
+        return _describe_kept(context, topic, form)
     try:
         check_topic_name(name)
     except InvalidTopic as error:
@@ -209,6 +218,12 @@ def _describe_id(context: RequestContext, form: Form, topic_id: bytes) -> Any:
     topic = context.rooms.topics.by_id.get(topic_id)
     if topic is None:
         return _refuse(UnknownTopicId.code, None, topic_id)
+    return _describe_kept(context, topic, form)
+
+
+def _describe_kept(context: RequestContext, topic: Topic, form: Form) -> Any:
+    if form[2] == authorized.OF_THE_CLIENT:
+        form = authorized.form_for(context, form, topic.name)
     return topic.answers.get(form) or _describe(context, topic, form)
 
 
@@ -242,7 +257,7 @@ def _describe_all(context: RequestContext, form: Form) -> list[Any]:
 
 def _describe(context: RequestContext, topic: Topic, form: Form) -> Any:
     """Return the topic's part as bytes, or as it is when it tells errors, which are counted."""
-    _, version, with_operations = form
+    _, version, operations = form
     node_id = context.rooms.identity.node_id
     described = MetadataResponseTopic(
         0,
@@ -250,7 +265,7 @@ def _describe(context: RequestContext, topic: Topic, form: Form) -> Any:
         topic.key,
         topic.is_internal,
         [_partition(index, log, node_id) for index, log in enumerate(topic.logs)],
-        authorized.TOPIC if with_operations else authorized.NOT_ASKED,
+        operations,
     )
     if None in topic.logs:
         return described

@@ -21,8 +21,8 @@ from siltstone.protocol.messages.offset_delete import (
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
 
-    from siltstone.broker.context import Rooms
     from siltstone.broker.groups.group import Group
+    from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.offset_delete import OffsetDeleteRequest
 

@@ -60,6 +60,14 @@ __all__ = ["go_on", "handle"]
 _PRODUCE = 0
 _ACKS = frozenset({-1, 0, 1})
 _WITHOUT_LOG_START = (CorruptMessage, KafkaStorageError, RecordListTooLarge, RecordTooLarge)
+# Kafka counts as failures of its own what is none of these (ReplicaManager.appendRecordsToLeader).
+_NOT_A_FAILURE = (
+    CorruptMessage,
+    KafkaStorageError,
+    RecordListTooLarge,
+    RecordTooLarge,
+    UnknownTopicOrPartition,
+)
 _ADMIN_CLIENT = "__admin_client"
 _TRANSACTIONAL = 0x10
 _CODEC_POSITION = ATTRIBUTES_POSITION + 1
@@ -251,6 +259,10 @@ class _Produce:
         """
         is_told = log is not None and not isinstance(error, _WITHOUT_LOG_START)
         self.context.stats.refused_batch(error)
+        if log is not None and not isinstance(error, _NOT_A_FAILURE):
+            topic = self.rooms.topics.topics.get(log.topic_partition.topic)
+            if topic is not None:
+                topic.failed_produces += 1
         return PartitionProduceResponse(
             index,
             error.code.value,

@@ -1,39 +1,46 @@
-"""SaslHandshake (17), versions 0-1, and SaslAuthenticate (36), versions 0-2: nobody logs in here.
+"""SaslHandshake (17), versions 0-1, and SaslAuthenticate (36), versions 0-2.
 
-As on a listener without SASL of Apache Kafka: the answer is ILLEGAL_SASL_STATE, so that the client
-tells its user at once. What it says of itself reaches no log.
+v0 of SaslHandshake is followed by bare tokens (KIP-43), v1 by SaslAuthenticate (KIP-152); v1 of
+SaslAuthenticate says how long the login counts (KIP-368); v2 compact encoding. On a listener
+without SASL the answer is ILLEGAL_SASL_STATE, as of Apache Kafka, so that the client tells its user
+at once. What a client says of itself reaches no log.
+
+Differs from Kafka: GSSAPI and delegation tokens are refused; OAUTHBEARER takes unsigned tokens only
+where that is set, on loopback, and no second token in one conversation; a request that comes
+between SaslHandshake and SaslAuthenticate closes the connection, where Kafka first answers it with
+ILLEGAL_SASL_STATE; a wrong password for SCRAM and a user that is not there fail at the same token.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from siltstone.protocol.errors import IllegalSaslState
 from siltstone.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from siltstone.protocol.messages.sasl_handshake import SaslHandshakeResponse
 
 if TYPE_CHECKING:
-    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.net._dispatch_kernels import Login, RequestContext
     from siltstone.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
     from siltstone.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 
-def handshake(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    """Answer that there is no mechanism."""
-    del request
-    _note(context)
-    return SaslHandshakeResponse(IllegalSaslState.code)
+def handshake(context: RequestContext, request: SaslHandshakeRequest) -> Any:
+    """Begin a login by a mechanism, where there is one."""
+    login = _find(context)
+    if login is None:
+        return SaslHandshakeResponse(IllegalSaslState.code)
+    return login.handshake(context.version, request.mechanism)
 
 
-def authenticate(
-    context: RequestContext, request: SaslAuthenticateRequest
-) -> SaslAuthenticateResponse:
-    """Answer that nothing has to be proven."""
-    del request
-    _note(context)
-    return SaslAuthenticateResponse(IllegalSaslState.code, IllegalSaslState().message)
+def authenticate(context: RequestContext, request: SaslAuthenticateRequest) -> Any:
+    """Take the client's next token."""
+    login = _find(context)
+    if login is None:
+        return SaslAuthenticateResponse(IllegalSaslState.code, IllegalSaslState().message)
+    return login.authenticate(bytes(request.auth_bytes))
 
 
-def _note(context: RequestContext) -> None:
-    if context.connection is not None:
-        context.connection.note_login()
+def _find(context: RequestContext) -> Login | None:
+    """Return the login of the connection; where there is none, log that somebody wanted one."""
+    return None if context.connection is None else context.connection.find_login()

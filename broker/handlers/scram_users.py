@@ -1,77 +1,192 @@
 """DescribeUserScramCredentials (50) and AlterUserScramCredentials (51), version 0 (KIP-554).
 
-Differs from Kafka: there are no SCRAM users yet. Nobody has credentials, and making them is refused
-with UNSUPPORTED_VERSION.
+The password itself never comes: clients send it salted. A change is on the disk, and in force for
+new logins, when it is answered. As in Apache Kafka a user may be named once in a request.
+
+Differs from Kafka: an empty salt, or a salted password of another length than the hash, is refused
+with UNACCEPTABLE_CREDENTIAL, since nobody could log in by it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from siltstone.protocol.errors import ErrorCode, UnsupportedVersion, shorten
+from siltstone.broker.security.scram import (
+    MAX_ITERATIONS,
+    MECHANISM_BY_CODE,
+    MECHANISMS,
+    MIN_ITERATIONS,
+    verifier_of,
+)
+from siltstone.broker.security.users import remove
+from siltstone.protocol.errors import ErrorCode, KafkaStorageError, shorten
 from siltstone.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
 from siltstone.protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import TypeAlias
+
     from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.security.scram import Verifier
+    from siltstone.broker.security.users import Credentials
     from siltstone.protocol.messages.alter_user_scram_credentials import (
         AlterUserScramCredentialsRequest,
+        ScramCredentialDeletion,
+        ScramCredentialUpsertion,
     )
     from siltstone.protocol.messages.describe_user_scram_credentials import (
         DescribeUserScramCredentialsRequest,
     )
 
-_REFUSAL: Final = "this broker has no SCRAM users yet; nothing is stored"
+    Change: TypeAlias = Callable[[Credentials], None]
+
 _NOT_DELETED: Final = "Attempt to delete a user credential that does not exist"
+_TWICE: Final = "A user credential cannot be altered twice in the same request"
+_NO_NAME: Final = "Username must not be empty"
+_NO_MECHANISM: Final = "Unknown SCRAM mechanism"
 
 
 def describe(
     context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Answer for each named user that it has no credentials; without names answer none."""
-    del context
+    """Tell by which mechanisms of SCRAM users log in; of all of them if none is named."""
+    credentials = context.rooms.security.users.get().credentials
+    counts = Counter(each.name for each in request.users or ())
+    if not counts:
+        counts.update(
+            user for user, own in credentials.items() if not own.keys().isdisjoint(MECHANISMS)
+        )
     return DescribeUserScramCredentialsResponse(
         error_message="",
         results=[
-            _describe(name, count)
-            for name, count in Counter(each.name for each in request.users or ()).items()
+            _describe(name, count, credentials.get(name, {})) for name, count in counts.items()
         ],
     )
 
 
-def _describe(name: str, count: int) -> DescribeUserScramCredentialsResult:
-    code = ErrorCode.resource_not_found
-    message = f"Attempt to describe a user credential that does not exist: {name}"
+def _describe(
+    name: str, count: int, own: Mapping[str, Verifier]
+) -> DescribeUserScramCredentialsResult:
+    infos = [
+        CredentialInfo(mechanism.code, own[mechanism.name].iterations)
+        for mechanism in MECHANISMS.values()
+        if mechanism.name in own
+    ]
     if count > 1:
         code = ErrorCode.duplicate_resource
         message = (
             "Cannot describe SCRAM credentials for the same user twice in a single request: " + name
         )
+    elif infos:
+        return DescribeUserScramCredentialsResult(
+            user=name, error_message=None, credential_infos=infos
+        )
+    else:
+        code = ErrorCode.resource_not_found
+        message = f"Attempt to describe a user credential that does not exist: {name}"
     return DescribeUserScramCredentialsResult(
         user=name, error_code=code, error_message=shorten(message)
     )
 
 
-def alter(
+async def alter(
     context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
-    """Refuse to make credentials; those to be deleted are not there."""
-    del context
-    results = {
-        each.name: AlterUserScramCredentialsResult(
-            user=each.name, error_code=UnsupportedVersion.code, error_message=_REFUSAL
+    """Make and delete credentials, each user for itself."""
+    security = context.rooms.security
+    credentials = security.users.get().credentials
+    changes: dict[str, Change] = {}
+    faults: dict[str, tuple[int, str]] = {}
+    named = Counter([each.name for each in request.deletions])
+    named.update(each.name for each in request.upsertions)
+    for deletion in request.deletions:
+        _judge(deletion.name, named, _check_deletion(deletion, credentials), faults)
+        changes[deletion.name] = partial(_delete, deletion=deletion)
+    for upsertion in request.upsertions:
+        _judge(upsertion.name, named, _check_upsertion(upsertion), faults)
+        changes[upsertion.name] = partial(_upsert, upsertion=upsertion)
+    wanted = {name: change for name, change in changes.items() if name not in faults}
+
+    def edit(draft: Credentials) -> None:
+        for change in wanted.values():
+            change(draft)
+
+    if wanted:
+        try:
+            await security.writer.get().change(edit)
+        except KafkaStorageError as error:
+            faults.update(dict.fromkeys(wanted, (int(error.code), error.message)))
+    return AlterUserScramCredentialsResponse(results=[_result(name, faults) for name in changes])
+
+
+def _judge(
+    name: str,
+    named: Counter[str],
+    fault: tuple[int, str] | None,
+    faults: dict[str, tuple[int, str]],
+) -> None:
+    """Note what is wrong with a change of a user; a fault of its own comes before one of twice."""
+    if fault is not None:
+        faults.setdefault(name, fault)
+    elif named[name] > 1:
+        faults.setdefault(name, (ErrorCode.duplicate_resource, _TWICE))
+
+
+def _check_deletion(
+    deletion: ScramCredentialDeletion, credentials: Credentials
+) -> tuple[int, str] | None:
+    if not deletion.name:
+        return ErrorCode.unacceptable_credential, _NO_NAME
+    mechanism = MECHANISM_BY_CODE.get(deletion.mechanism)
+    if mechanism is None:
+        return ErrorCode.unsupported_sasl_mechanism, _NO_MECHANISM
+    if mechanism.name not in credentials.get(deletion.name, {}):
+        return ErrorCode.resource_not_found, _NOT_DELETED
+    return None
+
+
+def _check_upsertion(upsertion: ScramCredentialUpsertion) -> tuple[int, str] | None:
+    if not upsertion.name:
+        return ErrorCode.unacceptable_credential, _NO_NAME
+    mechanism = MECHANISM_BY_CODE.get(upsertion.mechanism)
+    if mechanism is None:
+        return ErrorCode.unsupported_sasl_mechanism, _NO_MECHANISM
+    if upsertion.iterations > MAX_ITERATIONS:
+        return ErrorCode.unacceptable_credential, "Too many iterations"
+    if upsertion.iterations < MIN_ITERATIONS:
+        return ErrorCode.unacceptable_credential, "Too few iterations"
+    if not upsertion.salt or len(upsertion.salted_password) != mechanism.size:
+        # Apache Kafka takes them, and nobody could log in then.
+        return (
+            ErrorCode.unacceptable_credential,
+            f"The salt must not be empty and the salted password must have {mechanism.size} bytes",
         )
-        for each in request.upsertions
-    }
-    for each in request.deletions:
-        results[each.name] = AlterUserScramCredentialsResult(
-            user=each.name, error_code=ErrorCode.resource_not_found, error_message=_NOT_DELETED
-        )
-    return AlterUserScramCredentialsResponse(results=list(results.values()))
+    return None
+
+
+def _delete(draft: Credentials, deletion: ScramCredentialDeletion) -> None:
+    remove(draft, deletion.name, MECHANISM_BY_CODE[deletion.mechanism].name)
+
+
+def _upsert(draft: Credentials, upsertion: ScramCredentialUpsertion) -> None:
+    mechanism = MECHANISM_BY_CODE[upsertion.mechanism]
+    salted, salt = bytes(upsertion.salted_password), bytes(upsertion.salt)
+    own = draft.setdefault(upsertion.name, {})
+    own[mechanism.name] = verifier_of(mechanism, salted, salt, upsertion.iterations)
+
+
+def _result(name: str, faults: Mapping[str, tuple[int, str]]) -> AlterUserScramCredentialsResult:
+    if name not in faults:
+        return AlterUserScramCredentialsResult(user=name, error_message=None)
+    code, message = faults[name]
+    return AlterUserScramCredentialsResult(user=name, error_code=code, error_message=message)

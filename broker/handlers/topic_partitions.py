@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from siltstone.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
     from siltstone.storage.log.log import Log
 
-_FORM: Form = (75, 0, True)
+_KEY, _VERSION = 75, 0
 _MANY = 500
 
 
@@ -67,24 +67,29 @@ def _describe_page(
     max_partitions = context.rooms.settings.server.max_request_partition_size_limit
     room = max(1, min(max_partitions, request.response_partition_limit))
     node_id = context.rooms.identity.node_id
+    operations = authorized.of_topics(context, asked=True)
+    everybodys: Form = (_KEY, _VERSION, operations)
     described: list[Any] = []
     for place in range(bisect_left(names, first), len(names)):
         yield
         name = names[place]
         start = first_index if name == first else 0
+        form = everybodys
+        if operations == authorized.OF_THE_CLIENT:
+            form = authorized.form_for(context, form, name)
         topic = registry.topics.get(name)
         if topic is None:
-            described.append(_unknown(name))
+            described.append(_unknown(name, form[2]))
             continue
         if not room:
             return _respond(described, ResponseCursor(name, start))
         partitions = topic.partitions
         if not start and partitions <= room:
-            described.append(topic.answers.get(_FORM) or _describe_and_keep(topic, node_id))
+            described.append(topic.answers.get(form) or _describe_and_keep(topic, node_id, form))
             room -= partitions
             continue
         end = min(partitions, start + room)
-        described.append(_describe(topic, range(start, end), node_id))
+        described.append(_describe(topic, range(start, end), node_id, form[2]))
         room -= max(0, end - start)
         if end < partitions:
             return _respond(described, ResponseCursor(name, end))
@@ -103,9 +108,7 @@ def _refuse_all(names: Sequence[str]) -> Generator[None, None, DescribeTopicPart
     return _respond(refused, None)
 
 
-def _refuse(
-    name: str, code: ErrorCode, operations: int = authorized.TOPIC
-) -> DescribeTopicPartitionsResponseTopic:
+def _refuse(name: str, code: ErrorCode, operations: int) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,
@@ -114,33 +117,35 @@ def _refuse(
     )
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(name: str, operations: int) -> DescribeTopicPartitionsResponseTopic:
     error: type[KafkaError] = UnknownTopicOrPartition
     try:
         check_topic_name(name)
     except InvalidTopic:
         error = InvalidTopic
-    return _refuse(name, error.code)
+    return _refuse(name, error.code, operations)
 
 
-def _describe_and_keep(topic: Topic, node_id: int) -> Any:
+def _describe_and_keep(topic: Topic, node_id: int, form: Form) -> Any:
     """Return all of a topic as bytes, or as it is when it tells errors, which are counted."""
-    described = _describe(topic, range(topic.partitions), node_id)
+    described = _describe(topic, range(topic.partitions), node_id, form[2])
     if None in topic.logs:
         return described
     written = RESPONSE.write_part(0, described)
-    keep(topic.answers, _FORM, written)
+    keep(topic.answers, form, written)
     return written
 
 
-def _describe(topic: Topic, indexes: range, node_id: int) -> DescribeTopicPartitionsResponseTopic:
+def _describe(
+    topic: Topic, indexes: range, node_id: int, operations: int
+) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         0,
         topic.name,
         topic.key,
         topic.is_internal,
         [_partition(index, topic.logs[index], node_id) for index in indexes],
-        authorized.TOPIC,
+        operations,
     )
 
 

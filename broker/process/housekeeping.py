@@ -111,6 +111,12 @@ class Housekeeping:
                 _logger.exception("housekeeping task failed and goes on task=%s", step.__name__)
             await asyncio.sleep(max(interval_ms(), SHORTEST_PAUSE_MS) / 1000)
 
+    async def catch_up(self) -> None:
+        """Do at once what time has made due, instead of at its next time."""
+        for step in (self.apply_retention, self.remove_expired_producers, self.flush_old):
+            await self.run_in_slices(step())
+        await self.run_in_slices(self.run_deletions())  # of what the others have renamed, too
+
     async def run_in_slices(self, work: Iterator[None]) -> None:
         """Do the work, letting others run every `SLICE_SECONDS`."""
         deadline = self._clock.monotonic() + SLICE_SECONDS
@@ -183,7 +189,7 @@ class Housekeeping:
 
     def check_directories(self) -> Iterator[None]:
         """Check the log directories, in the background."""
-        self._logs.check_directories()
+        self._logs.check_directories(self._server().log_dirs_reserve_bytes)
         yield
 
     def run_deletions(self) -> Iterator[None]:

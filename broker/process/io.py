@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from siltstone.broker.net.sending.senders import Senders
+    from siltstone.broker.net.tls.senders import TlsSenders
     from siltstone.broker.process.first_use import OnFirstUse
 
 P = ParamSpec("P")
@@ -33,8 +34,14 @@ class IoThreads:
     All are started when they are needed. Without ``senders`` the loop sends by itself.
     """
 
-    def __init__(self, count: int, senders: OnFirstUse[Senders] | None = None) -> None:
+    def __init__(
+        self,
+        count: int,
+        senders: OnFirstUse[Senders] | None = None,
+        tls_senders: OnFirstUse[TlsSenders] | None = None,
+    ) -> None:
         self._senders = senders
+        self._tls_senders = tls_senders
         self._pool = ThreadPoolExecutor(max_workers=count, thread_name_prefix="io")
         self._codecs = ThreadPoolExecutor(_CODEC_THREADS, thread_name_prefix="codec")
 
@@ -57,10 +64,18 @@ class IoThreads:
         senders = self._senders
         return None if senders is None else senders.get()
 
+    def find_tls_senders(self) -> TlsSenders | None:
+        """Return the sender threads that encrypt; the first call starts them."""
+        senders = self._tls_senders
+        return None if senders is None else senders.get()
+
     def close(self) -> None:
         """Wait for what runs and end the threads."""
         senders, self._senders = self._senders, None
         if senders is not None and senders.built is not None:
             senders.built.close()
+        tls_senders, self._tls_senders = self._tls_senders, None
+        if tls_senders is not None and tls_senders.built is not None:
+            tls_senders.built.close()
         self._codecs.shutdown(wait=True, cancel_futures=True)
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -11,14 +12,18 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from siltstone.broker.process.limits import raise_open_files
+from siltstone.broker.process.notify import ServiceManager
+from siltstone.broker.process.ready_file import ReadyFile
+from siltstone.broker.process.start_error import StartError
 from siltstone.broker.process.tasks import Tasks
-from siltstone.broker.server import Broker, StartError
+from siltstone.broker.process.trial import NO_TRIAL, Trial
+from siltstone.broker.server import Broker
 from siltstone.storage.clock import Clock
 
 if TYPE_CHECKING:
-    from siltstone.config.layers import Layers
+    from pathlib import Path
 
-__all__ = ["StartError", "run"]
+    from siltstone.config.layers import Layers
 
 log = logging.getLogger(__name__)
 
@@ -27,12 +32,14 @@ _SWITCH_INTERVAL_SECONDS = 0.0005
 
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 _RELOADS = signal.SIGHUP
+_SERVING = "serving clients"
 
 
-def run(layers: Layers) -> int:
+def run(layers: Layers, trial: Trial = NO_TRIAL, ready_file: Path | None = None) -> int:
     """Serve until a signal of `_STOPS`, stop gracefully, and return the exit code.
 
     `_RELOADS` has the settings read again, as of other daemons; nohup changes nothing in that.
+    ``ready_file`` is written when clients are served.
 
     Raises:
         StartError: The broker cannot start; the text says why in a sentence.
@@ -40,10 +47,11 @@ def run(layers: Layers) -> int:
     raise_open_files()
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(layers))
+        told = None if ready_file is None else ReadyFile(ready_file)
+        return runner.run(_serve(layers, trial, told))
 
 
-async def _serve(layers: Layers) -> int:
+async def _serve(layers: Layers, trial: Trial, ready_file: ReadyFile | None) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in _STOPS:
@@ -53,25 +61,44 @@ async def _serve(layers: Layers) -> int:
     loop.add_signal_handler(_RELOADS, hang_up.set)
     for warning in layers.warnings:
         log.warning("%s", warning)
-    broker = Broker(layers, Clock(), stop)
+    manager = ServiceManager(os.environ, Clock())
+    broker = Broker(layers, trial.make_clock(), stop, trial)
     tasks = Tasks()
     try:
+        fault = None if ready_file is None else ready_file.clear()
+        if fault is not None:
+            raise StartError(fault)
         await broker.start()
-        tasks.start(_reload_on(hang_up, broker), "reloads")
+        manager.ready(_SERVING)
+        tasks.start(_reload_on(hang_up, broker, manager), "reloads")
+        if ready_file is not None:
+            tasks.start(_tell_ready(ready_file, broker, stop), "ready file")
         await stop.wait()
     finally:
+        manager.stopping()
+        if ready_file is not None:
+            ready_file.remove()
         await tasks.cancel()
         clean = await broker.stop()
     return 0 if clean else 1
 
 
-async def _reload_on(hang_up: asyncio.Event, broker: Broker) -> None:
+async def _tell_ready(ready_file: ReadyFile, broker: Broker, stop: asyncio.Event) -> None:
+    """Write the file when the broker is ready; whoever waits for it must not wait for ever."""
+    await broker.wait_until_ready()
+    if not ready_file.write(broker.describe()):
+        stop.set()
+
+
+async def _reload_on(hang_up: asyncio.Event, broker: Broker, manager: ServiceManager) -> None:
     """Reload after each signal; those that come meanwhile, or during the start, count as one."""
     while True:
         await hang_up.wait()
         hang_up.clear()
         log.info("reloading signal=%s", _RELOADS.name)
+        manager.reloading()
         await broker.reload()
+        manager.ready(_SERVING)
 
 
 def _on_signal(number: signal.Signals, stop: asyncio.Event) -> None:

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import resource
 from pathlib import Path
+from typing import NamedTuple
 
 _STATM = Path("/proc/self/statm")
 _DESCRIPTORS = Path("/proc/self/fd")
+_IO = Path("/proc/self/io")
 _PAGE_BYTES = resource.getpagesize()
+
+
+class DiskBytes(NamedTuple):
+    """What the process caused disks to read and to write."""
+
+    read: int
+    written: int
 
 
 def cpu_seconds() -> float:
@@ -38,3 +47,13 @@ def open_descriptors() -> int:
 def max_descriptors() -> int:
     """Return how many file descriptors may be open (the soft limit)."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def disk_bytes() -> DiskBytes | None:
+    """Return what went to and from disks; None where the kernel does not say it."""
+    try:
+        lines = _IO.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    values = dict(line.split(": ") for line in lines)
+    return DiskBytes(int(values["read_bytes"]), int(values["write_bytes"]))

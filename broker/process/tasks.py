@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -51,3 +52,25 @@ class Tasks:
         failed = self._on_failure
         if failed is not None and not task.cancelled() and task.exception() is not None:
             failed(task)
+
+
+async def to_its_end(work: asyncio.Future[T], *expected: type[Exception]) -> T:
+    """Await work that continues if who awaits it is cancelled.
+
+    An ``expected`` exception that nobody awaits any more is dropped; another one is logged.
+    """
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        work.add_done_callback(partial(_drop, expected))
+        raise
+
+
+def _drop(expected: tuple[type[Exception], ...], work: asyncio.Future[Any]) -> None:
+    if work.cancelled():
+        return
+    error = work.exception()
+    if error is not None and not isinstance(error, expected):
+        work.get_loop().call_exception_handler(
+            {"message": "what a client has begun and not awaited failed", "exception": error}
+        )

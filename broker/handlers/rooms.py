@@ -1,4 +1,4 @@
-"""What a handler may use: the broker's rooms.
+"""The parts of the broker that a handler may use, called its rooms.
 
 Every part belongs to the event loop, so its state has no locks. Handlers get the parts in a
 ``RequestContext``, beside the request, and return the response.
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from siltstone.broker.fetching.sessions import FetchSessions
     from siltstone.broker.fetching.waiting import Waiting
     from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.broker.net.telemetry import Telemetry
     from siltstone.broker.process.first_use import OnFirstUse
     from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.security.security import Security
     from siltstone.broker.topics.features import Features
     from siltstone.broker.topics.moves.manager import LogDirMoves
     from siltstone.broker.topics.registry import TopicRegistry
@@ -56,8 +58,10 @@ class Rooms:
     io: IoThreads
     waiting: Waiting
     sessions: FetchSessions
+    telemetry: OnFirstUse[Telemetry]
     identity: Identity
     advertised: dict[str, tuple[str, int]]
+    security: Security
 
     def groups(self) -> GroupCoordinator:
         """Return the coordinator of groups; the first call builds both coordinators."""

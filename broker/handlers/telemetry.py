@@ -1,0 +1,102 @@
+"""GetTelemetrySubscriptions (71) and PushTelemetry (72), version 0 (KIP-714).
+
+Differs from Kafka: what clients push becomes series of the metrics page, so totals are asked for as
+they are (delta temporality is false); both are named by ApiVersions only while there is a
+subscription, where Kafka names them while it has a plug-in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from siltstone.broker.net.telemetry import ACCEPTED, Client
+from siltstone.protocol.errors import InvalidRecord, KafkaError
+from siltstone.protocol.messages import NO_ID
+from siltstone.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsResponse,
+)
+from siltstone.protocol.messages.push_telemetry import PushTelemetryResponse
+from siltstone.protocol.otlp import read_points
+from siltstone.protocol.records.compression import decompress
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.net.telemetry import Instance
+    from siltstone.protocol.messages.get_telemetry_subscriptions import (
+        GetTelemetrySubscriptionsRequest,
+    )
+    from siltstone.protocol.messages.push_telemetry import PushTelemetryRequest
+    from siltstone.protocol.otlp import Point
+
+_MAX_UNFOLDED = 4
+"""How many times telemetry.max.bytes compressed metrics may unfold to."""
+
+
+def subscribe(
+    context: RequestContext, request: GetTelemetrySubscriptionsRequest
+) -> GetTelemetrySubscriptionsResponse:
+    """Tell a client what to push, and how often."""
+    telemetry = context.rooms.telemetry.get()
+    given = request.client_instance_id
+    try:
+        instance = telemetry.subscribe(given, _client(context))
+    except KafkaError as error:
+        return GetTelemetrySubscriptionsResponse(error_code=error.code)
+    subscription = instance.subscription
+    return GetTelemetrySubscriptionsResponse(
+        client_instance_id=instance.id if given == NO_ID else NO_ID,
+        subscription_id=subscription.id,
+        accepted_compression_types=ACCEPTED,
+        push_interval_ms=subscription.interval_ms,
+        telemetry_max_bytes=telemetry.max_bytes,
+        delta_temporality=False,
+        requested_metrics=subscription.prefixes,
+    )
+
+
+def push(
+    context: RequestContext, request: PushTelemetryRequest
+) -> PushTelemetryResponse | Coroutine[None, None, PushTelemetryResponse]:
+    """Take what a client pushes; it is read on a thread."""
+    telemetry = context.rooms.telemetry.get()
+    given, metrics = request.client_instance_id, request.metrics
+    try:
+        instance = telemetry.admit(
+            given,
+            _client(context),
+            request.subscription_id,
+            request.compression_type,
+            len(metrics),
+        )
+    except KafkaError as error:
+        return PushTelemetryResponse(error_code=error.code)
+    if request.terminating:
+        telemetry.end(instance)
+        return PushTelemetryResponse()
+    return _take(context, instance, request.compression_type, bytes(metrics))
+
+
+async def _take(
+    context: RequestContext, instance: Instance, codec: int, metrics: bytes
+) -> PushTelemetryResponse:
+    telemetry = context.rooms.telemetry.get()
+    cap = telemetry.max_bytes * _MAX_UNFOLDED
+    try:
+        points = await context.rooms.io.unpack(_read, codec, metrics, cap)
+    except KafkaError:
+        return PushTelemetryResponse(error_code=InvalidRecord.code)
+    telemetry.keep(instance, points)
+    return PushTelemetryResponse()
+
+
+def _read(codec: int, metrics: bytes, cap: int) -> list[Point]:
+    return read_points(decompress(codec, metrics, cap))
+
+
+def _client(context: RequestContext) -> Client:
+    address, _, port = context.peer.rpartition(":")
+    connection = context.connection
+    name, version = ("", "") if connection is None else connection.software
+    return Client("", context.client_id or "", name, version, address, port)

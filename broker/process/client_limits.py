@@ -1,0 +1,79 @@
+"""The limits to what clients make the broker keep, and how often each has refused something.
+
+Each limit is checked in the one place where it would be crossed. docs/security.md has the table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from siltstone.protocol.errors import KafkaError, PolicyViolation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from siltstone.config.server import ServerConfig
+
+CONNECTIONS: Final = "max.connections"
+CONNECTIONS_PER_ADDRESS: Final = "max.connections.per.ip"
+CONNECTION_RATE: Final = "max.connection.creation.rate"
+LISTENER_CONNECTIONS: Final = "listener.name.NAME.max.connections"
+LISTENER_RATE: Final = "listener.name.NAME.max.connection.creation.rate"
+LOGIN_TIME: Final = "connections.max.login.ms"
+REQUEST_BYTES: Final = "socket.request.max.bytes"
+LOGIN_BYTES: Final = "sasl.server.max.receive.size"
+QUEUED_BYTES: Final = "queued.max.request.bytes"
+TOPICS: Final = "topics.max.count"
+PARTITIONS: Final = "partitions.max.count"
+GROUPS: Final = "groups.max.count"
+TRANSACTIONAL_IDS: Final = "transactional.ids.max.count"
+
+_WORDS: Final = {
+    TOPICS: "topics",
+    PARTITIONS: "partitions",
+    GROUPS: "groups",
+    TRANSACTIONAL_IDS: "transactional ids",
+}
+
+
+class Limits:
+    """Counts what was refused, by the setting that is the limit (loop only)."""
+
+    def __init__(self, settings: Callable[[], ServerConfig]) -> None:
+        self.refused = dict.fromkeys(
+            (
+                CONNECTIONS,
+                CONNECTIONS_PER_ADDRESS,
+                CONNECTION_RATE,
+                LISTENER_CONNECTIONS,
+                LISTENER_RATE,
+                LOGIN_TIME,
+                REQUEST_BYTES,
+                LOGIN_BYTES,
+                QUEUED_BYTES,
+                TOPICS,
+                PARTITIONS,
+                GROUPS,
+                TRANSACTIONAL_IDS,
+            ),
+            0,
+        )
+        self._settings = settings
+
+    def note(self, limit: str) -> None:
+        """Count something that was refused."""
+        self.refused[limit] += 1
+
+    def check(self, limit: str, count: int, error: type[KafkaError] = PolicyViolation) -> None:
+        """Refuse to keep so many of what a setting limits.
+
+        Raises:
+            KafkaError: Of the class ``error``: there would be too many.
+        """
+        most = getattr(self._settings(), limit.replace(".", "_"))
+        if count > most:
+            self.note(limit)
+            raise error(
+                f"there would be {count} {_WORDS[limit]}, and {limit} is {most}; remove what is no "
+                "longer used, or set it higher"
+            )

@@ -1,0 +1,46 @@
+"""Has the broker do at once what a moved clock makes due, which otherwise waits for its next time.
+
+What waits for a socket keeps to real time: long polls, idle connections, HTTP.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from siltstone.broker.coordination.coordinators import Coordinators
+    from siltstone.broker.process.first_use import OnFirstUse
+    from siltstone.broker.process.housekeeping import Housekeeping
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.topics.cleaning import Cleaning
+    from siltstone.broker.topics.pins import PinRoom
+    from siltstone.storage.clock import ShiftedClock
+
+
+class PassingTime:
+    """Moves the clock, and all that looks at it from time to time (loop only)."""
+
+    def __init__(
+        self,
+        clock: ShiftedClock,
+        coordinators: OnFirstUse[Coordinators],
+        housekeeping: Housekeeping,
+        pins: PinRoom,
+        cleaning: Cleaning,
+        io: IoThreads,
+    ) -> None:
+        self.clock = clock
+        self._coordinators = coordinators
+        self._housekeeping = housekeeping
+        self._pins = pins
+        self._cleaning = cleaning
+        self._io = io
+
+    async def advance(self, milliseconds: int) -> None:
+        """Let time pass; on return all is done that is due now, but for the cleaner's passes."""
+        self.clock.advance(milliseconds)
+        if self._coordinators.built is not None:
+            await self._coordinators.built.catch_up()
+        await self._housekeeping.catch_up()
+        await self._pins.look()
+        await self._io.run(self._cleaning.pool.get().wake)

@@ -1,0 +1,44 @@
+"""What a broker lets a test do to it: move its clock, and have it fail on request.
+
+Nobody who is not on this machine may do so: such a broker listens on loopback alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from siltstone.storage.clock import Clock, ShiftedClock
+
+if TYPE_CHECKING:
+    from siltstone.config.server import ServerConfig
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Trial(NamedTuple):
+    """The options of ``siltstone serve`` for tests; none by default."""
+
+    moves_clock: bool = False
+    makes_faults: bool = False
+
+    def make_clock(self) -> Clock:
+        """Return the clock of the broker."""
+        return ShiftedClock() if self.moves_clock else Clock()
+
+    def find_fault(self, server: ServerConfig) -> str | None:
+        """Return why these settings cannot be had together with the options, None if they can."""
+        option = "--test-clock" if self.moves_clock else "--test-faults"
+        if not (self.moves_clock or self.makes_faults):
+            return None
+        bound = {each.name: each.host for each in server.bound_listeners}
+        bound["http.listener"] = server.http_address[0]
+        for name, host in bound.items():
+            if host.lower() not in _LOOPBACK:
+                return (
+                    f"{option} is refused: {name} listens on {host or 'every interface'}, where "
+                    f"others reach it; listen on 127.0.0.1, or leave {option} out"
+                )
+        return None
+
+
+NO_TRIAL = Trial()
