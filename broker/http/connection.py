@@ -19,6 +19,7 @@ from siltstone.broker.http.values import HttpRequest, HttpResponse, text
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Container
 
+    from siltstone.broker.http.tls_stream import TlsStream
     from siltstone.broker.http.values import Admission, HttpLimits, Patience
 
 logger = logging.getLogger(__name__)
@@ -41,8 +42,8 @@ class HttpConnection:
 
     def __init__(
         self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        reader: asyncio.StreamReader | TlsStream,
+        writer: asyncio.StreamWriter | TlsStream,
         answer: Callable[[HttpRequest], Awaitable[HttpResponse]],
         limits: HttpLimits,
         admission: Admission,
@@ -55,9 +56,11 @@ class HttpConnection:
         self._admission = admission
         self._patience = patience
         self._loop = asyncio.get_running_loop()
+        self._method = ""  # of the request that is being read, once its head is there
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
         peer = writer.get_extra_info("peername")
         self._peer = f"{peer[0]}:{peer[1]}" if peer else "unknown"
+        self._certified: str | None = writer.get_extra_info("certified")
 
     async def run(self) -> None:
         """Serve until the peer leaves, breaks a rule or is too slow.
@@ -108,6 +111,7 @@ class HttpConnection:
 
     async def _read_request(self, deadline: asyncio.Timeout) -> HttpRequest | None:
         head: h11.Request | None = None
+        self._method = ""
         body = bytearray()
         limit = 0
         while True:
@@ -119,6 +123,7 @@ class HttpConnection:
                     return None
             elif isinstance(event, h11.Request):
                 head = event
+                self._method = head.method.decode("ascii")
                 limit = self._admit(head)
                 deadline.reschedule(self._loop.time() + self._limits.request_seconds)
             elif isinstance(event, h11.Data):
@@ -126,7 +131,7 @@ class HttpConnection:
                 if len(body) > limit:
                     raise _Refused(text(413, f"a request body has at most {limit} bytes here"))
             elif isinstance(event, h11.EndOfMessage) and head is not None:
-                return _request(head, bytes(body), self._peer)
+                return _request(head, bytes(body), self._peer, self._certified)
             else:
                 return None
 
@@ -189,7 +194,7 @@ class HttpConnection:
     async def _refuse(self, response: HttpResponse) -> None:
         if self._http.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
             return
-        await self._send("", response)
+        await self._send(self._method, response)
         # Closing with unread input would reset the connection under the answer.
         self._writer.write_eof()
         try:
@@ -223,7 +228,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _request(head: h11.Request, body: bytes, peer: str) -> HttpRequest:
+def _request(head: h11.Request, body: bytes, peer: str, certified: str | None) -> HttpRequest:
     path, _, query = head.target.decode("latin-1").partition("?")
     return HttpRequest(
         method=head.method.decode("ascii"),
@@ -232,6 +237,7 @@ def _request(head: h11.Request, body: bytes, peer: str) -> HttpRequest:
         headers=dict(head.headers),
         body=body,
         peer=peer,
+        certified=certified,
     )
 
 

@@ -91,6 +91,11 @@ class DiskCheck:
         self._try: asyncio.Future[None] | None = None
         self._began = 0.0
 
+    @property
+    def warning(self) -> str | None:
+        """Return what will be wrong soon in a sentence, or None."""
+        return None if self._directory is None else find_warning(self._directory)
+
     async def find_fault(self) -> str | None:
         """Return what is wrong with the disk in a sentence, or None.
 
@@ -126,6 +131,12 @@ class DiskCheck:
 
     def _is_stale(self, last: asyncio.Future[None]) -> bool:
         return last.done() and self._clock.monotonic() - self._began >= DISK_CACHE_SECONDS
+
+
+def find_warning(directory: LogDirectory) -> str | None:
+    """Return in a sentence what will be wrong soon with a log directory, or None."""
+    warning = directory.warning
+    return None if warning is None else f"log directory {directory.path} {warning}"
 
 
 def write_and_sync(directory: Path) -> None:
@@ -171,6 +182,7 @@ class Health:
             f"alive: {count - len(remarks)} of {count} log directories take writes, "
             f"the event loop was at most {worst_ms:.1f} ms late in the last minute"
         )
+        remarks += [disk.warning for disk in self._disks if disk.warning is not None]
         remarks += [
             f"partition {name} is set aside and not served: {aside.reason}"
             for name, aside in itertools.islice(sorted(self._find_aside().items()), _MAX_TOLD)

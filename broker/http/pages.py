@@ -9,6 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from siltstone.broker.http.api.broker import BrokerPages
+from siltstone.broker.http.api.cleaner import CleanerTimeline
+from siltstone.broker.http.api.groups import GroupPages
+from siltstone.broker.http.api.questions import answering
+from siltstone.broker.http.api.topics import TopicPages
 from siltstone.broker.http.control.channel import ControlChannel, Status
 from siltstone.broker.http.control.cleaner import CleanerPages
 from siltstone.broker.http.control.explaining import Explainer
@@ -16,26 +21,38 @@ from siltstone.broker.http.control.pins import PinPages
 from siltstone.broker.http.control.settings import SettingsPages
 from siltstone.broker.http.health import DiskCheck, Health
 from siltstone.broker.http.metrics.exposition import Scrapes
+from siltstone.broker.http.metrics.recent import Recent
 from siltstone.broker.http.metrics.sources import (
     FlushCounts,
     ListenerCounts,
     MetricSources,
     SessionCounts,
+    Software,
 )
 from siltstone.broker.http.readiness import LOADING
+from siltstone.broker.http.site import routes as site
 from siltstone.broker.http.values import Route, text
+from siltstone.broker.net.advertised import show_address
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
-    from siltstone.broker.context import Rooms
+    from siltstone.broker.handlers.rooms import Rooms
+    from siltstone.broker.http.control.trial import TrialPages
     from siltstone.broker.http.health import LoopWatch
     from siltstone.broker.http.readiness import Readiness
     from siltstone.broker.http.values import HttpRequest, HttpResponse
+    from siltstone.broker.net.buffers import Buffers
     from siltstone.broker.net.listener import Listener
     from siltstone.broker.net.request_stats import RequestStats
+    from siltstone.broker.net.tls.endpoints import Endpoints
+    from siltstone.broker.process.first_use import OnFirstUse
+    from siltstone.broker.security.quotas.meter import Meter
     from siltstone.broker.topics.cleaning import Cleaning
     from siltstone.broker.topics.pins import PinRoom
+
+_CONNECTIONS_AT_A_TIME = 1024
+_MAX_SOFTWARE = 64  # characters of a name or of a version
 
 
 class Pages:
@@ -54,6 +71,10 @@ class Pages:
         readiness: Readiness,
         cleaning: Cleaning,
         pins: PinRoom,
+        certificates: Endpoints | None,
+        meter: OnFirstUse[Meter],
+        buffers: Buffers,
+        trial: TrialPages | None = None,
     ) -> None:
         self._rooms = rooms
         self._version = version
@@ -65,6 +86,10 @@ class Pages:
         self._readiness = readiness
         self._cleaning = cleaning
         self._pins = pins
+        self._certificates = certificates
+        self._meter = meter
+        self._buffers = buffers
+        self._trial = trial
 
     def routes(self, is_trusted: Callable[[Mapping[bytes, bytes]], bool]) -> Iterator[Route]:
         """Yield every page; what changes something asks whether headers bring the token."""
@@ -84,12 +109,36 @@ class Pages:
         cleaner_pages = CleanerPages(self._cleaning, explainer, io, clock)
         pin_pages = PinPages(self._pins, rooms.topics, io, lambda: logs.cluster_id)
         after_start = (
-            *SettingsPages(rooms.settings, io).routes(control.guarded),
+            *SettingsPages(rooms.settings, io, logs.directories, self._certificates).routes(
+                control.guarded
+            ),
             *cleaner_pages.routes(control.guarded),
             *pin_pages.routes(control.guarded),
+            *self._api(explainer),
+            *(() if self._trial is None else self._trial.routes(control.guarded)),
         )
+        yield from site.routes()
         for route in after_start:
             yield replace(route, handle=self._once_started(route.handle))
+
+    def _api(self, explainer: Explainer) -> Iterator[Route]:
+        """Yield what the page asks for."""
+        rooms = self._rooms
+        topics, groups = TopicPages(rooms, explainer), GroupPages(rooms)
+        broker = BrokerPages(
+            rooms, self._listeners, self._loop_watch, self._readiness, self._status
+        )
+        for name, answer in (
+            ("overview", broker.overview),
+            ("topics", topics.all),
+            ("topic", topics.one),
+            ("cleaner", CleanerTimeline(rooms, self._cleaning, explainer).show),
+            ("groups", groups.all),
+            ("group", groups.one),
+            ("connections", broker.connections),
+            ("settings", broker.settings),
+        ):
+            yield Route("GET", f"/api/{name}", answering(answer))
 
     def _once_started(
         self, handle: Callable[[HttpRequest], Awaitable[HttpResponse]]
@@ -119,6 +168,9 @@ class Pages:
             topics=len(rooms.topics.topics),
             partitions=len(rooms.logs.logs),
             connections=sum(len(listener.connections) for listener in self._listeners),
+            advertised={
+                name: show_address(host, port) for name, (host, port) in rooms.advertised.items()
+            },
             log_dirs={
                 str(directory.path): directory.trouble or "online"
                 for directory in rooms.logs.directories
@@ -134,6 +186,9 @@ class Pages:
             started=rooms.clock.now_ms() / 1000 - self._uptime_seconds(),
             topics=rooms.topics,
             requests=self._requests,
+            recent=Recent(
+                rooms.clock, self._requests, self._loop_watch.lag, self._count_connections
+            ),
             loop_lag=self._loop_watch.lag,
             listeners=self._count_connections,
             sessions=lambda: SessionCounts(
@@ -146,10 +201,20 @@ class Pages:
             },
             dead_threads=self._readiness.find_dead_threads,
             ready=lambda: self._readiness.is_ready,
+            starting=lambda: self._readiness.is_starting,
+            software=self._list_software,
+            max_lag_series=lambda: rooms.settings.server.metrics_max_lag_series,
+            disks=lambda: {str(each.path): each.room for each in logs.directories},
             cleaning=self._cleaning,
             pins=self._pins,
             moves=rooms.moves,
             coordinators=rooms.coordinators,
+            telemetry=rooms.telemetry,
+            max_client_series=lambda: rooms.settings.server.metrics_max_client_series,
+            certificates=self._certificates,
+            meter=self._meter,
+            buffers=self._buffers,
+            limits=rooms.settings.limits,
         )
 
     def _uptime_seconds(self) -> float:
@@ -158,3 +223,12 @@ class Pages:
     def _count_connections(self) -> Iterator[ListenerCounts]:
         for listener in self._listeners:
             yield ListenerCounts(listener.name, len(listener.connections), listener.accepted_count)
+
+    def _list_software(self) -> Iterator[Software | None]:
+        for listener in self._listeners:
+            for number, connection in enumerate(tuple(listener.connections), 1):
+                name, version = connection.software
+                if name:
+                    yield Software(name[:_MAX_SOFTWARE], version[:_MAX_SOFTWARE], listener.name)
+                if not number % _CONNECTIONS_AT_A_TIME:
+                    yield None

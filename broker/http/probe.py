@@ -33,12 +33,16 @@ from siltstone.storage.log.services import LogServices
 from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
+    from typing import TypeAlias
 
     from siltstone.broker.process.io import IoThreads
     from siltstone.storage.clock import Clock
     from siltstone.storage.directory.log_directory import LogDirectory
     from siltstone.storage.manager import LogManager
+
+    Dial: TypeAlias = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
 FOLDER = ".siltstone-probe"
 MAX_LOG_BYTES = 4 << 20
@@ -71,6 +75,7 @@ class Probe:
             clock=clock, background=logs.background, deletions=logs.deletions
         )
         self._address = ("", 0)
+        self._dial: Dial | None = None
 
     @property
     def _directory(self) -> LogDirectory:
@@ -80,12 +85,15 @@ class Probe:
     def _folder(self) -> Path:
         return self._directory.path / FOLDER
 
-    async def open(self, address: tuple[str, int]) -> None:
-        """Make the log and register it; the logs are open, the listener is at ``address``.
+    async def open(self, address: tuple[str, int], dial: Dial | None = None) -> None:
+        """Make the log and register it; the listener is at ``address``, or ``dial`` connects to it.
+
+        The logs are open.
 
         Raises:
             OSError: the folder cannot be written.
         """
+        self._dial = dial
         self._address = (reachable(address[0]), address[1])
         self._registered[self.name, 0] = await self._io.run(self._create)
 
@@ -118,7 +126,10 @@ class Probe:
 
     async def _exchange(self, batch: bytes) -> tuple[int, bytes]:
         """Return the offset that the batch got and the bytes that lie there."""
-        reader, writer = await asyncio.open_connection(*self._address)
+        if self._dial is not None:
+            reader, writer = await self._dial()
+        else:
+            reader, writer = await asyncio.open_connection(*self._address)
         try:
             writer.write(produce_request(self.name, batch, int(PROBE_SECONDS * 1000)))
             produced = read_produced(await _read_frame(reader), self.name)

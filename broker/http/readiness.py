@@ -50,7 +50,7 @@ class Readiness:
         self.find_dead_threads = find_dead_threads
         self._clock = clock
         self._round_trip = round_trip
-        self._find_remarks = find_remarks
+        self.find_remarks = find_remarks
         self._is_stopping = False
         self._probing: asyncio.Task[str | None] | None = None
         self._probed_at = 0.0
@@ -85,7 +85,7 @@ class Readiness:
         fault = await self.find_fault()
         if fault is not None:
             return text(503, f"not ready: {fault}")
-        return text(200, "\n".join(["ready", *self._find_remarks()]))
+        return text(200, "\n".join(["ready", *self.find_remarks()]))
 
     async def _find_fault(self) -> str | None:
         if self._is_stopping:

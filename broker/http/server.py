@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from dataclasses import replace
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -25,7 +27,10 @@ from siltstone.broker.http.values import Admission, HttpLimits, HttpResponse, Pa
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from siltstone.broker.http.tls_stream import TlsStream
     from siltstone.broker.http.values import HttpRequest, Route
+    from siltstone.broker.net.tls.handshakes import Handshakes, Opened
+    from siltstone.broker.process.io import IoThreads
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +70,7 @@ class Routes:
 
 
 _CLOSE = ("Connection", "close")
+_BACKLOG = 128
 
 
 class HttpServer:
@@ -79,12 +85,15 @@ class HttpServer:
         find_routes: Callable[[], Routes],
         limits: HttpLimits | None = None,
         admission: Admission | None = None,
+        encryption: tuple[Handshakes, IoThreads] | None = None,
     ) -> None:
         self._find_routes = find_routes
         self._limits = limits or HttpLimits()
         self._admission = admission or Admission()
         self._clients: dict[asyncio.Task[None], Patience] = {}
         self._server: asyncio.Server | None = None
+        self._encryption = encryption
+        self._sockets: list[socket.socket] = []  # those of TLS
 
     async def start(self, host: str, port: int) -> list[tuple[str, int]]:
         """Listen and return the addresses that are bound.
@@ -92,17 +101,59 @@ class HttpServer:
         Raises:
             OSError: the address is taken or is none of this machine.
         """
+        if self._encryption is not None:
+            return await self._listen(self._encryption[0], host, port)
         self._server = await asyncio.start_server(
             self._connected, host or None, port, limit=self._limits.read_bytes
         )
         return [sock.getsockname()[:2] for sock in self._server.sockets]
+
+    async def _listen(self, handshakes: Handshakes, host: str, port: int) -> list[tuple[str, int]]:
+        """Listen with sockets of our own: asyncio would do handshakes on the loop."""
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, *_, address in dict.fromkeys(found):
+            listening = socket.create_server(
+                (str(address[0]), port), family=family, backlog=_BACKLOG
+            )
+            self._sockets.append(listening)
+            listening.setblocking(False)
+            port = port or listening.getsockname()[1]
+            loop.add_reader(listening.fileno(), self._on_acceptable, listening, handshakes)
+        return [each.getsockname()[:2] for each in self._sockets]
+
+    def _on_acceptable(self, listening: socket.socket, handshakes: Handshakes) -> None:
+        try:
+            sock, address = listening.accept()
+        except OSError:
+            return
+        sock.setblocking(False)
+        if len(handshakes.open) >= self._limits.connections:
+            next(iter(handshakes.open)).close()  # the one that has kept us waiting longest
+        peer = address[0], address[1]
+        handshakes.begin(sock, f"{peer[0]}:{peer[1]}", partial(self._on_open, peer))
+
+    def _on_open(self, peer: tuple[str, int], opened: Opened) -> None:
+        from siltstone.broker.http.tls_stream import TlsStream  # noqa: PLC0415  # few encrypt
+
+        assert self._encryption is not None  # noqa: S101  # there was a handshake
+        stream = TlsStream(opened, peer, self._encryption[1])
+        self._connected(stream, stream)
+
+    def admit(self, hosts: frozenset[str]) -> None:
+        """Serve requests for these hosts from now on."""
+        self._admission = replace(self._admission, hosts=hosts)
 
     @property
     def connections(self) -> int:
         """How many clients are connected."""
         return len(self._clients)
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _connected(
+        self, reader: asyncio.StreamReader | TlsStream, writer: asyncio.StreamWriter | TlsStream
+    ) -> None:
         is_spare = self._find_place()
         if is_spare is None:
             writer.write(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
@@ -144,18 +195,23 @@ class HttpServer:
         return is_spare
 
     async def _answer(self, request: HttpRequest) -> HttpResponse:
-        return await self._find_routes().answer(request)
+        refusal = await self._admission.refuse(request)
+        return await self._find_routes().answer(request) if refusal is None else refusal
 
     async def _answer_urgent(self, request: HttpRequest) -> HttpResponse:
         """Answer in a spare place, once."""
         routes = self._find_routes()
         if not routes.is_urgent(request):
             return text(503, "all places are taken; ask again in a second", _CLOSE)
-        response = await routes.answer(request)
+        refusal = await self._admission.refuse(request)
+        response = await routes.answer(request) if refusal is None else refusal
         return replace(response, headers=(*response.headers, _CLOSE))
 
     async def _serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: Patience
+        self,
+        reader: asyncio.StreamReader | TlsStream,
+        writer: asyncio.StreamWriter | TlsStream,
+        patience: Patience,
     ) -> None:
         from siltstone.broker.http.connection import HttpConnection  # noqa: PLC0415 - 11 ms, see above
 
@@ -173,6 +229,11 @@ class HttpServer:
         """Stop listening and end every connection."""
         if self._server is not None:
             self._server.close()
+        for listening in self._sockets:
+            asyncio.get_running_loop().remove_reader(listening.fileno())
+            listening.close()
+        if self._encryption is not None:
+            self._encryption[0].close()
         for task in self._clients:
             task.cancel()
         if self._clients:

@@ -34,6 +34,11 @@ class HttpLimits:
     spare: int = 64
 
 
+async def nobody(_request: HttpRequest) -> HttpResponse | None:
+    """Refuse nobody."""
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
     """The requests that are served: those for these hosts, and any with the control token."""
@@ -42,6 +47,8 @@ class Admission:
     """Names in lower case; addresses and ``localhost`` need not be named. ``*`` is any name."""
     is_trusted: Callable[[Mapping[bytes, bytes]], bool] = lambda _headers: False
     """Whether these headers bring the control token."""
+    refuse: Callable[[HttpRequest], Awaitable[HttpResponse | None]] = nobody
+    """What to answer to who must say who it is and does not."""
 
 
 @dataclass(slots=True)
@@ -57,7 +64,10 @@ class Patience:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
-    """A whole request; header names are in lower case, ``query`` is what follows ``?``."""
+    """A whole request; header names are in lower case, ``query`` is what follows ``?``.
+
+    ``certified`` is the name in the client's certificate as mapped, None without one.
+    """
 
     method: str
     path: str
@@ -65,6 +75,7 @@ class HttpRequest:
     headers: Mapping[bytes, bytes] = field(default_factory=dict)
     body: bytes = b""
     peer: str = ""
+    certified: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

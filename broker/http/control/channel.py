@@ -39,6 +39,8 @@ class Status:
     topics: int
     partitions: int
     connections: int
+    advertised: dict[str, str]
+    """What clients of each listener are told, as host:port."""
     log_dirs: dict[str, str]
     """Each log directory: ``online``, or why it takes no writes and what to do."""
 

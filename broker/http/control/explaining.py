@@ -61,6 +61,7 @@ class Explainer:
             explanation = self._explain(topic, log, off, progress)
             answer = explanation.as_json()
             last = self._cleaning.pool.get().rooms.figures.last.get(log.topic_partition)
+            answer["size_bytes"] = log.size
             answer["last_pass"] = None if last is None else last._asdict()
             yield answer
 

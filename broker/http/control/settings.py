@@ -1,6 +1,7 @@
-"""The pages of the control channel about settings: what a reload would do, and doing it.
+"""The pages of the control channel about settings: those in force, and reloads.
 
-Both want the token, since both have the broker read files.
+``GET /v1/config`` answers every setting of the broker with its source, secrets without their value.
+What a reload would do, and doing it, want the token, since both have the broker read files.
 """
 
 from __future__ import annotations
@@ -10,34 +11,54 @@ from typing import TYPE_CHECKING, Any
 from siltstone.broker.http.values import Route, json_answer, text
 from siltstone.broker.topics.settings.reload import plan_reload, reload
 from siltstone.config.errors import ConfigError
+from siltstone.config.show import show_as_json
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from siltstone.broker.http.values import HttpRequest, HttpResponse
+    from siltstone.broker.net.tls.endpoints import Endpoints
     from siltstone.broker.process.io import IoThreads
     from siltstone.broker.topics.settings.in_force import BrokerSettings
     from siltstone.config.reloading import Plan
+    from siltstone.storage.directory.log_directory import LogDirectory
 
     Page = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 
 class SettingsPages:
-    """``/v1/reload`` and ``/v1/diff`` (loop only)."""
+    """``/v1/config``, ``/v1/reload`` and ``/v1/diff`` (loop only)."""
 
-    def __init__(self, settings: BrokerSettings, io: IoThreads) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        io: IoThreads,
+        directories: Sequence[LogDirectory] = (),
+        certificates: Endpoints | None = None,
+    ) -> None:
         self._settings = settings
         self._io = io
+        self._directories = directories
+        self._certificates = certificates
 
     def routes(self, guarded: Callable[[Page], Page]) -> tuple[Route, ...]:
         """Return the pages; ``guarded`` makes one ask for the token."""
         return (
+            Route("GET", "/v1/config", self._show),
             Route("POST", "/v1/reload", guarded(_telling(self._reload))),
             Route("POST", "/v1/diff", guarded(_telling(self._plan))),
         )
 
+    async def _show(self, _request: HttpRequest) -> HttpResponse:
+        return json_answer(
+            {
+                "log_dirs": [str(each.path) for each in self._directories],
+                "settings": list(show_as_json(self._settings.layers)),
+            }
+        )
+
     def _reload(self) -> Coroutine[Any, Any, Plan]:
-        return reload(self._settings, self._io)
+        return reload(self._settings, self._io, self._certificates)
 
     def _plan(self) -> Coroutine[Any, Any, Plan]:
         return plan_reload(self._settings, self._io)

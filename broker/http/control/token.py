@@ -12,6 +12,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from siltstone.storage import files
+from siltstone.storage.directory.control import ENCRYPTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,9 +78,10 @@ def brings_token(headers: Mapping[bytes, bytes], token: str) -> bool:
     return scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), token.encode())
 
 
-def note_address(directory: Path, host: str, port: int) -> None:
+def note_address(directory: Path, host: str, port: int, *, is_encrypted: bool = False) -> None:
     """Write the address of the control channel into the log directory, for local tools. Blocks."""
     shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    shown = f"{ENCRYPTED}{shown}" if is_encrypted else shown
     with contextlib.suppress(OSError):  # a help for those who read the folder, and no more
         files.replace_file(directory / files.CONTROL_ADDRESS, f"{shown}\n".encode(), durable=False)
 

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from siltstone.broker.http.metrics.metric import PAUSE, Metric, single
-from siltstone.cleaner import selection
+from siltstone.broker.http.metrics.metric import Metric, single
+from siltstone.broker.http.metrics.scans import find_cleanable
 from siltstone.cleaner.one_pass.stats import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from siltstone.broker.http.metrics.metric import Reader, Row, Value
+    from siltstone.broker.http.metrics.scans import CleanableScan
     from siltstone.broker.http.metrics.sources import MetricSources
     from siltstone.broker.topics.cleaning import Cleaning
-    from siltstone.cleaner.selection import CleanableLog
     from siltstone.cleaner.threads.pool import CleanerPool
     from siltstone.storage.log.log import Log
-
-_PAUSE_EVERY = 32
 
 
 def _one(read: Callable[[Cleaning], Value]) -> Reader:
@@ -62,30 +60,15 @@ def _find_pool(sources: MetricSources) -> CleanerPool | None:
     return None if sources.cleaning is None else sources.cleaning.pool.built
 
 
-def _per_compacted(read: Callable[[CleanableLog], float]) -> Reader:
-    """Return a reader of one value per compacted partition that is in a topic."""
+def _per_compacted(read: Callable[[CleanableScan], Sequence[float]]) -> Reader:
+    """Return a reader of one value per compacted partition."""
 
-    def rows(sources: MetricSources) -> Iterator[Row | None]:
-        if sources.cleaning is None:
-            return
-        logs = sources.topics.logs
-        for number, (topic, partition) in enumerate(tuple(logs)):
-            log = logs.get((topic, partition))
-            if log is not None and log.config.is_compacted and topic in sources.topics.topics:
-                cleanable = _find_cleanable(sources.cleaning, log)
-                if cleanable is not None:
-                    yield (topic, str(partition)), read(cleanable)
-            if number % _PAUSE_EVERY == 0:
-                yield PAUSE
+    def rows(sources: MetricSources) -> Iterator[Row]:
+        scan = sources.cleanable
+        for (topic, partition), value in zip(scan.partitions, read(scan), strict=True):
+            yield (topic, str(partition)), value
 
     return rows
-
-
-def _find_cleanable(cleaning: Cleaning, log: Log) -> CleanableLog | None:
-    try:
-        return selection.find_cleanable(cleaning.manager.snapshot(log), cleaning.clock.now_ms())
-    except OSError:
-        return None  # a file that cannot be looked at; the cleaner says so
 
 
 def _last_passes(pool: CleanerPool) -> Iterator[Row]:
@@ -102,7 +85,7 @@ def _uncleanable_count(cleaning: Cleaning) -> Iterator[Row]:
 def _uncleanable_bytes(cleaning: Cleaning) -> Iterator[Row]:
     counts: Counter[str] = Counter()
     for log in _failed_logs(cleaning):
-        cleanable = _find_cleanable(cleaning, log)
+        cleanable = find_cleanable(cleaning, log)
         if cleanable is not None:
             counts[str(log.directory.path)] += cleanable.cleanable_bytes
     for directory in cleaning.directories:
@@ -207,10 +190,10 @@ CLEANER_METRICS = (
            "`CleanerManager`", _labelled(_failed)),
     Metric("gauge", "siltstone_cleaner_dirty_ratio", PARTITION,
            "Share of the partition that is dirty; more than min.cleanable.dirty.ratio is cleaned.",
-           "`cleaner.selection`", _per_compacted(lambda cleanable: cleanable.ratio)),
+           "`cleaner.selection`", _per_compacted(lambda scan: scan.ratios)),
     Metric("gauge", "siltstone_cleaner_cleanable_bytes", PARTITION,
            "Bytes of the partition that a pass could clean now.",
-           "`cleaner.selection`", _per_compacted(lambda cleanable: cleanable.cleanable_bytes)),
+           "`cleaner.selection`", _per_compacted(lambda scan: scan.cleanable_bytes)),
     Metric("gauge", "siltstone_cleaner_last_pass_timestamp_seconds", PARTITION,
            "When the last pass over the partition began, in seconds since the epoch.",
            "`CleanerFigures`", _labelled_by_pool(_last_passes)),

@@ -10,11 +10,16 @@ text. prometheus_client takes 50 ms and 7 MiB to import, so only the first scrap
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from importlib import import_module
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from siltstone.broker.http.metrics.metric import PAUSE, Summary
+from siltstone.broker.http.metrics.client_scan import HELP as CLIENT_HELP
+from siltstone.broker.http.metrics.client_scan import client_lines
+from siltstone.broker.http.metrics.metric import Column, Summary
+from siltstone.broker.http.metrics.recent import QUANTILES
+from siltstone.broker.http.metrics.scans import PAUSE, escape
 from siltstone.broker.http.metrics.table import METRICS
 from siltstone.broker.http.values import HttpResponse
 from siltstone.broker.net._dispatch_kernels import BOUNDS_SECONDS, Histogram
@@ -57,13 +62,21 @@ class BrokerCollector:
         """Yield every family with all its samples."""
         from prometheus_client.metrics_core import Metric as Family  # noqa: PLC0415 - see above
 
+        sources, looking = self._sources.begin()
+        deque(looking, 0)
         for metric in self._metrics:
-            family = Family(metric.name, metric.help, metric.kind)
-            for row in metric.read(self._sources):
+            kind = "unknown" if metric.kind == "untyped" else metric.kind
+            family = Family(metric.name, metric.help, kind)
+            for row in metric.read(sources):
                 if row is PAUSE:
                     continue
                 for suffix, labels, value in _samples(metric, *row):
                     family.add_sample(metric.name + suffix, dict(labels), value)
+            yield family
+        for name, series in sorted(sources.clients.families.items()):
+            family = Family(name, CLIENT_HELP, "unknown")
+            for pairs, number in series.items():
+                family.add_sample(name, dict(pairs), number)
             yield family
 
 
@@ -92,7 +105,7 @@ class Scrapes:
             text = generate_latest(runtime)
             await asyncio.sleep(0)
         yield text
-        lines = enumerate(self._lines(), 1)
+        lines = enumerate(self.lines(), 1)
         is_over = False
         while not is_over:
             async with self._turn:
@@ -113,12 +126,18 @@ class Scrapes:
                 return "".join(written).encode(), False
         return "".join(written).encode(), True
 
-    def _lines(self) -> Iterator[str | None]:
+    def lines(self) -> Iterator[str | None]:
+        """Yield the text of our metrics, some lines at a time, and ``PAUSE``."""
+        sources, looking = self._sources.begin()
+        yield from looking
         for metric in self._metrics:
             yield PAUSE
             yield f"# HELP {metric.series} {metric.help}\n# TYPE {metric.series} {metric.kind}\n"
+            if isinstance(metric.read, Column):
+                yield from metric.read.lines(sources, metric.series)
+                continue
             plain = f"{metric.series}{_braces(metric.labels)} %s\n"
-            for row in metric.read(self._sources):
+            for row in metric.read(sources):
                 if row is PAUSE:
                     yield PAUSE
                     continue
@@ -126,14 +145,16 @@ class Scrapes:
                 if isinstance(value, Histogram | Summary):
                     yield from _compound_lines(metric, labels, value)
                 else:
-                    yield plain % (*map(_escape, labels), value)
+                    yield plain % (*map(escape, labels), value)
+        yield PAUSE
+        yield from client_lines(sources.clients)
 
 
 def _compound_lines(
     metric: Metric, label_values: tuple[str, ...], value: Histogram | Summary
 ) -> Iterator[str]:
     for suffix, labels, number in _samples(metric, label_values, value):
-        braces = _braces(tuple(labels)) % tuple(map(_escape, labels.values()))
+        braces = _braces(tuple(labels)) % tuple(map(escape, labels.values()))
         yield f"{metric.name}{suffix}{braces} {number}\n"
 
 
@@ -150,6 +171,8 @@ def _samples(
         yield "_count", labels, counts[-1]
         yield "_sum", labels, value.seconds * metric.scale
     elif isinstance(value, Summary):
+        for name, seconds in zip(QUANTILES, value.quantiles, strict=False):
+            yield "", {**labels, "quantile": name}, seconds * metric.scale
         yield "_count", labels, value.times
         yield "_sum", labels, value.seconds * metric.scale
     else:
@@ -159,12 +182,6 @@ def _samples(
 def _braces(labels: tuple[str, ...]) -> str:
     """Return label names with a ``%s`` for each value."""
     return "{" + ",".join(f'{name}="%s"' for name in labels) + "}" if labels else ""
-
-
-def _escape(value: str) -> str:
-    if "\\" in value or '"' in value or "\n" in value:
-        return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-    return value
 
 
 async def _runtime_registry() -> CollectorRegistry:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.groups.classic.state_names import GroupState
-from siltstone.broker.http.metrics.metric import PAUSE, Metric, single
+from siltstone.broker.http.metrics.metric import Metric, single
+from siltstone.broker.http.metrics.scans import PAUSE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -3,36 +3,49 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from siltstone.broker.net._dispatch_kernels import Histogram
+from siltstone.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from siltstone.broker.http.metrics.sources import MetricSources
 
-Kind: TypeAlias = Literal["counter", "gauge", "summary", "histogram"]
+Kind: TypeAlias = Literal["counter", "gauge", "summary", "histogram", "untyped"]
 
 
 class Summary(NamedTuple):
-    """How often something was done, and how long that took altogether."""
+    """How often something was done, how long that took altogether, and lately at `QUANTILES`."""
 
     times: int
     seconds: float
+    quantiles: tuple[float, ...] = ()
 
 
 Value: TypeAlias = float | Summary | Histogram
 Row: TypeAlias = tuple[tuple[str, ...], Value]
 Reader: TypeAlias = "Callable[[MetricSources], Iterator[Row | None]]"
 
-PAUSE = None
+
+@runtime_checkable
+class Column(Protocol):
+    """A reader whose text comes many lines at a time, since it has thousands."""
+
+    def __call__(self, sources: MetricSources) -> Iterator[Row | None]:
+        """Yield the rows."""
+
+    def lines(self, sources: MetricSources, series: str) -> Iterator[str | None]:
+        """Yield the text of the rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
     """One metric; a counter's ``name`` stands without ``_total``.
 
+    What is ``untyped`` is a counter or a gauge under a name of jmx_exporter's rules that say no
+    type, such as a counter's without ``_total``.
     ``source`` says for the documentation where ``read`` finds the value; ``scale`` turns the
     seconds of a histogram or summary into the unit that the name promises.
     """
@@ -58,3 +71,11 @@ def single(read: Callable[[MetricSources], Value]) -> Reader:
         yield (), read(sources)
 
     return rows
+
+
+def error_name(code: int) -> str:
+    """Return Kafka's name of an error code, or the number if Kafka has none."""
+    try:
+        return ErrorCode(code).name.upper()
+    except ValueError:
+        return str(code)

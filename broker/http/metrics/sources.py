@@ -6,22 +6,35 @@ counter of its own is a function, so that a test can stand in for a broker with 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from siltstone.broker.http.metrics.client_scan import ClientScan
+from siltstone.broker.http.metrics.scans import CleanableScan, LagScan, PartitionScan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from siltstone.broker.coordination.coordinators import Coordinators
     from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.broker.http.metrics.recent import Recent
     from siltstone.broker.net._dispatch_kernels import Histogram
+    from siltstone.broker.net.buffers import Buffers
     from siltstone.broker.net.request_stats import RequestStats
+    from siltstone.broker.net.telemetry import Telemetry
+    from siltstone.broker.net.tls.endpoints import Endpoints
+    from siltstone.broker.process.client_limits import Limits
     from siltstone.broker.process.first_use import OnFirstUse
+    from siltstone.broker.security.quotas.meter import Meter
     from siltstone.broker.topics.cleaning import Cleaning
     from siltstone.broker.topics.moves.manager import LogDirMoves
     from siltstone.broker.topics.pins import PinRoom
     from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.broker.transactions.coordinator import TransactionCoordinator
+    from siltstone.storage.directory.room import Room
+
+_LATE_MS: Final = 300_000
+"""How much longer than any producer may ask for makes a transaction late."""
 
 
 class ListenerCounts(NamedTuple):
@@ -40,6 +53,14 @@ class SessionCounts(NamedTuple):
     evicted: int
 
 
+class Software(NamedTuple):
+    """What a client on a listener says that it is."""
+
+    name: str
+    version: str
+    listener: str
+
+
 class FlushCounts(NamedTuple):
     """Flushes of logs: how many and how many seconds they took together."""
 
@@ -51,7 +72,10 @@ class FlushCounts(NamedTuple):
 class MetricSources:
     """Everything that ``broker.http.metrics.table`` reads; built once in ``broker.server``.
 
-    ``offline_directories`` maps each log directory to whether it is offline.
+    ``offline_directories`` maps each log directory to whether it is offline, ``disks`` to the room
+    on its disk. ``software`` yields a row for each connection that said what it is, and None to
+    pause.
+    ``scan``, ``cleanable``, ``lag`` and ``clients`` are what one scrape has seen: see `begin`.
     """
 
     version: str
@@ -59,6 +83,7 @@ class MetricSources:
     started: float
     topics: TopicRegistry
     requests: RequestStats
+    recent: Recent
     loop_lag: Histogram
     listeners: Callable[[], Iterable[ListenerCounts]]
     sessions: Callable[[], SessionCounts]
@@ -67,10 +92,49 @@ class MetricSources:
     offline_directories: Callable[[], Mapping[str, bool]]
     dead_threads: Callable[[], Sequence[str]]
     ready: Callable[[], bool]
+    starting: Callable[[], bool]
+    software: Callable[[], Iterator[Software | None]]
+    max_lag_series: Callable[[], int]
+    disks: Callable[[], Mapping[str, Room]] = dict
     cleaning: Cleaning | None = None
     pins: PinRoom | None = None
     moves: LogDirMoves | None = None
     coordinators: OnFirstUse[Coordinators] | None = None
+    telemetry: OnFirstUse[Telemetry] | None = None
+    meter: OnFirstUse[Meter] | None = None
+    buffers: Buffers | None = None
+    limits: Limits | None = None
+    max_client_series: Callable[[], int] = lambda: 0
+    scan: PartitionScan = field(default_factory=PartitionScan)
+    cleanable: CleanableScan = field(default_factory=CleanableScan)
+    lag: LagScan = field(default_factory=LagScan)
+    clients: ClientScan = field(default_factory=ClientScan)
+
+    def begin(self) -> tuple[MetricSources, Iterator[None]]:
+        """Return the sources of one scrape, and the walk that must be over before they are read."""
+        mine = replace(
+            self,
+            scan=PartitionScan(),
+            cleanable=CleanableScan(),
+            lag=LagScan(),
+            clients=ClientScan(),
+        )
+        self.recent.note()
+        return mine, mine.look()
+
+    def look(self) -> Iterator[None]:
+        """Fill the scans, and pause on the way."""
+        transactions = self.transactions
+        late_since = 0 if transactions is None else transactions.late_since(_LATE_MS)
+        yield from self.scan.look(self.topics, late_since)
+        if self.cleaning is not None:
+            yield from self.cleanable.look(self.cleaning, self.scan.compacted)
+        if self.groups is not None:
+            yield from self.lag.look(self.groups.offsets, self.topics.logs, self.max_lag_series())
+        if self.telemetry is not None and self.telemetry.built is not None:
+            yield from self.clients.look(self.telemetry.built, self.max_client_series())
+
+    certificates: Endpoints | None = None
 
     @property
     def groups(self) -> GroupCoordinator | None:

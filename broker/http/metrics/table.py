@@ -2,8 +2,9 @@
 
 Names are those that jmx_exporter's usual rules make of Kafka's beans in lower case, so that a
 Kafka dashboard finds them; what Kafka does not have begins with ``siltstone_``. A row reads plain
-counters that the parts own, at a scrape. A reader that passes over many partitions yields ``PAUSE``
-on its way: a good moment to give the loop to others.
+counters that the parts own, at a scrape. A reader that passes over much yields ``PAUSE`` on its
+way: a good moment to give the loop to others. What partitions have is read in one walk before
+(`broker.http.metrics.partitions`).
 """
 
 from __future__ import annotations
@@ -11,13 +12,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone.broker.http.metrics.cleaner import CLEANER_METRICS
+from siltstone.broker.http.metrics.clients import CLIENT_METRICS
+from siltstone.broker.http.metrics.disks import DISK_METRICS
 from siltstone.broker.http.metrics.groups import GROUP_METRICS
-from siltstone.broker.http.metrics.metric import PAUSE, Metric, Summary, single
+from siltstone.broker.http.metrics.kafka_names import KAFKA_NAMES
+from siltstone.broker.http.metrics.lag import LAG_METRICS
+from siltstone.broker.http.metrics.metric import Metric, Summary, error_name, single
 from siltstone.broker.http.metrics.moves import MOVE_METRICS
+from siltstone.broker.http.metrics.partitions import (
+    PARTITION,
+    TOPIC,
+    PartitionColumn,
+    TopicColumn,
+)
 from siltstone.broker.http.metrics.pins import PIN_METRICS
+from siltstone.broker.http.metrics.quotas import QUOTA_METRICS
+from siltstone.broker.http.metrics.tls import TLS_METRICS
 from siltstone.broker.http.metrics.transactions import TRANSACTION_METRICS
 from siltstone.broker.process import stats as process_stats
-from siltstone.protocol.errors import ErrorCode
 from siltstone.storage.appending.refused_batches import (
     INVALID_MAGIC_NUMBER,
     INVALID_MESSAGE_CRC,
@@ -26,63 +38,10 @@ from siltstone.storage.appending.refused_batches import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from siltstone.broker.http.metrics.metric import Reader, Row
     from siltstone.broker.http.metrics.sources import MetricSources
-    from siltstone.storage.log.log import Log
-
-_PAUSE_EVERY = 256
-
-
-def _snapshot(sources: MetricSources) -> Iterator[tuple[tuple[str, int], Log]]:
-    """Return names and logs of this moment: topics come and go between two slices.
-
-    Two tuples and no pairs: thousands of new objects a metric would wake the garbage collector.
-    """
-    logs = sources.topics.logs
-    return zip(tuple(logs), tuple(logs.values()), strict=True)
-
-
-def _per_topic(read: Callable[[Log], int]) -> Reader:
-    """Return a reader of sums over the partitions of each topic."""
-
-    def rows(sources: MetricSources) -> Iterator[Row | None]:
-        sums = dict.fromkeys(tuple(sources.topics.topics), 0)
-        for number, ((topic, _), log) in enumerate(_snapshot(sources)):
-            if topic in sums:
-                sums[topic] += read(log)
-            if number % _PAUSE_EVERY == 0:
-                yield PAUSE
-        for topic, value in sums.items():
-            yield (topic,), value
-
-    return rows
-
-
-def _per_partition(read: Callable[[Log], int]) -> Reader:
-    """Return a reader of one value per partition; hidden logs are in no topic and left out."""
-
-    def rows(sources: MetricSources) -> Iterator[Row]:
-        topics = sources.topics.topics
-        for (topic, partition), log in _snapshot(sources):
-            if topic in topics:
-                yield (topic, str(partition)), read(log)
-
-    return rows
-
-
-def _partition_count(sources: MetricSources) -> int:
-    return sum(topic in sources.topics.topics for topic, _ in tuple(sources.topics.logs))
-
-
-def _offline_partition_count(sources: MetricSources) -> int:
-    failed = sum(
-        topic in sources.topics.topics and log.directory.failure is not None
-        for (topic, _), log in _snapshot(sources)
-    )
-    topics = tuple(sources.topics.topics.values())
-    return failed + sum(topic.logs.count(None) for topic in topics)
 
 
 def _requests(sources: MetricSources) -> Iterator[Row]:
@@ -94,14 +53,6 @@ def _request_errors(sources: MetricSources) -> Iterator[Row]:
     for stats in sources.requests.by_key.values():
         for code, count in tuple(stats.errors.items()):
             yield (stats.name, error_name(code)), count
-
-
-def error_name(code: int) -> str:
-    """Return Kafka's name of an error code, or the number if Kafka has none."""
-    try:
-        return ErrorCode(code).name.upper()
-    except ValueError:
-        return str(code)
 
 
 def _invalid_records(kind: str) -> Reader:
@@ -133,8 +84,6 @@ def _build(sources: MetricSources) -> Iterator[Row]:
     yield (sources.version, sources.kernels), 1
 
 
-TOPIC = ("topic",)
-PARTITION = ("topic", "partition")
 _LOG = "Log of each partition"
 _REFUSED = "`RequestStats`, in produce"
 _BROKER_TOPICS = "kafka_server_brokertopicmetrics"
@@ -144,16 +93,20 @@ _REQUESTS = "kafka_network_requestmetrics"
 METRICS = (
     Metric("counter", f"{_BROKER_TOPICS}_bytesin", TOPIC,
            "Bytes of record batches appended.",
-           f"`end.bytes_in` of the {_LOG}", _per_topic(lambda log: log.end.bytes_in)),
+           f"`end.bytes_in` of the {_LOG}",
+           TopicColumn(lambda scan: [sums.bytes_in for sums in scan.sums])),
     Metric("counter", f"{_BROKER_TOPICS}_bytesout", TOPIC,
            "Bytes of record batches handed to fetch responses.",
-           f"`bytes_out` of the {_LOG}", _per_topic(lambda log: log.bytes_out)),
+           f"`bytes_out` of the {_LOG}",
+           TopicColumn(lambda scan: [sums.bytes_out for sums in scan.sums])),
     Metric("counter", f"{_BROKER_TOPICS}_messagesin", TOPIC,
            "Records appended.",
-           f"`end.records_in` of the {_LOG}", _per_topic(lambda log: log.end.records_in)),
+           f"`end.records_in` of the {_LOG}",
+           TopicColumn(lambda scan: [sums.records_in for sums in scan.sums])),
     Metric("counter", "siltstone_batches_in", TOPIC,
            "Record batches appended; records per batch tells how well producers batch.",
-           f"`end.batches_in` of the {_LOG}", _per_topic(lambda log: log.end.batches_in)),
+           f"`end.batches_in` of the {_LOG}",
+           TopicColumn(lambda scan: [sums.batches_in for sums in scan.sums])),
     Metric("counter", f"{_BROKER_TOPICS}_nokeycompactedtopicrecords", (),
            "Records refused because they have no key and their topic is compacted.",
            _REFUSED, _invalid_records(NO_KEY_COMPACTED_TOPIC)),
@@ -168,28 +121,29 @@ METRICS = (
            _REFUSED, _invalid_records(INVALID_OFFSET_OR_SEQUENCE)),
     Metric("gauge", "kafka_log_log_size", PARTITION,
            "Bytes of the partition's segment files.",
-           f"`size` of the {_LOG}", _per_partition(lambda log: log.size)),
+           f"`size` of the {_LOG}", PartitionColumn(lambda scan: scan.sizes)),
     Metric("gauge", "kafka_log_log_logstartoffset", PARTITION,
            "First offset that can be read.",
-           f"`log_start_offset` of the {_LOG}", _per_partition(lambda log: log.log_start_offset)),
+           f"`log_start_offset` of the {_LOG}", PartitionColumn(lambda scan: scan.starts)),
     Metric("gauge", "kafka_log_log_logendoffset", PARTITION,
            "Offset that the next record gets.",
-           f"`log_end_offset` of the {_LOG}", _per_partition(lambda log: log.log_end_offset)),
+           f"`log_end_offset` of the {_LOG}", PartitionColumn(lambda scan: scan.ends)),
     Metric("gauge", "kafka_log_log_numlogsegments", PARTITION,
            "Segments of the partition.",
-           f"`segments` of the {_LOG}", _per_partition(lambda log: len(log.segments))),
+           f"`segments` of the {_LOG}", PartitionColumn(lambda scan: scan.segments)),
     Metric("gauge", "kafka_server_replicamanager_partitioncount", (),
            "Partitions that are served.",
-           "`TopicRegistry.logs`", single(_partition_count)),
+           "`TopicRegistry.logs`", single(lambda sources: len(sources.scan.partitions))),
     Metric("gauge", "kafka_server_replicamanager_leadercount", (),
            "Partitions that this broker leads: all of them.",
-           "`TopicRegistry.logs`", single(_partition_count)),
+           "`TopicRegistry.logs`", single(lambda sources: len(sources.scan.partitions))),
     Metric("gauge", "kafka_server_replicamanager_underreplicatedpartitions", (),
            "Always 0: one node is its own only replica.",
            "constant", single(lambda _: 0)),
     Metric("gauge", "kafka_controller_kafkacontroller_offlinepartitionscount", (),
            "Partitions that take no writes until a restart: their log directory failed.",
-           "`LogDirectory.failure`", single(_offline_partition_count)),
+           "`LogDirectory.failure`",
+           single(lambda sources: sources.scan.offline_count)),
     Metric("gauge", "kafka_controller_kafkacontroller_activecontrollercount", (),
            "Always 1: this broker is its own controller.",
            "constant", single(lambda _: 1)),
@@ -198,7 +152,7 @@ METRICS = (
            "`TopicRegistry.topics`", single(lambda sources: len(sources.topics.topics))),
     Metric("gauge", "kafka_controller_kafkacontroller_globalpartitioncount", (),
            "Partitions of all topics.",
-           "`TopicRegistry.logs`", single(_partition_count)),
+           "`TopicRegistry.logs`", single(lambda sources: len(sources.scan.partitions))),
     Metric("counter", f"{_REQUESTS}_requests", ("request",),
            "Requests answered, the probe's own included.",
            "`RequestStats`, in dispatch", _requests),
@@ -208,9 +162,9 @@ METRICS = (
     Metric("counter", "siltstone_requests_refused", (),
            "Frames that were no request served here; each closed its connection.",
            "`RequestStats`, in dispatch", single(lambda sources: sources.requests.refused)),
-    Metric("histogram", f"{_REQUESTS}_totaltimems", ("request",),
-           "Milliseconds from the whole request to its answer, the wait of a long poll included.",
-           "`RequestStats`, in dispatch", _request_time, scale=1000.0),
+    Metric("histogram", "siltstone_request_seconds", ("request",),
+           "Seconds from the whole request to its answer, the wait of a long poll included.",
+           "`RequestStats`, in dispatch", _request_time),
     Metric("gauge", "kafka_server_socketservermetrics_connection_count", ("listener",),
            "Connections that are open.",
            "`Listener.connections`", _open_connections),
@@ -271,8 +225,14 @@ METRICS = (
            "the clock at start", single(lambda sources: sources.started)),
     *CLEANER_METRICS,
     *PIN_METRICS,
+    *TLS_METRICS,
+    *QUOTA_METRICS,
     *MOVE_METRICS,
+    *DISK_METRICS,
     *GROUP_METRICS,
+    *LAG_METRICS,
     *TRANSACTION_METRICS,
+    *KAFKA_NAMES,
+    *CLIENT_METRICS,
 )
 # fmt: on

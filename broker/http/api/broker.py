@@ -1,0 +1,132 @@
+"""The broker itself: health, disks, who is connected, and its settings."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+from siltstone.broker.http.api.questions import Question
+from siltstone.broker.process import stats
+from siltstone.broker.process.loop_share import LoopShare
+from siltstone.config.describe import describe_broker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from siltstone.broker.handlers.rooms import Rooms
+    from siltstone.broker.http.control.channel import Status
+    from siltstone.broker.http.health import LoopWatch
+    from siltstone.broker.http.readiness import Readiness
+    from siltstone.broker.http.values import HttpRequest
+    from siltstone.broker.net.listener import Listener
+    from siltstone.config.describe import ConfigRow
+    from siltstone.config.layers import Layers
+
+SHARE_SECONDS: Final = 0.001
+MAX_CLIENT_IDS: Final = 20
+UNSAID: Final = "does not say"
+"""The software of a client that has not said what it is (KIP-511)."""
+
+
+class BrokerPages:
+    """``/api/overview``, ``/api/connections`` and ``/api/settings`` (loop only)."""
+
+    def __init__(
+        self,
+        rooms: Rooms,
+        listeners: Sequence[Listener],
+        loop_watch: LoopWatch,
+        readiness: Readiness,
+        find_status: Callable[[], Status],
+    ) -> None:
+        self._rooms = rooms
+        self._listeners = listeners
+        self._loop_watch = loop_watch
+        self._readiness = readiness
+        self._find_status = find_status
+        self._rows: tuple[Layers, list[dict[str, Any]]] | None = None
+
+    async def overview(self, request: HttpRequest) -> dict[str, Any]:
+        """Return health, disks and sums; the record makes its round trip as for ``/readyz``."""
+        Question(request)
+        fault = await self._readiness.find_fault()
+        status = self._find_status()
+        return {
+            "now_ms": self._rooms.clock.now_ms(),
+            "ready": fault is None,
+            "fault": fault,
+            "remarks": list(self._readiness.find_remarks()),
+            "version": status.version,
+            "kernels": status.kernels,
+            "uptime_seconds": round(status.uptime_seconds, 3),
+            "cluster_id": status.cluster_id,
+            "node_id": status.node_id,
+            "topics": status.topics,
+            "partitions": status.partitions,
+            "connections": status.connections,
+            "advertised": status.advertised,
+            "loop_lag_seconds": round(self._loop_watch.worst_recent, 6),
+            "resident_bytes": stats.resident_bytes(),
+            "cpu_seconds": round(stats.cpu_seconds(), 3),
+            "disks": [
+                {
+                    "path": str(each.path),
+                    "trouble": each.trouble,
+                    "warning": each.warning,
+                    "level": each.room.level.name.lower(),
+                    "free_bytes": each.room.free_bytes,
+                    "total_bytes": each.room.total_bytes,
+                    "reserve_bytes": each.room.reserve_bytes,
+                    "seconds_left": each.room.seconds_left,
+                }
+                for each in self._rooms.logs.directories
+            ],
+        }
+
+    async def connections(self, request: HttpRequest) -> dict[str, Any]:
+        """Return who is connected, by software and listener, the most numerous first."""
+        Question(request)
+        share = LoopShare(SHARE_SECONDS)
+        counts: Counter[tuple[str, str]] = Counter()
+        clients: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        for listener in self._listeners:
+            for connection in list(listener.connections):
+                key = (" ".join(connection.software).strip() or UNSAID, listener.name)
+                counts[key] += 1
+                clients[key][connection.client_id or ""] += 1
+                await share.rest()
+        return {
+            "total": counts.total(),
+            "connections": [
+                {
+                    "software": software,
+                    "listener": listener,
+                    "count": count,
+                    "client_ids": [
+                        name for name, _ in clients[software, listener].most_common(MAX_CLIENT_IDS)
+                    ],
+                    "more_client_ids": max(0, len(clients[software, listener]) - MAX_CLIENT_IDS),
+                }
+                for (software, listener), count in counts.most_common()
+            ],
+        }
+
+    async def settings(self, request: HttpRequest) -> dict[str, Any]:
+        """Return every setting in force with its source; secrets without their value."""
+        Question(request)
+        layers = self._rooms.settings.layers
+        if self._rows is None or self._rows[0] is not layers:  # they take some milliseconds
+            self._rows = layers, [_show(row) for row in describe_broker(layers)]
+        return {"settings": self._rows[1]}
+
+
+def _show(row: ConfigRow) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "value": None if row.sensitive else row.value,
+        "source": row.where,
+        "default": row.default,
+        "dynamic": not row.read_only,
+        "hidden": row.sensitive,
+        "documentation": row.documentation,
+    }

@@ -1,0 +1,125 @@
+"""Groups: their members, and how far they are behind the ends of the logs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from siltstone.broker.groups._commit_kernels import answer_rows
+from siltstone.broker.http.api.questions import BadQuestion, Question, shown
+from siltstone.broker.process.loop_share import LoopShare
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.broker.groups.group import Group
+    from siltstone.broker.handlers.rooms import Rooms
+    from siltstone.broker.http.values import HttpRequest
+
+SHARE_SECONDS: Final = 0.001
+MAX_GROUPS: Final = 10_000
+MAX_ROWS: Final = 1000
+_AT_A_TIME: Final = 256
+
+
+class GroupPages:
+    """``/api/groups`` and ``/api/group`` (loop only). Who only looks builds no coordinator."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+
+    @property
+    def _groups(self) -> GroupCoordinator | None:
+        built = self._rooms.coordinators.built
+        return None if built is None else built.groups
+
+    async def all(self, request: HttpRequest) -> dict[str, Any]:
+        """Return groups with their lag, some of them if there are many."""
+        question = Question(request, ("q", "limit"))
+        wanted, limit = question.text("q"), question.number("limit", 200, 1, MAX_GROUPS)
+        groups = self._groups
+        every = [] if groups is None else groups.list_all()
+        chosen = sorted(
+            (each for each in every if wanted in each.group_id), key=lambda each: each.group_id
+        )
+        share = LoopShare(SHARE_SECONDS)
+        found = []
+        for group in chosen[:limit]:
+            lag = partitions = 0
+            for row in self._rows(group):
+                partitions += 1
+                lag += row["lag"] or 0
+                await share.rest()
+            facts = _describe(group)
+            found.append({**facts, "committed_partitions": partitions, "lag": lag})
+            await share.rest()
+        return {"total": len(chosen), "left_out": max(0, len(chosen) - limit), "groups": found}
+
+    async def one(self, request: HttpRequest) -> dict[str, Any]:
+        """Return a group's members and what it has committed."""
+        group_id = Question(request, ("id",)).wanted("id")
+        groups = self._groups
+        group = None if groups is None else groups.find(group_id)
+        if group is None:
+            raise BadQuestion(f"there is no group {shown(group_id)} here", status=404)
+        share = LoopShare(SHARE_SECONDS)
+        rows: list[dict[str, Any]] = []
+        lag = total = 0
+        for row in self._rows(group):
+            total += 1
+            lag += row["lag"] or 0
+            if len(rows) < MAX_ROWS:
+                rows.append(row)
+            await share.rest()
+        rows.sort(key=lambda row: (row["topic"], row["partition"]))
+        return {
+            **_describe(group),
+            "committed_partitions": total,
+            "lag": lag,
+            "left_out": total - len(rows),
+            "offsets": rows,
+            "member_details": [
+                {"id": name, "client_id": each.client_id, "client_host": each.client_host}
+                for name, each in list(_members(group).items())[:MAX_ROWS]
+            ],
+        }
+
+    def _rows(self, group: Group) -> Iterator[dict[str, Any]]:
+        """Yield what a group has committed; a partition that is gone has no lag."""
+        assert self._groups is not None  # noqa: S101  # it has the group
+        logs = self._rooms.topics.logs
+        for topic, committed in list(self._groups.offsets.topics(group.group_id).items()):
+            indexes = list(committed)
+            for start in range(0, len(indexes), _AT_A_TIME):
+                for index, offset, *_ in answer_rows(
+                    committed, indexes[start : start + _AT_A_TIME]
+                ):
+                    if offset < 0:
+                        continue  # deleted while others were served
+                    log = logs.get((topic, index))
+                    end = None if log is None else log.end.log_end_offset
+                    yield {
+                        "topic": topic,
+                        "partition": index,
+                        "committed_offset": offset,
+                        "end_offset": end,
+                        "lag": None if end is None else max(0, end - offset),
+                    }
+
+
+def _describe(group: Group) -> dict[str, Any]:
+    return {
+        "id": group.group_id,
+        "protocol": group.type,
+        "state": str(group.state),
+        "type": group.protocol_type,
+        "members": len(_members(group)),
+    }
+
+
+def _members(group: Any) -> dict[str, Any]:
+    """Return the members of a group of either protocol."""
+    members: dict[str, Any] = (
+        group.members.by_id if group.type == "classic" else group.machine.members
+    )
+    return members

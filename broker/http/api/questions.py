@@ -1,0 +1,170 @@
+"""What the pages under ``/api/`` are asked, who may ask, and the headers of their answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from siltstone.broker.http.values import JSON, HttpResponse, text
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+
+    from siltstone.broker.http.values import HttpRequest
+
+    Page = Callable[[HttpRequest], Awaitable[HttpResponse]]
+
+STRICT_HEADERS: Final = (
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "no-referrer"),
+    ("X-Frame-Options", "DENY"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Cache-Control", "no-store"),
+)
+"""Of every answer that a browser may get to see."""
+
+_DATA_POLICY = ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+_SAME = frozenset({b"same-origin", b"none"})
+_LONGEST_SHOWN = 100
+_SHARE_SECONDS = 0.001
+
+
+class BadQuestion(Exception):  # noqa: N818  # an answer, not a fault of the broker
+    """The question makes no sense; the text says why and what would."""
+
+    def __init__(self, sentence: str, status: int = 400) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class Question:
+    """The query of a request: each name once, and none that the page does not know."""
+
+    def __init__(self, request: HttpRequest, names: Iterable[str] = ()) -> None:
+        """Read the query.
+
+        Raises:
+            BadQuestion: There is a name that the page does not know, or one twice.
+        """
+        from urllib.parse import parse_qsl  # noqa: PLC0415  # 4 ms, for those who look
+
+        known = set(names)
+        self._path = request.path
+        self._values: dict[str, str] = {}
+        for name, value in parse_qsl(request.query, keep_blank_values=True):
+            if name not in known:
+                takes = ", ".join(sorted(known)) or "no query"
+                raise BadQuestion(f"{request.path} takes {takes}, and not {shown(name)}")
+            if name in self._values:
+                raise BadQuestion(f"{request.path} was asked with {name} twice")
+            self._values[name] = value
+
+    def text(self, name: str) -> str:
+        """Return a value, empty if it is not given."""
+        return self._values.get(name, "")
+
+    def wanted(self, name: str) -> str:
+        """Return a value that must be there.
+
+        Raises:
+            BadQuestion: It is not.
+        """
+        value = self.text(name)
+        if not value:
+            raise BadQuestion(f"{self._path} wants ?{name}=")
+        return value
+
+    def number(self, name: str, default: int, lowest: int, highest: int) -> int:
+        """Return a whole number.
+
+        Raises:
+            BadQuestion: It is none, or not one of those that are allowed.
+        """
+        value = self.text(name)
+        if not value:
+            return default
+        if not (value.isascii() and value.isdigit() and lowest <= int(value[:20]) <= highest):
+            raise BadQuestion(
+                f"{self._path}: {name} is {shown(value)}; write a number from {lowest} to {highest}"
+            )
+        return int(value)
+
+    def one_of(self, name: str, words: tuple[str, ...]) -> str:
+        """Return one of these words; the first if none is given.
+
+        Raises:
+            BadQuestion: It is another one.
+        """
+        value = self.text(name) or words[0]
+        if value not in words:
+            raise BadQuestion(
+                f"{self._path}: {name} is {shown(value)}; it is one of {', '.join(words)}"
+            )
+        return value
+
+
+def shown(value: str) -> str:
+    """Return what somebody sent so that it can stand in a sentence."""
+    return repr(value[:_LONGEST_SHOWN])
+
+
+def answering(answer: Callable[[HttpRequest], Awaitable[dict[str, Any]]]) -> Page:
+    """Return a page that answers a value as JSON, to our own page and to programs only."""
+
+    async def page(request: HttpRequest) -> HttpResponse:
+        if is_foreign(request.headers):
+            return _strict(text(403, "this is for the broker's own page, not for other sites"))
+        try:
+            value = await answer(request)
+        except BadQuestion as error:
+            return _strict(text(error.status, str(error)))
+        return _strict(HttpResponse(body=written(value), content_type=JSON))
+
+    return page
+
+
+async def written(value: Mapping[str, Any]) -> AsyncIterator[bytes]:
+    """Yield an object as JSON, in pieces of a millisecond's work: its lists may be long."""
+    end = perf_counter() + _SHARE_SECONDS
+    text, before = ["{"], ""
+    for name, each in value.items():
+        text.append(f"{before}{json.dumps(name)}: ")
+        before = ", "
+        if not isinstance(each, list):
+            text.append(json.dumps(each))
+            continue
+        between = "["
+        for one in each:
+            text += (between, json.dumps(one))
+            between = ", "
+            if perf_counter() > end:
+                yield "".join(text).encode()
+                text.clear()
+                await asyncio.sleep(0)
+                end = perf_counter() + _SHARE_SECONDS
+        text.append("]" if each else "[]")
+    text.append("}\n")
+    yield "".join(text).encode()
+
+
+def is_foreign(headers: Mapping[bytes, bytes]) -> bool:
+    """Tell whether a page of another site had a browser ask. Names are in lower case."""
+    if headers.get(b"sec-fetch-site", b"none") not in _SAME:
+        return True
+    origin = headers.get(b"origin")
+    if origin is None:
+        return False
+    _, slashes, host = origin.partition(b"://")
+    return not slashes or host.lower() != headers.get(b"host", b"").strip().lower()
+
+
+def _strict(response: HttpResponse) -> HttpResponse:
+    return HttpResponse(
+        status=response.status,
+        body=response.body,
+        content_type=response.content_type,
+        headers=(*response.headers, *STRICT_HEADERS, _DATA_POLICY),
+    )

@@ -1,0 +1,132 @@
+"""The pages of the control channel that a test asks: move the clock, have requests fail.
+
+They are there under ``siltstone serve --test-clock`` and ``--test-faults``, and want the token.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl
+
+from siltstone.broker.api import APIS
+from siltstone.broker.http.values import Route, json_answer, text
+from siltstone.broker.net.faults import Failure
+from siltstone.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    from siltstone.broker.api import Api
+    from siltstone.broker.http.values import HttpRequest, HttpResponse
+    from siltstone.broker.net.faults import Faults
+    from siltstone.broker.process.passing_time import PassingTime
+
+    Page = Callable[[HttpRequest], Awaitable[HttpResponse]]
+
+DISCONNECT: Final = "DISCONNECT"
+"""In place of an error: the connection closes."""
+
+_MAX_ADVANCE_MS: Final = 1000 * 365 * 86_400_000  # a thousand years; clocks of clients end later
+_MAX_SECONDS: Final = 3600.0
+_DISK: Final = {"append": "Produce", "read": "Fetch", "commit": "OffsetCommit"}
+_BY_NAME: Final = {api.name: api for api in APIS}
+_ERRORS: Final = {code.name.upper(): code for code in ErrorCode if code is not ErrorCode.none}
+
+
+class TrialPages:
+    """``/v1/trial/…`` (loop only); a part that is None has no pages."""
+
+    def __init__(self, time: PassingTime | None, faults: Faults | None) -> None:
+        self._time = time
+        self._faults = faults
+
+    def routes(self, guarded: Callable[[Page], Page]) -> tuple[Route, ...]:
+        """Return the pages; ``guarded`` makes one ask for the token."""
+        pages: dict[str, Callable[[Mapping[str, str]], Awaitable[HttpResponse]]] = {}
+        if self._time is not None:
+            pages["clock"] = self._move_clock
+        if self._faults is not None:
+            pages |= {"fail": self._fail, "slow": self._slow}
+        pages["reset"] = self._reset
+        return tuple(
+            Route("POST", f"/v1/trial/{name}", guarded(_asked(page)))
+            for name, page in pages.items()
+        )
+
+    async def _move_clock(self, asked: Mapping[str, str]) -> HttpResponse:
+        assert self._time is not None  # noqa: S101  # else there is no such page
+        milliseconds = _number("advance_ms", asked.get("advance_ms", "0"), _MAX_ADVANCE_MS)
+        await self._time.advance(int(milliseconds))
+        clock = self._time.clock
+        return json_answer({"now_ms": clock.now_ms(), "ahead_ms": clock.ahead_ms})
+
+    async def _fail(self, asked: Mapping[str, str]) -> HttpResponse:
+        assert self._faults is not None  # noqa: S101  # likewise
+        api = _find_api(asked.get("api", ""))
+        times = int(_number("times", asked.get("times", "1"), 1 << 31))
+        failure = Failure(_find_error(asked.get("error", "")), times, asked.get("topic"))
+        self._faults.fail_next(api, failure)
+        return json_answer({"api": api.name, "times": times})
+
+    async def _slow(self, asked: Mapping[str, str]) -> HttpResponse:
+        assert self._faults is not None  # noqa: S101  # likewise
+        what = asked.get("what", "")
+        api = _find_api(_DISK.get(what, what))
+        seconds = _number("seconds", asked.get("seconds", ""), _MAX_SECONDS)
+        self._faults.slow(api, seconds)
+        return json_answer({"api": api.name, "seconds": seconds})
+
+    async def _reset(self, _asked: Mapping[str, str]) -> HttpResponse:
+        if self._faults is not None:
+            self._faults.clear()
+        if self._time is not None:
+            self._time.clock.put_back()
+        return json_answer({})
+
+
+def _asked(answer: Callable[[Mapping[str, str]], Awaitable[HttpResponse]]) -> Page:
+    """Return a page that is handed what the query says; what it cannot read is a 400."""
+
+    async def page(request: HttpRequest) -> HttpResponse:
+        try:
+            return await answer(dict(parse_qsl(request.query)))
+        except ValueError as error:
+            return text(400, str(error))
+
+    return page
+
+
+def _find_api(name: str) -> Api:
+    api = _BY_NAME.get(name)
+    if api is None:
+        raise ValueError(f"{name!r} is no API that this broker serves; {_nearest(name, _BY_NAME)}")
+    return api
+
+
+def _find_error(name: str) -> ErrorCode | None:
+    if name == DISCONNECT:
+        return None
+    code = _ERRORS.get(name)
+    if code is None:
+        raise ValueError(f"{name!r} is no error of Kafka's; {_nearest(name, _ERRORS)}")
+    return code
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    """Return a question with the nearest of the names, or else one of them."""
+    from difflib import get_close_matches  # noqa: PLC0415  # slow to import, and only here
+
+    listed = list(names)
+    nearest = get_close_matches(name[:100], listed, n=1, cutoff=0.4)
+    return f"did you mean {nearest[0]}?" if nearest else f"{listed[0]} is one"
+
+
+def _number(name: str, words: str, largest: float) -> float:
+    try:
+        number = float(words)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number <= largest:
+        raise ValueError(f"{name}={words} is not a number from 0 to {largest:g}")
+    return number

@@ -1,0 +1,137 @@
+"""Who may read the HTTP port: a user with its password (HTTP Basic), or who has the control token.
+
+Where certificates are asked for, who has shown one is known by the name in it. With an authorizer
+either also needs DESCRIBE on the cluster, as what is read there is about all of it. Whether the
+broker lives and is ready is told to all of them, and, where there are no users, to everybody.
+
+The users are those that log in to listeners, by the password of any mechanism. Checking one costs
+milliseconds on an io thread, for users that do not exist too, and a failure is answered after
+``connection.failed.authentication.delay.ms``, as there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from siltstone.broker.http.values import text
+from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
+from siltstone.broker.security.principals import USER, Principal
+from siltstone.broker.security.scram import MECHANISMS, proves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from siltstone.broker.http.values import HttpRequest, HttpResponse
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.security.users import UserStore
+
+logger = logging.getLogger(__name__)
+
+_HASHES = {PLAIN: PLAIN_HASH, **MECHANISMS}
+_LINE_SECONDS = 1.0
+_HEALTH = frozenset({"/healthz", "/readyz"})
+
+
+class Reader(NamedTuple):
+    """Who has said, or shown, who it is, and the host that it asks from."""
+
+    principal: str
+    host: str
+
+
+async def refuse_strangers(
+    is_trusted: Callable[[Mapping[bytes, bytes]], bool],
+    may_read: Callable[[Reader], bool],
+    request: HttpRequest,
+) -> HttpResponse | None:
+    """Return the answer to who has neither the control token nor a certificate with the right.
+
+    There are no users.
+    """
+    if request.path in _HEALTH or is_trusted(request.headers):
+        return None
+    if request.certified is not None:
+        return _refuse_unless(may_read, request.certified, request)
+    return text(
+        403,
+        "only who brings the control token may read this here; set "
+        "http.security.protocol=SASL_SSL for users, or http.anonymous.reads=true for everybody",
+    )
+
+
+def _refuse_unless(
+    may_read: Callable[[Reader], bool], name: str, request: HttpRequest
+) -> HttpResponse | None:
+    if may_read(Reader(str(Principal(USER, name)), request.peer.rpartition(":")[0])):
+        return None
+    return text(403, "this needs the right DESCRIBE on the cluster (docs/security.md)")
+
+
+class Credentials:
+    """Asks who is there (loop only)."""
+
+    def __init__(
+        self,
+        users: UserStore,
+        io: IoThreads,
+        is_trusted: Callable[[Mapping[bytes, bytes]], bool],
+        delay_seconds: Callable[[], float],
+        may_read: Callable[[Reader], bool],
+    ) -> None:
+        self._users = users
+        self._io = io
+        self._is_trusted = is_trusted
+        self._delay_seconds = delay_seconds
+        self._may_read = may_read
+        self._noted = -math.inf
+
+    async def refuse(self, request: HttpRequest) -> HttpResponse | None:
+        """Return the answer to a request that does not say who asks, or not by the truth."""
+        if self._is_trusted(request.headers):
+            return None
+        given = _read_basic(request.headers.get(b"authorization", b""))
+        if given is not None and await self._io.run(self._is_right, *given):
+            if request.path in _HEALTH:
+                return None
+            return _refuse_unless(self._may_read, given[0], request)
+        if b"authorization" in request.headers:
+            self._note(request.peer)
+            await asyncio.sleep(self._delay_seconds())
+        return text(
+            401,
+            "say who you are: a user and its password (HTTP Basic), or the control token",
+            ("WWW-Authenticate", 'Basic realm="siltstone", charset="UTF-8"'),
+        )
+
+    def _is_right(self, user: str, password: str) -> bool:
+        """Return whether a password is a user's. Blocks."""
+        is_right = False
+        for name, mechanism in _HASHES.items():
+            verifier, is_known = self._users.find(name, user)
+            if is_known or name == PLAIN:  # so that a stranger costs what a user does
+                is_right |= proves(mechanism, verifier, password) and is_known
+        return is_right
+
+    def _note(self, peer: str) -> None:
+        now = asyncio.get_running_loop().time()
+        if now >= self._noted + _LINE_SECONDS:
+            self._noted = now
+            logger.warning("login failed listener=http peer=%s reason=wrong credentials", peer)
+
+
+def _read_basic(header: bytes) -> tuple[str, str] | None:
+    """Return the name and the password of an Authorization header; None if it has none."""
+    scheme, _, packed = header.partition(b" ")
+    if scheme.lower() != b"basic":
+        return None
+    try:
+        user, colon, password = (
+            base64.b64decode(packed.strip(), validate=True).decode().partition(":")
+        )
+    except ValueError:
+        return None
+    return (user, password) if colon and user and password else None

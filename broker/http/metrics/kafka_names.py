@@ -1,0 +1,326 @@
+"""Kafka's own metrics by the names that public dashboards ask for.
+
+There are two sets of jmx_exporter rules that dashboards are made for. Strimzi's write a meter as
+``bytesin_total`` and a percentage as ``idle_percent``; Confluent's leave ``bytesinpersec`` and
+``idlepercent`` as they are, and give no type. What is in neither set stands elsewhere, and nothing
+of a JVM, of ZooKeeper or of tiered storage is here, since there is none.
+
+A broker of one node has no replicas to lose, and one loop has no queues between threads: what tells
+of these is always 0, as it is on one node of Apache Kafka that idles.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from siltstone.broker.http.metrics.metric import Metric, Summary, error_name, single
+from siltstone.broker.http.metrics.partitions import (
+    PARTITION,
+    TOPIC,
+    PartitionColumn,
+    TopicColumn,
+    always,
+)
+from siltstone.broker.http.metrics.recent import QUANTILES
+from siltstone.broker.http.metrics.scans import PAUSE
+from siltstone.broker.process import stats as process_stats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from siltstone.broker.http.metrics.metric import Reader, Row
+    from siltstone.broker.http.metrics.scans import PartitionScan
+    from siltstone.broker.http.metrics.sources import MetricSources
+
+_FETCH: Final = 1
+_RUNNING: Final = 3
+_RECOVERY: Final = 2
+_MAX_SOFTWARE: Final = 100
+# What dashboards draw even before the first request of the kind has come.
+_ALWAYS_TOLD: Final = frozenset({0, 1, 3})
+# Their answers wait for others: for records, for members. Everything else is answered at once.
+_WAITING: Final = frozenset({"Fetch", "FetchConsumer", "JoinGroup", "SyncGroup"})
+_ZEROS: Final = (0.0,) * len(QUANTILES)
+_FOLLOWER: Final = "FetchFollower"
+
+
+def _zero(_: MetricSources) -> int:
+    return 0
+
+
+def _of_client(client: str) -> Reader:
+    def rows(_: MetricSources) -> Iterator[Row]:
+        yield (client,), 0
+
+    return rows
+
+
+def _produces(scan: PartitionScan) -> Iterator[int]:
+    for sums, failed in zip(scan.sums, scan.failed_produces, strict=True):
+        yield sums.batches_in + failed
+
+
+def _requests(sources: MetricSources) -> Iterator[Row]:
+    for key, stats in sources.requests.by_key.items():
+        yield (stats.name,), stats.count
+        if key == _FETCH:
+            yield ("FetchConsumer",), stats.count
+            yield (_FOLLOWER,), 0
+
+
+def _errors(sources: MetricSources) -> Iterator[Row]:
+    for stats in sources.requests.by_key.values():
+        for code, count in tuple(stats.errors.items()):
+            yield (stats.name, error_name(code)), count
+
+
+def _timed(read: Callable[[MetricSources, int, str], Summary | None]) -> Reader:
+    """Return a reader of the time of each API that was asked; consumers' fetches have a name too.
+
+    ``read`` gets the API's key and Kafka's name of its requests.
+    """
+
+    def rows(sources: MetricSources) -> Iterator[Row]:
+        for key, stats in sources.requests.by_key.items():
+            if key not in _ALWAYS_TOLD and not stats.count:
+                continue
+            names = (stats.name, "FetchConsumer") if key == _FETCH else (stats.name,)
+            for name in names:
+                value = read(sources, key, name)
+                if value is not None:
+                    yield (name,), value
+        yield (_FOLLOWER,), Summary(0, 0.0, _ZEROS)
+
+    return rows
+
+
+def _total(sources: MetricSources, key: int, _name: str) -> Summary:
+    stats = sources.requests.by_key[key]
+    return Summary(stats.count, stats.seconds, sources.recent.request_quantiles(key))
+
+
+def _local(sources: MetricSources, key: int, name: str) -> Summary | None:
+    return None if name in _WAITING else _total(sources, key, name)
+
+
+def _remote(sources: MetricSources, key: int, name: str) -> Summary:
+    if name in _WAITING:
+        return _total(sources, key, name)
+    return _no_time(sources, key, name)
+
+
+def _no_time(sources: MetricSources, key: int, _name: str) -> Summary:
+    return Summary(sources.requests.by_key[key].count, 0.0, _ZEROS)
+
+
+def _loop_lag(sources: MetricSources) -> Iterator[Row | None]:
+    quantiles = sources.recent.lag_quantiles()
+    lag = sources.loop_lag
+    mean = lag.seconds / (lag.count or 1)
+
+    def queued(sources: MetricSources, key: int, _name: str) -> Summary:
+        count = sources.requests.by_key[key].count
+        return Summary(count, count * mean, quantiles)
+
+    yield from _timed(queued)(sources)
+
+
+def _open_connections(sources: MetricSources) -> Iterator[Row]:
+    for counts in sources.listeners():
+        yield (counts.listener,), counts.open
+
+
+def _by_listener(sources: MetricSources) -> Iterator[Row]:
+    for counts in sources.listeners():
+        yield (counts.listener,), 0
+
+
+def _came(sources: MetricSources) -> Iterator[Row]:
+    for listener, came, _ in sources.recent.connection_rates():
+        yield (listener,), came
+
+
+def _went(sources: MetricSources) -> Iterator[Row]:
+    for listener, _, went in sources.recent.connection_rates():
+        yield (listener,), went
+
+
+def _software(sources: MetricSources) -> Iterator[Row | None]:
+    """Count connections by what clients say they are; beyond some names they are told as others."""
+    counts: dict[tuple[str, ...], int] = {}
+    for software in sources.software():
+        if software is None:
+            yield PAUSE
+            continue
+        key = tuple(software)
+        if key not in counts and len(counts) >= _MAX_SOFTWARE:
+            key = ("other", "other", software.listener)
+        counts[key] = counts.get(key, 0) + 1
+    yield from counts.items()
+
+
+def _group_count(sources: MetricSources) -> int:
+    return 0 if sources.groups is None else len(sources.groups.groups)
+
+
+def _disk(read: Callable[[process_stats.DiskBytes], int]) -> Reader:
+    """Return a reader of what the kernel counts; a hardened one may not say."""
+
+    def rows(_: MetricSources) -> Iterator[Row]:
+        found = process_stats.disk_bytes()
+        if found is not None:
+            yield (), read(found)
+
+    return rows
+
+
+_TOPICS = "kafka_server_brokertopicmetrics"
+_REQUESTS = "kafka_network_requestmetrics"
+_REPLICAS = "kafka_server_replicamanager"
+_CONTROLLER = "kafka_controller"
+_SOCKETS = "kafka_server_socketservermetrics"
+_PROCESS = "kafka_server_kafkaserver"
+_IDLE = "avgidle"
+_REQUEST = ("request",)
+_LISTENER = ("listener",)
+_ONE_NODE = "Always 0: one node is its own only replica."
+_SCAN = "Log of each partition"
+_CONSTANT = "constant"
+_IDLE_HELP = "Share of the last minute in which the event loop's thread did not compute, 0 to 1."
+_IDLE_SOURCE = "processor time of the thread"
+
+
+def _idle(sources: MetricSources) -> float:
+    return sources.recent.idle
+
+
+# fmt: off
+KAFKA_NAMES = (
+    Metric("gauge", f"{_PROCESS}_brokerstate", (),
+           "3: the broker runs; 2: it opens its logs.",
+           "`Readiness`", single(lambda sources: _RECOVERY if sources.starting() else _RUNNING)),
+    # Topics
+    Metric("untyped", f"{_TOPICS}_bytesinpersec", TOPIC,
+           "Bytes of record batches appended since the start.",
+           f"`end.bytes_in` of the {_SCAN}",
+           TopicColumn(lambda scan: [sums.bytes_in for sums in scan.sums])),
+    Metric("untyped", f"{_TOPICS}_bytesoutpersec", TOPIC,
+           "Bytes of record batches handed to fetch responses since the start.",
+           f"`bytes_out` of the {_SCAN}",
+           TopicColumn(lambda scan: [sums.bytes_out for sums in scan.sums])),
+    Metric("untyped", f"{_TOPICS}_messagesinpersec", TOPIC,
+           "Records appended since the start.",
+           f"`end.records_in` of the {_SCAN}",
+           TopicColumn(lambda scan: [sums.records_in for sums in scan.sums])),
+    Metric("counter", f"{_TOPICS}_totalproducerequests", TOPIC,
+           "Batches that producers sent, one for each partition of a request; with refused ones.",
+           f"`end.batches_in` of the {_SCAN}", TopicColumn(_produces)),
+    Metric("untyped", f"{_TOPICS}_totalproducerequestspersec", TOPIC,
+           "The same since the start.",
+           f"`end.batches_in` of the {_SCAN}", TopicColumn(_produces)),
+    Metric("counter", f"{_TOPICS}_failedproducerequests", TOPIC,
+           "Batches refused, but for those too large, damaged, or refused by the disk.",
+           "`Topic`, in produce", TopicColumn(lambda scan: scan.failed_produces)),
+    Metric("untyped", f"{_TOPICS}_producemessageconversionspersec", (),
+           "Always 0: old formats are refused, not converted.", _CONSTANT, single(_zero)),
+    Metric("untyped", f"{_TOPICS}_fetchmessageconversionspersec", (),
+           "Always 0: old formats are not converted.", _CONSTANT, single(_zero)),
+    # Replicas and the controller
+    Metric("gauge", "kafka_cluster_partition_replicascount", PARTITION,
+           "Always 1.", _CONSTANT, PartitionColumn(always(1))),
+    Metric("gauge", "kafka_cluster_partition_atminisr", (), _ONE_NODE, _CONSTANT, single(_zero)),
+    Metric("gauge", "kafka_cluster_partition_underminisr", (), _ONE_NODE, _CONSTANT, single(_zero)),
+    *(
+        Metric("untyped", f"{_REPLICAS}_{name}", (), _ONE_NODE, _CONSTANT, single(_zero))
+        for name in ("isrshrinkspersec", "isrexpandspersec")
+    ),
+    *(
+        Metric("gauge", f"{_REPLICAS}_straypartitions{name}", (),
+               "Always 0: no partition moves to another node and leaves a folder here.",
+               _CONSTANT, single(_zero))
+        for name in ("count", "misclassifiedcount", "totalsize")
+    ),
+    *(
+        Metric("gauge", f"kafka_server_replicafetchermanager_{name}", ("clientid",),
+               _ONE_NODE, _CONSTANT, _of_client("Replica"))
+        for name in ("minfetchrate", "maxlag")
+    ),
+    Metric("counter", f"{_CONTROLLER}_controllerstats_uncleanleaderelections", (),
+           _ONE_NODE, _CONSTANT, single(_zero)),
+    Metric("untyped", f"{_CONTROLLER}_controllerstats_uncleanleaderelectionspersec", (),
+           _ONE_NODE, _CONSTANT, single(_zero)),
+    Metric("gauge", f"{_CONTROLLER}_kafkacontroller_preferredreplicaimbalancecount", (),
+           _ONE_NODE, _CONSTANT, single(_zero)),
+    # Requests
+    Metric("untyped", f"{_REQUESTS}_requestspersec", _REQUEST,
+           "Requests answered since the start; as in Kafka, FetchConsumer are in Fetch too.",
+           "`RequestStats`, in dispatch", _requests),
+    Metric("untyped", f"{_REQUESTS}_errorspersec", ("request", "error"),
+           "Error codes in answers since the start.", "`RequestStats`, in dispatch", _errors),
+    Metric("gauge", f"{_REQUESTS}_deprecatedrequestspersec_fiveminuterate", (),
+           "Always 0: no version that is served is deprecated.", _CONSTANT, single(_zero)),
+    Metric("summary", f"{_REQUESTS}_totaltimems", _REQUEST,
+           "Milliseconds from the whole request to its answer, the wait of a long poll included.",
+           "`RequestStats`, in dispatch", _timed(_total), scale=1000.0),
+    Metric("summary", f"{_REQUESTS}_requestqueuetimems", _REQUEST,
+           "Milliseconds that what was ready waited for the event loop; there is no other queue.",
+           "`LoopWatch`, ten times a second, for all requests", _loop_lag, scale=1000.0),
+    Metric("summary", f"{_REQUESTS}_localtimems", _REQUEST,
+           "The total time of requests that are answered at once; for those that may wait, see "
+           "remotetimems.",
+           "`RequestStats`, in dispatch", _timed(_local), scale=1000.0),
+    Metric("summary", f"{_REQUESTS}_remotetimems", _REQUEST,
+           "The total time of requests that may wait for records or members; 0 for all others.",
+           "`RequestStats`, in dispatch", _timed(_remote), scale=1000.0),
+    Metric("summary", f"{_REQUESTS}_responsequeuetimems", _REQUEST,
+           "Always 0: an answer is sent at once, there is no queue.",
+           _CONSTANT, _timed(_no_time), scale=1000.0),
+    Metric("summary", f"{_REQUESTS}_responsesendtimems", _REQUEST,
+           "Always 0: the time of sending is in the total time, not measured by itself.",
+           _CONSTANT, _timed(_no_time), scale=1000.0),
+    *(
+        Metric("gauge", f"kafka_network_requestchannel_{name}queuesize", (),
+               "Always 0: requests and answers stand in no queue.", _CONSTANT, single(_zero))
+        for name in ("request", "response")
+    ),
+    # Threads
+    Metric("gauge", f"kafka_network_socketserver_networkprocessor{_IDLE}_percent", (),
+           _IDLE_HELP, _IDLE_SOURCE, single(_idle)),
+    Metric("untyped", f"kafka_network_socketserver_networkprocessor{_IDLE}percent", (),
+           _IDLE_HELP, _IDLE_SOURCE, single(_idle)),
+    Metric("gauge", f"kafka_server_kafkarequesthandlerpool_requesthandler{_IDLE}_percent", (),
+           _IDLE_HELP, _IDLE_SOURCE, single(_idle)),
+    Metric("gauge",
+           f"kafka_server_kafkarequesthandlerpool_requesthandler{_IDLE}percent_oneminuterate", (),
+           _IDLE_HELP, _IDLE_SOURCE, single(_idle)),
+    # Connections
+    Metric("gauge", "kafka_server_socket_server_metrics_connection_count", _LISTENER,
+           "Connections that are open.", "`Listener.connections`", _open_connections),
+    Metric("gauge", f"{_SOCKETS}_connection_creation_rate", _LISTENER,
+           "Connections accepted in a second, of the last minute.",
+           "`Listener.accepted_count`", _came),
+    Metric("gauge", f"{_SOCKETS}_connection_close_rate", _LISTENER,
+           "Connections closed in a second, of the last minute.",
+           "`Listener.accepted_count`, `Listener.connections`", _went),
+    Metric("gauge", f"{_SOCKETS}_connections",
+           ("client_software_name", "client_software_version", "listener"),
+           f"Connections by what clients say they are; beyond {_MAX_SOFTWARE} kinds they are "
+           "`other`.",
+           "`Connection.software`", _software),
+    Metric("gauge", "kafka_network_acceptor_acceptorblockedpercent", _LISTENER,
+           "Always 0: nothing that is accepted waits for a thread.", _CONSTANT, _by_listener),
+    Metric("untyped", "kafka_server_fetchsessioncache_incrementalfetchsessionevictionspersec", (),
+           "Incremental fetch sessions that had to make room since the start.",
+           "`FetchSessions`", single(lambda sources: sources.sessions().evicted)),
+    # Groups, and the process
+    Metric("gauge", "kafka_coordinator_group_groupmetadatamanager_numgroups", (),
+           "Groups that have members or a record of their own.",
+           "`GroupCoordinator`", single(_group_count)),
+    Metric("untyped", f"{_PROCESS}_linux_disk_read_bytes", (),
+           "Bytes that the process had read from disks, as the kernel counts.",
+           "`/proc/self/io`", _disk(lambda disk: disk.read)),
+    Metric("untyped", f"{_PROCESS}_linux_disk_write_bytes", (),
+           "Bytes that the process has written to disks, as the kernel counts.",
+           "`/proc/self/io`", _disk(lambda disk: disk.written)),
+)
+# fmt: on

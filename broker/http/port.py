@@ -1,0 +1,138 @@
+"""The HTTP port of the broker: who may read it, and how those on this machine find it.
+
+Into the first log directory go the token of the control channel, the address of the port and, if it
+encrypts, the certificate that it shows.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from siltstone.broker.http.control.token import ControlToken, note_address
+from siltstone.broker.http.server import HttpServer, Routes
+from siltstone.broker.http.values import Admission
+from siltstone.broker.process.start_error import StartError
+from siltstone.config.listeners import is_loopback
+from siltstone.config.tls import HTTP
+from siltstone.storage.directory.control import note_certificate
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from siltstone.broker.net.tls.contexts import Endpoint
+    from siltstone.broker.net.tls.handshakes import Handshakes
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.security.security import Security
+    from siltstone.broker.topics.settings.in_force import BrokerSettings
+
+log = logging.getLogger(__name__)
+
+
+class HttpPort:
+    """The server of the pages, with its token and its address (loop only).
+
+    ``handshakes`` encrypt it, if they are given. ``address`` is known from `start` on.
+    ``find_routes`` is not called before the first connection.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: BrokerSettings,
+        io: IoThreads,
+        security: Security,
+        handshakes: Handshakes | None,
+        find_routes: Callable[[], Routes],
+    ) -> None:
+        self.token = ControlToken(directory)
+        self.address = ("", 0)
+        self._directory = directory
+        self._settings = settings
+        self._io = io
+        self._security = security
+        self._handshakes = handshakes
+        self._server = HttpServer(
+            find_routes,
+            admission=self._make_admission(),
+            encryption=None if handshakes is None else (handshakes, io),
+        )
+
+    async def start(self) -> None:
+        """Listen, and note in the log directory where.
+
+        Raises:
+            StartError: The token cannot be written, or the address is taken.
+        """
+        server = self._settings.server
+        host, port = server.http_address
+        try:
+            self.token.ensure()
+        except OSError as error:
+            raise StartError(f"cannot write the control token: {error}") from error
+        try:
+            addresses = await self._server.start(host, port)
+        except OSError as error:
+            raise StartError(
+                f"cannot listen on http.listener {host}:{port}: {error.strerror or error}; stop "
+                "what uses the address or choose another in http.listener"
+            ) from error
+        self.address = addresses[0]
+        shown = None if self._handshakes is None else self._handshakes.endpoint.pem
+        with suppress(OSError):  # a help for those who read the folder, and no more
+            note_certificate(self._directory, shown)
+        note_address(
+            self._directory,
+            *self.address,
+            is_encrypted=server.http_security_protocol.endswith("SSL"),
+        )
+        for bound_host, bound_port in addresses:
+            log.info("listening listener=http address=%s:%d", bound_host, bound_port)
+
+    def admit(self, hosts: frozenset[str]) -> None:
+        """Answer requests for these hosts from now on."""
+        self._server.admit(hosts)
+
+    async def close(self) -> None:
+        """Listen no more, and end the connections."""
+        await self._server.close()
+
+    def _make_admission(self) -> Admission:
+        """Return who may read the port: on loopback everybody, else those who say or show who."""
+        server = self._settings.server
+        is_trusted = self.token.is_brought_by
+        hosts = server.http_hosts
+        asks = server.http_security_protocol.startswith("SASL_")
+        if is_loopback(server.http_address[0]) or (server.http_anonymous_reads and not asks):
+            return Admission(hosts=hosts, is_trusted=is_trusted)
+        if not asks:
+            from siltstone.broker.http.credentials import refuse_strangers  # noqa: PLC0415  # few do
+
+            refuse = partial(refuse_strangers, is_trusted, self._security.may_describe)
+            return Admission(hosts=hosts, is_trusted=is_trusted, refuse=refuse)
+        from siltstone.broker.http.credentials import Credentials  # noqa: PLC0415  # few ask
+
+        credentials = Credentials(
+            self._security.users.get(),
+            self._io,
+            is_trusted,
+            lambda: self._settings.server.security.connection_failed_authentication_delay_ms / 1000,
+            self._security.may_describe,
+        )
+        return Admission(hosts=hosts, is_trusted=is_trusted, refuse=credentials.refuse)
+
+
+def note_anew(io: IoThreads, directory: Path, name: str, endpoint: Endpoint) -> None:
+    """Note the certificate that the port shows after a reload; ``name`` is a listener's."""
+    if name == HTTP:
+        io.run(note_certificate, directory, endpoint.pem).add_done_callback(_tell_fault)
+
+
+def _tell_fault(done: asyncio.Future[None]) -> None:
+    """Log why a certificate could not be noted."""
+    if not done.cancelled() and done.exception() is not None:
+        log.warning("the certificate cannot be noted reason=%s", done.exception())

@@ -1,0 +1,581 @@
+// The page: views over /api/, asked again every few seconds while somebody looks.
+
+import {
+  bytes, legend, make, meter, rate, span, spark, strip, timeline, when, whole,
+} from "./draw.js";
+
+const LOOK_MS = 2000;
+const KEPT_SAMPLES = 150;
+
+const main = document.getElementById("main");
+const state = document.getElementById("state");
+const keys = document.getElementById("keys");
+const rates = new Map(); // of topics: the last counters, and the rates between the last two answers
+const samples = []; // of all topics: time, bytes in and out a second
+let sums = null; // the counters of all topics in the last answer
+let current = null;
+let paused = false;
+let timer = 0;
+let asked = 0;
+
+class Refusal extends Error {}
+
+async function ask(path, query = {}) {
+  const words = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== ""));
+  const answer = await fetch(`/api/${path}${words.size ? `?${words}` : ""}`, { cache: "no-store" });
+  if (!answer.ok) throw new Refusal((await answer.text()).trim());
+  return answer.json();
+}
+
+// Parts that views share
+
+function card(title, ...children) {
+  return make("section", { class: "card" }, title && make("h2", {}, title), children);
+}
+
+function facts(pairs) {
+  return make("dl", { class: "facts" }, pairs.map(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
+}
+
+function message(kind, text) {
+  return make("p", { class: `message ${kind}` }, text);
+}
+
+function tag(text, kind = "") {
+  return make("span", { class: `tag ${kind}` }, text);
+}
+
+/** A table; columns are [heading, class, cell], and rows open where `open` says. */
+function table(columns, rows, { open = null, key = null, none = "There is nothing." } = {}) {
+  if (!rows.length) return make("p", { class: "soft" }, none);
+  const head = make("tr", {}, columns.map(([name, kind]) => make("th", { class: kind, scope: "col" }, name)));
+  const body = rows.map((row) => {
+    const line = make("tr", { tabindex: open && 0, "data-key": key && key(row), onclick: open && (() => go(open(row))) },
+      columns.map(([name, kind, cell]) => make("td", { class: kind, "data-name": name }, cell(row))));
+    return line;
+  });
+  const isLong = columns.some(([, kind]) => kind.includes("words"));
+  return make("div", { class: "wide" }, make("table", { class: isLong && "long" }, make("thead", {}, head), make("tbody", {}, body)));
+}
+
+function fold(count, left) {
+  return left ? `${whole(count - left)} of ${whole(count)}` : whole(count);
+}
+
+function searchBar(view, words, more = []) {
+  const input = make("input", { type: "search", placeholder: words, "aria-label": words, id: "filter", autocomplete: "off", spellcheck: "false" });
+  input.value = view.query.q ?? "";
+  let typed = 0;
+  input.addEventListener("input", () => {
+    clearTimeout(typed);
+    typed = setTimeout(() => {
+      view.query.q = input.value;
+      look();
+    }, 150);
+  });
+  const count = make("span", { class: "count" });
+  return { count, bar: make("div", { class: "bar" }, input, more, count) };
+}
+
+// Views: each asks, and shows what it was told in its own element
+
+class Overview {
+  title = "Overview";
+
+  mount(place) {
+    this.place = place;
+  }
+
+  async ask() {
+    const [overview, topics] = await Promise.all([ask("overview"), ask("topics", { limit: 5, sort: "size" })]);
+    note(topics, topics.topics, true);
+    return { overview, topics };
+  }
+
+  show({ overview, topics }) {
+    const now = samples.at(-1);
+    const health = overview.ready
+      ? message("good", "Ready: a record makes its round trip through the broker.")
+      : message("bad", `Not ready: ${overview.fault}`);
+    this.place.replaceChildren(
+      health,
+      ...overview.remarks.map((each) => message("warn", each)),
+      make("div", { class: "grid" },
+        card("Traffic", make("div", { class: "big" }, now ? rate(now[1]) : "…", make("small", {}, " in, "), now ? rate(now[2]) : "…", make("small", {}, " out")),
+          samples.length > 1 && spark(samples),
+          make("p", { class: "soft" }, make("span", { class: "swatch-in" }, "━"), " in  ", make("span", { class: "swatch-out" }, "━"), " out, since this page is open")),
+        card("Broker", facts([
+          ["version", `${overview.version}, kernels ${overview.kernels}`],
+          ["cluster", overview.cluster_id],
+          ["node", String(overview.node_id)],
+          ["up for", span(overview.uptime_seconds)],
+          ["topics", `${whole(overview.topics)} with ${whole(overview.partitions)} partitions`],
+          ["connections", whole(overview.connections)],
+          ["memory", bytes(overview.resident_bytes)],
+          ["loop late by", `${span(overview.loop_lag_seconds)} at most, in the last minute`],
+          ...Object.entries(overview.advertised).map(([name, address]) => [name, address]),
+        ])),
+        ...overview.disks.map(disk)),
+      card("Largest topics", table(topicColumns, topics.topics, { open: (row) => `topic/${row.name}`, key: (row) => row.name, none: "There are no topics yet." })));
+  }
+}
+
+function disk(each) {
+  const used = each.total_bytes > 0 ? 1 - each.free_bytes / each.total_bytes : 0;
+  const kind = { plenty: "clean", scarce: "dirty", short: "dirty" }[each.level];
+  const left = each.seconds_left === null ? "not filling up" : `in ${span(each.seconds_left)}, as it goes now`;
+  return card("Disk", make("div", { class: "big" }, bytes(each.free_bytes), make("small", {}, ` free of ${bytes(each.total_bytes)}`)),
+    meter(used, kind, `${Math.round(used * 100)} % used`),
+    facts([
+      ["folder", each.path],
+      ["full", each.reserve_bytes && each.seconds_left !== null ? `${left} (down to the reserve)` : left],
+      ["reserve", each.reserve_bytes ? bytes(each.reserve_bytes) : "none: log.dirs.reserve.bytes is 0"],
+    ]),
+    each.trouble && message("bad", each.trouble),
+    each.warning && message("warn", each.warning));
+}
+
+const topicColumns = [
+  ["Topic", "name", (row) => [row.name, " ", row.internal && tag("internal"), row.offline > 0 && tag(`${row.offline} offline`, "bad")]],
+  ["Policy", "optional", (row) => row.cleanup_policy || "none"],
+  ["Partitions", "number optional", (row) => whole(row.partitions)],
+  ["Segments", "number optional", (row) => whole(row.segments)],
+  ["Size", "number", (row) => bytes(row.size_bytes)],
+  ["In", "number", (row) => rate(rates.get(row.name)?.in ?? null)],
+  ["Out", "number", (row) => rate(rates.get(row.name)?.out ?? null)],
+];
+
+/** Make rates of counters and of those before, for each topic and for all together. */
+function note(answer, topics, isAll) {
+  for (const topic of topics) {
+    const before = rates.get(topic.name);
+    const seconds = before && before.id === topic.id ? (answer.now_ms - before.now_ms) / 1000 : 0;
+    if (seconds > 0 && seconds < 0.5) continue;
+    const fact = { id: topic.id, now_ms: answer.now_ms, bytes_in: topic.bytes_in, bytes_out: topic.bytes_out, in: null, out: null };
+    if (seconds > 0 && seconds < 60) {
+      fact.in = Math.max(0, topic.bytes_in - before.bytes_in) / seconds;
+      fact.out = Math.max(0, topic.bytes_out - before.bytes_out) / seconds;
+    }
+    rates.set(topic.name, fact);
+  }
+  if (!isAll) return;
+  const seconds = sums ? (answer.now_ms - sums.now_ms) / 1000 : 0;
+  if (seconds > 0 && seconds < 0.5) return;
+  if (seconds > 0 && seconds < 60) {
+    samples.push([answer.now_ms, Math.max(0, answer.bytes_in - sums.bytes_in) / seconds, Math.max(0, answer.bytes_out - sums.bytes_out) / seconds]);
+    if (samples.length > KEPT_SAMPLES) samples.shift();
+  } else samples.length = 0;
+  sums = answer;
+}
+
+class Topics {
+  title = "Topics";
+  query = { q: "", sort: "name" };
+
+  mount(place) {
+    const sort = make("select", { "aria-label": "sort by" }, ["name", "size", "in", "out", "partitions"].map((each) => make("option", { value: each, selected: each === this.query.sort }, `by ${each}`)));
+    sort.addEventListener("change", () => {
+      this.query.sort = sort.value;
+      look();
+    });
+    const { bar, count } = searchBar(this, "part of a topic's name", [sort]);
+    this.count = count;
+    this.list = make("div", {});
+    place.replaceChildren(bar, card(null, this.list));
+  }
+
+  async ask() {
+    const answer = await ask("topics", this.query);
+    note(answer, answer.topics, this.query.q === "");
+    return answer;
+  }
+
+  show(answer) {
+    this.count.textContent = `${fold(answer.total, answer.left_out)} topics`;
+    this.list.replaceChildren(table(topicColumns, answer.topics, { open: (row) => `topic/${row.name}`, key: (row) => row.name, none: "No topic has such a name." }));
+  }
+}
+
+class Topic {
+  constructor(name) {
+    this.title = name;
+    this.query = { name, from: "" };
+  }
+
+  mount(place) {
+    this.place = place;
+  }
+
+  async ask() {
+    const answer = await ask("topic", this.query);
+    note(answer, [answer], false);
+    return answer;
+  }
+
+  show(topic) {
+    const pace = rates.get(topic.name);
+    const compacted = topic.cleanup_policy.includes("compact");
+    const given = topic.settings.filter((each) => each.source !== "default");
+    const rest = topic.settings.filter((each) => each.source === "default");
+    const next = topic.from + topic.partition_details.length;
+    const isOpen = this.place.querySelector("details")?.open ?? false;
+    this.place.replaceChildren(
+      make("p", {}, make("a", { href: "#topics" }, "← all topics")),
+      card(topic.name, facts([
+        ["policy", topic.cleanup_policy || "none: everything is kept"],
+        ["size", `${bytes(topic.size_bytes)} in ${whole(topic.segments)} segments`],
+        ["traffic", `${rate(pace?.in ?? null)} in, ${rate(pace?.out ?? null)} out`],
+        ["partitions", whole(topic.partitions)],
+        ["id", topic.id],
+      ])),
+      card(["Segments ", make("small", {}, "oldest first, as wide as their bytes")],
+        legend(compacted ? ["clean", "tombstones", "dirty", "active"] : ["plain", "active"]),
+        topic.partition_details.map((each) => partition(each, compacted)),
+        topic.partitions > topic.partition_details.length && make("p", { class: "bar" },
+          topic.from > 0 && make("button", { type: "button", onclick: () => this.turn(Math.max(0, topic.from - 100)) }, "earlier partitions"),
+          next < topic.partitions && make("button", { type: "button", onclick: () => this.turn(next) }, `partitions from ${next}`))),
+      card("Settings", settingsTable(given),
+        make("details", { open: isOpen }, make("summary", {}, `${rest.length} defaults`), settingsTable(rest))));
+  }
+
+  turn(from) {
+    this.query.from = from || "";
+    look();
+  }
+}
+
+function partition(each, compacted) {
+  if (!each.strip) {
+    return make("div", { class: "partition" }, make("div", { class: "head" }, `partition ${each.partition}`, tag(each.rule, "bad")), make("p", {}, each.because));
+  }
+  const next = each.next_eligible_ms === null ? "" : each.eligible ? " The cleaner takes it next." : ` It may be cleaned at ${when(each.next_eligible_ms)} UTC.`;
+  return make("div", { class: "partition" },
+    make("div", { class: "head" },
+      make("strong", {}, `partition ${each.partition}`),
+      make("span", {}, `offsets ${whole(each.log_start_offset)} to ${whole(each.log_end_offset)}`),
+      make("span", {}, bytes(each.size_bytes)),
+      compacted && tag(each.rule, ruleKind(each.rule))),
+    strip(each.strip),
+    compacted && make("p", {}, `${each.because}.${next}`, each.advice && ` To do: ${each.advice}.`));
+}
+
+function ruleKind(rule) {
+  if (["failed", "directory-offline", "unreadable"].includes(rule)) return "bad";
+  return ["all-clean", "in-progress", "ratio-above", "max-lag", "requested"].includes(rule) ? "good" : "";
+}
+
+function settingsTable(rows) {
+  return table([
+    ["Setting", "name", (row) => row.name],
+    ["Value", "value", (row) => (row.hidden ? "(hidden)" : row.value ?? "(none)")],
+    ["From", "", (row) => row.source],
+  ], rows, { none: "All are defaults." });
+}
+
+class Cleaner {
+  title = "Cleaner";
+
+  mount(place) {
+    this.place = place;
+  }
+
+  ask() {
+    return ask("cleaner", { limit: 100 });
+  }
+
+  show(answer) {
+    const drawn = timeline(answer.passes, answer.partitions, answer.now_ms, Math.min(1200, this.place.clientWidth - 34));
+    const owed = answer.partitions;
+    const coming = owed.slice(0, 100);
+    this.place.replaceChildren(
+      ...[answer.off && message("warn", `Nothing is cleaned while ${answer.off}.`)].filter(Boolean),
+      ...answer.working_on.map((each) => message("good", `${each.topic}-${each.partition}: ${each.phase}, ${bytes(each.bytes_done)} of ${bytes(each.bytes_total)}, in ${each.thread}`)),
+      card(["Timeline ", make("small", {}, "bars are passes, rings what comes")], drawn ?? make("p", { class: "soft" }, "No pass yet, and nothing to clean.")),
+      card(["What comes, and why ", make("small", {}, `${fold(owed.length, owed.length - coming.length)} partitions that have something to clean`)],
+        table([
+          ["Partition", "name", (row) => `${row.topic}-${row.partition}`],
+          ["Reason", "", (row) => tag(row.rule, ruleKind(row.rule))],
+          ["Dirty", "number", (row) => (row.dirty_ratio === undefined ? "–" : row.dirty_ratio.toFixed(2))],
+          ["Next pass", "short", (row) => (row.eligible ? "now" : row.next_eligible_ms === null ? "after a change" : `in ${span(Math.max(0, row.next_eligible_ms - answer.now_ms) / 1000)}`)],
+          ["Why", "words", (row) => [row.because, row.advice && `. To do: ${row.advice}`]],
+        ], coming, { none: "Nothing is to be cleaned." }),
+        make("p", { class: "soft" }, `${whole(answer.idle)} compacted partitions have nothing to clean`,
+          answer.left_out > 0 && `; ${whole(answer.left_out)} more were not looked at`, ".")),
+      card("Passes", table([
+        ["Began (UTC)", "short", (row) => when(row.started_ms)],
+        ["Partition", "name", (row) => `${row.topic}-${row.partition}`],
+        ["Outcome", "", (row) => tag(row.requested ? `${row.outcome} on request` : row.outcome, row.outcome === "failed" ? "bad" : row.outcome === "cleaned" ? "good" : "")],
+        ["Bytes", "number", (row) => (row.bytes_in === undefined ? "–" : `${bytes(row.bytes_in)} → ${bytes(row.bytes_out)}`)],
+        ["Records", "number optional", (row) => (row.records_in === undefined ? "–" : `${whole(row.records_in)} → ${whole(row.records_out)}`)],
+        ["Took", "number", (row) => span(row.seconds)],
+        ["What", "words", passWords],
+      ], [...answer.passes].reverse(), { none: "No pass yet." })));
+  }
+}
+
+function passWords(row) {
+  if (row.outcome !== "cleaned") return row.reason ?? "";
+  const gone = Object.entries(row.records_dropped ?? {}).filter(([, count]) => count).map(([why, count]) => `${whole(count)} ${why.replaceAll("_", " ")}`);
+  const held = row.prediction_held === undefined ? "" : row.prediction_held ? "; as predicted" : "; not as predicted";
+  return `offsets ${whole(row.first_dirty_offset)} to ${whole(row.end_offset)}; went: ${gone.join(", ") || "nothing"}${held}`;
+}
+
+class Groups {
+  title = "Groups";
+  query = { q: "" };
+
+  mount(place) {
+    const { bar, count } = searchBar(this, "part of a group's name");
+    this.count = count;
+    this.list = make("div", {});
+    place.replaceChildren(bar, card(null, this.list));
+  }
+
+  ask() {
+    return ask("groups", this.query);
+  }
+
+  show(answer) {
+    this.count.textContent = `${fold(answer.total, answer.left_out)} groups`;
+    this.list.replaceChildren(table([
+      ["Group", "name", (row) => row.id],
+      ["State", "", (row) => groupState(row)],
+      ["Protocol", "optional", (row) => row.protocol],
+      ["Members", "number", (row) => whole(row.members)],
+      ["Partitions", "number optional", (row) => whole(row.committed_partitions)],
+      ["Lag", "number", (row) => whole(row.lag)],
+    ], answer.groups, { open: (row) => `group/${row.id}`, key: (row) => row.id, none: "No group has such a name." }));
+  }
+}
+
+function groupState(row) {
+  return tag(row.state, { Stable: "good", Dead: "bad", Empty: "" }[row.state] ?? "warn");
+}
+
+class Group {
+  constructor(id) {
+    this.title = id;
+    this.query = { id };
+  }
+
+  mount(place) {
+    this.place = place;
+  }
+
+  ask() {
+    return ask("group", this.query);
+  }
+
+  show(group) {
+    this.place.replaceChildren(
+      make("p", {}, make("a", { href: "#groups" }, "← all groups")),
+      card(group.id, facts([
+        ["state", groupState(group)],
+        ["protocol", group.protocol],
+        ["members", whole(group.members)],
+        ["lag", `${whole(group.lag)} records in ${whole(group.committed_partitions)} partitions`],
+      ])),
+      card("Committed offsets", table([
+        ["Topic", "name", (row) => row.topic],
+        ["Partition", "number", (row) => whole(row.partition)],
+        ["Committed", "number", (row) => whole(row.committed_offset)],
+        ["End", "number optional", (row) => whole(row.end_offset)],
+        ["Lag", "number", (row) => whole(row.lag)],
+      ], group.offsets, { none: "It has committed nothing." }), group.left_out > 0 && make("p", { class: "soft" }, `and ${whole(group.left_out)} more`)),
+      card("Members", table([
+        ["Member", "name", (row) => row.id],
+        ["Client", "", (row) => row.client_id],
+        ["Host", "", (row) => row.client_host],
+      ], group.member_details, { none: "It has no members." })));
+  }
+}
+
+class Connections {
+  title = "Connections";
+
+  mount(place) {
+    this.place = place;
+  }
+
+  ask() {
+    return ask("connections");
+  }
+
+  show(answer) {
+    this.place.replaceChildren(card([`${whole(answer.total)} connections `, make("small", {}, "by what the clients say that they are")], table([
+      ["Software", "name", (row) => row.software],
+      ["Listener", "", (row) => row.listener],
+      ["Connections", "number", (row) => whole(row.count)],
+      ["Client ids", "words", (row) => row.client_ids.map((each) => each || "(none)").join(", ") + (row.more_client_ids ? ` and ${row.more_client_ids} more` : "")],
+    ], answer.connections, { none: "Nobody is connected." })));
+  }
+}
+
+class Settings {
+  title = "Settings";
+  query = { q: "" };
+
+  mount(place) {
+    this.given = make("input", { type: "checkbox", id: "given" });
+    this.given.addEventListener("change", () => look());
+    const { bar, count } = searchBar(this, "part of a setting's name", [make("label", {}, this.given, " only what is set")]);
+    this.count = count;
+    this.list = make("div", {});
+    place.replaceChildren(bar, card(null, this.list));
+  }
+
+  ask() {
+    return ask("settings");
+  }
+
+  show(answer) {
+    const rows = answer.settings.filter((each) => each.name.includes(this.query.q) && (!this.given.checked || each.source !== "default"));
+    this.count.textContent = `${whole(rows.length)} of ${whole(answer.settings.length)} settings`;
+    this.list.replaceChildren(table([
+      ["Setting", "name", (row) => [row.name, " ", row.dynamic && tag("changes live")]],
+      ["Value", "value", (row) => (row.hidden ? "(hidden)" : row.value ?? "(none)")],
+      ["From", "", (row) => (row.source === "default" ? make("span", { class: "soft" }, "default") : row.source)],
+      ["What it does", "words optional", (row) => row.documentation],
+    ], rows, { none: "No setting has such a name." }));
+  }
+}
+
+// Which view, and when it is asked again
+
+const views = { overview: Overview, topics: Topics, cleaner: Cleaner, groups: Groups, connections: Connections, settings: Settings };
+const titles = { overview: "Overview", topics: "Topics", cleaner: "Cleaner", groups: "Groups", connections: "Connections", settings: "Settings" };
+
+for (const [name, title] of Object.entries(titles)) {
+  document.getElementById("views").append(make("a", { href: `#${name}`, "data-view": name }, title));
+}
+
+function go(where) {
+  const [view, ...rest] = where.split("/");
+  location.hash = rest.length ? `${view}/${encodeURIComponent(rest.join("/"))}` : view;
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+function open() {
+  const [name, ...rest] = location.hash.slice(1).split("/");
+  if (name === "main") return;
+  const id = decoded(rest.join("/"));
+  if (name === "topic" && id) current = new Topic(id);
+  else if (name === "group" && id) current = new Group(id);
+  else current = new (views[name] ?? Overview)();
+  const shown = { topic: "topics", group: "groups" }[name] ?? (name in views ? name : "overview");
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.dataset.view === shown) {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView({ block: "nearest", inline: "nearest" });
+    } else link.removeAttribute("aria-current");
+  }
+  document.title = `${current.title} · Siltstone`;
+  main.replaceChildren(make("p", { class: "soft" }, "asking the broker…"));
+  current.isMounted = false;
+  current.where = id ? `${name}/${id}` : shown;
+  scrollTo(0, 0);
+  look();
+}
+
+async function look() {
+  clearTimeout(timer);
+  const view = current;
+  asked += 1;
+  const turn = asked;
+  try {
+    const answer = await view.ask();
+    if (view !== current || turn !== asked) return;
+    if (!view.isMounted) {
+      view.mount(main);
+      view.isMounted = true;
+    }
+    const focused = document.activeElement?.dataset?.key;
+    view.show(answer);
+    main.dataset.view = view.where;
+    if (focused !== undefined) {
+      main.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+    }
+    say(paused ? "paused" : `as of ${new Date().toLocaleTimeString("en-GB")}`, paused ? "" : "good");
+  } catch (error) {
+    if (view !== current || turn !== asked) return;
+    const text = error instanceof Refusal ? error.message : "the broker does not answer; asking again";
+    say(error instanceof Refusal ? "refused" : "no answer", "bad");
+    if (!view.isMounted) main.replaceChildren(message("bad", text), make("p", {}, make("a", { href: "#overview" }, "← overview")));
+  }
+  if (!paused && !document.hidden) timer = setTimeout(look, LOOK_MS);
+}
+
+function say(text, kind) {
+  state.textContent = text;
+  state.className = kind;
+}
+
+function pause() {
+  paused = !paused;
+  if (paused) {
+    clearTimeout(timer);
+    say("paused", "");
+  } else look();
+}
+
+function switchTheme() {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  try {
+    localStorage.setItem("theme", root.dataset.theme);
+  } catch {
+    // kept for this visit only
+  }
+}
+
+function step(by) {
+  const rows = [...main.querySelectorAll("tr[tabindex]")];
+  if (!rows.length) return;
+  const at = rows.indexOf(document.activeElement);
+  rows[Math.min(rows.length - 1, Math.max(0, at < 0 ? 0 : at + by))].focus();
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || keys.open) return;
+  const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
+  if (event.key === "Escape") {
+    if (typing) event.target.blur();
+    else if (current instanceof Topic) go("topics");
+    else if (current instanceof Group) go("groups");
+    return;
+  }
+  if (typing) return;
+  const names = Object.keys(views);
+  if (event.key >= "1" && event.key <= String(names.length)) go(names[Number(event.key) - 1]);
+  else if (event.key === "/") document.getElementById("filter")?.focus();
+  else if (event.key === "j") step(1);
+  else if (event.key === "k") step(-1);
+  else if (event.key === "p") pause();
+  else if (event.key === "d") switchTheme();
+  else if (event.key === "?") keys.showModal();
+  else if (event.key === "Enter" && event.target.matches("tr[tabindex]")) event.target.click();
+  else return;
+  event.preventDefault();
+});
+
+document.getElementById("theme").addEventListener("click", switchTheme);
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(timer);
+  if (!document.hidden && !paused) look();
+});
+addEventListener("hashchange", open);
+try {
+  const theme = localStorage.getItem("theme");
+  if (theme === "dark" || theme === "light") document.documentElement.dataset.theme = theme;
+} catch {
+  // the system's choice counts
+}
+open();
