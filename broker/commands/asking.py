@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 from siltstone.broker.commands.http_client import REMEDY, ControlAnswer, ask, nobody_answers
 from siltstone.broker.http.control.token import read_address, read_token
 from siltstone.config.listeners import parse_host_port
+from siltstone.storage.directory.control import ENCRYPTED, find_trust
 
 if TYPE_CHECKING:
+    import ssl
+
     from siltstone.config.layers import Layers
 
 _TIMEOUT_SECONDS = 10.0
@@ -77,7 +80,30 @@ def find_address(layers: Layers) -> tuple[str, int]:
             f"no broker has {directory} open, and http.listener {layers.server().http_listener} "
             "names no port"
         )
-    return parse_host_port(noted)
+    return parse_host_port(noted.removeprefix(ENCRYPTED))
+
+
+def reading_token(layers: Layers) -> str:
+    """Return the token where reading may ask for it; empty if there is none that we may read."""
+    server = layers.server()
+    if server.http_security_protocol == "PLAINTEXT" and not server.http_refuses_strangers:
+        return ""
+    try:
+        return read_token(Path(server.log_dirs[0]))
+    except OSError:
+        return ""
+
+
+def trust_of(layers: Layers) -> ssl.SSLContext | None:
+    """Return whom to trust where the broker of these settings answers; None: it encrypts nothing.
+
+    Raises:
+        OSError: The file of authorities that is named cannot be read.
+    """
+    server = layers.server()
+    if not server.http_security_protocol.endswith("SSL"):
+        return None
+    return find_trust(Path(server.log_dirs[0]))
 
 
 def _read_note(directory: Path) -> str | None:
@@ -104,7 +130,8 @@ class Channel:
             Refusal: It answers with a fault.
             NobodyAnswers: No broker is there.
         """
-        return self._ask("GET", _with_query(path, which.as_query(), more))
+        token = reading_token(self._layers)
+        return self._ask("GET", _with_query(path, which.as_query(), more), token)
 
     def post(
         self,
@@ -148,6 +175,7 @@ class Channel:
                 token=token,
                 body=body,
                 timeout_seconds=timeout_seconds,
+                trust=trust_of(self._layers),
             )
         except ConnectionRefusedError as error:
             raise NobodyAnswers(self._whom_to_ask(address)) from error

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from siltstone.broker.commands import explain_text
 from siltstone.broker.commands.advice import choose
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal, Which, meant_by
+from siltstone.broker.commands.options import read_settings, seconds
 from siltstone.broker.commands.terminal import find_width, write_wrapped
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterable, Iterator
 
     from siltstone.config.layers import Layers
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.2
 DRY_RUN_SECONDS = 3600.0
 _UNFINISHED = {"requested", "in-progress", "aborting"}
+_WHICH = "a topic or one of its partitions (default: all)"
 _PREVENTED = {"policy-not-compact", "cleaner-off", "directory-offline", "paused", "failed"}
 """Rules by which a partition has no pass that may need one."""
 
@@ -53,8 +56,25 @@ class Asked(NamedTuple):
     failed: bool = False
 
 
-def run_explain(layers: Layers, name: str | None, asked: Asked) -> int:
+def add_explain(parser: argparse.ArgumentParser) -> None:
+    """Add which partitions, and whether their logs are read."""
+    parser.add_argument("name", nargs="?", metavar="TOPIC[-PARTITION]", help=_WHICH)
+    parser.add_argument(
+        "--dry-run", action="store_true", help="read the logs as a pass would and predict it"
+    )
+    parser.add_argument(
+        "--waiting", action="store_true", help="only those that have something to clean, and wait"
+    )
+    parser.add_argument(
+        "--failed", action="store_true", help="only those that could not be cleaned or read"
+    )
+
+
+def run_explain(options: argparse.Namespace) -> int:
     """Print why partitions are or are not compacted."""
+    layers = read_settings(options)
+    name = options.name
+    asked = Asked(options.json, options.dry_run, options.waiting, options.failed)
     channel = Channel(layers)
     try:
         which, answer = find(channel, name)
@@ -109,23 +129,28 @@ def _filter_words(asked: Asked) -> str:
     return " or ".join(words)
 
 
-def run_clean(
-    layers: Layers,
-    name: str,
-    *,
-    is_forced: bool,
-    rolls: bool = False,
-    waits: bool,
-    seconds: float,
-    as_json: bool = False,
-) -> int:
+def add_clean(parser: argparse.ArgumentParser) -> None:
+    """Add which partitions, and how much of them."""
+    parser.add_argument("name", metavar="TOPIC[-PARTITION]")
+    parser.add_argument("--wait", action="store_true", help="until it is done, and say what it did")
+    parser.add_argument("--timeout", type=seconds, default=3600.0, metavar="SECONDS")
+    parser.add_argument(
+        "--force", action="store_true", help="records younger than min.compaction.lag.ms, too"
+    )
+    parser.add_argument(
+        "--roll", action="store_true", help="close the active segments first, so that they are, too"
+    )
+
+
+def run_clean(options: argparse.Namespace) -> int:
     """Ask for a pass and print what it came to."""
-    channel = Channel(layers)
+    name, as_json = options.name, options.json
+    channel = Channel(read_settings(options))
     try:
         which, _ = find(channel, name)
-        asked = json.loads(channel.post("/v1/clean", which, _options(is_forced, rolls)).body)
+        asked = json.loads(channel.post("/v1/clean", which, _query(options)).body)
         count = len(asked["requested"])
-        if not waits:
+        if not options.wait:
             if as_json:
                 _print_json(asked)
                 return 0
@@ -137,7 +162,7 @@ def run_clean(
                 else "\n"
             )
             return 0
-        left = _wait(channel, which, seconds)
+        left = _wait(channel, which, options.timeout)
         events = list(_events(channel, which, asked["now_ms"]))
     except NobodyAnswers as error:
         return _fail(error.advice)
@@ -154,8 +179,8 @@ def run_clean(
     return 1 if failed or is_left else 0
 
 
-def _options(is_forced: bool, rolls: bool) -> str:
-    return "&".join([*(["force=1"] if is_forced else []), *(["roll=1"] if rolls else [])])
+def _query(options: argparse.Namespace) -> str:
+    return "&".join(f"{each}=1" for each in ("force", "roll") if getattr(options, each))
 
 
 def _print_passes(
@@ -174,8 +199,15 @@ def _print_json(answer: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(answer, indent=2) + "\n")
 
 
-def run_history(layers: Layers, name: str | None, *, as_json: bool) -> int:
+def add_history(parser: argparse.ArgumentParser) -> None:
+    """Add which partitions."""
+    parser.add_argument("name", nargs="?", metavar="TOPIC[-PARTITION]", help=_WHICH)
+
+
+def run_history(options: argparse.Namespace) -> int:
     """Print the passes of the cleaner, the oldest first."""
+    layers = read_settings(options)
+    name, as_json = options.name, options.json
     channel = Channel(layers)
     try:
         which = Which() if name is None else find(channel, name)[0]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 MAX_IN_DETAIL = 20
 _DETAIL_HANG = 12
 _WIDEST_NAME = 40
+_MAX_TOPICS = 10
 _VERDICTS = {"in-progress": "being cleaned", "requested": "next"}
 
 
@@ -38,9 +39,27 @@ def _summary(partitions: list[dict[str, Any]], width: int | None) -> Iterator[st
     counts = Counter(facts["rule"] for facts in partitions)
     waiting = sum(map(is_waiting, partitions))
     failed = sum(map(is_failed, partitions))
-    yield f"{len(partitions)} partitions: {failed} failed, {waiting} waiting"
+    yield f"{counted(len(partitions), 'partition')}: {failed} failed, {waiting} waiting"
     for rule, count in counts.most_common():
         yield from wrap(f"{count:>7}  {rule:<20} {ADVICE.get(rule, '')}", width, 30)
+    yield from _sizes(partitions, width)
+
+
+def _sizes(partitions: list[dict[str, Any]], width: int | None) -> Iterator[str]:
+    """Yield the topics that take most of the disk, if there are several."""
+    sizes: Counter[str] = Counter()
+    for facts in partitions:
+        sizes[facts["topic"]] += facts.get("size_bytes", 0)
+    total = sizes.total()
+    if len(sizes) < 2 or not total:
+        return
+    counts = Counter(facts["topic"] for facts in partitions)
+    yield f"{size(total)} on the disk, by topic:"
+    for topic, count in sizes.most_common(_MAX_TOPICS):
+        share, many = f"{count / total:.0%}", counted(counts[topic], "partition")
+        yield from wrap(f"{size(count):>10} {share:>5}  {topic}, {many}", width, 18)
+    if len(sizes) > _MAX_TOPICS:
+        yield f"{'':>18}and {counted(len(sizes) - _MAX_TOPICS, 'topic')} more"
 
 
 def _table(partitions: list[dict[str, Any]], width: int | None) -> Iterator[str]:
@@ -129,7 +148,8 @@ def prediction_lines(prediction: Mapping[str, Any]) -> Iterator[str]:
             "batches, which get a delete horizon; how many bytes that takes depends on the time"
         )
     yield (
-        f"            map: {prediction['map_keys']} keys, {size(prediction['map_bytes'])}; "
+        f"            map: {counted(prediction['map_keys'], 'key')}, "
+        f"{size(prediction['map_bytes'])}; "
         f"passes: {prediction['passes']}; ends at offset {prediction['end_offset']}; "
         f"read in {prediction['seconds']:.3g} s"
     )
@@ -151,10 +171,11 @@ def event_line(event: Mapping[str, Any]) -> str:
     )
     return (
         f"{head}: offsets {event['first_dirty_offset']} to {event['end_offset']}, "
-        f"{event['segments_in']} segments to {event['segments_out']}, "
+        f"{counted(event['segments_in'], 'segment')} to {event['segments_out']}, "
         f"{size(event['bytes_in'])} to {size(event['bytes_out'])}, "
-        f"{event['records_in']} records to {event['records_out']} ({gone or 'none went'}), "
-        f"map {event['map_keys']} keys{' (full)' if event['map_full'] else ''}, "
+        f"{counted(event['records_in'], 'record')} to {event['records_out']} "
+        f"({gone or 'none went'}), "
+        f"map {counted(event['map_keys'], 'key')}{' (full)' if event['map_full'] else ''}, "
         f"{event['seconds']:.3g} s{held}"
     )
 

@@ -8,9 +8,13 @@ not stand between a broker and its health check.
 from __future__ import annotations
 
 import socket
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from siltstone.broker.net.loopback import reachable
+from siltstone.storage.directory.control import explain
+
+if TYPE_CHECKING:
+    import ssl
 
 _MAX_ANSWER_BYTES = 16 << 20
 _READ_BYTES = 64 * 1024
@@ -44,8 +48,9 @@ def ask(
     token: str = "",
     body: bytes = b"",
     timeout_seconds: float = 10.0,
+    trust: ssl.SSLContext | None = None,
 ) -> ControlAnswer:
-    """Send one request to host and port and return the answer. Blocks.
+    """Send one request to host and port and return the answer; with ``trust`` over TLS. Blocks.
 
     Raises:
         OSError: nobody listens, or nothing came in time.
@@ -59,7 +64,7 @@ def ask(
         *([f"Authorization: Bearer {token}"] if token else []),
     ]
     request = "\r\n".join([*head, "", ""]).encode() + body
-    with socket.create_connection((reachable(host), port), timeout_seconds) as connection:
+    with _connect((reachable(host), port), timeout_seconds, trust) as connection:
         connection.sendall(request)
         answer = bytearray()
         while piece := connection.recv(_READ_BYTES):
@@ -72,3 +77,16 @@ def ask(
     if not words[0].startswith(b"HTTP/1.") or len(words) < 2 or not end_of_head:
         raise ValueError(f"{host}:{port} does not answer as the broker's http.listener does")
     return ControlAnswer(int(words[1]), content)
+
+
+def _connect(
+    address: tuple[str, int], timeout_seconds: float, trust: ssl.SSLContext | None
+) -> socket.socket:
+    connection = socket.create_connection(address, timeout_seconds)
+    if trust is None:
+        return connection
+    try:
+        return trust.wrap_socket(connection, server_hostname=address[0])
+    except OSError as error:
+        connection.close()
+        raise OSError(explain(error)) from error

@@ -8,15 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
 from siltstone.broker.commands.explain_text import counted, duration, size
+from siltstone.broker.commands.options import read_settings
 
 if TYPE_CHECKING:
+    import argparse
+
     from siltstone.broker.commands.http_client import ControlAnswer
-    from siltstone.config.layers import Layers
 
 
-def run_pins(layers: Layers, release: str | None, *, as_json: bool) -> int:
+def add_pins(parser: argparse.ArgumentParser) -> None:
+    """Add a pin to end."""
+    parser.add_argument("--release", metavar="ID", help="end a pin whose reader is gone")
+
+
+def run_pins(options: argparse.Namespace) -> int:
     """Print the pins there are, or end one; return the exit code: 0 fine, 1 a fault."""
-    channel = Channel(layers)
+    release = options.release
+    channel = Channel(read_settings(options))
     try:
         if release is None:
             answer = channel.get("/v1/pins")
@@ -30,7 +38,7 @@ def run_pins(layers: Layers, release: str | None, *, as_json: bool) -> int:
     if release is not None:
         sys.stdout.write(f"released {release}\n")
     else:
-        _print(answer, as_json=as_json)
+        _print(answer, as_json=options.json)
     return 0
 
 

@@ -11,31 +11,32 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
+from siltstone.broker.commands.options import read_settings
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
 
-    from siltstone.config.layers import Layers
 
-
-def run_reload(layers: Layers, *, as_json: bool) -> int:
+def run_reload(options: argparse.Namespace) -> int:
     """Have the settings reloaded and print what came of it."""
-    return _run(layers, "/v1/reload", as_json=as_json)
+    return _run(options, "/v1/reload")
 
 
-def run_diff(layers: Layers, *, as_json: bool) -> int:
+def run_diff(options: argparse.Namespace) -> int:
     """Print what a reload would change, what a restart would, and where a dynamic value wins."""
-    return _run(layers, "/v1/diff", as_json=as_json)
+    return _run(options, "/v1/diff")
 
 
-def _run(layers: Layers, path: str, *, as_json: bool) -> int:
+def _run(options: argparse.Namespace, path: str) -> int:
+    layers = read_settings(options)
     try:
         plan = json.loads(Channel(layers).post(path).body)
     except NobodyAnswers as error:
         return _fail(error.advice)
     except Refusal as error:
         return _fail(f"nothing is changed: {error}")
-    if as_json:
+    if options.json:
         sys.stdout.write(json.dumps(plan, indent=2) + "\n")
     else:
         sys.stdout.writelines(f"{line}\n" for line in _lines(plan, is_done=path == "/v1/reload"))

@@ -136,6 +136,7 @@ class StoppedBroker:
             cleaner_off=find_what_is_off(self._layers),
         )
         answer = explain(view).as_json()
+        answer["size_bytes"] = sum(segment.size for segment in log.segments)
         answer["last_pass"] = None if last is None else last._asdict()
         if is_dry_run and log.config.is_compacted:
             answer["prediction"] = self._predict(log, view)

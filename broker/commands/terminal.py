@@ -1,4 +1,7 @@
-"""How wide lines may be: as wide as the terminal, or as long as they are where there is none."""
+"""How wide lines may be: as wide as the terminal, or as long as they are where there is none.
+
+And colours, which only a terminal gets.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 _NARROWEST = 20
+_COLOURS = {"red": 31, "green": 32, "yellow": 33, "blue": 36, "dim": 2, "bold": 1}
 
 
 def find_width() -> int | None:
@@ -58,3 +62,35 @@ def write_wrapped(lines: Iterable[str], hang: int = 4) -> None:
     width = find_width()
     for line in lines:
         sys.stdout.writelines(f"{each}\n" for each in wrap(line, width, hang))
+
+
+def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print columns for a person: as wide as what is in them, numbers and sizes to the right."""
+    texts = [[str(each) for each in row] for row in rows]
+    if not texts:
+        sys.stdout.write("there are none\n")
+        return
+    columns = list(zip(headings, *texts, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    is_right = [all(each[:1].isdigit() or each == "-" for each in column[1:]) for column in columns]
+    for number, row in enumerate([list(headings), *texts]):
+        cells = [
+            each.rjust(width) if right else each.ljust(width)
+            for each, width, right in zip(row, widths, is_right, strict=True)
+        ]
+        line = "  ".join(cells).rstrip()
+        sys.stdout.write((paint(line, "bold") if number == 0 else line) + "\n")
+
+
+def has_colours() -> bool:
+    """Tell whether stdout is a terminal that shows colours, and ``NO_COLOR`` is not set."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    with suppress(ValueError, AttributeError):  # closed, or no stdout at all
+        return sys.stdout.isatty()
+    return False
+
+
+def paint(text: str, colour: str) -> str:
+    """Return text in a colour, if stdout shows any."""
+    return f"\033[{_COLOURS[colour]}m{text}\033[0m" if has_colours() else text

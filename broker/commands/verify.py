@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.commands.asking import meant_by
 from siltstone.broker.commands.explain_text import counted
+from siltstone.broker.commands.options import read_settings
 from siltstone.broker.commands.stopped import find_folders
 from siltstone.cleaner.checkpoints import CleanerCheckpoints
 from siltstone.cleaner.history.history import read_history
@@ -21,14 +22,22 @@ from siltstone.storage.directory.opening import find_readable
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterable, Iterator
 
-    from siltstone.config.layers import Layers
     from siltstone.storage.topic_partition import TopicPartition
 
 
-def run_verify(layers: Layers, name: str | None, *, as_json: bool = False) -> int:
+def add_verify(parser: argparse.ArgumentParser) -> None:
+    """Add which partitions."""
+    which = "a topic or one of its partitions (default: all)"
+    parser.add_argument("name", nargs="?", metavar="TOPIC[-PARTITION]", help=which)
+
+
+def run_verify(options: argparse.Namespace) -> int:
     """Verify a topic, a partition or all that was cleaned; 1 if anything is wrong."""
+    layers = read_settings(options)
+    name, as_json = options.name, options.json
     try:
         there = find_readable([Path(each).absolute() for each in layers.server().log_dirs])
         _refuse_live(there)
@@ -120,7 +129,7 @@ def _lines(report: Report, checkpoint: int | None) -> Iterator[str]:
     count = len(report.faults)
     verdict = "fine" if not count else counted(count, "fault")
     clean = "never cleaned" if checkpoint is None else f"{report.keys} keys below {checkpoint}"
-    yield f"{report.topic_partition}: {verdict}; {report.records} records, {clean}"
+    yield f"{report.topic_partition}: {verdict}; {counted(report.records, 'record')}, {clean}"
     for note in report.notes:
         yield f"  {note}"
     for fault in report.faults[:MAX_FAULTS]:

@@ -1,0 +1,123 @@
+"""``siltstone config``: the settings in force, by the running broker or as a start would take them.
+
+The broker that is asked must have our log directories open: another one may listen where the
+settings say.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
+from siltstone.broker.commands.options import read_settings, try_settings
+from siltstone.broker.commands.terminal import paint
+from siltstone.config.show import show, show_as_json
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from siltstone.config.layers import Layers
+
+    Rows = list[dict[str, Any]]
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """Add whom to ask."""
+    parser.add_argument(
+        "--offline",
+        action="store_true",
+        help="what the next start would take, without asking the running broker",
+    )
+
+
+def run_config(options: argparse.Namespace) -> int:
+    """Print every setting with its source; return 0, or 1 if what is stored cannot be read."""
+    layers = read_settings(options)
+    fault = None
+    try:
+        rows = _stored(layers) if options.offline else _ask(layers)
+    except (NobodyAnswers, Refusal) as error:
+        sys.stderr.write(f"{error}; this is what a start would take\n")
+        rows = _stored(layers)
+    if isinstance(rows, str):
+        fault, rows = rows, list(show_as_json(layers))
+    if options.json:
+        sys.stdout.write(json.dumps(rows, indent=2) + "\n")
+    else:
+        for row, line in zip(rows, show(rows), strict=True):
+            given = row["source"] != "default"
+            sys.stdout.write((paint(line, "bold") if given else line) + "\n")
+    if fault is not None:
+        sys.stderr.write(f"{fault}\n")
+    return 0 if fault is None else 1
+
+
+def run_check(options: argparse.Namespace) -> int:
+    """Print every fault of the settings and of the certificates that they name."""
+    layers, faults = try_settings(options)
+    warnings = () if layers is None else layers.warnings
+    if layers is not None:
+        faults += _certificate_faults(layers)
+    if options.json:
+        told = {"faults": faults, "warnings": warnings}
+        sys.stdout.write(json.dumps(told, indent=2) + "\n")
+    else:
+        sys.stderr.writelines(f"{sentence}\n" for sentence in (*faults, *warnings))
+        if not faults:
+            sys.stdout.write("the settings are fine\n")
+    return 1 if faults else 0
+
+
+def _certificate_faults(layers: Layers) -> Iterator[str]:
+    settings = layers.server().tls_listeners()
+    if not settings:
+        return
+    from siltstone.broker.net.tls.contexts import TlsError, make_endpoint  # noqa: PLC0415  # few encrypt
+
+    for name, each in settings.items():
+        try:
+            make_endpoint(each)
+        except TlsError as error:
+            yield f"the listener {name} cannot encrypt: {error}"
+
+
+def _ask(layers: Layers) -> Rows:
+    """Return the settings of the running broker.
+
+    Raises:
+        NobodyAnswers: No broker is there.
+        Refusal: Another one is, or it does not say.
+    """
+    channel = Channel(layers)
+    answer = channel.get("/v1/config")
+    try:
+        told: dict[str, Any] = json.loads(answer.body)
+        rows: Rows = told["settings"]
+        theirs = set(told["log_dirs"])
+    except (ValueError, KeyError) as error:
+        raise Refusal("the broker does not say its settings; it is older than this") from error
+    ours = [str(Path(name).absolute()) for name in layers.server().log_dirs]
+    if not theirs.intersection(ours):
+        raise Refusal(
+            f"the broker that answers has the log directory {min(theirs, default='-')} and not "
+            f"{ours[0]}"
+        )
+    return rows
+
+
+def _stored(layers: Layers) -> Rows | str:
+    """Return the settings of a start, or why those that were changed in service are missing."""
+    from siltstone.broker.topics.settings.stored import with_stored  # noqa: PLC0415  # few need it
+    from siltstone.storage.directory.catalog import Catalog  # noqa: PLC0415  # likewise
+    from siltstone.storage.directory.log_directory import LogDirError  # noqa: PLC0415  # likewise
+
+    catalog = Catalog([Path(name) for name in layers.server().log_dirs])
+    try:
+        catalog.load()
+    except LogDirError as error:
+        return f"what was changed while the broker ran is not shown: {error}"
+    return list(show_as_json(with_stored(layers, catalog.state)))

@@ -1,0 +1,186 @@
+"""``siltstone doctor``: tries what a start needs and what clients are told, and says what fails.
+
+With a running broker the addresses are those that it advertises now, and each is connected to;
+without one they are only resolved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
+from siltstone.broker.commands.explain_text import size
+from siltstone.broker.commands.options import read_settings
+from siltstone.broker.commands.terminal import paint, write_wrapped
+from siltstone.broker.net.advertised import find_faults, show_address, who_for
+from siltstone.config.listeners import AUTO, parse_host_port
+from siltstone.storage import files
+from siltstone.storage.directory.lock import is_held
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from siltstone.config.layers import Layers
+
+_SCARCE_FILES = 10_000
+
+
+class Finding(NamedTuple):
+    """What was tried, whether it is as it should be, and a sentence."""
+
+    subject: str
+    is_fine: bool
+    sentence: str
+
+
+def run_doctor(options: argparse.Namespace) -> int:
+    """Print what was found; return 0 if all is fine, 1 if not."""
+    findings = list(find_all(read_settings(options)))
+    if options.json:
+        answer = [each._asdict() for each in findings]
+        sys.stdout.write(json.dumps({"findings": answer}, indent=2) + "\n")
+    else:
+        for each in findings:
+            mark = paint("ok   ", "green") if each.is_fine else paint("FAULT", "red")
+            write_wrapped([f"{mark} {each.subject}: {each.sentence}"], hang=6)
+    return 0 if all(each.is_fine for each in findings) else 1
+
+
+def find_all(layers: Layers) -> Iterator[Finding]:
+    """Try everything, what comes first in a start first. Blocks."""
+    for name in layers.server().log_dirs:
+        yield _try_folder(Path(name).absolute(), layers.server().log_dirs_reserve_bytes)
+    yield _try_limits()
+    try:
+        status = json.loads(Channel(layers).get("/v1/status").body)
+    except NobodyAnswers as error:
+        yield Finding("broker", is_fine=True, sentence=f"does not run: {error}")
+        status = None
+    except (Refusal, ValueError) as error:
+        yield Finding("broker", is_fine=False, sentence=str(error))
+        status = None
+    else:
+        yield _judge_broker(status)
+    if status is None:
+        yield from _try_ports(layers)
+    yield from _try_advertised(layers, status)
+
+
+def _try_folder(folder: Path, reserve_bytes: int) -> Finding:
+    subject = f"log directory {folder}"
+    try:
+        there = _nearest(folder)
+        free, total = files.find_room(there)
+    except OSError as error:
+        return Finding(subject, is_fine=False, sentence=f"cannot be looked at: {error}")
+    if not os.access(there, os.R_OK | os.W_OK | os.X_OK):
+        return Finding(
+            subject,
+            is_fine=False,
+            sentence=f"user {os.geteuid()} may not write {there}; chown {os.geteuid()} {there}, "
+            "or choose another log.dirs",
+        )
+    room = f"{size(free)} of {size(total)} are free"
+    if free < reserve_bytes:
+        return Finding(
+            subject,
+            is_fine=False,
+            sentence=f"{room}, less than log.dirs.reserve.bytes={reserve_bytes}: produce requests "
+            "are refused; delete topics or records, shorten retention, or make room on the disk",
+        )
+    if there != folder:
+        return Finding(subject, is_fine=True, sentence=f"is made by the start; {room}")
+    return Finding(subject, is_fine=True, sentence=_who_has(folder) + room)
+
+
+def _nearest(folder: Path) -> Path:
+    """Return the folder, or the nearest above it that exists."""
+    return next(each for each in (folder, *folder.parents) if each.exists())
+
+
+def _who_has(folder: Path) -> str:
+    try:
+        return "a broker has it open; " if is_held(folder) else ""
+    except OSError:
+        return ""
+
+
+def _try_limits() -> Finding:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < _SCARCE_FILES:
+        return Finding(
+            "open files",
+            is_fine=False,
+            sentence=f"only {hard} are allowed, and each partition and each client needs one; "
+            "raise the hard limit (ulimit -Hn, or LimitNOFILE= of the service)",
+        )
+    many = "as many as wanted" if hard == resource.RLIM_INFINITY else f"{hard}"
+    return Finding("open files", is_fine=True, sentence=f"{many} are allowed")
+
+
+def _judge_broker(status: dict[str, Any]) -> Finding:
+    troubles = [f"{path} {word}" for path, word in status["log_dirs"].items() if word != "online"]
+    if troubles or not status["ready"]:
+        why = "; ".join(troubles) or "siltstone health says why"
+        return Finding("broker", is_fine=False, sentence=f"runs and is not ready: {why}")
+    return Finding(
+        "broker",
+        is_fine=True,
+        sentence=f"runs and is ready, version {status['version']}, cluster {status['cluster_id']}",
+    )
+
+
+def _try_ports(layers: Layers) -> Iterator[Finding]:
+    """Bind what the start would, and let go of it."""
+    server = layers.server()
+    wanted = [(f"listener {each.name}", each.host, each.port) for each in server.bound_listeners]
+    for subject, host, port in (*wanted, ("http.listener", *server.http_address)):
+        where = show_address(host or "*", port)
+        try:
+            _bind(host, port)
+        except OSError as error:
+            why = error.strerror or error
+            remedy = "stop what uses the address, or choose another"
+            yield Finding(subject, is_fine=False, sentence=f"cannot use {where} ({why}); {remedy}")
+        else:
+            yield Finding(subject, is_fine=True, sentence=f"{where} can be bound")
+
+
+def _bind(host: str, port: int) -> None:
+    """Bind and let go.
+
+    Raises:
+        OSError: The host is not known or not this machine's, or the port is taken.
+    """
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):
+        with socket.socket(family, socket.SOCK_STREAM) as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.bind(address)
+
+
+def _try_advertised(layers: Layers, status: dict[str, Any] | None) -> Iterator[Finding]:
+    if status is None:
+        advertised = {each.name: (each.host, each.port) for each in layers.server().advertised}
+    else:
+        advertised = {
+            name: parse_host_port(address) for name, address in status["advertised"].items()
+        }
+    faults = asyncio.run(find_faults(advertised, connects=status is not None))
+    for name, (host, port) in advertised.items():
+        subject = f"advertised {name} {show_address(host, port)}"
+        if name in faults:
+            yield Finding(subject, is_fine=False, sentence=faults[name])
+            continue
+        tried = "" if status is None or host == AUTO else "; reached from here"
+        yield Finding(subject, is_fine=True, sentence=f"for {who_for(host)}{tried}")

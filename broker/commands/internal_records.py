@@ -1,0 +1,105 @@
+"""What the records of ``__consumer_offsets`` and ``__transaction_state`` mean, for dumps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from siltstone.broker.topics.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from siltstone.broker.transactions.transaction import TransactionState
+from siltstone.protocol.coordinator import consumer_group_records as consumer_records
+from siltstone.protocol.coordinator import group_records, transaction_records
+from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.messages.consumer_offsets import OffsetCommitKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from siltstone.protocol.records.record import Record
+
+    Facts = dict[str, object]
+
+
+def describe_for(log: Path) -> Callable[[Record], Facts | None] | None:
+    """Return what describes the records of a ``.log`` by its folder; None for topics of users."""
+    topic = log.absolute().parent.name.rpartition("-")[0]
+    describe = {OFFSETS_TOPIC: _describe_group, TRANSACTIONS_TOPIC: _describe_transaction}.get(
+        topic
+    )
+    return None if describe is None else _safely(describe)
+
+
+def _safely(
+    describe: Callable[[bytes, bytes | None], Facts | None],
+) -> Callable[[Record], Facts | None]:
+    """Return what shows a record as bytes if it does not mean what its key says."""
+
+    def one(record: Record) -> Facts | None:
+        if record.key is None:
+            return None
+        try:
+            return describe(record.key, record.value)
+        except (ProtocolError, ValueError):
+            return None
+
+    return one
+
+
+def _describe_group(key: bytes, value: bytes | None) -> Facts | None:
+    classic = group_records.read_key(key)
+    if isinstance(classic, OffsetCommitKey):
+        facts: Facts = {
+            "about": "offset",
+            "group": classic.group,
+            "topic": classic.topic,
+            "partition": classic.partition,
+        }
+        return facts | _told(None if value is None else group_records.read_offset(value))
+    if classic is not None:
+        facts = {"about": "classic group", "group": classic.group}
+        if value is None:
+            return facts | _told(None)
+        group = group_records.read_group(value)
+        members = [each.client_id for each in group.members]
+        return facts | {
+            "generation": group.generation,
+            "protocol": group.protocol,
+            "leader": group.leader,
+            "clients": members,
+        }
+    known = consumer_records.decode_key(key)
+    if known is None:
+        return None
+    facts = {"about": known.type.name.lower().replace("_", " "), "group": known.group_id}
+    if known.name:
+        facts["name"] = known.name
+    return facts | _told(
+        None if value is None else consumer_records.decode_value(known.type, value)
+    )
+
+
+def _describe_transaction(key: bytes, value: bytes | None) -> Facts | None:
+    transactional_id = transaction_records.decode_key(key)
+    if transactional_id is None:
+        return None
+    facts: Facts = {"about": "transaction", "transactional_id": transactional_id}
+    if value is None:
+        return facts | _told(None)
+    row = transaction_records.decode_value(value)
+    partitions = [f"{topic}-{index}" for topic, index in sorted(row.partitions)]
+    return facts | {
+        "state": TransactionState(row.status).name,
+        "producer_id": row.producer_id,
+        "producer_epoch": row.producer_epoch,
+        "timeout_ms": row.timeout_ms,
+        "started_ms": row.started_ms,
+        "partitions": partitions,
+    }
+
+
+def _told(value: Any) -> Facts:
+    """Return the fields of a value; a record without one deletes what its key names."""
+    if value is None:
+        return {"deleted": True}
+    fields: Facts = value._asdict() if hasattr(value, "_asdict") else {"value": value}
+    return fields

@@ -1,0 +1,219 @@
+"""A connection of a command to a broker, and the questions that several commands ask."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
+from siltstone.broker.commands.options import read_settings
+from siltstone.broker.net.loopback import reachable
+from siltstone.config.listeners import AUTO, parse_host_port
+from siltstone.config.properties import properties_entries
+from siltstone.pipeline.client.wire import Exchange, Wire, split_addresses
+from siltstone.pipeline.errors import PipelineError
+from siltstone.protocol.errors import ErrorCode
+from siltstone.protocol.messages import find_coordinator, list_offsets, metadata
+from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
+from siltstone.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from siltstone.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable, Mapping
+
+    from siltstone.config.layers import Layers
+
+START: Final = -2
+END: Final = -1
+CLIENT_ID: Final = "siltstone"
+
+_METADATA: Final = Exchange(metadata.REQUEST, metadata.RESPONSE, 12)
+_LIST_OFFSETS: Final = Exchange(list_offsets.REQUEST, list_offsets.RESPONSE, 6)
+_FIND_COORDINATOR: Final = Exchange(find_coordinator.REQUEST, find_coordinator.RESPONSE, 4)
+
+
+class Refused(Exception):  # noqa: N818  # an answer of the broker, not a fault
+    """The broker does not do it; the text says why."""
+
+
+class TopicFacts(NamedTuple):
+    """A topic and its partitions' leaders by number; -1 where there is none."""
+
+    name: str
+    is_internal: bool
+    leaders: dict[int, int]
+
+
+class Broker:
+    """One broker, asked one thing after the other."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+
+    def ask(self, exchange: Exchange, request: Any) -> Any:
+        """Return the answer to a request. Blocks.
+
+        Raises:
+            PipelineError: None comes.
+        """
+        return self.wire.ask(exchange, request)
+
+    def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicFacts]:
+        """Return topics, all if none is named.
+
+        Raises:
+            Refused: One of them is not there, or may not be seen.
+        """
+        asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        answer = self.ask(
+            _METADATA,
+            MetadataRequest(
+                topics=asked,
+                allow_auto_topic_creation=False,
+                include_topic_authorized_operations=False,
+            ),
+        )
+        found = {}
+        for topic in answer.topics:
+            if topic.error_code and asked is not None:
+                raise Refused(why(topic.error_code, None, f"topic {topic.name}"))
+            leaders = {each.partition_index: each.leader_id for each in topic.partitions}
+            name = topic.name or ""
+            found[name] = TopicFacts(name, topic.is_internal, dict(sorted(leaders.items())))
+        return found
+
+    def offsets(
+        self,
+        wanted: Mapping[str, Iterable[int]],
+        timestamp: int,
+        *,
+        is_committed: bool = False,
+    ) -> dict[tuple[str, int], int]:
+        """Return the offsets of a time in ms, `START` or `END`; -1 where no record is as late.
+
+        With ``is_committed`` the end is where the first open transaction begins.
+
+        Raises:
+            Refused: A partition has none.
+        """
+        topics = [
+            ListOffsetsTopic(
+                name,
+                [
+                    ListOffsetsPartition(partition_index=each, timestamp=timestamp)
+                    for each in partitions
+                ],
+            )
+            for name, partitions in wanted.items()
+        ]
+        answer = self.ask(_LIST_OFFSETS, ListOffsetsRequest(-1, int(is_committed), topics))
+        found = {}
+        for topic in answer.topics:
+            for each in topic.partitions:
+                if each.error_code:
+                    what = f"offsets of {topic.name}-{each.partition_index}"
+                    raise Refused(why(each.error_code, None, what))
+                found[topic.name, each.partition_index] = each.offset
+        return found
+
+    def find_coordinator(self, group_id: str) -> None:
+        """Have the broker get ready for a group, as clients do.
+
+        Raises:
+            Refused: It does not coordinate the group.
+        """
+        answer = self.ask(
+            _FIND_COORDINATOR, FindCoordinatorRequest(key_type=0, coordinator_keys=(group_id,))
+        )
+        for each in answer.coordinators:
+            if each.error_code:
+                raise Refused(why(each.error_code, each.error_message, f"group {group_id}"))
+
+
+def why(code: int, message: str | None, what: str) -> str:
+    """Return an error of the broker as a sentence."""
+    try:
+        name = ErrorCode(code).name.upper()
+    except ValueError:
+        name = f"error {code}"
+    if message:
+        return f"{message} ({name})"
+    known = _KNOWN.get(code)
+    return f"{what}: {name}" if known is None else f"{what}: {known} ({name})"
+
+
+_KNOWN: Final = {
+    int(ErrorCode.unknown_topic_or_partition): "there is no such topic or partition",
+    int(ErrorCode.topic_already_exists): "it exists already",
+    int(ErrorCode.group_id_not_found): "there is no such group",
+    int(ErrorCode.non_empty_group): "it has members; stop them first",
+    int(ErrorCode.not_leader_or_follower): "another broker has it; ask that one",
+    int(ErrorCode.coordinator_load_in_progress): "the broker reads its groups; ask again",
+    int(ErrorCode.offset_out_of_range): "the offset is not there",
+}
+
+
+def add_connection(parser: argparse.ArgumentParser) -> None:
+    """Add which broker, and how to speak to it."""
+    parser.add_argument(
+        "-b",
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help="the broker (default: the first of the settings' listeners)",
+    )
+    parser.add_argument(
+        "--command-config",
+        type=Path,
+        metavar="FILE",
+        help="security.protocol and its like in a file, as for Kafka's tools",
+    )
+
+
+def run(options: argparse.Namespace, command: Callable[[Broker], int]) -> int:
+    """Connect and run a command; return its exit code, 1 with a sentence if it is refused."""
+    layers = read_settings(options)
+    try:
+        address = _find_address(layers, options.bootstrap_server)
+        settings = _read_settings(options)
+        client_id = settings.get("client.id", CLIENT_ID)
+        remedy = "check --bootstrap-server and --command-config"
+        with Wire(address, settings, client_id, remedy=remedy) as wire:
+            return command(Broker(wire))
+    except (Refused, PipelineError, Refusal) as error:
+        sys.stderr.write(f"{error}\n")
+    except NobodyAnswers as error:
+        sys.stderr.write(f"{error.advice}\n")
+    return 1
+
+
+def _find_address(layers: Layers, given: str | None) -> tuple[str, int]:
+    if given is not None:
+        return split_addresses(given)[0]
+    listener = layers.server().bound_listeners[0]
+    if listener.port:
+        return reachable(listener.host), listener.port
+    status = json.loads(Channel(layers).get("/v1/status").body)
+    host, port = parse_host_port(next(iter(status["advertised"].values())))
+    return "127.0.0.1" if host == AUTO else host, port
+
+
+def _read_settings(options: argparse.Namespace) -> dict[str, str]:
+    """Return the settings of the file that is named.
+
+    Raises:
+        Refused: It cannot be read.
+    """
+    if options.command_config is None:
+        return {}
+    faults: list[str] = []
+    entries = properties_entries(options.command_config, faults)
+    if faults:
+        raise Refused("; ".join(faults).replace("--config", "--command-config"))
+    return {each.name: each.text for each in entries}

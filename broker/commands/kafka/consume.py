@@ -1,0 +1,337 @@
+"""``siltstone consume``: prints records, from an offset or a time, up to the end or on and on.
+
+It joins no group and commits nothing. Records of aborted transactions are left out.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from siltstone.broker.commands.kafka.broker import END, START, Broker, Refused, add_connection, why
+from siltstone.broker.commands.kafka.broker import run as run_command
+from siltstone.broker.commands.options import natural, positive
+from siltstone.pipeline.client.wire import Exchange
+from siltstone.protocol.errors import CorruptMessage, InvalidRecord
+from siltstone.protocol.messages import fetch
+from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader
+from siltstone.protocol.records.record import iterate_records
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable, Iterator
+
+    from siltstone.protocol.records.record import Record
+
+    Place = tuple[str, int]
+
+_FORMAT_HELP: Final = (
+    "%%t topic, %%p partition, %%o offset, %%T timestamp in ms, %%k key, %%v value, %%h headers, "
+    "%%S size of the value, %%%% a percent sign; \\n and \\t as usual (default: %%v\\n)"
+)
+_FETCH: Final = Exchange(fetch.REQUEST, fetch.RESPONSE, 12)
+_BYTES: Final = 8 << 20
+_PARTITION_BYTES: Final = 1 << 20
+_WAIT_MS: Final = 500
+_COMMITTED: Final = 1
+_TOKEN: Final = re.compile(rb"%(.)|\\(.)|%$|\\$", re.DOTALL)
+_ESCAPES: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"\\": b"\\", b"0": b"\0"}
+
+
+class BadFormat(ValueError):  # noqa: N818  # wrong usage
+    """A format or an offset makes no sense; the text says why."""
+
+
+class Printed(NamedTuple):
+    """A record and where it stands."""
+
+    topic: str
+    partition: int
+    record: Record
+
+
+_FIELDS: Final[dict[bytes, Callable[[Printed], bytes]]] = {
+    b"t": lambda each: each.topic.encode(),
+    b"p": lambda each: b"%d" % each.partition,
+    b"o": lambda each: b"%d" % each.record.offset,
+    b"T": lambda each: b"%d" % each.record.timestamp,
+    b"k": lambda each: each.record.key or b"",
+    b"v": lambda each: each.record.value or b"",
+    b"S": lambda each: b"%d" % (-1 if each.record.value is None else len(each.record.value)),
+    b"h": lambda each: b",".join(
+        b"%s=%s" % (key, value or b"") for key, value in each.record.headers
+    ),
+}
+
+
+def add_consume(parser: argparse.ArgumentParser) -> None:
+    """Add what to print and how, and the broker."""
+    parser.add_argument("topics", nargs="+", metavar="TOPIC")
+    parser.add_argument(
+        "-o",
+        "--offset",
+        default="start",
+        metavar="OFFSET",
+        help="start, end, a number, -N for N before the end, or @ and a time in ms or ISO 8601, "
+        "UTC unless it says otherwise (default: start)",
+    )
+    parser.add_argument("-n", "--count", type=positive, metavar="COUNT", help="of all partitions")
+    parser.add_argument(
+        "-p", "--partition", type=natural, action="append", metavar="NUMBER", help="repeatable"
+    )
+    parser.add_argument("-f", "--format", default="%v\\n", metavar="FORMAT", help=_FORMAT_HELP)
+    parser.add_argument("--follow", action="store_true", help="wait for more at the end")
+    add_connection(parser)
+
+
+def run_consume(options: argparse.Namespace) -> int:
+    """Print records; return the exit code."""
+    try:
+        write = as_json if options.json else read_format(options.format)
+        find_start = read_offset(options.offset)
+    except BadFormat as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return run_command(options, lambda broker: _Reader(broker, options, write).run(find_start))
+
+
+class _Reader:
+    """Fetches some partitions and prints their records."""
+
+    def __init__(
+        self, broker: Broker, options: argparse.Namespace, write: Callable[[Printed], bytes]
+    ) -> None:
+        self._broker = broker
+        self._options = options
+        self._write = write
+        self._left = options.count
+        self._places: dict[Place, int] = {}
+
+    def run(self, find_start: Callable[[Broker, dict[str, list[int]]], dict[Place, int]]) -> int:
+        """Print from there on.
+
+        Raises:
+            Refused: A topic, a partition or an offset is not there.
+        """
+        wanted = self._find_partitions()
+        ends = self._broker.offsets(wanted, END, is_committed=True)
+        self._places = find_start(self._broker, wanted)
+        while not self._is_done(ends):
+            self._fetch(ends)
+            sys.stdout.buffer.flush()
+        return 0
+
+    def _find_partitions(self) -> dict[str, list[int]]:
+        found = {}
+        for name, topic in self._broker.topics(self._options.topics).items():
+            numbers = list(topic.leaders)
+            missing = set(self._options.partition or ()) - set(numbers)
+            if missing:
+                raise Refused(
+                    f"topic {name} has no partition {min(missing)}; it has {len(numbers)}"
+                )
+            found[name] = self._options.partition or numbers
+        return found
+
+    def _is_done(self, ends: dict[Place, int]) -> bool:
+        if self._left == 0:
+            return True
+        return not self._options.follow and not self._unread(ends)
+
+    def _unread(self, ends: dict[Place, int]) -> list[Place]:
+        return [
+            place
+            for place, offset in self._places.items()
+            if self._options.follow or offset < ends[place]
+        ]
+
+    def _fetch(self, ends: dict[Place, int]) -> None:
+        topics: dict[str, list[FetchPartition]] = {}
+        for topic, number in self._unread(ends):
+            offset = self._places[topic, number]
+            asked = FetchPartition(
+                number, fetch_offset=offset, partition_max_bytes=_PARTITION_BYTES
+            )
+            topics.setdefault(topic, []).append(asked)
+        answer = self._broker.ask(
+            _FETCH,
+            FetchRequest(
+                max_wait_ms=_WAIT_MS,
+                min_bytes=1,
+                max_bytes=_BYTES,
+                isolation_level=_COMMITTED,
+                topics=[FetchTopic(topic=name, partitions=some) for name, some in topics.items()],
+            ),
+        )
+        for response in answer.responses:
+            for part in response.partitions:
+                place = (response.topic, part.partition_index)
+                if part.error_code:
+                    offset = self._places[place]
+                    what = f"{place[0]}-{place[1]} from offset {offset}"
+                    raise Refused(why(part.error_code, None, what))
+                self._take(place, part, ends[place])
+
+    def _take(self, place: Place, part: Any, end: int) -> None:
+        """Print a partition's records, and go on behind them."""
+        for next_offset, records in committed(part):
+            for record in records:
+                if self._left == 0:
+                    return
+                if record.offset < self._places[place]:
+                    continue
+                if not self._options.follow and record.offset >= end:
+                    break
+                if self._left is not None:
+                    self._left -= 1
+                sys.stdout.buffer.write(self._write(Printed(*place, record)))
+            self._places[place] = max(self._places[place], next_offset)
+
+
+def committed(part: Any) -> Iterator[tuple[int, Iterable[Record]]]:
+    """Yield, for each whole batch of a fetched range, the offset behind it and its records.
+
+    Markers have none, nor have the batches of aborted transactions.
+
+    Raises:
+        Refused: A batch cannot be read.
+    """
+    coming = sorted(part.aborted_transactions or (), key=lambda each: -each.first_offset)
+    aborted: set[int] = set()
+    view = memoryview(part.records or b"")
+    while len(view) >= HEADER_SIZE:
+        header = BatchHeader.read(view)
+        if header.size > len(view):
+            return
+        batch, view = view[: header.size], view[header.size :]
+        while coming and coming[-1].first_offset <= header.last_offset:
+            aborted.add(coming.pop().producer_id)
+        if header.is_control:
+            aborted.discard(header.producer_id)
+        is_left_out = header.is_control or (
+            header.is_transactional and header.producer_id in aborted
+        )
+        yield header.next_offset, () if is_left_out else _records(header, batch)
+
+
+def _records(header: BatchHeader, batch: memoryview) -> Iterator[Record]:
+    try:
+        yield from iterate_records(batch)
+    except (CorruptMessage, InvalidRecord) as error:
+        raise Refused(f"the batch at {header.base_offset} cannot be read: {error}") from error
+
+
+def as_json(each: Printed) -> bytes:
+    """Return a record as a line of JSON; what is no UTF-8 is told in base64."""
+    record = each.record
+    headers = [[key.decode("utf-8", "replace"), _text(value)] for key, value in record.headers]
+    facts = {
+        "topic": each.topic,
+        "partition": each.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": _text(record.key),
+        "value": _text(record.value),
+        **({"headers": headers} if headers else {}),
+    }
+    return json.dumps(facts).encode() + b"\n"
+
+
+def _text(data: bytes | None) -> str | dict[str, str] | None:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def read_format(text: str) -> Callable[[Printed], bytes]:
+    """Return what writes a record in a format.
+
+    Raises:
+        BadFormat: It has a letter that means nothing.
+    """
+    data = text.encode("utf-8", "surrogateescape")
+    parts: list[bytes | Callable[[Printed], bytes]] = []
+    position = 0
+    for match in _TOKEN.finditer(data):
+        parts.append(data[position : match.start()])
+        position = match.end()
+        letter, escape = match.groups()
+        if letter == b"%":
+            parts.append(b"%")
+        elif letter in _FIELDS:
+            parts.append(_FIELDS[letter])
+        elif escape in _ESCAPES:
+            parts.append(_ESCAPES[escape])
+        else:
+            known = ", ".join(f"%{each.decode()}" for each in _FIELDS)
+            raise BadFormat(f"-f has {match[0].decode(errors='replace')}; there are {known}, %%")
+    parts.append(data[position:])
+    return lambda each: b"".join(
+        [part if isinstance(part, bytes) else part(each) for part in parts]
+    )
+
+
+def read_offset(text: str) -> Callable[[Broker, dict[str, list[int]]], dict[Place, int]]:
+    """Return what finds the first offsets.
+
+    Raises:
+        BadFormat: The text is none of those that have a meaning.
+    """
+    if text in {"start", "end"}:
+        at = START if text == "start" else END
+        return lambda broker, wanted: broker.offsets(wanted, at)
+    if text.startswith("@"):
+        moment = _moment(text[1:])
+        return lambda broker, wanted: _at(broker, wanted, moment)
+    if re.fullmatch(r"-?[0-9]{1,18}", text):
+        number = int(text)
+        if text.startswith("-"):
+            return lambda broker, wanted: _before_end(broker, wanted, -number)
+        return lambda broker, wanted: _from_number(broker, wanted, number)
+    raise BadFormat(f"-o {text}: write start, end, a number, -N, or @ and a time")
+
+
+def _moment(text: str) -> int:
+    if re.fullmatch(r"[0-9]{1,18}", text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise BadFormat(f"-o @{text}: {error}; write ms since 1970 or ISO 8601") from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
+
+
+def _at(broker: Broker, wanted: dict[str, list[int]], moment: int) -> dict[Place, int]:
+    """Return the first offsets that are as late; the end where none is."""
+    ends = broker.offsets(wanted, END)
+    found = broker.offsets(wanted, moment)
+    return {place: ends[place] if offset < 0 else offset for place, offset in found.items()}
+
+
+def _from_number(broker: Broker, wanted: dict[str, list[int]], number: int) -> dict[Place, int]:
+    """Return a number as an offset of every partition, as far as they have it.
+
+    Raises:
+        Refused: None of them comes as far.
+    """
+    starts, ends = broker.offsets(wanted, START), broker.offsets(wanted, END)
+    if number > max(ends.values(), default=0):
+        there = ", ".join(f"{name}-{each} ends at {end}" for (name, each), end in ends.items())
+        raise Refused(f"offset {number} is not there yet: {there}")
+    return {place: min(max(number, start), ends[place]) for place, start in starts.items()}
+
+
+def _before_end(broker: Broker, wanted: dict[str, list[int]], count: int) -> dict[Place, int]:
+    starts = broker.offsets(wanted, START)
+    ends = broker.offsets(wanted, END, is_committed=True)
+    return {place: max(starts[place], end - count) for place, end in ends.items()}

@@ -1,0 +1,221 @@
+"""``siltstone groups``: lists groups, describes them with their lag, and deletes them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from siltstone.broker.commands.explain_text import counted
+from siltstone.broker.commands.kafka.broker import END, Broker, Refused, add_connection, why
+from siltstone.broker.commands.kafka.broker import run as run_command
+from siltstone.broker.commands.terminal import paint, write_table
+from siltstone.pipeline.client.wire import Exchange
+from siltstone.protocol.coordinator.consumer_protocol import decode_assignment
+from siltstone.protocol.errors import ErrorCode, ProtocolError
+from siltstone.protocol.messages import (
+    consumer_group_describe,
+    delete_groups,
+    describe_groups,
+    list_groups,
+    offset_fetch,
+)
+from siltstone.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from siltstone.protocol.messages.delete_groups import DeleteGroupsRequest
+from siltstone.protocol.messages.describe_groups import DescribeGroupsRequest
+from siltstone.protocol.messages.list_groups import ListGroupsRequest
+from siltstone.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+
+ACTIONS: Final = ("list", "describe", "delete")
+_LIST: Final = Exchange(list_groups.REQUEST, list_groups.RESPONSE, 5)
+_CLASSIC: Final = Exchange(describe_groups.REQUEST, describe_groups.RESPONSE, 5)
+_CONSUMER: Final = Exchange(consumer_group_describe.REQUEST, consumer_group_describe.RESPONSE, 0)
+_OFFSETS: Final = Exchange(offset_fetch.REQUEST, offset_fetch.RESPONSE, 8)
+_DELETE: Final = Exchange(delete_groups.REQUEST, delete_groups.RESPONSE, 2)
+
+
+def add_groups(parser: argparse.ArgumentParser) -> None:
+    """Add what to do with which groups, and the broker."""
+    parser.add_argument("action", nargs="?", choices=ACTIONS, default="list")
+    parser.add_argument("names", nargs="*", metavar="GROUP")
+    add_connection(parser)
+
+
+def run_groups(options: argparse.Namespace) -> int:
+    """Do what is asked; return the exit code."""
+    if options.action != "list" and not options.names:
+        sys.stderr.write(f"siltstone groups {options.action} wants the name of a group\n")
+        return 2
+    action = {"list": _list, "describe": _describe, "delete": _delete}[options.action]
+    return run_command(options, lambda broker: action(broker, options))
+
+
+def _list(broker: Broker, options: argparse.Namespace) -> int:
+    answer = broker.ask(_LIST, ListGroupsRequest())
+    if answer.error_code:
+        raise Refused(why(answer.error_code, None, "the list of groups"))
+    rows = []
+    for each in sorted(answer.groups, key=lambda each: each.group_id):
+        if options.names and each.group_id not in options.names:
+            continue
+        lags = [row["lag"] or 0 for row in _lags(broker, each.group_id)]
+        rows.append(
+            {
+                "group": each.group_id,
+                "state": each.group_state,
+                "protocol": each.group_type,
+                "partitions": len(lags),
+                "lag": sum(lags),
+            }
+        )
+    if options.json:
+        return _as_json({"groups": rows})
+    write_table(
+        ("GROUP", "STATE", "PROTOCOL", "PARTITIONS", "LAG"), [tuple(row.values()) for row in rows]
+    )
+    return 0
+
+
+def _describe(broker: Broker, options: argparse.Namespace) -> int:
+    told = [_find(broker, name) for name in options.names]
+    if options.json:
+        return _as_json({"groups": told})
+    for group in told:
+        lag = sum(row["lag"] or 0 for row in group["offsets"])
+        sys.stdout.write(
+            f"{group['group']}: {paint(group['state'], 'bold')}, {group['protocol']}, "
+            f"{counted(len(group['members']), 'member')}, lag {lag}\n\n"
+        )
+        owners = {
+            (topic, number): member
+            for member in group["members"]
+            for topic, numbers in member["assignment"].items()
+            for number in numbers
+        }
+        write_table(
+            ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "CLIENT", "HOST"),
+            [
+                (
+                    row["topic"],
+                    row["partition"],
+                    *(
+                        "-" if row[name] is None else row[name]
+                        for name in ("committed", "end", "lag")
+                    ),
+                    owners.get((row["topic"], row["partition"]), {}).get("client_id", "-"),
+                    owners.get((row["topic"], row["partition"]), {}).get("client_host", "-"),
+                )
+                for row in group["offsets"]
+            ],
+        )
+        sys.stdout.write("\n")
+    return 0
+
+
+def _delete(broker: Broker, options: argparse.Namespace) -> int:
+    for name in options.names:
+        broker.find_coordinator(name)
+    answer = broker.ask(_DELETE, DeleteGroupsRequest(options.names))
+    rows = [
+        {
+            "group": each.group_id,
+            "error": why(each.error_code, None, f"group {each.group_id}")
+            if each.error_code
+            else None,
+        }
+        for each in answer.results
+    ]
+    if options.json:
+        _as_json({"deleted": rows})
+    for row in () if options.json else rows:
+        if row["error"] is None:
+            sys.stdout.write(f"deleted {row['group']}\n")
+        else:
+            sys.stderr.write(f"{row['error']}\n")
+    return 1 if any(row["error"] for row in rows) else 0
+
+
+def _find(broker: Broker, group_id: str) -> dict[str, Any]:
+    """Return a group of either protocol, with its members and offsets.
+
+    Raises:
+        Refused: There is none.
+    """
+    broker.find_coordinator(group_id)
+    (group,) = broker.ask(_CONSUMER, ConsumerGroupDescribeRequest((group_id,))).groups
+    protocol = "consumer"
+    if group.error_code == ErrorCode.group_id_not_found:
+        protocol = "classic"
+        (group,) = broker.ask(_CLASSIC, DescribeGroupsRequest((group_id,))).groups
+    if group.error_code:
+        raise Refused(why(group.error_code, None, f"group {group_id}"))
+    offsets = list(_lags(broker, group_id))
+    if group.group_state == "Dead" and not offsets:
+        raise Refused(why(ErrorCode.group_id_not_found, None, f"group {group_id}"))
+    read = _of_consumer if protocol == "consumer" else _of_classic
+    return {
+        "group": group_id,
+        "state": group.group_state,
+        "protocol": protocol,
+        "members": [
+            {
+                "member": each.member_id,
+                "client_id": each.client_id,
+                "client_host": each.client_host,
+                "assignment": read(each),
+            }
+            for each in group.members
+        ],
+        "offsets": offsets,
+    }
+
+
+def _of_consumer(member: Any) -> dict[str, list[int]]:
+    return {each.topic_name: list(each.partitions) for each in member.assignment.topic_partitions}
+
+
+def _of_classic(member: Any) -> dict[str, list[int]]:
+    try:
+        assigned = decode_assignment(member.member_assignment).partitions
+    except ProtocolError:
+        return {}  # not of consumers, or of none yet
+    return {topic: sorted(numbers) for topic, numbers in assigned.items()}
+
+
+def _lags(broker: Broker, group_id: str) -> Iterator[dict[str, Any]]:
+    """Yield what a group has committed, and how far that is from the end."""
+    asked = OffsetFetchRequestGroup(group_id=group_id, topics=None)
+    (group,) = broker.ask(_OFFSETS, OffsetFetchRequest(groups=(asked,))).groups
+    if group.error_code:
+        raise Refused(why(group.error_code, None, f"offsets of group {group_id}"))
+    there = broker.topics()
+    wanted = {
+        topic.name: [
+            each.partition_index
+            for each in topic.partitions
+            if each.partition_index in there[topic.name].leaders
+        ]
+        for topic in group.topics
+        if topic.name in there
+    }
+    ends = broker.offsets(wanted, END) if wanted else {}
+    for topic in sorted(group.topics, key=lambda each: each.name):
+        for each in sorted(topic.partitions, key=lambda each: each.partition_index):
+            end = ends.get((topic.name, each.partition_index))
+            yield {
+                "topic": topic.name,
+                "partition": each.partition_index,
+                "committed": each.committed_offset,
+                "end": end,
+                "lag": None if end is None else max(0, end - each.committed_offset),
+            }
+
+
+def _as_json(value: dict[str, Any]) -> int:
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+    return 0

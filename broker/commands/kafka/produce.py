@@ -1,0 +1,193 @@
+"""``siltstone produce``: a record of each line of the input.
+
+What has arrived of the input is sent before more is awaited, so that a slow writer's lines arrive
+at once and a fast one's in large batches.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import count
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from siltstone.broker.commands.explain_text import counted
+from siltstone.broker.commands.kafka.broker import Broker, Refused, add_connection, why
+from siltstone.broker.commands.kafka.broker import run as run_command
+from siltstone.broker.commands.kafka.partitioner import partition_for
+from siltstone.broker.commands.options import natural
+from siltstone.pipeline.client.wire import Exchange
+from siltstone.protocol.errors import ErrorCode
+from siltstone.protocol.messages import produce
+from siltstone.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from siltstone.protocol.records.build import build_batch
+from siltstone.protocol.records.record import Record
+from siltstone.storage.clock import Clock
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import BinaryIO
+
+
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+_PRODUCE: Final = Exchange(produce.REQUEST, produce.RESPONSE, 9)
+_READ_BYTES: Final = 1 << 17
+_MS: Final = 30_000
+_ALL: Final = -1
+_TOO_LARGE: Final = {ErrorCode.message_too_large, ErrorCode.record_list_too_large}
+
+
+class Row(NamedTuple):
+    """A key and a value; None is none, and a value of None is a tombstone."""
+
+    key: bytes | None
+    value: bytes | None
+
+
+def add_produce(parser: argparse.ArgumentParser) -> None:
+    """Add what a line becomes, and the broker."""
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument(
+        "-k", "--key-separator", metavar="TEXT", help="what stands between key and value of a line"
+    )
+    parser.add_argument(
+        "--tombstones", action="store_true", help="an empty value after a key is a tombstone"
+    )
+    parser.add_argument("-p", "--partition", type=natural, metavar="NUMBER")
+    parser.add_argument(
+        "-H", "--header", action="append", default=[], metavar="NAME=VALUE", help="repeatable"
+    )
+    parser.add_argument("-z", "--compression", choices=CODECS, default="none")
+    add_connection(parser)
+
+
+def run_produce(options: argparse.Namespace) -> int:
+    """Send the input; return the exit code."""
+    headers = []
+    for each in options.header:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            sys.stderr.write(f"-H {each}: write NAME=VALUE\n")
+            return 2
+        headers.append((name.encode(), value.encode()))
+    if options.tombstones and options.key_separator is None:
+        sys.stderr.write("--tombstones wants --key-separator: only a key can be deleted\n")
+        return 2
+    return run_command(options, lambda broker: _Sender(broker, options, tuple(headers)).send_all())
+
+
+class _Sender:
+    """Sends lines to one topic."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        options: argparse.Namespace,
+        headers: tuple[tuple[bytes, bytes], ...],
+    ) -> None:
+        self._broker = broker
+        self._options = options
+        self._headers = headers
+        self._clock = Clock()
+        self._sent = 0
+        self._turn = 0
+
+    def send_all(self) -> int:
+        """Send the whole input.
+
+        Raises:
+            Refused: The broker does not take it, or a line has no key.
+        """
+        topic = self._options.topic
+        partitions = list(self._broker.topics([topic])[topic].leaders)
+        wanted = self._options.partition
+        if wanted is not None and wanted not in partitions:
+            raise Refused(f"topic {topic} has no partition {wanted}; it has {len(partitions)}")
+        try:
+            numbers = count(1)
+            for lines in lines_of(sys.stdin.buffer):
+                rows = [self._split(line, next(numbers)) for line in lines]
+                self._send(rows, partitions if wanted is None else [wanted])
+        finally:
+            self._tell()
+        return 0
+
+    def _split(self, line: bytes, number: int) -> Row:
+        separator = self._options.key_separator
+        if separator is None:
+            return Row(None, line)
+        key, found, value = line.partition(separator.encode())
+        if not found:
+            raise Refused(f"line {number} has no {separator!r} between key and value")
+        return Row(key, None if self._options.tombstones and not value else value)
+
+    def _send(self, rows: Sequence[Row], partitions: Sequence[int]) -> None:
+        self._turn += 1
+        without_key = partitions[self._turn % len(partitions)]
+        by_partition: dict[int, list[Row]] = {}
+        for row in rows:
+            number = without_key
+            if row.key is not None:
+                number = partitions[partition_for(row.key, len(partitions))]
+            by_partition.setdefault(number, []).append(row)
+        self._send_batches(by_partition)
+
+    def _send_batches(self, by_partition: Mapping[int, Sequence[Row]]) -> None:
+        """Send a batch to each of these partitions; one that is too large goes in halves."""
+        data = [
+            PartitionProduceData(each, self._batch(some)) for each, some in by_partition.items()
+        ]
+        request = ProduceRequest(
+            acks=_ALL,
+            timeout_ms=_MS,
+            topic_data=[TopicProduceData(name=self._options.topic, partition_data=data)],
+        )
+        answer = self._broker.ask(_PRODUCE, request)
+        for topic in answer.responses:
+            for each in topic.partition_responses:
+                rows = by_partition[each.index]
+                if each.error_code in _TOO_LARGE and len(rows) > 1:
+                    half = len(rows) // 2
+                    self._send_batches({each.index: rows[:half]})
+                    self._send_batches({each.index: rows[half:]})
+                elif each.error_code:
+                    what = f"{topic.name}-{each.index}"
+                    raise Refused(why(each.error_code, each.error_message, what))
+                else:
+                    self._sent += len(rows)
+
+    def _batch(self, rows: Sequence[Row]) -> bytes:
+        now_ms = self._clock.now_ms()
+        records = [
+            Record(number, now_ms, row.key, row.value, self._headers)
+            for number, row in enumerate(rows)
+        ]
+        return bytes(build_batch(records, codec=CODECS.index(self._options.compression)))
+
+    def _tell(self) -> None:
+        if self._options.json:
+            facts = {"topic": self._options.topic, "records": self._sent}
+            sys.stdout.write(json.dumps(facts) + "\n")
+        else:
+            many = counted(self._sent, "record")
+            sys.stderr.write(f"{many} produced to {self._options.topic}\n")
+
+
+def lines_of(stream: BinaryIO) -> Iterator[list[bytes]]:
+    """Yield the lines that have arrived, without their ends; the last one may have none."""
+    rest: list[bytes] = []
+    while data := stream.read1(_READ_BYTES):  # type: ignore[attr-defined]  # a buffered reader
+        *lines, last = data.split(b"\n")
+        if lines:
+            lines[0] = b"".join([*rest, lines[0]])
+            rest = []
+            yield lines
+        if last:
+            rest.append(last)
+    if rest:
+        yield [b"".join(rest)]

@@ -1,0 +1,299 @@
+"""``siltstone topics``: lists, describes, creates, deletes and alters topics."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from siltstone.broker.commands.explain_text import counted, size
+from siltstone.broker.commands.kafka.broker import END, START, Broker, Refused, add_connection, why
+from siltstone.broker.commands.kafka.broker import run as run_command
+from siltstone.broker.commands.options import positive
+from siltstone.broker.commands.terminal import write_table
+from siltstone.pipeline.client.wire import Exchange
+from siltstone.protocol.messages import (
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_configs,
+    describe_log_dirs,
+    incremental_alter_configs,
+)
+from siltstone.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from siltstone.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from siltstone.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from siltstone.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from siltstone.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
+from siltstone.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable
+
+
+_CREATE: Final = Exchange(create_topics.REQUEST, create_topics.RESPONSE, 7)
+_DELETE: Final = Exchange(delete_topics.REQUEST, delete_topics.RESPONSE, 6)
+_GROW: Final = Exchange(create_partitions.REQUEST, create_partitions.RESPONSE, 3)
+_ALTER: Final = Exchange(incremental_alter_configs.REQUEST, incremental_alter_configs.RESPONSE, 1)
+_CONFIGS: Final = Exchange(describe_configs.REQUEST, describe_configs.RESPONSE, 4)
+_SIZES: Final = Exchange(describe_log_dirs.REQUEST, describe_log_dirs.RESPONSE, 2)
+ACTIONS: Final = ("list", "describe", "create", "delete", "alter")
+_TOPIC: Final = 2
+_SET, _UNSET = 0, 1
+_DEFAULT: Final = 5  # a source of a setting: nobody has set it
+_SOURCES: Final = {1: "topic", 2: "broker, dynamic", 3: "brokers, dynamic", 4: "broker"}
+_MS: Final = 60_000
+
+
+def add_topics(parser: argparse.ArgumentParser) -> None:
+    """Add what to do with which topics, and the broker."""
+    parser.add_argument("action", nargs="?", choices=ACTIONS, default="list")
+    parser.add_argument("names", nargs="*", metavar="TOPIC")
+    parser.add_argument(
+        "-p", "--partitions", type=positive, metavar="COUNT", help="of a topic to create, or more"
+    )
+    parser.add_argument(
+        "-c",
+        "--topic-config",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the topic; repeatable",
+    )
+    parser.add_argument(
+        "--unset", action="append", default=[], metavar="NAME", help="take a topic's setting away"
+    )
+    parser.add_argument("--internal", action="store_true", help="list the internal ones, too")
+    add_connection(parser)
+
+
+def run_topics(options: argparse.Namespace) -> int:
+    """Do what is asked; return the exit code."""
+    actions: dict[str, Callable[[Broker, argparse.Namespace], int]] = {
+        "list": _list,
+        "describe": _describe,
+        "create": _create,
+        "delete": _delete,
+        "alter": _alter,
+    }
+    fault = _find_fault(options)
+    if fault is not None:
+        sys.stderr.write(f"{fault}\n")
+        return 2
+    return run_command(options, lambda broker: actions[options.action](broker, options))
+
+
+def _find_fault(options: argparse.Namespace) -> str | None:
+    """Return what is wrong with the usage."""
+    if options.action != "list" and not options.names:
+        return f"siltstone topics {options.action} wants the name of a topic"
+    bad = [each for each in options.topic_config if not each.partition("=")[1]]
+    if bad:
+        return f"-c {bad[0]}: write NAME=VALUE"
+    changes = options.topic_config or options.unset or options.partitions
+    if options.action == "alter" and not changes:
+        return "siltstone topics alter wants -c NAME=VALUE, --unset NAME or -p COUNT"
+    return None
+
+
+def _list(broker: Broker, options: argparse.Namespace) -> int:
+    found = broker.topics(options.names or None)
+    topics = sorted(
+        (each for each in found.values() if options.internal or not each.is_internal),
+        key=lambda each: each.name,
+    )
+    sizes = _sizes(broker, [each.name for each in topics])
+    rows = [
+        {
+            "name": each.name,
+            "partitions": len(each.leaders),
+            "bytes": sum(sizes.get((each.name, number), 0) for number in each.leaders),
+        }
+        for each in topics
+    ]
+    if options.json:
+        return _as_json({"topics": rows})
+    write_table(
+        ("TOPIC", "PARTITIONS", "SIZE"),
+        [(each["name"], each["partitions"], size(int(str(each["bytes"])))) for each in rows],
+    )
+    return 0
+
+
+def _describe(broker: Broker, options: argparse.Namespace) -> int:
+    found = broker.topics(options.names)
+    wanted = {name: list(each.leaders) for name, each in found.items()}
+    starts, ends = broker.offsets(wanted, START), broker.offsets(wanted, END)
+    sizes, configs = _sizes(broker, found), _configs(broker, found)
+    told = [
+        {
+            "name": name,
+            "internal": each.is_internal,
+            "partitions": [
+                {
+                    "partition": number,
+                    "leader": leader,
+                    "start": starts[name, number],
+                    "end": ends[name, number],
+                    "bytes": sizes.get((name, number)),
+                }
+                for number, leader in each.leaders.items()
+            ],
+            "settings": configs[name],
+        }
+        for name, each in found.items()
+    ]
+    if options.json:
+        return _as_json({"topics": told})
+    for topic in told:
+        _tell(topic)
+    return 0
+
+
+def _tell(topic: dict[str, Any]) -> None:
+    parts = topic["partitions"]
+    total = sum(each["bytes"] or 0 for each in parts)
+    many = counted(len(parts), "partition")
+    sys.stdout.write(f"{topic['name']}: {many}, {size(total)}\n\n")
+    write_table(
+        ("PARTITION", "LEADER", "START", "END", "OFFSETS", "SIZE"),
+        [
+            (
+                each["partition"],
+                each["leader"],
+                each["start"],
+                each["end"],
+                each["end"] - each["start"],
+                "-" if each["bytes"] is None else size(each["bytes"]),
+            )
+            for each in parts
+        ],
+    )
+    given = [each for each in topic["settings"] if each["source"] != "default"]
+    if given:
+        sys.stdout.write("\n")
+        write_table(
+            ("SETTING", "VALUE", "FROM"),
+            [(each["name"], each["value"], each["source"]) for each in given],
+        )
+    sys.stdout.write("\n")
+
+
+def _create(broker: Broker, options: argparse.Namespace) -> int:
+    configs = [CreatableTopicConfig(*each.split("=", 1)) for each in options.topic_config]
+    topics = [
+        CreatableTopic(name, options.partitions or -1, -1, (), configs) for name in options.names
+    ]
+    answer = broker.ask(_CREATE, CreateTopicsRequest(topics, _MS))
+    return _report(
+        options,
+        "created",
+        [(each.name, each.error_code, each.error_message) for each in answer.topics],
+    )
+
+
+def _delete(broker: Broker, options: argparse.Namespace) -> int:
+    states = [DeleteTopicState(name=name) for name in options.names]
+    answer = broker.ask(_DELETE, DeleteTopicsRequest(topics=states, timeout_ms=_MS))
+    return _report(
+        options,
+        "deleted",
+        [(each.name, each.error_code, each.error_message) for each in answer.responses],
+    )
+
+
+def _alter(broker: Broker, options: argparse.Namespace) -> int:
+    changes = [
+        *(
+            AlterableConfig(name, _SET, value)
+            for name, _, value in (each.partition("=") for each in options.topic_config)
+        ),
+        *(AlterableConfig(name, _UNSET, None) for name in options.unset),
+    ]
+    done = []
+    if changes:
+        resources = [AlterConfigsResource(_TOPIC, name, changes) for name in options.names]
+        answer = broker.ask(_ALTER, IncrementalAlterConfigsRequest(resources))
+        done += [
+            (each.resource_name, each.error_code, each.error_message) for each in answer.responses
+        ]
+    if options.partitions and not any(code for _, code, _ in done):
+        wanted = [CreatePartitionsTopic(name, options.partitions, None) for name in options.names]
+        answer = broker.ask(_GROW, CreatePartitionsRequest(wanted, _MS))
+        done = [(each.name, each.error_code, each.error_message) for each in answer.results]
+    return _report(options, "altered", done)
+
+
+def _report(options: argparse.Namespace, verb: str, done: list[tuple[str, int, str | None]]) -> int:
+    """Print what was done to each topic; return 1 if something was refused."""
+    rows = [
+        {"name": name, "error": why(code, message, f"topic {name}") if code else None}
+        for name, code, message in done
+    ]
+    if options.json:
+        _as_json({verb: rows})
+    else:
+        for each in rows:
+            if each["error"] is None:
+                sys.stdout.write(f"{verb} {each['name']}\n")
+            else:
+                sys.stderr.write(f"{each['error']}\n")
+    return 1 if any(each["error"] for each in rows) else 0
+
+
+def _sizes(broker: Broker, names: Iterable[str]) -> dict[tuple[str, int], int]:
+    """Return the bytes of partitions; none if the broker does not tell."""
+    found = broker.topics(names) if names else {}
+    asked = [DescribableLogDirTopic(name, list(each.leaders)) for name, each in found.items()]
+    answer = broker.ask(_SIZES, DescribeLogDirsRequest(asked))
+    return {
+        (topic.name, each.partition_index): each.partition_size
+        for result in answer.results
+        for topic in result.topics
+        for each in topic.partitions
+        if not each.is_future_key
+    }
+
+
+def _configs(broker: Broker, names: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
+    resources = [DescribeConfigsResource(_TOPIC, name, None) for name in names]
+    answer = broker.ask(_CONFIGS, DescribeConfigsRequest(resources))
+    found = {}
+    for result in answer.results:
+        if result.error_code:
+            what = f"settings of {result.resource_name}"
+            raise Refused(why(result.error_code, result.error_message, what))
+        found[result.resource_name] = [
+            {
+                "name": each.name,
+                "value": None if each.is_sensitive else each.value,
+                "source": "default"
+                if each.config_source == _DEFAULT
+                else _SOURCES.get(each.config_source, "unknown"),
+            }
+            for each in result.configs
+        ]
+    return found
+
+
+def _as_json(value: dict[str, Any]) -> int:
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+    return 0

@@ -1,0 +1,116 @@
+"""What several commands take: the settings, and words that are numbers."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from siltstone.config.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from siltstone.config.layers import Layers
+
+LOG_OPTIONS = {
+    "format": (("console", "json"), "console"),
+    "level": (("debug", "info", "warning", "error"), "info"),
+}
+"""What ``--log-NAME`` and its variable of the environment may say, and the default."""
+
+_LONGEST_SECONDS = 1e9  # some thirty years: sockets take no infinity
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add where settings come from."""
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        default=os.environ.get("SILTSTONE_CONFIG") or None,
+        help="server.yaml, or server.properties as Kafka has it (default: the environment's "
+        "SILTSTONE_CONFIG, else no file)",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        dest="sets",
+        help="a setting over file and environment, such as log.segment.bytes=1048576; repeatable",
+    )
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Add whom a command believes that asks a broker over HTTP."""
+    parser.add_argument(
+        "--ca",
+        metavar="FILE",
+        help="PEM file of the authorities to trust where http.listener encrypts (default: the "
+        "environment's SILTSTONE_CA, else the certificate noted in the first log directory)",
+    )
+
+
+def read_settings(options: argparse.Namespace) -> Layers:
+    """Return the settings.
+
+    Raises:
+        ConfigError: They cannot be taken; it has every fault.
+    """
+    layers, faults = try_settings(options)
+    if layers is None or faults:
+        raise ConfigError(faults)
+    return layers
+
+
+def try_settings(options: argparse.Namespace) -> tuple[Layers | None, list[str]]:
+    """Return the settings if they can be taken, and every fault."""
+    from siltstone.config.load import load  # noqa: PLC0415  # help needs no settings
+
+    path = None if options.config is None else Path(options.config)
+    faults = list(_log_faults())
+    try:
+        return load(path, os.environ, options.sets), faults
+    except ConfigError as error:
+        return None, [*faults, *error.faults]
+
+
+def log_variable(name: str) -> str:
+    """Return the variable of the environment that stands for ``--log-NAME``."""
+    return f"SILTSTONE_LOG_{name.upper()}"
+
+
+def _log_faults() -> Iterator[str]:
+    for name, (choices, _) in LOG_OPTIONS.items():
+        variable = log_variable(name)
+        text = os.environ.get(variable, "")
+        if text and text.lower() not in choices:
+            yield f"{variable} is {text}; it must be one of {', '.join(choices)}"
+
+
+def seconds(text: str) -> float:
+    """Return how long somebody is ready to wait."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= _LONGEST_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+    return found
+
+
+def natural(text: str) -> int:
+    """Return a whole number from 0 on."""
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """Return a whole number from 1 on."""
+    number = natural(text)
+    if not number:
+        raise argparse.ArgumentTypeError("0 is too few")
+    return number

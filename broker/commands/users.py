@@ -1,0 +1,113 @@
+"""``siltstone users``: the first users, made before a broker runs; and who there is.
+
+A running broker holds the log directory; its users are changed by ``kafka-configs``.
+"""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from siltstone.broker.commands.options import read_settings
+from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
+from siltstone.broker.security.private_file import PrivateFileError
+from siltstone.broker.security.scram import MECHANISMS, make_verifier
+from siltstone.broker.security.scram_text import parse_scram
+from siltstone.broker.security.users import Credentials, UserStore, copy_of
+from siltstone.storage.directory.lock import DirectoryLock, DirectoryLocked
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+
+def add_users(parser: argparse.ArgumentParser) -> None:
+    """Add what to change."""
+    parser.add_argument(
+        "--add",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="with the password on standard input, for PLAIN and SCRAM; repeatable",
+    )
+    parser.add_argument(
+        "--add-scram",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="as kafka-storage has it: SCRAM-SHA-256=[name=NAME,password=PASSWORD]; repeatable",
+    )
+    parser.add_argument("--remove", action="append", default=[], metavar="NAME", help="repeatable")
+
+
+def run_users(options: argparse.Namespace) -> int:
+    """Change users, then print who there is; return the exit code."""
+    layers = read_settings(options)
+    add, scram, remove = options.add, options.add_scram, options.remove
+    directory = Path(layers.server().log_dirs[0]).absolute()
+    store = UserStore(directory)
+    try:
+        if not (add or scram or remove):
+            store.load()
+        else:
+            directory.mkdir(parents=True, exist_ok=True)
+            lock = DirectoryLock(directory)
+            lock.acquire()
+            try:
+                store.load()
+                store.write(_changed(store.credentials, add, scram, remove))
+            finally:
+                lock.release()
+    except DirectoryLocked as error:
+        return _fail(f"{error}; the users of a running broker are changed by kafka-configs")
+    except (PrivateFileError, ValueError) as error:
+        return _fail(str(error))
+    except OSError as error:
+        return _fail(f"{store.path} can not be written: {error.strerror}")
+    for user, own in sorted(store.credentials.items()):
+        shown = ", ".join(f"{each} ({own[each].iterations})" for each in sorted(own))
+        sys.stdout.write(f"{user}: {shown}\n")
+    return 0
+
+
+def _changed(
+    credentials: Credentials, add: Sequence[str], scram: Sequence[str], remove: Sequence[str]
+) -> Credentials:
+    """Return the users after all changes.
+
+    Raises:
+        ValueError: A text is no user, a password is empty, or a user to remove is not there.
+    """
+    changed = copy_of(credentials)
+    for name in remove:
+        if changed.pop(name, None) is None:
+            raise ValueError(f"there is no user {name} to remove")
+    for text in scram:
+        user = parse_scram(text)
+        changed.setdefault(user.name, {})[user.mechanism.name] = user.verifier
+    for name in add:
+        if not name:
+            raise ValueError("a user needs a name")
+        password = _ask_password(name)
+        changed[name] = {
+            PLAIN: make_verifier(PLAIN_HASH, password),
+            **{each.name: make_verifier(each, password) for each in MECHANISMS.values()},
+        }
+    return changed
+
+
+def _ask_password(name: str) -> str:
+    if sys.stdin.isatty():
+        password = getpass.getpass(f"password of {name}: ")
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise ValueError(f"the password of {name} is empty; give it on the standard input")
+    return password
+
+
+def _fail(sentence: str) -> int:
+    sys.stderr.write(f"siltstone: {sentence}\n")
+    return 1
