@@ -105,6 +105,9 @@ BAD: dict[str, tuple[Callable[[], bytes | None], Any]] = {
 }
 
 
+SNAPPY_HEAD = bytes.fromhex("82534e4150505900 00000001 00000001")
+
+
 def request(records: dict[tuple[str, int], bytes | None]) -> Any:
     """Return a Produce request."""
     return producing.ProduceRequest(
@@ -139,6 +142,28 @@ async def test_bad_batch_is_refused_alone(
     assert codes(answer) == [code, 0, code]
     assert logs["plain", 0].size == logs["compacted", 0].size == 0
     assert logs["plain", 1].log_end_offset == 3
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        SNAPPY_HEAD + bytes.fromhex("7fffffff 00"),
+        SNAPPY_HEAD + bytes.fromhex("ffffffff 00"),
+        SNAPPY_HEAD + bytes.fromhex("00000006 ffffffff0f 00"),
+        bytes.fromhex("ffffffff0f 00"),
+    ],
+    ids=["chunk", "negative", "unfolded", "raw"],
+)
+async def test_cve_2023_34455_snappy_that_states_gigabytes_is_refused(
+    broker: Running, payload: bytes
+) -> None:
+    """CORRUPT_MESSAGE, where the broker opens batches; nothing is stored."""
+    caller = await broker.call()
+    batch = packed(compression.SNAPPY, payload)
+    answer = await caller.ask(request({("compacted", 0): batch, ("plain", 0): bytes(good())}))
+
+    assert codes(answer) == [CORRUPT, 0]
+    assert broker.topics.logs["compacted", 0].size == 0
 
 
 TOLD: dict[str, tuple[Callable[[], bytes], bool]] = {
@@ -191,6 +216,27 @@ async def test_fault_is_counted_as_kafka_does(broker: Running, fault: str) -> No
     assert {each: number for each, number in counted.items() if number} == {kind: count}
 
 
+FAILURES = {
+    "a wrong CRC": 0,
+    "more than max.message.bytes": 0,
+    "the control bit": 1,
+    "no records": 1,
+}
+
+
+@pytest.mark.parametrize(("fault", "count"), FAILURES.items())
+async def test_failed_produces_are_counted_by_topic(
+    broker: Running, fault: str, count: int
+) -> None:
+    """As Kafka does: not what is damaged or too large, which is the producer's own fault."""
+    caller = await broker.call()
+    await caller.ask(request({("plain", 0): BAD[fault][0](), ("compacted", 0): bytes(good())}))
+
+    topics = broker.topics.topics
+    assert topics["plain"].failed_produces == count
+    assert topics["compacted"].failed_produces == 0
+
+
 async def test_batch_larger_than_a_segment(broker: Running) -> None:
     """It could never be stored."""
     caller = await broker.call()
@@ -232,6 +278,8 @@ async def test_bombs_do_not_hold_the_loop(
     answer = await caller.ask(request({("bombed", 0): packed(codec, payload)}))
 
     assert codes(answer) == [INVALID]
+    assert answer.responses[0].partition_responses[0].log_start_offset == 0
+    assert broker.topics.topics["bombed"].failed_produces == 1
     (thread,) = unpacking
     assert thread.startswith("codec")
 

@@ -40,8 +40,8 @@ LATER_WITH_KERNELS = ("crc32c", "email", "importlib.metadata", "shutil")
 FIRST_ACK = """
 import json, sys
 sys.modules["hypothesis"] = None  # as `siltstone serve` has it
-import siltstone.broker.__main__
-siltstone.broker.__main__._parser().parse_args(["serve"])
+from siltstone.broker.commands.parser import parser_for
+parser_for(["serve"]).parse_args(["serve"])
 import siltstone.broker.process.run
 from siltstone.broker.handlers import create_topics, metadata, produce
 print(json.dumps([name for name in sys.argv[1:] if name in sys.modules]))

@@ -1,7 +1,8 @@
 """The clients that the generic tests go through, and topics of their own for them."""
 
+import gc
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -24,6 +25,13 @@ def client(request: pytest.FixtureRequest, broker: Broker) -> Client:
     """Each client library in turn."""
     made: Client = type_of[request.param](broker.bootstrap)
     return made
+
+
+@pytest.fixture
+def no_sockets_left() -> Iterator[None]:
+    """Take up what a client has left, so that no other test is told of it."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture

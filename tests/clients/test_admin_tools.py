@@ -247,6 +247,64 @@ def test_nobody_has_a_quota_or_credentials(broker: Broker, kafka_tools: KafkaToo
     assert "".join(said).strip() == ""
 
 
+@pytest.mark.parametrize(
+    ("entity", "quotas", "described"),
+    [
+        (
+            ("--entity-type", "users", "--entity-name", "alice"),
+            "producer_byte_rate=1048576,request_percentage=12.5",
+            (
+                "Quota configs for user-principal 'alice' are "
+                "producer_byte_rate=1048576.0, request_percentage=12.5"
+            ),
+        ),
+        (
+            ("--entity-type", "clients", "--entity-default"),
+            "consumer_byte_rate=1024",
+            "Quota configs for the default client-id are consumer_byte_rate=1024.0",
+        ),
+        (
+            (
+                "--entity-type",
+                "users",
+                "--entity-name",
+                "bob",
+                "--entity-type",
+                "clients",
+                "--entity-name",
+                "app",
+            ),
+            "controller_mutation_rate=3",
+            (
+                "Quota configs for user-principal 'bob', client-id 'app' are "
+                "controller_mutation_rate=3.0"
+            ),
+        ),
+        (
+            ("--entity-type", "ips", "--entity-name", "192.0.2.1"),
+            "connection_creation_rate=7",
+            "Quota configs for ip '192.0.2.1' are connection_creation_rate=7.0",
+        ),
+    ],
+    ids=["user", "default client", "both", "address"],
+)
+def test_configs_tool_sets_describes_and_removes_quotas(
+    broker: Broker, kafka_tools: KafkaTools, entity: tuple[str, ...], quotas: str, described: str
+) -> None:
+    """kafka-configs does for users, clients, both and addresses."""
+    at = ("--bootstrap-server", broker.bootstrap, *entity)
+    names = ",".join(each.partition("=")[0] for each in quotas.split(","))
+
+    kafka_tools.run(CONFIGS, "--alter", *at, "--add-config", quotas)
+    said = kafka_tools.run(CONFIGS, "--describe", *at)
+    kafka_tools.run(CONFIGS, "--alter", *at, "--delete-config", names)
+
+    assert sorted(re.split(r", | are ", said.splitlines()[0])) == sorted(
+        re.split(r", | are ", described)
+    )
+    assert kafka_tools.run(CONFIGS, "--describe", *at).strip() == ""
+
+
 def test_there_is_no_authorizer_to_ask_for_acls(broker: Broker, kafka_tools: KafkaTools) -> None:
     """kafka-acls says so."""
     done = kafka_tools.try_run("AclCommand", "--bootstrap-server", broker.bootstrap, "--list")

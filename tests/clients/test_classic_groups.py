@@ -294,6 +294,7 @@ class Cooperative:
                 member.commit(message=message, asynchronous=False)
 
 
+@pytest.mark.slow
 def test_cooperative_members_come_and_go(quick_broker: Broker, topic: str) -> None:
     """Incremental rebalances of librdkafka: every record is read, whoever is there."""
     with ExitStack() as stack:

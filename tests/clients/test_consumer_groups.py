@@ -303,6 +303,7 @@ def test_kafka_consumer_groups_describes_both_types(
     assert "was successful" in ask("--delete", "--group", group.name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_killed_broker_forgets_no_commit_and_no_member(own_broker: Broker, protocol: str) -> None:
     """SIGKILL after a commit was answered: members go on, with their partitions, from there."""

@@ -80,6 +80,7 @@ def test_a_second_producer_fences_the_first(broker: Broker, new_topic: NewTopic)
     assert read(broker.bootstrap, topic, committed=True) == [b"second"]
 
 
+@pytest.mark.slow
 def test_a_dead_producer_holds_nobody_up_for_longer_than_its_time_out(
     broker: Broker, new_topic: NewTopic
 ) -> None:

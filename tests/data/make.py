@@ -10,6 +10,13 @@ import tempfile
 from pathlib import Path
 
 from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from tests.clients.conftest import settle
 from tests.support.clients.client import CODECS
@@ -20,6 +27,8 @@ from tests.support.messages import Message, Stored
 HERE = Path(__file__).parent
 START = 1_700_000_000_000
 DAY = 86_400_000
+METADATA = "__cluster_metadata-0"
+PARTITIONS = {"customers": 1, "orders": 2, "again": 1}
 SETTINGS = {
     "log.retention.ms": "-1",
     "log.index.interval.bytes": "512",
@@ -74,6 +83,53 @@ def write_transactions(broker: KafkaBroker) -> None:
             producer.abort_transaction(30)
 
 
+def write_settings(broker: KafkaBroker) -> None:
+    """Make topics, alter their settings, and make one of them anew."""
+    client = Confluent(broker.bootstrap)
+    own = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.25", "retention.ms": "-1"}
+    client.create("customers", 1, own)
+    client.create("orders", 2, {})
+    client.create("again", 1, {"retention.ms": "1000"})
+    alter(broker, "customers", "retention.ms", None)
+    altered = {
+        "message.timestamp.type": "LogAppendTime",
+        "retention.ms": "86400000",
+        "unclean.leader.election.enable": "true",
+    }
+    for name, value in altered.items():
+        alter(broker, "orders", name, value)
+    settle(broker, "again", 1)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_topics(["again"])["again"].result(30)
+    client.create("again", 1, {"segment.ms": "7200000"})
+    for name, partitions in PARTITIONS.items():
+        settle(broker, name, partitions)
+
+
+def alter(broker: KafkaBroker, topic: str, name: str, value: str | None) -> None:
+    """Give a topic a setting of its own, or take it away."""
+    kind = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+    entry = ConfigEntry(name, value, incremental_operation=kind)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for done in admin.incremental_alter_configs([resource]).values():
+        done.result(30)
+
+
+def copy_settings(broker: KafkaBroker) -> None:
+    """Copy logs and names of what a log directory consists of, without what is made anew."""
+    target = HERE / "settings"
+    shutil.rmtree(target, ignore_errors=True)
+    folders = [f"{name}-{at}" for name, count in PARTITIONS.items() for at in range(count)]
+    for folder in folders:
+        (target / folder).mkdir(parents=True)
+        shutil.copy(broker.folder / folder / "partition.metadata", target / folder)
+    for folder in (*folders, METADATA):
+        (target / folder).mkdir(exist_ok=True)
+        for log in (broker.folder / folder).glob("*.log"):
+            shutil.copy(log, target / folder)
+
+
 def as_json(record: Stored) -> str:
     """Return a record as one line; everything in it is ASCII."""
 
@@ -107,6 +163,13 @@ def main() -> int:
             broker.stop()
         finally:
             broker.close()
+        others = KafkaBroker(KafkaJars.find(), Path(scratch) / "settings", {}).start()
+        try:
+            write_settings(others)
+            others.stop()
+            copy_settings(others)
+        finally:
+            others.close()
         for topic, records in served.items():
             target = HERE / f"{topic}-0"
             shutil.rmtree(target, ignore_errors=True)

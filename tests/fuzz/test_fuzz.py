@@ -1,8 +1,8 @@
 """Malformed frames against the real process, and a client that must not notice.
 
-`FUZZ_FRAMES` sets their number (default 10,000), `FUZZ_SEED` repeats a run; `make fuzz` sends a
-million. A frame that hangs or crashes the broker is printed with its number, and
-`tests.support.frames.make_frame(seed, number)` makes it again.
+`FUZZ_FRAMES` sets their number (default 10,000), `FUZZ_SEED` repeats a run; `make fuzz` sends ten
+million. One in ten is a login, by SASL. A frame that hangs or crashes the broker is printed with
+its number, and `tests.support.frames.make_frame(seed, number)`, or `make_login`, makes it again.
 """
 
 import asyncio
@@ -15,8 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.broker import SiltstoneProcess
-from tests.support.frames import TARGET
+from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
+from siltstone.broker.security.scram import MECHANISMS, make_verifier
+from siltstone.broker.security.users import UserStore
+from tests.support.broker import ADDRESS, SiltstoneProcess
+from tests.support.frames import PASSWORD, TARGET, USER
 from tests.support.traffic import Traffic
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
@@ -26,6 +29,7 @@ WORKERS = 2
 WARM = 1_000
 MAX_GROWTH = 40 << 20
 SLACK = 0.05
+STALL = 1.0
 
 
 class Control:
@@ -54,8 +58,8 @@ class Control:
 class Fuzzer:
     """The processes that send."""
 
-    def __init__(self, address: str, seed: int) -> None:
-        self.address = address
+    def __init__(self, address: str, logins: str, seed: int) -> None:
+        self.addresses = (address, logins)
         self.seed = seed
         self.outcomes: Counter[str] = Counter()
 
@@ -69,7 +73,7 @@ class Fuzzer:
 
     async def _send(self, first: int, count: int, kind: str) -> None:
         numbers = (self.seed, first, count)
-        command = [sys.executable, "-m", "tests.fuzz.sending", self.address]
+        command = [sys.executable, "-m", "tests.fuzz.sending", *self.addresses]
         finished = await asyncio.to_thread(
             subprocess.run,
             [*command, *map(str, numbers), kind],
@@ -95,19 +99,34 @@ def faults(output: Path) -> list[str]:
         return [line for line in lines if "request failed" in line or "Traceback" in line][:10]
 
 
-@pytest.mark.timeout(7200)
+def ask_for_logins(siltstone: SiltstoneProcess) -> None:
+    """Let it have a listener with SASL beside its own, and a user."""
+    siltstone.folder.mkdir(parents=True)
+    own = {each.name: make_verifier(each, PASSWORD) for each in MECHANISMS.values()}
+    UserStore(siltstone.folder).write({USER: {PLAIN: make_verifier(PLAIN_HASH, PASSWORD), **own}})
+    siltstone.settings |= {
+        "listeners": f"PLAINTEXT://{siltstone.listener},SASL://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": ",".join((PLAIN, *MECHANISMS)),
+        "connection.failed.authentication.delay.ms": "1",
+    }
+
+
+@pytest.mark.timeout(36_000)
 async def test_malformed_frames(
     siltstone: SiltstoneProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No frame stops, slows or fattens the broker, or has a handler fail."""
     frames = int(os.environ.get("FUZZ_FRAMES") or 10_000)
     seed = int(os.environ.get("FUZZ_SEED") or time.time_ns() % 2**32)
+    ask_for_logins(siltstone)
     siltstone.settings["auto.create.topics.enable"] = "false"
     siltstone.start()
+    logins = siltstone.daemon.wait_for(ADDRESS.format("SASL"))[1]
     control = Control(await Traffic.connect(siltstone.bootstrap, "control-7d1f3a"))
     assert await control.traffic.create() == 0
     assert await Traffic(control.traffic.caller, TARGET).create(partitions=2) == 0
-    fuzzer = Fuzzer(siltstone.bootstrap, seed)
+    fuzzer = Fuzzer(siltstone.bootstrap, logins, seed)
     with capsys.disabled():
         print(f"\n{frames} malformed frames, FUZZ_SEED={seed}", flush=True)  # noqa: T201
     await fuzzer.send(frames, WARM)
@@ -122,13 +141,14 @@ async def test_malformed_frames(
     with capsys.disabled():
         print(  # noqa: T201
             f"{dict(fuzzer.outcomes)} in {seconds:.0f} s; control client p99 {slow * 1000:.1f} ms, "
-            f"{slow_before * 1000:.1f} ms beside valid requests, {len(control.sent)} records; "
-            f"memory {grown >> 10:+} KiB"
+            f"at most {under[-1] * 1000:.1f} ms; {slow_before * 1000:.1f} ms beside valid ones, "
+            f"{len(control.sent)} records; memory {grown >> 10:+} KiB"
         )
 
     assert fuzzer.outcomes.total() == frames
     assert not faults(siltstone.daemon.output)
     assert slow < 5 * slow_before + SLACK
+    assert under[-1] < STALL + base[-1]
     assert grown < MAX_GROWTH
     assert await control.traffic.values() == control.sent
     await control.traffic.caller.client.close()

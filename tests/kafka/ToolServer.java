@@ -92,6 +92,7 @@ public final class ToolServer {
     private final Output output = new Output();
     private final Output errors = new Output();
     private final List<Runnable> hooks = new CopyOnWriteArrayList<>();
+    private final ThreadLocal<Boolean> hasExited = ThreadLocal.withInitial(() -> false);
     private volatile CompletableFuture<Ended> ended = new CompletableFuture<>();
 
     public static void main(String[] arguments) throws Exception {
@@ -136,7 +137,9 @@ public final class ToolServer {
         Thread tool = new Thread(() -> call(name, arguments, before), "main");
         tool.setDaemon(true);
         tool.start();
-        return end.get();
+        Ended how = end.get();
+        join(tool, GRACE_MS); // what it does while it unwinds is not done by the next tool
+        return how;
     }
 
     /** Runs a tool in the thread that is its main one. */
@@ -164,8 +167,12 @@ public final class ToolServer {
         end(code);
     }
 
+    /** Ends the tool; a thread that unwinds may call again, when the next tool runs already. */
     private void exit(int code) {
-        end(code);
+        if (!hasExited.get()) {
+            hasExited.set(true);
+            end(code);
+        }
         throw new Exited();
     }
 

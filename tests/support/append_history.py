@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 from siltstone.config.topic import TopicConfig
+from siltstone.protocol import core
 from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, BatchFields, build_marker
 from siltstone.protocol.records.compression import LZ4, NONE
-from siltstone.storage.appending._append_kernels import COMPILED
 from siltstone.storage.appending.validation import validate
 from siltstone.storage.appending.values import Origin
 from tests.support.batches import TIMESTAMP, make_batch
@@ -129,7 +129,7 @@ class History:
 def main() -> None:
     """Live one history and print it."""
     history = History(int(sys.argv[1]), Path(sys.argv[2]))
-    said = ["compiled" if COMPILED else "plain", *(history.step() for _ in range(_STEPS))]
+    said = ["compiled" if core.COMPILED else "plain", *(history.step() for _ in range(_STEPS))]
     sys.stdout.write("\n".join([*said, *history.state(), ""]))
 
 

@@ -46,6 +46,7 @@ class SiltstoneProcess:
         self.daemon = Daemon(root / "siltstone.log")
         self.settings = dict(settings or {})
         self.environ = dict(environ or {})
+        self.program = [siltstone()]
         self.listener, self.http = (f"127.0.0.1:{port}" for port in free_ports(2))
 
     @property
@@ -68,7 +69,7 @@ class SiltstoneProcess:
             **self.settings,
         }
         sets = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-        return [siltstone(), *arguments, *sets]
+        return [*self.program, *arguments, *sets]
 
     def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run a command with the settings of this broker to its end."""

@@ -1,5 +1,8 @@
 """The wheel of this tree, less what git ignores, in plain Python; as an installer unpacks it."""
 
+import os
+import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -56,3 +59,25 @@ def unpack(wheel: Path, site: Path) -> None:
     """Put a wheel's packages into a folder for the path."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
+
+
+def build_newer(folder: Path, version: str) -> Path:
+    """Return a folder for the path: this tree as another version, as an installer unpacks it."""
+    tree = folder / "tree"
+    copy_tree(tree)
+    for name, assignment in (("siltstone/__init__.py", "VERSION"), ("pyproject.toml", "version")):
+        file = tree / name
+        line = re.compile(rf'^{assignment} = "[^"]+"', re.MULTILINE)
+        text, count = line.subn(f'{assignment} = "{version}"', file.read_text(encoding="utf-8"))
+        assert count == 1, name
+        file.write_text(text, encoding="utf-8")
+    build(tree, folder)
+    (wheel,) = folder.glob("*.whl")
+    site = folder / "site"
+    unpack(wheel, site)
+    for parent, _, names in os.walk(ROOT / "siltstone", followlinks=True):
+        for name in names:
+            if name.endswith(".so"):  # what a builder would compile from the same sources
+                compiled = Path(parent, name)
+                shutil.copy(compiled, site / compiled.relative_to(ROOT))
+    return site

@@ -12,9 +12,12 @@ from siltstone.broker.net.connection import Connection
 from siltstone.broker.net.dispatch import RareRequests
 from siltstone.broker.net.request_stats import RequestStats
 from siltstone.broker.process.io import IoThreads
+from siltstone.storage.appending._append_kernels import Appends
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    from siltstone.protocol.errors import ProtocolError
 
 
 Dispatch: TypeAlias = "Callable[[Connection, memoryview, int, int], Any]"
@@ -38,12 +41,16 @@ class Line:
 
     def __init__(self, dispatch: Dispatch, *, limit: int = 1 << 24) -> None:
         self.rooms: Any = self
+        self.logs = self
+        self.appends = Appends()
         self.io = IoThreads(1)
         self.buffers = Buffers()
         self.dispatcher = ScriptedGate(dispatch)
+        self.logins = None
         self.max_frame_bytes = limit
         self.name = "PLAINTEXT"
         self.forgotten: list[Connection] = []
+        self.refusals: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []
         self.started = asyncio.Event()
         self.client, server = socket.socketpair()
@@ -54,6 +61,10 @@ class Line:
     def forget(self, connection: Connection) -> None:
         """Note that the connection has closed."""
         self.forgotten.append(connection)
+
+    def note_refused(self, _connection: Connection, error: ProtocolError) -> None:
+        """Note why the connection ends."""
+        self.refusals.append(str(error))
 
     def start_task(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run what a request waits for."""

@@ -1,10 +1,12 @@
 """A server process under test: its output in a file, waited for by pattern, ended by signal."""
 
+import os
 import re
 import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -21,9 +23,19 @@ class Daemon:
         self.output = output
         self.process: subprocess.Popen[bytes] | None = None
         self._seen_from = 0
+        self._is_group = False
 
-    def launch(self, command: Sequence[str], *, environ: dict[str, str] | None = None) -> None:
-        """Start the command; what an earlier process printed is no longer searched."""
+    def launch(
+        self,
+        command: Sequence[str],
+        *,
+        environ: dict[str, str] | None = None,
+        is_group: bool = False,
+    ) -> None:
+        """Start the command; what an earlier process printed is no longer searched.
+
+        With ``is_group`` those that it starts are in a process group with it, and `kill` ends all.
+        """
         if self.running:
             raise RuntimeError(f"{command[0]} runs already as process {self.pid}")
         self._seen_from = self.output.stat().st_size if self.output.exists() else 0
@@ -36,7 +48,9 @@ class Daemon:
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 env=environ,
+                process_group=0 if is_group else None,
             )
+        self._is_group = is_group
 
     @property
     def running(self) -> bool:
@@ -84,6 +98,9 @@ class Daemon:
     def kill(self) -> None:
         """End it as a power switch would (SIGKILL), and wait until it is gone."""
         if self.process is not None:
+            if self._is_group:
+                with suppress(ProcessLookupError):
+                    os.killpg(self.process.pid, signal.SIGKILL)
             self.process.kill()
             self.process.wait()
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from siltstone.broker.fetching import sessions as fetch_sessions
+from siltstone.broker.fetching import waiting
 from siltstone.broker.handlers import fetch
 from tests.support.uncompiled import load_uncompiled
 
@@ -14,6 +15,13 @@ def fetch_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
     plain: Any = load_uncompiled("siltstone.broker.fetching._fetch_kernels")
     body = {name: value for name, value in vars(fetch._Fetch).items() if name != "__doc__"}
     monkeypatch.setattr(fetch, "_Fetch", type("_Fetch", (plain.FetchRead,), body))
-    monkeypatch.setattr(fetch_sessions, "FetchPlan", plain.FetchPlan)
-    for name in ("is_read_up", "list_wanted", "replica_of"):
-        monkeypatch.setattr(fetch_sessions, name, getattr(plain, name))
+    watched: Any = load_uncompiled("siltstone.broker.fetching._session_kernels")
+    watched.is_read_up, watched.replica_of = plain.is_read_up, plain.replica_of
+    for module, names, source in (
+        (fetch_sessions, ("FetchPlan", "list_wanted"), plain),
+        (fetch_sessions, ("FetchSession",), watched),
+        (fetch, ("Watch", "WatchGroup"), watched),
+        (waiting, ("Parked",), watched),
+    ):
+        for name in names:
+            monkeypatch.setattr(module, name, getattr(source, name))

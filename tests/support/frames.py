@@ -1,8 +1,10 @@
 """Malformed frames by the million, each made from a seed and a number alone.
 
-They begin as valid requests of every API and version, as kio writes them: aimed at a topic that is
-there, or with a different value in every field. Then they are cut, stretched, flipped, spliced,
-given lengths and counts at the borders of their types, or a size prefix that is not theirs.
+They begin as valid requests: those that five client libraries were recorded sending, and of every
+API and version as kio writes them, aimed at a topic that is there, or with a different value in
+every field. Then they are cut, stretched, flipped, spliced, given lengths and counts at the borders
+of their types, or a size prefix that is not theirs. `make_login` does the same to what a client
+says before it is known.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.index import load_request_schema
+from kio.serial import entity_reader
 
 from siltstone.broker.api import APIS
 from siltstone.protocol.records import compression
@@ -22,6 +25,7 @@ from siltstone.protocol.records.build import frame_batch
 from tests.support.batches import make_batch
 from tests.support.kio_messages import encode, example, smallest
 from tests.support.kio_schemas import is_optional
+from tests.support.recorded_frames import CLIENTS, body_of, exchanges_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,8 +60,13 @@ _VALUES: Final[dict[str, Any]] = {
     "resource_type": 2,
     "config_operation": 0,
 }
+USER: Final = "fuzz"
+PASSWORD: Final = "secret"
+"""Of the user who may log in where there is SASL."""
+
 _NAMES: Final = frozenset({"name", "topic", "topic_name", "resource_name"})
 _DELETE_TOPICS: Final = 20
+_API_VERSIONS, _HANDSHAKE, _AUTHENTICATE = 18, 17, 36
 _INTERESTING: Final = {
     1: [0, 1, 2, 4, 0x7F, 0x80, 0xFE, 0xFF],
     2: [0, 1, 0x7FFF, 0x8000, 0xFFFE, 0xFFFF],
@@ -81,7 +90,7 @@ def make_frame(seed: int, number: int) -> bytes:
         return _prefixed(_random_body(chance))
     if kind < 0.10:
         return chance.randbytes(chance.randrange(1, 100))
-    body = bytearray(_corpus()[chance.randrange(len(_corpus()))])
+    body = bytearray(corpus()[chance.randrange(len(corpus()))])
     if kind < 0.20:
         body = bytearray(_with_batch(chance))
     for _ in range(chance.choice((0, 1, 1, 1, 2, 3, 8))):
@@ -91,10 +100,70 @@ def make_frame(seed: int, number: int) -> bytes:
     return _prefixed(bytes(body))
 
 
+def make_login(seed: int, number: int) -> bytes:
+    """Return all that a client of a listener with SASL sends: a login, and a request behind it.
+
+    Each part may be damaged. A login by PLAIN may be whole, so that the request is served.
+    """
+    chance = random.Random(seed << 40 | number | 1 << 39)
+    version = chance.choice((0, 1, 1, 1))
+    mechanism, tokens = chance.choice(_LOGINS)
+    parts = [_request(_API_VERSIONS, 0)] if chance.random() < 0.5 else []
+    parts.append(_request(_HANDSHAKE, version, _text(mechanism)))
+    for token in tokens:
+        damaged = bytearray(token)
+        if chance.random() < 0.5:
+            chance.choice(_MUTATIONS)(damaged, chance)
+        sized = len(damaged).to_bytes(4, "big") + damaged
+        parts.append(sized[4:] if version == 0 else _request(_AUTHENTICATE, 0, sized))
+    if chance.random() < 0.3:
+        chance.shuffle(parts)
+    if chance.random() < 0.5:
+        damaged = bytearray(chance.choice(parts))
+        chance.choice(_MUTATIONS)(damaged, chance)
+        parts[chance.randrange(len(parts))] = bytes(damaged)
+    return b"".join(map(_prefixed, parts)) + make_frame(seed, number)
+
+
+def _text(value: str) -> bytes:
+    return len(value).to_bytes(2, "big") + value.encode()
+
+
+def _request(key: int, version: int, body: bytes = b"") -> bytes:
+    return struct.pack(">hhih", key, version, 1, -1) + body
+
+
+_SCRAM: Final = (
+    f"n,,n={USER},r=fyko+d2lbbFgONRv".encode(),
+    b"c=biws,r=fyko+d2lbbFgONRv,p=dGVzdA==",
+)
+_LOGINS: Final[tuple[tuple[str, tuple[bytes, ...]], ...]] = (
+    ("PLAIN", (f"\0{USER}\0{PASSWORD}".encode(),)),
+    ("PLAIN", (b"\0nobody\0wrong",)),
+    ("SCRAM-SHA-256", _SCRAM),
+    ("SCRAM-SHA-512", _SCRAM),
+    ("OAUTHBEARER", (b"n,,\1auth=Bearer e30.e30.\1\1",)),
+    ("GSSAPI", (b"\x60\x82\x01\x00",)),
+)
+
+
 @cache
-def _corpus() -> list[bytes]:
+def corpus() -> list[bytes]:
     """Return the bodies of valid requests, header included."""
-    return list(_valid_bodies())
+    return [*_valid_bodies(), *_recorded_bodies()]
+
+
+def _recorded_bodies() -> Iterator[bytes]:
+    """Yield what clients said; those that make something only ask whether they could."""
+    for client in CLIENTS:
+        for exchange in exchanges_of(client):
+            kind = load_request_schema(exchange.key, exchange.version)
+            start = body_of(exchange.request, is_flexible=kind.__flexible__)
+            if any(field.name == "validate_only" for field in fields(kind)):
+                entity, _ = entity_reader(kind)(exchange.request, start)
+                yield exchange.request[4:start] + encode(replace(entity, validate_only=True))
+            else:
+                yield exchange.request[4:]
 
 
 def _valid_bodies() -> Iterator[bytes]:
@@ -218,7 +287,7 @@ def _repeat(body: bytearray, chance: random.Random) -> None:
 
 
 def _splice(body: bytearray, chance: random.Random) -> None:
-    other = _corpus()[chance.randrange(len(_corpus()))]
+    other = corpus()[chance.randrange(len(corpus()))]
     body[chance.randrange(len(body) + 1) :] = other[chance.randrange(len(other)) :]
 
 

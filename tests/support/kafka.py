@@ -111,6 +111,11 @@ class KafkaJars:
         return archive.with_suffix(f".{os.getpid()}.partial")
 
 
+def full_name(tool: str) -> str:
+    """Return the class of a tool that is named as `TopicCommand` or in full."""
+    return tool if tool.startswith(("kafka.", "org.")) else f"{TOOLS}.{tool}"
+
+
 class ToolRunner(Protocol):
     """Who runs a tool."""
 
@@ -134,7 +139,7 @@ class KafkaTools:
         self, tool: str, *arguments: str, stdin: str = "", timeout: float = PATIENCE
     ) -> "subprocess.CompletedProcess[str]":
         """Run a tool, named as `TopicCommand` or in full, and return how it went."""
-        main = tool if tool.startswith(("kafka.", "org.")) else f"{TOOLS}.{tool}"
+        main = full_name(tool)
         if self._runner is not None:
             return self._runner.try_run(main, arguments, stdin, timeout)
         done = subprocess.run(

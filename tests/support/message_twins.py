@@ -1,9 +1,11 @@
 """The tables of messages in their plain form, which is the specification of the compiled one."""
 
+from collections.abc import Callable
 from typing import Any
 
 from siltstone.protocol import messages
 from siltstone.protocol.core import plain_messages
+from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages import Message
 
 
@@ -22,3 +24,20 @@ def convert(
         row._replace(child=row.child and convert(row.child, is_flexible, made)) for row in rows
     ]
     return plain_messages.Table(struct, children, is_flexible)
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    """Return what a call returns, or says when it refuses."""
+    try:
+        return repr_of_views(call())
+    except ProtocolError as error:
+        return str(error)
+
+
+def repr_of_views(value: Any) -> str:
+    """Print a value with the bytes of views instead of their addresses."""
+    if isinstance(value, memoryview):
+        return repr(bytes(value))
+    if isinstance(value, (tuple, list)):
+        return f"{type(value).__name__}({', '.join(map(repr_of_views, value))})"
+    return repr(value)

@@ -1,18 +1,27 @@
 """Sources of metrics that stand in for a broker of any size."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
+from siltstone.broker.groups.offsets import Offsets
+from siltstone.broker.http.metrics.recent import Recent
 from siltstone.broker.http.metrics.sources import (
     FlushCounts,
     ListenerCounts,
     MetricSources,
     SessionCounts,
+    Software,
 )
 from siltstone.broker.net._dispatch_kernels import Histogram
 from siltstone.broker.net.request_stats import RequestStats
+from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
+from siltstone.storage.clock import Clock
 
 if TYPE_CHECKING:
+    from siltstone.broker.coordination.coordinators import Coordinators
+    from siltstone.broker.process.first_use import OnFirstUse
     from siltstone.broker.topics.registry import TopicRegistry
 
 HIDDEN = "siltstone probe 00"
@@ -21,11 +30,16 @@ HIDDEN = "siltstone probe 00"
 def fake_log(number: int) -> SimpleNamespace:
     """Stand for a Log: the counters that are read."""
     return SimpleNamespace(
-        end=SimpleNamespace(bytes_in=number * 100, records_in=number, batches_in=1),
+        end=SimpleNamespace(
+            bytes_in=number * 100,
+            records_in=number,
+            batches_in=1,
+            size=number * 1000,
+            log_start_offset=number,
+            log_end_offset=2**60 + number,
+        ),
         bytes_out=number * 10,
-        size=number * 1000,
-        log_start_offset=number,
-        log_end_offset=2**60 + number,
+        config=SimpleNamespace(is_compacted=False),
         segments=(None,) * 2,
         producers=SimpleNamespace(producers={}, open_transactions={}),
         directory=SimpleNamespace(failure=None if number < 3 else "broken"),
@@ -42,9 +56,14 @@ def make_sources(topics: dict[str, int]) -> MetricSources:
     requests.by_key[0].failed(0)
     requests.by_key[0].failed(9999)
     of_topics = {
-        name: SimpleNamespace(logs=[logs[name, p] for p in range(count)])
+        name: SimpleNamespace(
+            name=name, logs=[logs[name, p] for p in range(count)], failed_produces=count
+        )
         for name, count in topics.items()
     }
+    loop_lag = Histogram()
+    loop_lag.observe(0.001)
+    listeners = [ListenerCounts("PLAINTEXT", 3, 10)]
     registry = SimpleNamespace(logs=logs, topics=of_topics)
     return MetricSources(
         version="1.0",
@@ -52,12 +71,34 @@ def make_sources(topics: dict[str, int]) -> MetricSources:
         started=1_700_000_000.5,
         topics=cast("TopicRegistry", registry),
         requests=requests,
-        loop_lag=Histogram(),
-        listeners=lambda: [ListenerCounts("PLAINTEXT", 3, 10)],
+        recent=Recent(Clock(), requests, loop_lag, lambda: listeners),
+        loop_lag=loop_lag,
+        listeners=lambda: listeners,
         sessions=lambda: SessionCounts(1, 2, 3),
         waiting_fetches=lambda: 4,
         flushes=lambda: FlushCounts(2, 0.5),
         offline_directories=lambda: {'/data "one"\\': True, "/two": False},
         dead_threads=list,
         ready=lambda: True,
+        starting=lambda: False,
+        software=lambda: iter([Software("librdkafka", "2.1", "PLAINTEXT"), None]),
+        max_lag_series=lambda: 100,
     )
+
+
+def with_offsets(
+    sources: MetricSources, committed: Mapping[tuple[str, str, int], int], limit: int
+) -> MetricSources:
+    """Return sources with committed offsets of groups, topics and partitions."""
+    offsets = Offsets(lambda _partition, _rows, _producer: 0)
+    for (group, topic, partition), offset in committed.items():
+        value = OffsetCommitValue(offset, -1, "", 0, -1)
+        offsets.append(group, 0, [(topic, partition, value)])
+    groups = SimpleNamespace(
+        offsets=offsets,
+        groups={},
+        journal=SimpleNamespace(loading_count=0, load_seconds=0.0, entries_loaded=0),
+    )
+    built = SimpleNamespace(built=SimpleNamespace(groups=groups, transactions=None))
+    coordinators = cast("OnFirstUse[Coordinators]", built)
+    return replace(sources, coordinators=coordinators, max_lag_series=lambda: limit)

@@ -13,6 +13,8 @@ from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import KafkaBroker
 
 Broker = SiltstoneProcess | KafkaBroker
+AT_ONCE = {"group.initial.rebalance.delay.ms": "0"}
+"""A group waits for no more members; by default it does for 3 s. `KafkaBroker` has the same."""
 
 
 def is_kafka(request: pytest.FixtureRequest) -> bool:
@@ -26,7 +28,7 @@ def make_broker(
     """Return the broker that this run asks, not yet started."""
     if is_kafka(request):
         return KafkaBroker(request.getfixturevalue("kafka_jars"), root, settings)
-    return SiltstoneProcess(root, settings)
+    return SiltstoneProcess(root, {**AT_ONCE, **(settings or {})})
 
 
 @contextmanager

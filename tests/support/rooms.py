@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone.broker.api import APIS, BY_KEY
-from siltstone.broker.context import Identity, Rooms
 from siltstone.broker.coordination.coordinators import Coordinators
 from siltstone.broker.fetching.sessions import FetchSessions
 from siltstone.broker.fetching.waiting import Waiting
+from siltstone.broker.handlers.rooms import Identity, Rooms
 from siltstone.broker.net._dispatch_kernels import RequestContext
 from siltstone.broker.net.request_stats import RequestStats
+from siltstone.broker.net.telemetry import Telemetry
 from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.io import IoThreads
+from siltstone.broker.security.security import Security
 from siltstone.broker.topics.catalog_writer import CatalogWriter
 from siltstone.broker.topics.cleaner_pool import make_pool
 from siltstone.broker.topics.cleaning import Cleaning
@@ -92,8 +94,10 @@ class RoomsOnDisk:
             sessions=FetchSessions(
                 lambda: 1000, self.clock.monotonic, topics.get_log, logs.moved_starts
             ),
+            telemetry=OnFirstUse(lambda: Telemetry(settings, self.clock)),
             identity=Identity(node_id=settings.server.node_id),
             advertised={"PLAINTEXT": (HOST, PORT)},
+            security=Security(self.paths[0], self.io, self.clock),
         )
         await both.transactions.load()
         return self

@@ -101,14 +101,23 @@ class Running:
         return self.broker.requests
 
     @property
+    def refused(self) -> dict[str, int]:
+        """How often which limits have refused something; those that have not are left out."""
+        return {name: count for name, count in self.broker.limits.refused.items() if count}
+
+    @property
     def probe(self) -> Probe:
         """What tries whether it can write and read."""
         return self.broker.probe
 
-    async def connect(self) -> Client:
-        """Open a connection to the first listener."""
-        listener = self.listeners[0]
-        client = Client(*await asyncio.open_connection("127.0.0.1", listener.port))
+    async def connect(self, number: int = 0) -> Client:
+        """Open a connection to a listener, the first unless another is meant."""
+        listener = self.listeners[number]
+        return self.keep(await asyncio.open_connection("127.0.0.1", listener.port))
+
+    def keep(self, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> Client:
+        """Return a client of a connection; it is closed in the end."""
+        client = Client(*streams)
         self._clients.append(client)
         return client
 
@@ -123,7 +132,7 @@ class Running:
 
 
 @asynccontextmanager
-async def running(folder: Path, *sets: str) -> AsyncIterator[Running]:
+async def running(folder: Path, *sets: str, clock: Clock | None = None) -> AsyncIterator[Running]:
     """Run a broker over ``folder``; it is stopped gracefully at the end."""
     layers = load(
         None,
@@ -135,7 +144,7 @@ async def running(folder: Path, *sets: str) -> AsyncIterator[Running]:
             *sets,
         ],
     )
-    broker = Broker(layers, Clock(), asyncio.Event())
+    broker = Broker(layers, clock or Clock(), asyncio.Event())
     started = Running(broker)
     try:
         await broker.start()

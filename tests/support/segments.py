@@ -27,7 +27,10 @@ def load_segment(
 def append(segment: LogSegment, batch: bytes | bytearray) -> int:
     """Append a batch whose offsets are right already, and return its position."""
     header = BatchHeader.read(batch)
-    return segment.end.append(segment, batch, len(batch), header.last_offset, header.max_timestamp)
+    position = segment.end.size
+    segment.end.write(segment, batch, len(batch))
+    segment.end.note(segment, len(batch), header.last_offset, header.max_timestamp)
+    return position
 
 
 def append_next(

@@ -1,4 +1,4 @@
-"""System calls of a real process made to fail or to take long, by strace."""
+"""System calls of a real process seen, made to fail or to take long, by strace."""
 
 import re
 import signal
@@ -20,17 +20,19 @@ def injected(pid: int, output: Path, calls: str, what: str, path: Path) -> Itera
     ``what`` is strace's: ``error=EIO``, ``delay_enter=1000000`` (µs). Skips the test where a
     process may not be traced.
     """
+    options = (f"--trace={calls}", f"--trace-path={path}", f"--inject={calls}:{what}")
+    with traced(pid, output, *options):
+        yield
+
+
+@contextmanager
+def traced(pid: int, output: Path, *options: str) -> Iterator[None]:
+    """Trace all threads of a process, and the processes that it starts, into a file.
+
+    Skips the test where a process may not be traced.
+    """
     strace = Daemon(output)
-    strace.launch(
-        [
-            require("strace"),
-            "--follow-forks",
-            f"--attach={pid}",
-            f"--trace={calls}",
-            f"--trace-path={path}",
-            f"--inject={calls}:{what}",
-        ]
-    )
+    strace.launch([require("strace"), "--follow-forks", f"--attach={pid}", *options])
     try:
         strace.wait_for(rf"Process {pid} attached")
         _wait_for_threads(strace, pid)

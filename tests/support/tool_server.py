@@ -15,12 +15,16 @@ _SIZE = struct.Struct(">i")
 class ToolServer:
     """A JVM that runs tools; another one after a tool that failed or left a thread behind.
 
+    Where all tools talk to one broker, what is left behind does no harm, and ``keeps`` has the JVM
+    go on.
+
     Raises:
         LookupError: A JDK is missing; the message begins with which.
     """
 
-    def __init__(self, jars: KafkaJars) -> None:
+    def __init__(self, jars: KafkaJars, *, keeps: bool = False) -> None:
         self._command = run_program(jars, "ToolServer")
+        self._keeps = keeps
         self._process: subprocess.Popen[bytes] | None = None
 
     def try_run(
@@ -61,7 +65,7 @@ class ToolServer:
             raise
         finally:
             timer.cancel()
-        if not is_clean:
+        if not (is_clean or self._keeps):
             self.close()
         return subprocess.CompletedProcess([main, *arguments], code, printed, errors)
 

@@ -265,3 +265,30 @@ def test_failed_pass_is_a_line_too() -> None:
     assert event_line(event) == (
         "2023-11-14 22:13:20 UTC  orders-0  failed: OSError No space left on device"
     )
+
+
+def test_one_of_a_thing_is_one() -> None:
+    """A pass over one segment with one record and one key."""
+    event = {
+        "topic": "orders",
+        "partition": 0,
+        "started_ms": 1_700_000_000_000,
+        "outcome": "cleaned",
+        "first_dirty_offset": 0,
+        "end_offset": 1,
+        "segments_in": 1,
+        "segments_out": 1,
+        "bytes_in": 80,
+        "bytes_out": 80,
+        "records_in": 1,
+        "records_out": 1,
+        "records_dropped": {},
+        "map_keys": 1,
+        "map_full": False,
+        "seconds": 0.001,
+    }
+
+    assert event_line(event) == (
+        "2023-11-14 22:13:20 UTC  orders-0  cleaned: offsets 0 to 1, 1 segment to 1, "
+        "80 B to 80 B, 1 record to 1 (none went), map 1 key, 0.001 s"
+    )

@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from siltstone import VERSION
-from siltstone.broker import __main__ as command
 from siltstone.broker.__main__ import main
-from siltstone.storage.dump.any_file import SHALLOW, dump_as_json
+from siltstone.broker.commands.parser import make_parser, parser_for
+from siltstone.storage.dump.any_file import dump_as_json
+from siltstone.storage.dump.log_file import EVERYTHING
 from tests.support.broker import SiltstoneProcess
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-NOBODY = ("--set", "http.listener=127.0.0.1:1")
-
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
     """Return the parser of every command, and that of all under no name."""
-    parser = command._parser()
+    parser = make_parser()
     (commands,) = (each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
     return {"": parser, **commands.choices}
 
@@ -48,7 +47,7 @@ def test_version_help_and_examples(name: str, capsys: pytest.CaptureFixture[str]
     for program, *arguments in examples:
         assert program == "siltstone"
         if arguments[0] != "COMMAND":
-            command._parser().parse_args(arguments)
+            make_parser().parse_args(arguments)
             assert name in {"", arguments[0]}
 
 
@@ -58,6 +57,24 @@ def test_every_command_speaks_json() -> None:
     del found[""]
 
     assert [name for name, each in found.items() if "--json" not in each.format_help()] == []
+
+
+def test_only_the_parser_that_is_asked_for_is_made() -> None:
+    """A start need not make those of all other commands."""
+    parser = parser_for(["serve", "--json"])
+    (commands,) = (each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
+
+    assert list(commands.choices) == ["serve"]
+
+
+def test_a_command_that_is_unknown_is_told_all(capsys: pytest.CaptureFixture[str]) -> None:
+    """Usage, and the words that would do."""
+    with pytest.raises(SystemExit) as stop:
+        main(["sevre"])
+
+    assert stop.value.code == 2
+    told = capsys.readouterr().err
+    assert all(repr(name) in told for name in parsers() if name)
 
 
 def test_the_package_is_the_command(tmp_path: Path) -> None:
@@ -91,7 +108,7 @@ def test_settings_as_json_without_secrets(
     """Each with its source; what may be a secret has no value."""
     given = ["--set", f"log.dirs={tmp_path}", "--set", "config.providers.a.b=hush"]
 
-    assert main(["config", "--json", *given]) == 0
+    assert main(["config", "--offline", "--json", *given]) == 0
 
     text = capsys.readouterr().out
     rows = {row["name"]: row for row in json.loads(text)}
@@ -108,7 +125,7 @@ def test_a_dump_as_json_names_file_and_fault(tmp_path: Path) -> None:
     (tmp_path / "recovery-point-offset-checkpoint").write_text("nonsense\n")
     lines: list[str] = []
 
-    assert dump_as_json([tmp_path], SHALLOW, lines.append) == 1
+    assert dump_as_json([tmp_path], EVERYTHING, lines.append) == 1
 
     fault, offsets = map(json.loads, lines)
     assert fault["fault"]

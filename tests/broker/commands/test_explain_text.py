@@ -119,3 +119,22 @@ def test_no_pass_by_time_alone() -> None:
 
     assert "  next pass only after something changes" in lines
     assert "  to do     nothing" in lines
+
+
+def test_topics_are_listed_by_the_room_that_they_take() -> None:
+    """The largest first, with its share; one topic alone needs no list."""
+    partitions = [
+        facts("all-clean", 0, size_bytes=1024),
+        facts("all-clean", 1, size_bytes=1024),
+        facts("all-clean", topic="events", size_bytes=6144),
+    ]
+
+    lines = list(explanation_lines(partitions, 0, in_detail=False))
+    alone = list(explanation_lines(partitions[:2], 0, in_detail=False))
+
+    assert lines[2:5] == [
+        "8 KiB on the disk, by topic:",
+        "     6 KiB   75%  events, 1 partition",
+        "     2 KiB   25%  orders, 2 partitions",
+    ]
+    assert not any("on the disk" in line for line in alone)

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from siltstone.broker import __main__ as command
+from siltstone.broker.commands import parser
 
 
 @pytest.mark.parametrize("columns", ["60", "0", "-3", "wide", ""])
@@ -23,6 +23,6 @@ def test_width_is_that_of_shutil(
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setattr(os, "get_terminal_size", get_terminal_size)
 
-    found = command.find_width.__wrapped__()
+    found = parser.find_width.__wrapped__()
 
     assert found == shutil.get_terminal_size().columns - 2

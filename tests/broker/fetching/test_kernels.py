@@ -11,7 +11,7 @@ from siltstone.broker.fetching import _fetch_kernels as fetch_kernels
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.messages.list_offsets import ListOffsetsPartition
 from siltstone.protocol.messages.offset_for_leader_epoch import OffsetForLeaderPartition
-from siltstone.storage.appending._append_kernels import LogEnd
+from siltstone.storage.appending._append_kernels import Appends, LogEnd
 from siltstone.storage.log.epochs import EpochStart, LeaderEpochs
 from tests.support.clock import FakeClock
 from tests.support.uncompiled import load_uncompiled
@@ -32,7 +32,7 @@ def make_log(start: int, stable: int, end: int) -> Any:
         recovery_point=start,
     )
     epochs = LeaderEpochs(Path(), [EpochStart(2, start)])
-    return SimpleNamespace(end=LogEnd(found, FakeClock()), epochs=epochs)
+    return SimpleNamespace(end=LogEnd(found, FakeClock(), Appends()), epochs=epochs)
 
 
 LOGS = (make_log(0, 5, 7), None, make_log(1 << 40, 1 << 41, 1 << 42))
@@ -94,3 +94,31 @@ def test_partitions_that_are_named_twice_are_seen(kernel: Any) -> None:
         indexes = [rng.randrange(20) for _ in range(rng.randrange(8))]
         asked = [ListOffsetsPartition(index) for index in indexes]
         assert kernel.are_distinct(asked) is (len(set(indexes)) == len(indexes))
+
+
+@BOTH
+def test_where_one_log_keeps_its_end_says_nothing_of_the_next(kernel: Any) -> None:
+    """In a slot, in another slot, in a dictionary, nowhere; and the class may change."""
+
+    class Slotted:
+        __slots__ = ("end", "epochs")
+
+    class Wider:
+        __slots__ = ("before", "end", "epochs")
+
+    first, last = LOGS[0], LOGS[2]
+    slotted: Any = Slotted()
+    wider: Any = Wider()
+    slotted.end = wider.end = first.end
+    asked = [ListOffsetsPartition(0, -1, -1)]
+
+    for log in (slotted, slotted, wider, slotted, first, first, wider, wider):
+        assert kernel.list_ends(asked, (log,), False) == [(0, 0, -1, 7, 3)]
+    del slotted.end
+    for _ in range(2):
+        with pytest.raises(AttributeError):
+            kernel.list_ends(asked, (slotted,), False)
+    slotted.end = last.end
+    assert kernel.list_ends(asked, (slotted,), False) == [(0, 0, -1, 1 << 42, 3)]
+    Wider.end = property(lambda _: last.end)  # type: ignore[attr-defined]
+    assert kernel.list_ends(asked, (wider,), False) == [(0, 0, -1, 1 << 42, 3)]

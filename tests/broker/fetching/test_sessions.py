@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from siltstone.broker.fetching._fetch_kernels import FetchPlan, is_read_up
-from siltstone.broker.fetching.sessions import FetchSessions, SessionPartition, TopicKey
-from siltstone.broker.fetching.waiting import READ_COMMITTED
+from siltstone.broker.fetching._fetch_kernels import READ_COMMITTED, FetchPlan, is_read_up
+from siltstone.broker.fetching._session_kernels import SessionPartition
+from siltstone.broker.fetching.sessions import FetchSessions, TopicKey
 from siltstone.protocol.errors import (
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,

@@ -1,11 +1,12 @@
 """Parked fetches: woken by enough bytes, by force, by their deadline, by the end of the broker."""
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from siltstone.broker.fetching.waiting import READ_COMMITTED, Waiting, Watch, WatchGroup
+from siltstone.broker.fetching._fetch_kernels import READ_COMMITTED
+from siltstone.broker.fetching._session_kernels import Watch, WatchGroup
 from siltstone.broker.transactions.markers import Outcome
 from siltstone.protocol.messages.fetch import FetchPartition
 from siltstone.protocol.records.batch import TRANSACTIONAL
@@ -13,6 +14,9 @@ from siltstone.storage.log.log import Log
 from tests.support.appending import append
 from tests.support.rooms import RoomsOnDisk
 from tests.support.waiting import within
+
+if TYPE_CHECKING:
+    from siltstone.broker.fetching.waiting import Waiting
 
 PLENTY = 1 << 20
 

@@ -94,6 +94,7 @@ async def test_values_for_all_brokers_are_shown_alone(home: RoomsOnDisk) -> None
         ("min.insync.replicas", 3)
     ]
     assert configs["node.id"].read_only
+    assert configs["advertised.listeners"].read_only  # as Kafka says; it can be altered
     assert configs["log.dirs"].config_source == 4
     assert not configs["log.retention.ms"].read_only
 
@@ -142,7 +143,6 @@ async def test_only_what_is_asked_for(home: RoomsOnDisk) -> None:
         (LOGGER, "2", ErrorCode.invalid_request),
         (METRICS, "", ErrorCode.invalid_request),
         (GROUP, "", ErrorCode.invalid_request),
-        (METRICS, "m", ErrorCode.none),
     ],
 )
 async def test_resources_without_settings(
@@ -154,6 +154,15 @@ async def test_resources_without_settings(
     assert (result.error_code, result.resource_type, result.resource_name) == (code, kind, name)
     assert result.configs == ()
     assert (result.error_message == "") == (code is ErrorCode.none)
+
+
+async def test_a_subscription_that_nobody_made_has_defaults(home: RoomsOnDisk) -> None:
+    """As in Kafka, which does not say that it is not there."""
+    [result] = await _describe(home, (METRICS, "m"))
+
+    assert {each.name: each.value for each in result.configs} == {
+        "interval.ms": "300000", "match": "", "metrics": ""
+    }  # fmt: skip
 
 
 async def test_an_unknown_type_refuses_the_whole_request(home: RoomsOnDisk) -> None:

@@ -1,4 +1,4 @@
-"""ACLs, quotas and SCRAM users, of which there are none: the bytes are Apache Kafka 4.3.1's."""
+"""ACLs, quotas and SCRAM users where there are none: the bytes are Apache Kafka 4.3.1's."""
 
 from __future__ import annotations
 
@@ -228,47 +228,39 @@ async def test_unknown_elements_of_acls_end_the_connection(home: Running) -> Non
     assert await caller.client.is_closed()
 
 
-async def test_a_quota_is_not_set_and_the_client_is_told(home: Running) -> None:
-    """To remove one that is not there is no error, as in Apache Kafka."""
-    entry, entity, op = (request_class(49, 1, f"{name}Data") for name in ("Entry", "Entity", "Op"))
-
-    def change(*, remove: bool) -> Any:
-        ops = (op(key="producer_byte_rate", value=10.0, remove=remove),)
-        named = (entity(entity_type="user", entity_name="a"),)
-        entries = (entry(entity=named, ops=ops),)
-        return request_class(49, 1)(entries=entries, validate_only=False)
-
-    caller = await home.call()
-    (refused,) = (await caller.ask(change(remove=False))).entries
-    (removed,) = (await caller.ask(change(remove=True))).entries
-
-    assert refused.error_code is ErrorCode.unsupported_version
-    assert refused.error_message == "this broker has no quotas yet; nothing is set"
-    assert refused.entity[0].entity_name == "a"
-    assert (removed.error_code, removed.error_message) == (ErrorCode.none, None)
-
-
-async def test_credentials_are_not_stored_and_the_client_is_told(home: Running) -> None:
-    """Those to be deleted are not there, as Apache Kafka says."""
+async def test_credentials_are_stored_whoever_asks(home: Running) -> None:
+    """Nobody is refused without an authorizer; those to be deleted are not there, as Kafka says."""
     deletion = request_class(51, 0, "ScramCredentialDeletion")
     upsertion = request_class(51, 0, "ScramCredentialUpsertion")
     request = request_class(51, 0)(
-        deletions=(deletion(name="b", mechanism=1),),
-        upsertions=(
-            upsertion(name="a", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p"),
+        deletions=(
+            deletion(name="b", mechanism=1),
+            deletion(name="", mechanism=1),
+            deletion(name="c", mechanism=9),
+        ),
+        upsertions=tuple(
+            upsertion(name=name, mechanism=1, iterations=4096, salt=b"s", salted_password=bytes(32))
+            for name in ("a", "d", "d")
         ),
     )
-    results = (await (await home.call()).ask(request)).results
+    caller = await home.call()
+    results = (await caller.ask(request)).results
+    described = (await caller.ask(users("a", "d"))).results
 
-    assert [(each.user, each.error_code, each.error_message) for each in results] == [
-        (
-            "a",
-            ErrorCode.unsupported_version,
-            "this broker has no SCRAM users yet; nothing is stored",
-        ),
-        (
-            "b",
+    assert {each.user: (each.error_code, each.error_message) for each in results} == {
+        "a": (ErrorCode.none, None),
+        "b": (
             ErrorCode.resource_not_found,
             "Attempt to delete a user credential that does not exist",
         ),
+        "": (ErrorCode.unacceptable_credential, "Username must not be empty"),
+        "c": (ErrorCode.unsupported_sasl_mechanism, "Unknown SCRAM mechanism"),
+        "d": (
+            ErrorCode.duplicate_resource,
+            "A user credential cannot be altered twice in the same request",
+        ),
+    }
+    assert [(each.user, each.error_code) for each in described] == [
+        ("a", ErrorCode.none),
+        ("d", ErrorCode.resource_not_found),
     ]

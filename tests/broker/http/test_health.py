@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from siltstone.broker.commands.health import run_health
+from siltstone.broker.commands.health import ask_ready
 from siltstone.broker.commands.http_client import ask
 from siltstone.broker.http import health
 from siltstone.broker.http.health import DISK_CACHE_SECONDS, DiskCheck, Health, LoopWatch
@@ -246,7 +246,7 @@ async def test_health_command_asks_the_broker(
     server = HttpServer(lambda: Routes([Route("GET", "/readyz", readiness.answer)]))
     ((host, port),) = await server.start("127.0.0.1", 0)
 
-    code = await asyncio.to_thread(run_health, (host, port))
+    code = await asyncio.to_thread(ask_ready, (host, port))
     await server.close()
 
     said = capsys.readouterr()
@@ -262,7 +262,7 @@ async def test_health_command_without_a_broker(capsys: pytest.CaptureFixture[str
     ((host, port),) = await server.start("127.0.0.1", 0)
     await server.close()
 
-    assert await asyncio.to_thread(run_health, (host, port)) == 1
+    assert await asyncio.to_thread(ask_ready, (host, port)) == 1
     assert f"no broker answers on http.listener {host}:{port}" in capsys.readouterr().err
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,6 @@ LIMITS = HttpLimits(
     idle_seconds=0.1,
     connections=3,
 )
-Start = Callable[..., Awaitable[int]]
 
 
 async def hello(request: HttpRequest) -> HttpResponse:
@@ -186,6 +185,27 @@ async def test_long_body_is_refused(port: int, framing: str) -> None:
     answer = parse(await exchange(port, head.encode() + body))
 
     assert (answer.status, answer.body) == (413, b"a request body has at most 1000 bytes here\n")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (b"Host: evil.example", b"421"),
+        (b"Host: localhost\r\nContent-Length: 2\r\nTransfer-Encoding: chunked", b"400"),
+        (b"Host: localhost\r\nContent-Length: 2000", b"413"),
+    ],
+)
+async def test_a_refused_head_has_no_body(
+    port: int, caplog: pytest.LogCaptureFixture, headers: bytes, status: bytes
+) -> None:
+    """It is answered as a HEAD, and what refuses it leaves no traceback in the log."""
+    caplog.set_level("INFO")
+    asked = b"HEAD /hello HTTP/1.1\r\n%b\r\n\r\n%b" % (headers, b"x" * 2000)
+    head, _, body = (await exchange(port, asked)).partition(b"\r\n\r\n")
+
+    assert head.startswith(b"HTTP/1.1 " + status)
+    assert body == b""
+    assert not [each for each in caplog.records if each.exc_info]
 
 
 async def test_slow_request_is_given_up(port: int) -> None:
@@ -483,8 +503,10 @@ async def test_clients_that_pipeline_scrapes_do_not_hold_up_health(tmp_path: Pat
 async def test_a_spare_place_is_for_one_urgent_page() -> None:
     """While all places are taken, any other page is refused, and the connection closed."""
     release = asyncio.Event()
+    served = []
 
-    async def wait(_request: HttpRequest) -> HttpResponse:
+    async def wait(request: HttpRequest) -> HttpResponse:
+        served.append(request)
         await release.wait()
         return text(200, "late")
 
@@ -492,7 +514,7 @@ async def test_a_spare_place_is_for_one_urgent_page() -> None:
     server = HttpServer(lambda: Routes(routes), HttpLimits(connections=2, spare=1))
     ((_, port),) = await server.start("127.0.0.1", 0)
     kept = [asyncio.create_task(ask(port, "/slow")) for _ in range(2)]
-    await give_turns_until(lambda: server.connections, "two connections", equals(2))
+    await give_turns_until(lambda: len(served), "two that are served", equals(2))
     head = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
     _, silent = await asyncio.open_connection("127.0.0.1", port)

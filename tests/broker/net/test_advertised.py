@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import struct
 from typing import TYPE_CHECKING
 
 import pytest
+from kio.schema.api_versions.v3.request import ApiVersionsRequest
+from kio.schema.describe_cluster.v1.request import DescribeClusterRequest
+from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
+from kio.schema.metadata.v12.request import MetadataRequest
 
-from siltstone.broker.net.advertised import try_all, who_for
+from siltstone.broker.net.advertised import find_faults, try_all, who_for
+from siltstone.broker.server import Broker
+from siltstone.config.load import load
+from siltstone.storage.clock import Clock
+from tests.support.http_client import exchange, parse
+from tests.support.kio_schemas import request_class
 from tests.support.ports import free_ports
-from tests.support.running import running
+from tests.support.running import Caller, Client, running
 from tests.support.waiting import PATIENCE
 
 if TYPE_CHECKING:
@@ -84,6 +94,87 @@ async def test_a_name_that_takes_too_long_is_given_up(monkeypatch: pytest.Monkey
     assert "kafka does not resolve here (no answer within 0.01 s)" in faults["SLOW"]
 
 
+async def test_unbound_addresses_are_only_resolved() -> None:
+    """Where no broker runs, none can be reached, and that says nothing."""
+    (nobody,) = free_ports(1)
+    told = {"FINE": ("127.0.0.1", nobody), "NAME": (NOWHERE, 9092)}
+
+    assert (await find_faults(told, connects=False)).keys() == {"NAME"}
+
+
+async def test_auto_tells_each_client_the_address_that_it_reached(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In Metadata, FindCoordinator and DescribeCluster; nothing kept for one is told another."""
+    with caplog.at_level(logging.INFO):
+        async with running(
+            tmp_path,
+            "listeners=PLAINTEXT://0.0.0.0:0",
+            "advertised.listeners=PLAINTEXT://auto:0",
+        ) as broker:
+            await broker.topics.create("orders", 1, {})
+            port = broker.listeners[0].port
+            assert broker.broker.describe()["bootstrap_servers"] == f"127.0.0.1:{port}"
+            for host in ("127.0.0.1", "127.0.0.2", "127.0.0.1"):
+                reader, writer = await asyncio.open_connection(host, port)
+                caller = Caller(Client(reader, writer))
+                metadata = await caller.ask(
+                    MetadataRequest(
+                        topics=None,
+                        allow_auto_topic_creation=False,
+                        include_topic_authorized_operations=False,
+                    )
+                )
+                coordinator = await caller.ask(
+                    FindCoordinatorRequest(key_type=0, coordinator_keys=("g",))
+                )
+                cluster = await caller.ask(
+                    DescribeClusterRequest(include_cluster_authorized_operations=False)
+                )
+                writer.close()
+
+                for each in (*metadata.brokers, *coordinator.coordinators, *cluster.brokers):
+                    assert (each.host, each.port) == (host, port)
+
+    assert f"address=auto:{port} for='each client as the address that it has reached'" in (
+        caplog.text
+    )
+    assert "fails clients" not in caplog.text
+
+
+async def test_debug_lines_show_connections_and_software(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who came, with what, what was refused, and that it went; the page counts by software."""
+    with caplog.at_level(logging.DEBUG):
+        async with running(tmp_path) as broker:
+            caller = await broker.call()
+            caller.client_id = "billing"
+            await caller.ask(
+                ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2.6")
+            )
+            (named,) = [each for each in broker.listeners[0].connections if each.software[0]]
+            assert named.software == ("librdkafka", "2.6")
+            await caller.ask(
+                ApiVersionsRequest(client_software_name="-", client_software_version="1")
+            )
+            newer = struct.pack(">hhih", 18, 99, 1, -1)
+            await caller.client.ask(newer)
+            peer = named.peer
+
+    assert f"connection opened listener=PLAINTEXT peer={peer}" in caplog.messages
+    assert (
+        f"client listener=PLAINTEXT peer={peer} client='billing' software='librdkafka 2.6'"
+        in caplog.messages
+    )
+    refused = [line for line in caplog.messages if line.startswith("handshake refused")]
+    assert [line.partition("reason=")[2] for line in refused] == [
+        "the name of its software is no name",
+        "version 99 of ApiVersions is not served",
+    ]
+    assert any(line.startswith(f"connection closed peer={peer}") for line in caplog.messages)
+
+
 async def test_the_start_tells_where_and_for_whom(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -114,3 +205,105 @@ async def test_the_start_tells_where_and_for_whom(
     )
     (failing,) = [line for line in said if "fails clients" in line]
     assert "listener=LAN" in failing
+
+
+async def alter(caller: Caller, value: str, name: str = "1") -> tuple[int, str | None]:
+    """Set advertised.listeners as kafka-configs does; return the error of the answer."""
+    kinds = (44, 1)
+    config = request_class(*kinds, "AlterableConfig")(
+        name="advertised.listeners", config_operation=0, value=value
+    )
+    resource = request_class(*kinds, "AlterConfigsResource")(
+        resource_type=4, resource_name=name, configs=(config,)
+    )
+    answer = await caller.ask(request_class(*kinds)(resources=(resource,), validate_only=False))
+    (told,) = answer.responses
+    return told.error_code, told.error_message
+
+
+async def told_to(caller: Caller) -> list[tuple[str, int]]:
+    """Return the addresses in Metadata."""
+    answer = await caller.ask(
+        request_class(3, 12)(topics=(), include_topic_authorized_operations=False)
+    )
+    return [(each.host, each.port) for each in answer.brokers]
+
+
+async def test_it_is_altered_while_the_broker_runs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who asks next is told, on connections that are open too; a mapped port is known only then."""
+    async with running(tmp_path) as broker:
+        port = broker.listeners[0].port
+        caller = await broker.call()
+        assert await told_to(caller) == [("127.0.0.1", port)]
+        with caplog.at_level(logging.INFO):
+            assert await alter(caller, f"PLAINTEXT://{NOWHERE}:32768") == (0, None)
+
+        assert await told_to(caller) == [(NOWHERE, 32768)]
+        assert f"advertised listener=PLAINTEXT address={NOWHERE}:32768" in caplog.text
+        http = int(broker.broker.describe()["http"].rpartition(":")[2])
+        named = f"GET /healthz HTTP/1.1\r\nHost: {NOWHERE}\r\nConnection: close\r\n\r\n"
+        assert parse(await exchange(http, named.encode())).status == 200
+
+    async with running(tmp_path) as broker:  # it is kept, as every dynamic setting
+        assert await told_to(await broker.call()) == [(NOWHERE, 32768)]
+
+    with caplog.at_level(logging.ERROR):
+        lan = ("listeners=LAN://127.0.0.1:0", "listener.security.protocol.map=LAN:PLAINTEXT")
+        async with running(tmp_path, *lan) as broker:  # the listener that it was for is gone
+            (told,) = await told_to(await broker.call())
+            assert told == ("127.0.0.1", broker.listeners[0].port)
+    assert "stored setting is left out: advertised.listeners names the listener" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "words"),
+    [
+        ("LAN://127.0.0.1:1", "1", "advertised.listeners names the listener LAN, which"),
+        ("PLAINTEXT://0.0.0.0:1", "1", "an address that no client can reach"),
+        ("PLAINTEXT://nothing", "1", "advertised.listeners has the entry"),
+        ("PLAINTEXT://a:1", "", "advertised.listeners can only be altered for one broker"),
+    ],
+)
+async def test_a_faulty_change_changes_nothing(
+    tmp_path: Path, value: str, name: str, words: str
+) -> None:
+    """The answer says what is wrong."""
+    async with running(tmp_path) as broker:
+        caller = await broker.call()
+        before = await told_to(caller)
+        code, message = await alter(caller, value, name)
+
+        assert code != 0
+        assert words in (message or "")
+        assert await told_to(caller) == before
+
+
+async def test_a_reload_alters_it_too(tmp_path: Path) -> None:
+    """From the file; but not for a listener that only a restart opens."""
+    file = tmp_path / "server.yaml"
+    always = f"log.dirs: {tmp_path / 'data'}\nlisteners: PLAINTEXT://127.0.0.1:0\n"
+    always += "http.listener: 127.0.0.1:0\n"
+    file.write_text(always)
+    broker = Broker(load(file, {}, []), Clock(), asyncio.Event())
+    await broker.start()
+    port = broker.listeners[0].port
+    try:
+        file.write_text(f"{always}advertised.listeners: PLAINTEXT://localhost:32768\n")
+        await broker.reload()
+        assert broker.describe()["bootstrap_servers"] == "localhost:32768"
+
+        file.write_text(
+            always.replace("PLAINTEXT:", "LAN:")
+            + "listener.security.protocol.map: LAN:PLAINTEXT\n"
+            + "advertised.listeners: LAN://localhost:32769\nlog.retention.ms: 5000\n"
+        )
+        await broker.reload()
+        assert broker.describe()["bootstrap_servers"] == "localhost:32768"
+
+        file.write_text(always)
+        await broker.reload()
+        assert broker.describe()["bootstrap_servers"] == f"127.0.0.1:{port}"
+    finally:
+        await broker.stop()

@@ -1,7 +1,6 @@
 """A connection: frames in whatever pieces, answers in order, memory and misbehaviour bounded."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
@@ -182,17 +181,14 @@ async def test_no_answer_takes_no_place_in_the_stream(open_line: Opener) -> None
 
 
 @pytest.mark.parametrize("size", [b"\x00\x00\x00\x00", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff"])
-async def test_an_impossible_size_closes_with_one_line(
-    open_line: Opener, caplog: pytest.LogCaptureFixture, size: bytes
-) -> None:
-    """Zero, negative and above the limit; nothing is allocated, the log names the peer."""
+async def test_an_impossible_size_closes_the_connection(open_line: Opener, size: bytes) -> None:
+    """Zero, negative and above the limit; nothing is allocated, the listener is told once."""
     line = open_line(echo)
-    with caplog.at_level(logging.INFO, "siltstone.broker.net.connection"):
-        await line.send(size)
-        data = await line.receive(1)
+    await line.send(size)
+    data = await line.receive(1)
 
     assert data == b""
-    assert [record.getMessage() for record in caplog.records if "peer" in record.getMessage()]
+    assert len(line.refusals) == 1
     assert line.buffers.received_bytes == 0
 
 
@@ -265,3 +261,80 @@ async def test_draining_answers_what_is_owed_and_closes(open_line: Opener) -> No
 
     assert await line.receive(100) == b"done"
     assert line.connection.is_closed
+
+
+def throttled(seconds: float) -> Callable[..., Any]:
+    """Return a dispatcher that has the client wait after its first request."""
+    served: list[bytes] = []
+
+    def dispatch(connection: Connection, buffer: memoryview, start: int, end: int) -> Any:
+        body = bytes(buffer[start:end])
+        served.append(body)
+
+        async def tell() -> bytes:
+            connection.throttle(seconds)
+            return body
+
+        return tell() if len(served) == 1 else body
+
+    return dispatch
+
+
+async def test_a_throttled_client_has_its_answer_at_once_and_the_next_one_later(
+    open_line: Opener,
+) -> None:
+    """KIP-219: what it sent meanwhile, in the same packet or after, is served when time is up."""
+    line = open_line(throttled(0.1))
+    loop = asyncio.get_running_loop()
+    await line.send(frame(b"first") + frame(b"second"))
+    assert await line.receive(5) == b"first"
+    answered = loop.time()
+    await line.send(frame(b"third"))
+
+    assert await line.receive(11) == b"secondthird"
+    assert loop.time() - answered >= 0.09
+
+
+async def test_a_muted_connection_is_neither_idle_nor_the_clients_turn(open_line: Opener) -> None:
+    """It is the broker that makes it wait, so nothing closes it for being silent."""
+    line = open_line(throttled(3600))
+    await line.send(frame(b"first"))
+    assert await line.receive(5) == b"first"
+
+    assert not line.connection.is_idle
+    assert not line.connection.is_stalled
+    assert not line.connection.is_its_turn
+
+
+@pytest.mark.parametrize("ends", ["drain", "close"])
+async def test_a_muted_connection_ends_at_once(open_line: Opener, ends: str) -> None:
+    """A stop does not wait for it: its answers have left."""
+    line = open_line(throttled(3600))
+    await line.send(frame(b"first"))
+    assert await line.receive(5) == b"first"
+    getattr(line.connection, ends)()
+
+    assert line.forgotten == [line.connection]
+    assert await line.receive(1) == b""
+
+
+async def test_an_answer_that_is_not_taken_keeps_its_connection_muted(open_line: Opener) -> None:
+    """The wait begins when the answer is handed over; its last byte does not end it."""
+    size = 4 << 20
+
+    def dispatch(connection: Connection, buffer: memoryview, start: int, end: int) -> Any:
+        is_first = bytes(buffer[start:end]) == b"first"
+
+        async def tell() -> bytes:
+            connection.throttle(3600)
+            return bytes(size)
+
+        return tell() if is_first else b"second"
+
+    line = open_line(dispatch)
+    await line.send(frame(b"first") + frame(b"second"))
+
+    assert len(await line.receive(size)) == size
+    assert not line.connection.is_its_turn
+    with pytest.raises(BlockingIOError):
+        line.client.recv(1)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.running import Client, running
+from tests.support.waiting import give_turns_until
 
 _API_VERSIONS = struct.pack(">hhih", 18, 0, 1, -1)
 
@@ -59,3 +60,84 @@ async def test_connections_of_all_listeners_count_together(
             await client.close()
 
     assert sum("reason=max.connections is reached" in line for line in caplog.messages) == 2
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        ("max.connections.per.ip=2",),
+        ("max.connections.per.ip=0", "max.connections.per.ip.overrides=::1:9, 127.0.0.1:2"),
+    ],
+)
+async def test_connections_of_an_address_have_a_limit(
+    tmp_path: Path, sets: tuple[str, ...]
+) -> None:
+    """One too many is closed at once; when another has gone there is room again."""
+    async with running(tmp_path, *sets) as started:
+        first, second = await started.connect(), await started.connect()
+        for client in (first, second):
+            await client.ask(_API_VERSIONS)
+        assert await (await started.connect()).is_closed()
+        await first.close()
+        addresses = started.broker.addresses
+        await give_turns_until(lambda: addresses.count("127.0.0.1") == 1, "one has gone")
+        await (await started.connect()).ask(_API_VERSIONS)
+
+        assert started.refused == {"max.connections.per.ip": 1}
+    assert addresses.count("127.0.0.1") == 0
+
+
+TWO = (
+    "listeners=ONE://127.0.0.1:0,TWO://127.0.0.1:0",
+    "listener.security.protocol.map=ONE:PLAINTEXT,TWO:PLAINTEXT",
+)
+FULL = "listener.name.NAME.max.connections"
+
+
+async def test_one_too_many_of_a_listener_waits_for_room(tmp_path: Path) -> None:
+    """It is neither closed nor served until another has gone; another listener serves meanwhile."""
+    async with running(tmp_path, *TWO, "listener.name.one.max.connections=2") as home:
+        first, second = await home.connect(), await home.connect()
+        for client in (first, second):
+            await client.ask(_API_VERSIONS)
+        third = await home.connect()
+        await third.send(len(_API_VERSIONS).to_bytes(4, "big") + _API_VERSIONS)
+        await give_turns_until(lambda: home.refused.get(FULL), "somebody waits")
+        await (await home.connect(1)).ask(_API_VERSIONS)
+        counted = home.listeners[0].open_count
+        await first.close()
+        await third.receive()
+
+        assert counted == home.listeners[0].open_count == 2
+
+
+async def test_a_limit_of_a_listener_that_is_raised_lets_the_next_one_in(tmp_path: Path) -> None:
+    """At the next look at the connections; one that is lowered closes nobody."""
+    limit = "listener.name.plaintext.max.connections"
+    async with running(tmp_path, f"{limit}=1") as home:
+        first = await home.connect()
+        await first.ask(_API_VERSIONS)
+        second = await home.connect()
+        await second.send(len(_API_VERSIONS).to_bytes(4, "big") + _API_VERSIONS)
+        await give_turns_until(lambda: home.refused.get(FULL), "somebody waits")
+        await home.broker._settings.alter(broker={limit: "2"})
+        home.listeners[0].close_idle()
+        await second.receive()
+        await home.broker._settings.alter(broker={limit: "0"})
+
+        await first.ask(_API_VERSIONS)
+        await second.ask(_API_VERSIONS)
+
+
+async def test_a_listener_has_a_rate_of_its_own(tmp_path: Path) -> None:
+    """Above it the next ones wait in the kernel, and those of another listener do not."""
+    name = "listener.name.NAME.max.connection.creation.rate"
+    rate = name.replace("NAME", "one") + "=1"
+    windows = "quota.window.num=1", "quota.window.size.seconds=1"  # half a connection at once
+    async with running(tmp_path, *TWO, rate, *windows) as home:
+        await (await home.connect()).ask(_API_VERSIONS)
+        slowed = home.refused
+        for _ in range(3):
+            await (await home.connect(1)).ask(_API_VERSIONS)
+
+        assert slowed.keys() == home.refused.keys() == {name}

@@ -6,7 +6,7 @@ from weakref import ref
 
 import pytest
 
-from siltstone.broker.process.tasks import Tasks
+from siltstone.broker.process.tasks import Tasks, to_its_end
 
 
 async def test_what_has_begun_goes_on_without_who_began_it() -> None:
@@ -118,3 +118,30 @@ async def test_who_awaits_a_task_gets_its_error() -> None:
 
     with pytest.raises(OSError, match="broken"):
         await tasks.start(badly(), "badly")
+
+
+@pytest.mark.parametrize(("error", "told"), [(ValueError("expected"), 0), (OSError("other"), 1)])
+async def test_what_is_awaited_by_nobody_any_more_fails(error: Exception, told: int) -> None:
+    """It ends; what was expected is dropped, and anything else is told once."""
+    tasks, gate = Tasks(), asyncio.Event()
+    told_of: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, each: told_of.append(each))
+
+    async def work() -> None:
+        await gate.wait()
+        raise error
+
+    async def request() -> None:
+        await to_its_end(tasks.start(work(), "work"), ValueError)
+
+    client = asyncio.create_task(request())
+    await asyncio.sleep(0)
+    client.cancel()
+    await asyncio.gather(client, return_exceptions=True)
+    gate.set()
+    await tasks.finish()
+    await asyncio.sleep(0)
+    del client
+    gc.collect()
+
+    assert len(told_of) == told

@@ -13,7 +13,7 @@ import pytest
 from siltstone.broker.http.control.cleaner import CleanerPages
 from siltstone.broker.http.control.explaining import Explainer
 from siltstone.broker.http.metrics.cleaner import CLEANER_METRICS
-from siltstone.broker.http.metrics.metric import PAUSE
+from siltstone.broker.http.metrics.scans import PAUSE
 from siltstone.broker.http.server import Routes
 from siltstone.broker.http.values import HttpRequest, HttpResponse
 from siltstone.cleaner.states import State
@@ -406,6 +406,8 @@ def scraped(home: Home) -> dict[tuple[str, ...], Any]:
     """Return the cleaner's metrics: name without its prefix and labels, and the value."""
     sources = make_sources({})
     sources = replace(sources, topics=home.rooms.topics, cleaning=home.cleaning)
+    sources, walk = sources.begin()
+    assert all(step is PAUSE for step in walk)
     found = {}
     for metric in CLEANER_METRICS:
         for row in metric.read(sources):

@@ -17,6 +17,8 @@ from tests.support.appending import append
 from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk
 
+KAFKAS = Path(__file__).parents[2] / "data" / "settings"
+
 
 async def _make(root: Path, partitions: int = 2) -> UUID:
     """Leave a topic `orders` with settings of its own and 7 records in partition 0."""
@@ -169,4 +171,48 @@ async def test_a_damaged_partition_is_offline(tmp_path: Path) -> None:
     assert not folder.exists()
     again = await topics.create("orders", 1, {})
     assert again.logs[0] is not None
+    await home.close()
+
+
+async def test_settings_come_out_of_apache_kafkas_metadata_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are in force at once and stay; each is told, and what is not obeyed is named."""
+    caplog.set_level("INFO")
+    shutil.copytree(KAFKAS, tmp_path / "data-0")
+    home = await RoomsOnDisk(tmp_path).open()
+    topics = home.rooms.topics
+
+    kept = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.25"}
+    assert topics.topics["customers"].overrides == kept
+    assert topics.topics["orders"].overrides == {
+        "message.timestamp.type": "LogAppendTime",
+        "retention.ms": "86400000",
+    }
+    assert topics.logs["customers", 0].config.cleanup_policy == ("compact",)
+    assert topics.logs["orders", 1].config.retention_ms == 86_400_000
+    assert (
+        "topic has the settings of Apache Kafka's metadata log topic=orders "
+        "set='message.timestamp.type=LogAppendTime retention.ms=86400000' "
+        "left_out='unclean.leader.election.enable'" in caplog.messages
+    )
+    assert not [line for line in caplog.messages if "settings of their own are lost" in line]
+    await home.close()
+    shutil.rmtree(tmp_path / "data-0" / "__cluster_metadata-0")
+    home = await RoomsOnDisk(tmp_path).open()
+    assert home.rooms.topics.topics["customers"].overrides == kept
+    await home.close()
+
+
+async def test_a_topic_with_another_id_has_no_settings_of_the_metadata_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It only has the name of one that Apache Kafka knew."""
+    shutil.copytree(KAFKAS, tmp_path / "data-0")
+    PartitionMetadata(topic_id=UUID(int=99)).write(tmp_path / "data-0" / "customers-0")
+    home = await RoomsOnDisk(tmp_path).open()
+
+    assert home.rooms.topics.topics["customers"].overrides == {}
+    assert home.rooms.topics.topics["again"].overrides == {"segment.ms": "7200000"}
+    assert any("settings of their own are lost topics=1" in line for line in caplog.messages)
     await home.close()

@@ -19,6 +19,8 @@ def scrape(home: RoomsOnDisk) -> dict[str, object]:
         make_sources({}), topics=home.rooms.topics, coordinators=home.rooms.coordinators
     )
     values: dict[str, object] = {}
+    sources, walk = sources.begin()
+    assert all(step is None for step in walk)
     for metric in TRANSACTION_METRICS:
         for row in metric.read(sources):
             if row is not None:

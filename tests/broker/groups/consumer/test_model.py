@@ -6,6 +6,7 @@ told, may be slow, silent, restarted, and may lose answers.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import settings
@@ -209,6 +210,13 @@ class Lives(RuleBasedStateMachine):
         assert sum(map(len, self.hand.group.owners.values())) == len(seen)
         read = [each for client in self.clients.values() for each in client.partitions]
         assert len(read) == len(set(read))
+
+    @invariant()
+    def expressions_know_their_subscribers(self) -> None:
+        """How many members subscribe to each is counted, whatever they do or fail to do."""
+        group = self.hand.group
+        counted = Counter(member.regex for member in group.members.values() if member.regex)
+        assert group.subscribers == counted
 
     @invariant()
     def epochs_rise(self) -> None:

@@ -36,6 +36,7 @@ STATUS = Status(
     topics=1,
     partitions=2,
     connections=3,
+    advertised={"PLAINTEXT": "127.0.0.1:9092"},
     log_dirs={"/data": "online"},
 )
 

@@ -13,6 +13,7 @@ from siltstone.broker.net._dispatch_kernels import Gate
 from siltstone.broker.net.buffers import SHARED_BYTES
 from siltstone.broker.net.turn import _turn_kernels as turn_kernels
 from siltstone.protocol.errors import ProtocolError
+from siltstone.storage.appending._append_kernels import Appends
 from tests.support.connections import frame
 from tests.support.uncompiled import load_uncompiled
 
@@ -97,7 +98,7 @@ def scripted_turn(kernel: Any, channel: Any, events: list[Any]) -> Any:
             events.append(("close", reason))
 
     shared = memoryview(bytearray(SHARED_BYTES))
-    return Turn(Loop(events), channel, ScriptedGate(), shared, LIMIT)
+    return Turn(Loop(events), channel, ScriptedGate(), shared, LIMIT, Appends())
 
 
 def turn(

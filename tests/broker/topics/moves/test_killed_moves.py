@@ -58,9 +58,9 @@ def _gone(_: str, names: list[str]) -> list[str]:
     return [name for name in names if name.endswith(".tmp")]
 
 
-async def test_every_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_moment(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A start ends what was begun, whatever the moment; the log is a prefix and holds all of it."""
-    async with Directories(tmp_path / "home") as home:
+    async with Directories(memory_path / "home") as home:
         log = await home.create()
         for _ in range(2):
             append(log, 3)
@@ -69,7 +69,7 @@ async def test_every_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         append(log, 3)
         home.rooms.logs.checkpoint_log_starts()
         home.rooms.logs.background.drain()
-        moments = Moments(tmp_path / "home", tmp_path / "moments", log)
+        moments = Moments(memory_path / "home", memory_path / "moments", log)
         disk = install(monkeypatch)
         disk.faults.append(moments)  # type: ignore[arg-type]  # it is asked as one
         await home.move()

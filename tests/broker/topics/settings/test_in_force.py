@@ -91,16 +91,16 @@ async def test_stored_promises_that_are_not_kept_do_not_stop_a_start(
     home = await RoomsOnDisk(tmp_path).open()
 
     def promise(state: CatalogState) -> None:
-        state.cluster_configs = {"max.connections.per.ip": "5", "background.threads": "5"}
+        state.cluster_configs = {"client.quota.callback.class": "a.B", "background.threads": "5"}
 
     await home.writer.commit(promise)
     home.crash()
     again = await RoomsOnDisk(tmp_path).open()
 
     cluster = again.rooms.settings.layers.cluster
-    assert "max.connections.per.ip" not in cluster
+    assert "client.quota.callback.class" not in cluster
     assert cluster["background.threads"] == "5"
-    assert "left out: max.connections.per.ip promises a limit" in caplog.text
+    assert "left out: client.quota.callback.class promises quotas" in caplog.text
     await again.close()
 
 

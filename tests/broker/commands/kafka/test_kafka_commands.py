@@ -1,0 +1,295 @@
+"""`siltstone topics`, `groups`, `produce` and `consume` on a running broker."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
+
+from siltstone.broker.__main__ import main
+from siltstone.broker.commands.kafka.broker import why
+from siltstone.broker.commands.kafka.consume import BadFormat, read_format, read_offset
+from siltstone.broker.commands.kafka.partitioner import murmur2, partition_for
+from siltstone.broker.commands.kafka.produce import lines_of
+from tests.support.broker import siltstone
+from tests.support.commits import commit
+from tests.support.running import Running, running
+from tests.support.traffic import Traffic
+from tests.support.waiting import within
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Running]:
+    """A broker."""
+    async with running(tmp_path) as started:
+        yield started
+
+
+class Shell:
+    """Runs commands against a broker and keeps what they print."""
+
+    def __init__(
+        self,
+        broker: Running,
+        capfdbinary: pytest.CaptureFixture[bytes],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        self._address = f"127.0.0.1:{broker.listeners[0].port}"
+        self._capture = capfdbinary
+        self._patch = monkeypatch
+        self.error = ""
+
+    async def run(self, *words: str, code: int = 0, given: bytes = b"") -> str:
+        """Run a command, which must end with this code; return what it prints."""
+        self._patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+        self._capture.readouterr()
+        ended = await asyncio.to_thread(main, [*words, "-b", self._address])
+        sys.stdout.flush()
+        out, error = self._capture.readouterr()
+        self.error = error.decode()
+        assert ended == code, (out, error)
+        return out.decode(errors="replace")
+
+    async def ask(self, *words: str, code: int = 0) -> Any:
+        """Run a command for JSON."""
+        return json.loads(await self.run(*words, "--json", code=code))
+
+
+@pytest.fixture
+def shell(
+    broker: Running,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Shell:
+    """Commands for that broker."""
+    return Shell(broker, capfdbinary, monkeypatch)
+
+
+async def test_the_life_of_a_topic(shell: Shell) -> None:
+    """Created, listed, altered, described, deleted."""
+    settings = ("-c", "retention.ms=5000", "-c", "segment.ms=60000")
+    assert await shell.run("topics", "create", "orders", "-p", "3", *settings) == "created orders\n"
+    listed = await shell.run("topics")
+    assert listed.splitlines() == ["TOPIC   PARTITIONS  SIZE", "orders           3   0 B"]
+
+    await shell.run("topics", "alter", "orders", "-c", "segment.ms=7", "--unset", "retention.ms")
+    assert await shell.run("topics", "alter", "orders", "-p", "4") == "altered orders\n"
+    (told,) = (await shell.ask("topics", "describe", "orders"))["topics"]
+    given = {each["name"]: each["value"] for each in told["settings"] if each["source"] == "topic"}
+    assert given == {"segment.ms": "7"}
+    assert [each["partition"] for each in told["partitions"]] == [0, 1, 2, 3]
+    assert (told["partitions"][0]["start"], told["partitions"][0]["end"]) == (0, 0)
+
+    assert await shell.run("topics", "delete", "orders") == "deleted orders\n"
+    assert await shell.ask("topics") == {"topics": []}
+
+
+async def test_what_the_readme_says(broker: Running) -> None:
+    """Its shell block runs as it stands; the environment says where the broker is."""
+    readme = (Path(__file__).parents[4] / "README.md").read_text()
+    blocks = re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)
+    (code,) = (each for each in blocks if "siltstone topics" in each)
+    process = await asyncio.create_subprocess_exec(
+        "sh",
+        "-eu",
+        "-c",
+        code,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={
+            "PATH": f"{Path(siltstone()).parent}:/usr/bin:/bin",
+            "SILTSTONE_LISTENERS": f"PLAINTEXT://127.0.0.1:{broker.listeners[0].port}",
+        },
+    )
+    out, error = await within(process.communicate(), "the end of the commands")
+
+    assert process.returncode == 0, error
+    assert set(out.decode().splitlines()) >= {
+        "created customers",
+        "ada lives in London",
+        "grace lives in New York",
+    }
+
+
+async def test_what_is_refused_is_said_in_a_sentence(shell: Shell) -> None:
+    """On stderr, with exit code 1; a topic that could be made is made all the same."""
+    await shell.run("topics", "create", "orders")
+
+    assert await shell.run("topics", "create", "orders", "events", code=1) == "created events\n"
+    assert shell.error == "topic orders already exists (TOPIC_ALREADY_EXISTS)\n"
+    await shell.run("topics", "describe", "nobody", code=1)
+    assert shell.error == (
+        "topic nobody: there is no such topic or partition (UNKNOWN_TOPIC_OR_PARTITION)\n"
+    )
+    await shell.run("topics", "alter", "orders", "-c", "segment.ms=soon", code=1)
+    assert "segment.ms" in shell.error
+    await shell.run("groups", "delete", "nobody", code=1)
+    assert shell.error == "group nobody: there is no such group (GROUP_ID_NOT_FOUND)\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("topics", "delete"), "siltstone topics delete wants the name of a topic"),
+        (("topics", "alter", "a"), "siltstone topics alter wants -c NAME=VALUE"),
+        (("topics", "create", "a", "-c", "x"), "-c x: write NAME=VALUE"),
+        (("groups", "describe"), "siltstone groups describe wants the name of a group"),
+        (("produce", "a", "-H", "x"), "-H x: write NAME=VALUE"),
+        (("produce", "a", "--tombstones"), "--tombstones wants --key-separator"),
+        (("consume", "a", "-o", "soon"), "-o soon: write start, end, a number, -N, or @ and"),
+        (("consume", "a", "-o", "@soon"), "-o @soon: Invalid isoformat string"),
+        (("consume", "a", "-f", "%x"), "-f has %x; there are %t, %p, %o"),
+    ],
+)
+async def test_wrong_usage(shell: Shell, words: tuple[str, ...], sentence: str) -> None:
+    """Exit code 2, and nobody is asked."""
+    await shell.run(*words, code=2)
+
+    assert shell.error.startswith(sentence)
+
+
+async def test_lines_become_records_and_lines_again(shell: Shell) -> None:
+    """Keys, tombstones, headers, codecs; a key's partition is that of the Java client."""
+    await shell.run("topics", "create", "orders", "-p", "3")
+    words = ("-k", ":", "--tombstones", "-H", "from=test", "-z", "zstd")
+    await shell.run("produce", "orders", *words, given=b"a:1\nb:2:3\na:\nlast:\xff")
+    assert shell.error == "4 records produced to orders\n"
+
+    printed = await shell.run("consume", "orders", "-f", "%t %p %o %k=%v %S %h %%\\n")
+    where = {key: partition_for(key.encode(), 3) for key in ("a", "b", "last")}
+    rows = {tuple(line.split(" ", 3)[1:3]): line.split(" ", 3)[3] for line in printed.splitlines()}
+    assert rows[str(where["a"]), "0"] == "a=1 1 from=test %"
+    assert rows[str(where["b"]), "0" if where["b"] != where["a"] else "1"] == "b=2:3 3 from=test %"
+    found = [
+        json.loads(line) for line in (await shell.run("consume", "orders", "--json")).splitlines()
+    ]
+    by_value = {each["key"]: each["value"] for each in found}
+    assert by_value == {"a": None, "b": "2:3", "last": {"base64": "/w=="}}
+    assert found[0]["headers"] == [["from", "test"]]
+
+
+async def test_where_to_begin_and_how_many(shell: Shell) -> None:
+    """By number, from the end, by time, and no further than what was there."""
+    await shell.run("topics", "create", "numbers")
+    await shell.run("produce", "numbers", given=b"".join(b"%d\n" % each for each in range(10)))
+
+    async def values(*words: str) -> list[int]:
+        return [int(line) for line in (await shell.run("consume", "numbers", *words)).splitlines()]
+
+    assert await values() == list(range(10))
+    assert await values("-o", "7") == [7, 8, 9]
+    assert await values("-o", "-2") == [8, 9]
+    assert await values("-o", "3", "-n", "2") == [3, 4]
+    assert await values("-o", "end") == []
+    assert await values("-o", "@0", "-n", "1") == [0]
+    assert await values("-o", "@2099-01-01") == []
+    await shell.run("consume", "numbers", "-o", "11", code=1)
+    assert shell.error == "offset 11 is not there yet: numbers-0 ends at 10\n"
+    await shell.run("consume", "numbers", "-p", "4", code=1)
+    assert shell.error == "topic numbers has no partition 4; it has 1\n"
+
+
+async def test_follow_waits_for_more(shell: Shell, broker: Running) -> None:
+    """What comes after the end is printed too; a count ends it."""
+    await shell.run("topics", "create", "orders")
+    follow = asyncio.create_task(shell.run("consume", "orders", "-o", "end", "--follow", "-n", "1"))
+    while not broker.waiting.count:
+        await asyncio.sleep(0)
+    await Traffic(await broker.call(), "orders").produce(b"late")
+
+    assert await follow == "late\n"
+
+
+async def test_groups_with_their_lag(shell: Shell, broker: Running) -> None:
+    """Committed offsets beside ends; a group without members can be deleted."""
+    await shell.run("topics", "create", "orders")
+    await shell.run("produce", "orders", given=b"1\n2\n3\n")
+    await commit(broker, "billing", 1)
+
+    assert (await shell.ask("groups"))["groups"] == [
+        {"group": "billing", "state": "Empty", "protocol": "classic", "partitions": 1, "lag": 2}
+    ]
+    described = (await shell.run("groups", "describe", "billing")).splitlines()
+    assert described[0] == "billing: Empty, classic, 0 members, lag 2"
+    assert described[3].split() == ["orders", "0", "1", "3", "2", "-", "-"]
+    assert await shell.run("groups", "delete", "billing") == "deleted billing\n"
+    assert await shell.ask("groups") == {"groups": []}
+
+
+async def test_a_line_without_a_key_ends_it(shell: Shell) -> None:
+    """It says which line, and how many were sent before."""
+    await shell.run("topics", "create", "orders")
+
+    await shell.run("produce", "orders", "-k", ":", given=b"a:1\nb\n", code=1)
+
+    assert shell.error.splitlines() == [
+        "0 records produced to orders",
+        "line 2 has no ':' between key and value",
+    ]
+
+
+async def test_a_batch_that_is_too_large_goes_in_halves(shell: Shell) -> None:
+    """In their order; a single record that is too large is refused."""
+    await shell.run("topics", "create", "orders", "-c", "max.message.bytes=2000")
+    given = b"".join(b"%03d %s\n" % (each, b"x" * 500) for each in range(50))
+
+    await shell.run("produce", "orders", given=given)
+    printed = await shell.run("consume", "orders")
+    await shell.run("produce", "orders", given=b"x" * 3000, code=1)
+
+    assert [int(line[:3]) for line in printed.splitlines()] == list(range(50))
+    assert "MESSAGE_TOO_LARGE" in shell.error
+
+
+async def test_nobody_answers(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """The address, why, and what to check; with port 0 that no broker runs."""
+    assert await asyncio.to_thread(main, ["topics", "-b", "127.0.0.1:1"]) == 1
+    error = capfdbinary.readouterr().err.decode()
+    assert "no Kafka broker answers at 127.0.0.1:1: " in error
+    assert error.endswith("; check --bootstrap-server and --command-config\n")
+    sets = (
+        "listeners=PLAINTEXT://127.0.0.1:0",
+        "http.listener=127.0.0.1:0",
+        f"log.dirs={tmp_path}",
+    )
+    words = [word for each in sets for word in ("--set", each)]
+    assert await asyncio.to_thread(main, ["topics", *words]) == 1
+    assert f"no broker has {tmp_path} open" in capfdbinary.readouterr().err.decode()
+
+
+@pytest.mark.parametrize("size", range(12))
+def test_keys_are_hashed_as_by_other_clients(size: int) -> None:
+    """Whatever is left over of four bytes."""
+    for key in (bytes(range(size)), bytes(size), b"\xff" * size):
+        assert murmur2(key) == murmur2_of_kafka_python(key) & 0xFFFFFFFF
+
+
+def test_lines_that_come_in_pieces() -> None:
+    """A line goes over reads; the last needs no end."""
+
+    class Pieces(io.BytesIO):
+        def read1(self, size: int | None = -1, /) -> bytes:
+            return super().read1(3)
+
+    lines = [line for some in lines_of(Pieces(b"one\n\ntwenty\nthirty")) for line in some]
+
+    assert lines == [b"one", b"", b"twenty", b"thirty"]
+
+
+def test_formats_and_offsets_that_mean_nothing() -> None:
+    """A sentence each."""
+    with pytest.raises(BadFormat, match=r"-f has %; there are"):
+        read_format("100%")
+    with pytest.raises(BadFormat, match="write start, end"):
+        read_offset("--5")
+    assert why(9999, None, "topic a") == "topic a: error 9999"

@@ -1,0 +1,138 @@
+"""What `siltstone doctor` finds: folders, ports, and addresses that fail clients."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+from siltstone.broker.__main__ import main
+from siltstone.broker.commands.terminal import paint
+from siltstone.storage import files
+from tests.support.running import running
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+NOWHERE = "kafka.invalid"  # RFC 6761: such a name never resolves
+
+
+def consult(
+    capsys: pytest.CaptureFixture[str], folder: Path, *sets: str
+) -> tuple[int, dict[str, dict[str, Any]]]:
+    """Return the exit code and the findings by what they are about."""
+    given = [
+        f"log.dirs={folder}",
+        "listeners=PLAINTEXT://127.0.0.1:0",
+        "http.listener=127.0.0.1:0",
+        *sets,
+    ]
+    code = main(["doctor", "--json", *(word for each in given for word in ("--set", each))])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    return code, {each["subject"]: each for each in findings}
+
+
+def test_before_a_start_all_is_fine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The folder is not there yet, the ports are free, and nobody listens: no faults."""
+    code, found = consult(capsys, tmp_path / "data")
+
+    assert code == 0
+    assert "is made by the start" in found[f"log directory {tmp_path / 'data'}"]["sentence"]
+    assert "does not run" in found["broker"]["sentence"]
+    assert "advertised PLAINTEXT 127.0.0.1:0" in found
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_port_in_use_and_a_name_that_does_not_resolve(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line each says what fails, why, and what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        code, found = consult(
+            capsys,
+            tmp_path,
+            f"listeners=PLAINTEXT://127.0.0.1:{port}",
+            f"advertised.listeners=PLAINTEXT://{NOWHERE}:9092",
+        )
+
+    assert code == 1
+    assert f"cannot use 127.0.0.1:{port} (Address" in found["listener PLAINTEXT"]["sentence"]
+    failing = found[f"advertised PLAINTEXT {NOWHERE}:9092"]
+    assert not failing["is_fine"]
+    assert "clients that do not find it by name either fail" in failing["sentence"]
+
+
+def test_a_folder_of_another_user(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sentence is the command that helps. The kernel's word stands in, for root may do all."""
+    real = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, mode, **how: path != tmp_path and real(path, mode, **how)
+    )
+
+    code, found = consult(capsys, tmp_path)
+
+    assert code == 1
+    assert f"chown {os.geteuid()}" in found[f"log directory {tmp_path}"]["sentence"]
+
+
+def test_a_disk_without_its_reserve(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Produce requests would be refused from the start on."""
+    monkeypatch.setattr(files, "find_room", lambda _: (10, 1000))
+
+    code, found = consult(capsys, tmp_path, "log.dirs.reserve.bytes=100")
+
+    assert code == 1
+    sentence = found[f"log directory {tmp_path}"]["sentence"]
+    assert "10 B of 1000 B are free, less than log.dirs.reserve.bytes=100" in sentence
+
+
+async def test_a_running_broker_is_asked_what_it_advertises(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its ports are those that it has bound, and each address is connected to."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        nobody = deaf.getsockname()[1]
+    async with running(
+        tmp_path,
+        "listeners=PLAINTEXT://127.0.0.1:0,LAN://127.0.0.1:0",
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,LAN:PLAINTEXT",
+        f"advertised.listeners=LAN://127.0.0.1:{nobody}",
+    ) as broker:
+        port = broker.listeners[0].port
+        http = (tmp_path / files.CONTROL_ADDRESS).read_text().strip()
+        code, found = await asyncio.to_thread(consult, capsys, tmp_path, f"http.listener={http}")
+
+    assert code == 1
+    assert "runs and is ready" in found["broker"]["sentence"]
+    reached = found[f"advertised PLAINTEXT 127.0.0.1:{port}"]
+    assert reached["is_fine"]
+    assert reached["sentence"] == "for clients on this machine; reached from here"
+    failing = found[f"advertised LAN 127.0.0.1:{nobody}"]
+    assert "cannot be reached from here (" in failing["sentence"]
+
+
+def test_lines_for_a_person_have_no_colours_in_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal has them, unless NO_COLOR says otherwise."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    main(["doctor", "--set", f"log.dirs={tmp_path}", "--set", "http.listener=127.0.0.1:0"])
+    out = capsys.readouterr().out
+    assert out.startswith(f"ok    log directory {tmp_path}: ")
+    assert "\033" not in out
+
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert paint("ok", "green") == "\033[32mok\033[0m"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert paint("ok", "green") == "ok"

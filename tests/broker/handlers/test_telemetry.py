@@ -1,0 +1,172 @@
+"""Subscriptions to metrics of clients, from their settings to the series of the metrics page."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from siltstone.broker.http.metrics.exposition import Scrapes
+from siltstone.protocol.messages import NO_ID
+from siltstone.protocol.messages.api_versions import ApiVersionsRequest
+from siltstone.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from siltstone.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+)
+from siltstone.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from siltstone.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from siltstone.protocol.messages.push_telemetry import PushTelemetryRequest
+from siltstone.protocol.records.compression import compress
+from tests.protocol.test_otlp import gauge, label, metrics, number, part
+from tests.support.ask import ask
+from tests.support.metrics import make_sources
+from tests.support.rooms import RoomsOnDisk
+
+METRICS = 16
+NONE, ZSTD = 0, 4
+DATA = metrics(
+    gauge("org.apache.kafka.consumer.lag", number(12.5, label("topic", part(1, "orders")))),
+    gauge("org.apache.kafka.producer.sent", number(3)),
+)
+
+
+async def alter(home: RoomsOnDisk, name: str, **values: str | None) -> int:
+    """Set or delete settings of a subscription, with _ for a dot; return the code."""
+    configs = [
+        AlterableConfig(key.replace("_", "."), 1 if value is None else 0, value)
+        for key, value in values.items()
+    ]
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(METRICS, name, configs)])
+    [answer] = (await ask(home, 44, request)).responses
+    return int(answer.error_code)
+
+
+async def subscribe(home: RoomsOnDisk, instance_id: bytes = NO_ID) -> Any:
+    """Ask what to push."""
+    return await ask(home, 71, GetTelemetrySubscriptionsRequest(instance_id))
+
+
+async def push(home: RoomsOnDisk, told: Any, codec: int = NONE, data: bytes = DATA) -> int:
+    """Push as a client that was told its subscription."""
+    instance = told.client_instance_id.bytes
+    request = PushTelemetryRequest(instance, told.subscription_id, False, codec, data)
+    return int((await ask(home, 72, request)).error_code)
+
+
+def series(home: RoomsOnDisk, limit: int = 100) -> list[str]:
+    """Return the lines of the metrics page that clients have pushed."""
+    sources = replace(
+        make_sources({}), telemetry=home.rooms.telemetry, max_client_series=lambda: limit
+    )
+    text = "".join(line for line in Scrapes(sources, home.clock).lines() if line)
+    return [
+        line for line in text.splitlines() if "client_series" in line or "siltstone_client_" in line
+    ]
+
+
+async def test_a_subscription_is_kept_described_and_listed(tmp_path: Path) -> None:
+    """What a client metrics resource has outlives a restart; without settings it is gone."""
+    home = await RoomsOnDisk(tmp_path / "root").open()
+    assert await alter(home, "lag", metrics="org.", interval_ms="1000") == 0
+    await home.close()
+    home = await RoomsOnDisk(tmp_path / "root").open()
+    named = DescribeConfigsRequest([DescribeConfigsResource(METRICS, "lag", None)])
+    [described] = (await ask(home, 32, named)).results
+    listed = (await ask(home, 74, ListConfigResourcesRequest([METRICS]))).config_resources
+    assert await alter(home, "lag", metrics=None, interval_ms=None) == 0
+    after = (await ask(home, 74, ListConfigResourcesRequest([METRICS]))).config_resources
+    await home.close()
+
+    assert {each.name: (each.value, each.config_source) for each in described.configs} == {
+        "interval.ms": ("1000", 7), "match": ("", 5), "metrics": ("org.", 7)
+    }  # fmt: skip
+    assert [each.resource_name for each in listed] == ["lag"]
+    assert list(after) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        ({"metrics": "a.", "interval_ms": "5"}, ErrorCode.invalid_request),
+        ({"match": "client_id=("}, ErrorCode.invalid_config),
+        ({"colour": "red"}, ErrorCode.invalid_request),
+    ],
+)
+async def test_a_faulty_subscription_changes_nothing(
+    home: RoomsOnDisk, values: dict[str, str], code: ErrorCode
+) -> None:
+    """It is refused with what is wrong."""
+    assert await alter(home, "lag", **values) == code.value
+    assert home.rooms.settings.client_metrics == {}
+
+
+async def test_apis_are_named_while_there_is_a_subscription(home: RoomsOnDisk) -> None:
+    """Clients ask each broker that names them, so none is asked for nothing."""
+
+    async def named() -> set[int]:
+        answer = await ask(home, 18, ApiVersionsRequest("librdkafka", "2.1"))
+        return {each.api_key for each in answer.api_keys} & {71, 72}
+
+    before = await named()
+    await alter(home, "lag", metrics="*")
+
+    assert before == set()
+    assert await named() == {71, 72}
+
+
+@pytest.mark.parametrize("codec", range(5))
+async def test_what_a_client_pushes_becomes_series(home: RoomsOnDisk, codec: int) -> None:
+    """By every codec, as far as it was asked for, with the client's names."""
+    await alter(home, "lag", metrics="org.apache.kafka.consumer.")
+    told = await subscribe(home)
+
+    assert told.requested_metrics == ("org.apache.kafka.consumer.",)
+    assert told.delta_temporality is False
+    assert await push(home, told, codec, compress(codec, DATA)) == 0
+    [_, _, line, *_] = [each for each in series(home) if "siltstone_client_consumer" in each]
+    assert line.startswith("siltstone_client_consumer_lag{client_id=")
+    assert line.endswith('topic="orders"} 12.5')
+    assert not any("producer" in each for each in series(home))
+
+
+async def test_series_of_clients_are_bounded(home: RoomsOnDisk) -> None:
+    """What is too many is counted, whatever a client calls it."""
+    await alter(home, "lag", metrics="*", interval_ms="100")
+    odd = [gauge(f'a{n}.b-c"\n', number(1.0, label("__x", part(1, 'q"')))) for n in range(50)]
+    assert await push(home, await subscribe(home), NONE, metrics(*odd)) == 0
+
+    lines = series(home, limit=20)
+    told = [each for each in lines if each.startswith("siltstone_client_a")]
+
+    assert len(told) == 20
+    assert 'label___x="q\\""' in told[0]
+    assert "siltstone_client_series_omitted 30" in lines
+
+
+@pytest.mark.parametrize(
+    ("codec", "data", "code"),
+    [
+        (ZSTD, b"junk", ErrorCode.invalid_record),
+        (NONE, b"\x0a\xff", ErrorCode.invalid_record),
+        (7, DATA, ErrorCode.unsupported_compression_type),
+        (NONE, bytes(1 << 21), ErrorCode.telemetry_too_large),
+        (ZSTD, compress(ZSTD, bytes(50 << 20)), ErrorCode.invalid_record),
+    ],
+    ids=["junk for a codec", "no metrics", "no codec", "too large", "a bomb"],
+)
+async def test_what_is_no_metrics_is_refused(
+    home: RoomsOnDisk, codec: int, data: bytes, code: ErrorCode
+) -> None:
+    """And leaves no series."""
+    await alter(home, "lag", metrics="*")
+
+    assert await push(home, await subscribe(home), codec, data) == code.value
+    assert not any(each.startswith("siltstone_client_a") for each in series(home))

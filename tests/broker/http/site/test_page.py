@@ -1,0 +1,232 @@
+"""The page in a real browser, on a desktop and on a phone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from siltstone.broker.http.control.token import read_address
+from siltstone.broker.http.site.routes import FILES
+from tests.support.browser import Browser, browsing, find_chromium
+from tests.support.commits import commit
+from tests.support.http_client import ask
+from tests.support.ports import address_of
+from tests.support.running import Running, running
+from tests.support.traffic import Traffic
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+DESKTOP = (1280, 800)
+PHONE = (390, 844)
+VIEWS = ("overview", "topics", "topic/state", "cleaner", "groups", "connections", "settings")
+EVIL = '<img src=x onerror="window.broken=1"><script>window.broken=1</script>'
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Running]:
+    """A broker with a topic that is compacted, and a client with an evil name."""
+    async with running(tmp_path / "data") as started:
+        settings = {"cleanup.policy": "compact", "segment.bytes": "1200"}
+        await started.topics.create("state", 2, settings)
+        await started.topics.create("orders", 1, {})
+        caller = await started.call()
+        caller.client_id = EVIL
+        traffic = Traffic(caller, "state")
+        for _ in range(4):
+            assert await traffic.produce(b"x" * 900) == 0
+        yield started
+
+
+def shown(view: str) -> str:
+    """Return the expression that is true when a view shows what the broker said."""
+    return f"document.getElementById('main')?.dataset.view === '{view}'"
+
+
+def port_of(broker: Running) -> int:
+    """Return the port of the page."""
+    address = read_address(broker.logs.directories[0].path)
+    assert address is not None
+    return address_of(address)[1]
+
+
+async def test_files_come_with_strict_headers(broker: Running) -> None:
+    """Nothing but our own files may run in the page, and nobody may frame it."""
+    for path, (_, content_type) in FILES.items():
+        answer = await ask(port_of(broker), path)
+
+        assert answer.status == 200
+        assert answer.headers["content-type"] == content_type
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert b"innerHTML" not in answer.body
+        assert b"http://" not in answer.body.replace(b"http://www.w3.org/2000/svg", b"")
+        assert b"https://" not in answer.body
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "height"), [DESKTOP, PHONE])
+@pytest.mark.parametrize("is_dark", [False, True])
+async def test_every_view_shows_and_fits(
+    broker: Running, tmp_path: Path, width: int, height: int, *, is_dark: bool
+) -> None:
+    """No script fails, nothing is asked elsewhere, nothing is wider than the screen."""
+    find_chromium()
+    root = f"http://127.0.0.1:{port_of(broker)}/"
+
+    def look() -> None:
+        with browsing(tmp_path / "profile") as browser:
+            browser.resize(width, height, is_dark=is_dark)
+            for view in VIEWS:
+                browser.open(f"{root}#{view}")
+                browser.wait_for(shown(view), view)
+                assert browser.evaluate("document.documentElement.scrollWidth") <= width, view
+                assert browser.evaluate("window.broken === undefined")
+                browser.shoot(tmp_path / f"{view.replace('/', '-')}.png")
+            ground = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert (ground == "rgb(18, 23, 26)") == is_dark
+            assert browser.troubles == []
+            strangers = [url for url in browser.asked if not url.startswith((root, "about:"))]
+            assert strangers == []
+
+    await asyncio.to_thread(look)
+
+
+@pytest.mark.slow
+async def test_the_lag_of_a_group_is_seen_on_a_phone(broker: Running, tmp_path: Path) -> None:
+    """It is what one looks for; the table is not wider than its card."""
+    find_chromium()
+    await commit(broker, "billing", 1)
+    address = f"http://127.0.0.1:{port_of(broker)}/#group/billing"
+
+    def look() -> None:
+        with browsing(tmp_path / "profile") as browser:
+            browser.resize(*PHONE)
+            browser.open(address)
+            browser.wait_for(shown("group/billing"), "the group")
+            browser.wait_for("document.querySelector('.wide td') !== null", "its table")
+            assert browser.evaluate(
+                "[...document.querySelectorAll('.wide')]"
+                ".every((each) => each.scrollWidth <= each.clientWidth)"
+            )
+            words = browser.evaluate("document.getElementById('main').innerText")
+            assert "Lag" in words
+
+    await asyncio.to_thread(look)
+
+
+@pytest.mark.slow
+async def test_the_keyboard_goes_everywhere(broker: Running, tmp_path: Path) -> None:
+    """Views by number, rows by j and Enter, the filter by a slash, back by Escape."""
+    find_chromium()
+    root = f"http://127.0.0.1:{port_of(broker)}/"
+
+    def look() -> None:
+        with browsing(tmp_path / "profile") as browser:
+            browser.resize(*DESKTOP)
+            browser.open(root)
+            browser.wait_for(shown("overview"), "the overview")
+            browser.press("2")
+            browser.wait_for(shown("topics"), "the topics")
+            browser.press("/")
+            browser.press("s")
+            browser.press("t")
+            one = "document.querySelectorAll('tr[tabindex]').length === 1"
+            browser.wait_for(one, "one topic that has st in its name")
+            browser.press("Escape")
+            browser.press("j")
+            browser.press("Enter")
+            browser.wait_for(shown("topic/state"), "the topic")
+            strips = browser.evaluate(
+                "[...document.querySelectorAll('.strip')].map((each) => each.ariaLabel)"
+            )
+            assert strips[0].count("dirty") == 3
+            assert "active" in strips[0]
+            browser.press("Escape")
+            browser.wait_for(shown("topics"), "the topics again")
+            browser.press("p")
+            browser.wait_for("document.getElementById('state').innerText === 'paused'", "a pause")
+            browser.press("?")
+            browser.wait_for("document.getElementById('keys').open", "the list of keys")
+            assert browser.troubles == []
+
+    await asyncio.to_thread(look)
+
+
+@pytest.mark.slow
+async def test_names_of_users_are_text(broker: Running, tmp_path: Path) -> None:
+    """A client id that is HTML is shown as it is, and does nothing."""
+    find_chromium()
+    root = f"http://127.0.0.1:{port_of(broker)}/"
+
+    def look() -> None:
+        with browsing(tmp_path / "profile") as browser:
+            browser.open(f"{root}#connections")
+            browser.wait_for(shown("connections"), "the connections")
+            assert EVIL in browser.evaluate("document.getElementById('main').textContent")
+            assert (
+                browser.evaluate("document.querySelectorAll('main img, main script').length") == 0
+            )
+            assert browser.evaluate("window.broken === undefined")
+            browser.open(f"{root}#topic/{'%3Cimg src=x onerror=window.broken=1%3E'}")
+            refused = (
+                "document.querySelector('.message.bad')?.textContent.includes('there is no topic')"
+            )
+            browser.wait_for(refused, "the refusal")
+            assert browser.evaluate("window.broken === undefined")
+
+    await asyncio.to_thread(look)
+
+
+@pytest.mark.slow
+async def test_another_site_gets_nothing(broker: Running, tmp_path: Path) -> None:
+    """Neither by fetch nor in a frame."""
+    find_chromium()
+    port = port_of(broker)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.0 200 OK\r\nContent-Type: text/html\r\n\r\n<p>other</p>")
+        await writer.drain()
+        writer.close()
+
+    def look(other: int) -> None:
+        with browsing(tmp_path / "profile") as browser:
+            browser.open(f"http://127.0.0.1:{other}/")
+            browser.wait_for("document.body?.innerText === 'other'", "the other site")
+            script = (
+                f"fetch('http://127.0.0.1:{port}/api/overview', {{mode: 'no-cors'}})"
+                ".then((answer) => answer.text().then((text) => `${answer.status} ${text}`))"
+                ".catch((error) => 'refused')"
+            )
+            assert browser.evaluate(script) in {"refused", "0 "}
+            assert browser.evaluate(
+                "new Promise((done) => {"
+                "const frame = document.createElement('iframe');"
+                f"frame.src = 'http://127.0.0.1:{port}/';"
+                "frame.onload = () => { try { done(frame.contentDocument === null ? 'hidden' : "
+                "frame.contentDocument.body.innerText); } catch { done('hidden'); } };"
+                "document.body.append(frame); })"
+            ) in {"hidden", ""}
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        await asyncio.to_thread(look, server.sockets[0].getsockname()[1])
+
+
+def test_a_browser_that_is_missing_is_said_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The skip names what to install."""
+    monkeypatch.delenv("CHROMIUM", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(pytest.skip.Exception, match="chromium: not on the PATH"):
+        Browser(tmp_path)

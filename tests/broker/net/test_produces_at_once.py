@@ -1,0 +1,140 @@
+"""Several Produce requests that arrive at once: their batches are written together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+from kio.schema.list_offsets.v7.request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+
+from tests.support.batches import make_batch, make_producer_batch, make_rows
+from tests.support.clock import now
+from tests.support.faults import install
+from tests.support.logs import bytes_of, offsets_in
+from tests.support.produce_requests import request_entity
+from tests.support.running import Running, running
+from tests.support.waiting import within
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> AsyncIterator[Running]:
+    """A broker with a topic of two partitions, and one whose batches are packed anew."""
+    async with running(tmp_path) as started:
+        await started.topics.create("t", 2, {})
+        await started.topics.create("packed", 1, {"compression.type": "gzip"})
+        yield started
+
+
+def produce(
+    batch: bytearray | None = None, *partitions: int, topic: str = "t", acks: int = 1
+) -> Any:
+    """Return a request with the same batch for some partitions."""
+    data = bytes(batch or make_batch(2, timestamp=now()))
+    return request_entity(
+        9, acks, 1000, None, [(topic, [(each, data) for each in partitions or (0,)])]
+    )
+
+
+def latest() -> Any:
+    """Return a request for the end of a partition."""
+    partition = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=-1)
+    topic = ListOffsetsTopic(name="t", partitions=(partition,))
+    return ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=(topic,))
+
+
+def rows_of(answer: Any) -> list[tuple[ErrorCode, int]]:
+    """Return what an answer says of each partition."""
+    return [
+        (each.error_code, each.base_offset)
+        for topic in answer.responses
+        for each in topic.partition_responses
+    ]
+
+
+async def test_answers_are_those_of_requests_one_by_one(home: Running) -> None:
+    """In order, and what comes behind them sees all of them."""
+    caller = await home.call()
+    requests = [produce(None, 0, 1), produce(), produce(None, 1, 0), produce(), latest(), produce()]
+    await caller.client.send(b"".join(map(caller.frame, requests)))
+    answers = [await within(caller.receive(each), "an answer") for each in requests]
+
+    ok = ErrorCode.none
+    assert [rows_of(each) for each in answers[:4]] == [
+        [(ok, 0), (ok, 0)],
+        [(ok, 2)],
+        [(ok, 2), (ok, 4)],
+        [(ok, 6)],
+    ]
+    assert answers[4].topics[0].partitions[0].offset == 8
+    assert rows_of(answers[5]) == [(ok, 8)]
+    logs = home.topics.logs
+    assert offsets_in(bytes_of(logs["t", 0], 0)) == [0, 2, 4, 6, 8]
+    assert offsets_in(bytes_of(logs["t", 1], 0)) == [0, 2]
+
+
+async def test_a_bad_batch_between_good_ones(home: Running) -> None:
+    """It is refused, the others are stored."""
+    caller = await home.call()
+    bad = make_batch(2, timestamp=now())
+    bad[-1] ^= 1
+    requests = [produce(), produce(bad), produce()]
+    await caller.client.send(b"".join(map(caller.frame, requests)))
+    answers = [await within(caller.receive(each), "an answer") for each in requests]
+
+    assert [rows_of(each)[0] for each in answers] == [
+        (ErrorCode.none, 0),
+        (ErrorCode.corrupt_message, -1),
+        (ErrorCode.none, 2),
+    ]
+
+
+async def test_requests_without_acknowledgement(home: Running) -> None:
+    """Nothing is answered; all of it is there."""
+    caller = await home.call()
+    silent = b"".join(caller.frame(produce(acks=0)) for _ in range(20))
+    request = produce()
+    await caller.client.send(silent + caller.frame(request))
+
+    assert rows_of(await within(caller.receive(request), "an answer")) == [(ErrorCode.none, 40)]
+
+
+async def test_one_that_waits_behind_those_that_do_not(home: Running) -> None:
+    """A batch that a thread packs anew is answered in its turn."""
+    caller = await home.call()
+    large = make_batch(make_rows(1, 20_000), timestamp=now())
+    requests = [produce(), produce(), produce(large, topic="packed"), produce()]
+    await caller.client.send(b"".join(map(caller.frame, requests)))
+    answers = [await within(caller.receive(each), "an answer") for each in requests]
+
+    assert [rows_of(each)[0][1] for each in answers] == [0, 2, 0, 4]
+
+
+@pytest.mark.parametrize("last", [(), (produce(make_batch(make_rows(1, 20_000)), topic="packed"),)])
+async def test_a_failed_write_answers_none_of_them(
+    home: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, last: Any
+) -> None:
+    """The connection is closed, and the next one is told why."""
+    caller = await home.call()
+    await caller.ask(produce(make_producer_batch(0)))
+    disk = install(monkeypatch)
+    disk.fail("pwrite", path="t-0", times=1)
+    requests = [produce(make_producer_batch(each)) for each in (1, 2, 3)]
+    caplog.set_level("INFO")
+    await caller.client.send(b"".join(map(caller.frame, [*requests, *last])))
+
+    assert await caller.client.is_closed()
+    assert any("what it sent could not be written" in each for each in caplog.messages)
+    log = home.topics.logs["t", 0]
+    assert log.log_end_offset == 1
+    assert log.producers.producers[4000].next_sequence == 1
+    other = await home.call()
+    assert rows_of(await other.ask(produce())) == [(ErrorCode.kafka_storage_error, -1)]

@@ -1,0 +1,214 @@
+"""Rights over a socket: who logged in may what the ACLs say, from one request to the next."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from siltstone.broker.process.start_error import StartError
+from siltstone.config.security import STANDARD_AUTHORIZER
+from tests.support.kio_schemas import request_class
+from tests.support.running import Caller, Running, running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SETS = (
+    "listeners=LAN://127.0.0.1:0,OPEN://127.0.0.1:0",
+    "listener.security.protocol.map=LAN:SASL_PLAINTEXT,OPEN:PLAINTEXT",
+    "sasl.enabled.mechanisms=PLAIN",
+    f"listener.name.lan.plain.sasl.jaas.config={PLAIN} required user_admin=a user_bob=b;",
+    "connection.failed.authentication.delay.ms=0",
+    f"authorizer.class.name={STANDARD_AUTHORIZER}",
+    "super.users=User:admin",
+)
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> AsyncIterator[Running]:
+    """A broker whose first listener asks who is there, and whose second does not."""
+    audit = f"audit.log.file={tmp_path / 'audit.log'}"
+    async with running(tmp_path / "data", *SETS, audit) as started:
+        yield started
+
+
+async def enter(home: Running, user: str, password: str) -> Caller:
+    """Return a connection that has logged in."""
+    caller = await home.call()
+    await caller.ask(request_class(17, 1)(mechanism="PLAIN"))
+    token = f"\0{user}\0{password}".encode()
+    answer = await caller.ask(request_class(36, 2)(auth_bytes=token))
+    assert answer.error_code is ErrorCode.none
+    return caller
+
+
+def create(name: str) -> Any:
+    """Return a CreateTopics."""
+    topic = request_class(19, 7, "CreatableTopic")(
+        name=name, num_partitions=1, replication_factor=1, assignments=(), configs=()
+    )
+    return request_class(19, 7)(topics=(topic,))
+
+
+def allow(operation: int, kind: int, name: str, permission: int = 3) -> Any:
+    """Return a CreateAcls for bob."""
+    row = request_class(30, 3, "AclCreation")(
+        resource_type=kind,
+        resource_name=name,
+        resource_pattern_type=3,
+        principal="User:bob",
+        host="*",
+        operation=operation,
+        permission_type=permission,
+    )
+    return request_class(30, 3)(creations=(row,))
+
+
+def every(key: int) -> Any:
+    """Return a DescribeAcls or a DeleteAcls of everything."""
+    words = {
+        "resource_type_filter": 1,
+        "resource_name_filter": None,
+        "pattern_type_filter": 1,
+        "principal_filter": None,
+        "host_filter": None,
+        "operation": 1,
+        "permission_type": 1,
+    }
+    if key == 29:
+        return request_class(29, 3)(**words)
+    return request_class(31, 3)(filters=(request_class(31, 3, "DeleteAclsFilter")(**words),))
+
+
+async def test_a_right_bites_from_the_next_request_on(home: Running) -> None:
+    """Given and taken away while the client stays connected."""
+    admin, bob = await enter(home, "admin", "a"), await enter(home, "bob", "b")
+    codes = []
+    for change in (None, allow(5, 2, "t1"), every(31)):
+        if change is not None:
+            await admin.ask(change)
+        codes.append((await bob.ask(create("t1"))).topics[0].error_code)
+
+    assert codes == [
+        ErrorCode.topic_authorization_failed,
+        ErrorCode.none,
+        ErrorCode.topic_authorization_failed,
+    ]
+
+
+async def test_rules_are_told_and_removed_by_filters(home: Running) -> None:
+    """As kafka-acls asks for them; and only by those who may."""
+    admin, bob = await enter(home, "admin", "a"), await enter(home, "bob", "b")
+    await admin.ask(allow(3, 2, "t1"))
+    await admin.ask(allow(4, 2, "t1", 2))
+    (wrong,) = (await admin.ask(allow(7, 4, "other"))).results
+    described = await admin.ask(every(29))
+    refused = await bob.ask(every(29))
+    removed = await admin.ask(every(31))
+
+    assert wrong.error_code is ErrorCode.invalid_request
+    (resource,) = described.resources
+    assert (resource.resource_name, len(resource.acls)) == ("t1", 2)
+    assert refused.error_code is ErrorCode.cluster_authorization_failed
+    assert len(removed.filter_results[0].matching_acls) == 2
+    assert (await admin.ask(every(29))).resources == ()
+
+
+async def test_who_did_not_log_in_is_anonymous(home: Running) -> None:
+    """On a listener that asks nobody, and without rights unless a rule gives them."""
+    caller = Caller(await home.connect(1))
+    answer = await caller.ask(create("t"))
+
+    assert answer.topics[0].error_code is ErrorCode.topic_authorization_failed
+
+
+async def test_rules_are_in_force_after_a_restart(tmp_path: Path) -> None:
+    """They are read before anybody is served."""
+    for start in range(2):
+        async with running(tmp_path / "data", *SETS) as home:
+            if not start:
+                await (await enter(home, "admin", "a")).ask(allow(5, 2, "t"))
+            else:
+                answer = await (await enter(home, "bob", "b")).ask(create("t"))
+
+    assert answer.topics[0].error_code is ErrorCode.none
+
+
+async def test_nobody_is_another_by_what_a_request_says(home: Running) -> None:
+    """CVE-2017-12610: the name of a login is the one whose password was given, and no other.
+
+    A token that asks to act for somebody else is refused; a client id gives no rights.
+    """
+    caller = await home.call()
+    await caller.ask(request_class(17, 1)(mechanism="PLAIN"))
+    refused = await caller.ask(request_class(36, 2)(auth_bytes=b"admin\0bob\0b"))
+    bob = await enter(home, "bob", "b")
+    bob.client_id = "admin"
+    answer = await bob.ask(create("t"))
+
+    assert refused.error_code is ErrorCode.sasl_authentication_failed
+    assert answer.topics[0].error_code is ErrorCode.topic_authorization_failed
+
+
+async def test_the_audit_log_tells_it_all(home: Running, tmp_path: Path) -> None:
+    """Logins that succeed and fail, refusals and changes; no password."""
+    await (await enter(home, "bob", "b")).ask(create("t"))
+    caller = await home.call()
+    await caller.ask(request_class(17, 1)(mechanism="PLAIN"))
+    await caller.ask(request_class(36, 2)(auth_bytes=b"\0bob\0swordfish"))
+    await (await enter(home, "admin", "a")).ask(create("t"))
+    text = (tmp_path / "audit.log").read_text()
+    told = [json.loads(line) for line in text.splitlines()]
+
+    assert [line["event"] for line in told] == [
+        "login",
+        "refused",
+        "login failed",
+        "login",
+        "change",
+    ]
+    assert told[0]["principal"] == "User:bob"
+    assert "swordfish" not in text
+
+
+async def test_a_broker_with_rights_tries_itself(home: Running) -> None:
+    """What it asks of itself needs no rule."""
+    await home.probe.round_trip()
+
+
+async def test_damaged_rules_stop_the_start(tmp_path: Path) -> None:
+    """Without them it would be open, or closed."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    path = folder / "siltstone-acls.json"
+    path.write_text("{")
+    path.chmod(0o600)
+
+    with pytest.raises(StartError, match="damaged"):
+        async with running(folder, *SETS):
+            pass
+
+
+@pytest.mark.parametrize("name", ["siltstone-acls.json", "siltstone-users.json"])
+async def test_rules_in_another_log_directory_stop_the_start(tmp_path: Path, name: str) -> None:
+    """After log.dirs was put in another order, what forbids would be forgotten."""
+    second = tmp_path / "second"
+    second.mkdir()
+    (second / name).touch(mode=0o600)
+    directories = f"log.dirs={tmp_path / 'first'},{second}"
+
+    with pytest.raises(StartError, match=r"is not in the first log directory.*put .*second first"):
+        async with running(tmp_path / "first", *SETS, directories):
+            pass
+
+
+async def test_an_audit_log_that_cannot_be_written_stops_the_start(tmp_path: Path) -> None:
+    """Somebody relies on it."""
+    with pytest.raises(StartError, match=r"audit\.log\.file"):
+        async with running(tmp_path / "data", *SETS, f"audit.log.file={tmp_path}/none/a.log"):
+            pass

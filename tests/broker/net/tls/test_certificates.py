@@ -1,0 +1,89 @@
+"""What a certificate says, read from its DER."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from siltstone.broker.net.tls.certificates import read_block, read_blocks, read_certificate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.authority import Authority, Pair
+
+
+def subject_of(path: Path) -> str:
+    """Return the name in a certificate."""
+    (block,) = read_blocks(path.read_text())
+    return read_block(block).subject
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("/CN=ann", "CN=ann"),
+        ("/C=US/ST=Ohio/L=Lima/O=Mill/OU=Ops/CN=ann", "CN=ann,OU=Ops,O=Mill,L=Lima,ST=Ohio,C=US"),
+        ("/DC=org/DC=mill/UID=u1/CN=ann", "CN=ann,UID=u1,DC=mill,DC=org"),
+        ("/O=a, b; c/CN=x", "CN=x,O=a\\, b\\; c"),
+        ("/O=#1/CN= x ", "CN=\\ x\\ ,O=\\#1"),
+        ("/CN=Zoë", "CN=Zoë"),
+        ("/CN=a\\\\b", "CN=a\\\\b"),
+    ],
+)
+def test_names_are_those_that_java_writes(authority: Authority, given: str, name: str) -> None:
+    """As of RFC 2253, the last part first."""
+    assert subject_of(authority.issue("subject", given).certificate) == name
+
+
+def test_a_part_without_a_keyword_is_its_number(authority: Authority) -> None:
+    """And its value is DER, so that no two names are written alike (as Java does)."""
+    pair = authority.issue("subject", "/CN=a/emailAddress=a@b")
+
+    assert subject_of(pair.certificate) == "1.2.840.113549.1.9.1=#1603614062,CN=a"
+
+
+def test_dates_are_those_that_openssl_tells(server: Pair) -> None:
+    """To the second."""
+    (block,) = read_blocks(server.certificate.read_text())
+    told = subprocess.run(
+        [
+            "openssl",
+            "x509",
+            "-in",
+            server.certificate,
+            "-noout",
+            "-enddate",
+            "-dateopt",
+            "iso_8601",
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+
+    assert told == f"notAfter={read_block(block).not_after:%Y-%m-%d %H:%M:%SZ}"
+
+
+@given(st.data())
+def test_damaged_certificates_are_refused(server: Pair, data: st.DataObject) -> None:
+    """By a ValueError, whatever is in them, or they are read."""
+    (block,) = read_blocks(server.certificate.read_text())
+    der = bytearray(base64.b64decode("".join(block.text.splitlines()[1:-1])))
+    for _ in range(data.draw(st.integers(1, 4))):
+        der[data.draw(st.integers(0, len(der) - 1))] = data.draw(st.integers(0, 255))
+    with suppress(ValueError):
+        read_certificate(bytes(der[: data.draw(st.integers(0, len(der)))]))
+
+
+@given(st.binary(max_size=64))
+def test_bytes_that_are_no_certificate_are_refused(junk: bytes) -> None:
+    """By a ValueError."""
+    with pytest.raises(ValueError, match=r"it |unpack|data|format"):
+        read_certificate(junk)

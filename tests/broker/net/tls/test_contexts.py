@@ -1,0 +1,230 @@
+"""Keys and certificates: what is read, and each fault of a file with its sentence."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from siltstone.broker.net.tls.contexts import TlsError, make_endpoint
+from siltstone.config.load import load
+from siltstone.config.tls import NEWER_SUITES
+from tests.support.authority import openssl
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from siltstone.broker.net.tls.contexts import Endpoint
+    from tests.support.authority import Authority, Pair
+
+LISTEN = "listeners=SSL://127.0.0.1:0"
+
+
+def endpoint_of(*sets: str) -> Endpoint:
+    """Return what a listener with these settings encrypts with."""
+    return make_endpoint(load(None, {}, [LISTEN, *sets]).server().tls_listeners()["SSL"])
+
+
+def fault_of(*sets: str) -> str:
+    """Return why it cannot encrypt."""
+    with pytest.raises(TlsError) as caught:
+        endpoint_of(*sets)
+    return str(caught.value)
+
+
+def one_line(path: Path) -> str:
+    """Return a PEM file as one line, as settings in a file of properties have it."""
+    return " ".join(path.read_text().split("\n"))
+
+
+def written(path: Path, *parts: Path | str) -> Path:
+    """Return a file with the parts."""
+    path.write_text("".join(each if isinstance(each, str) else each.read_text() for each in parts))
+    path.chmod(0o600)
+    return path
+
+
+def test_a_store_and_its_dates(server: Pair) -> None:
+    """One file with the key and the certificates."""
+    endpoint = endpoint_of(f"ssl.keystore.location={server.store}")
+
+    assert endpoint.certificate.subject == "CN=server"
+    assert 9 * 86400 < _seconds(endpoint) <= 10 * 86400
+    assert endpoint.notes == ()
+    assert endpoint.context.verify_mode is ssl.CERT_NONE
+    names = {each["name"] for each in endpoint.context.get_ciphers()}
+    assert {each for each in names if not each.startswith("TLS_")} == {
+        f"ECDHE-{kind}-{suite}"
+        for kind in ("RSA", "ECDSA")
+        for suite in ("AES256-GCM-SHA384", "AES128-GCM-SHA256", "CHACHA20-POLY1305")
+    }
+
+
+def _seconds(endpoint: Endpoint) -> float:
+    certificate: Any = endpoint.certificate
+    return float((certificate.not_after - certificate.not_before).total_seconds())
+
+
+def test_key_and_certificates_may_be_settings(server: Pair, authority: Authority) -> None:
+    """Each on one line, as Kafka takes them."""
+    endpoint = endpoint_of(
+        f"ssl.keystore.key={one_line(server.key)}",
+        f"ssl.keystore.certificate.chain={one_line(server.certificate)}",
+        f"ssl.truststore.certificates={one_line(authority.certificate)}",
+        "ssl.client.auth=required",
+    )
+
+    assert endpoint.certificate.subject == "CN=server"
+    assert endpoint.context.verify_mode is ssl.CERT_REQUIRED
+    assert len(endpoint.context.get_ca_certs()) == 1
+
+
+def test_an_encrypted_key(tmp_path: Path, server: Pair) -> None:
+    """It takes the password, and a wrong one is told."""
+    secret = tmp_path / "secret.key"
+    openssl("pkcs8", "-topk8", "-in", str(server.key), "-out", str(secret), "-passout", "pass:hush")
+    store = f"ssl.keystore.location={written(tmp_path / 's.pem', secret, server.certificate)}"
+
+    assert endpoint_of(store, "ssl.key.password=hush")
+    assert "the private key is encrypted; give its ssl.key.password" in fault_of(store)
+    wrong = fault_of(store, "ssl.key.password=husk")
+    assert "ssl.key.password does not open the private key" in wrong
+    assert "husk" not in wrong
+
+
+def test_suites_and_versions(server: Pair) -> None:
+    """What is left out is not served."""
+    store = f"ssl.keystore.location={server.store}"
+
+    newer = endpoint_of(store, f"ssl.cipher.suites={','.join(NEWER_SUITES)}").context
+    one = endpoint_of(store, "ssl.cipher.suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256").context
+
+    assert newer.minimum_version is ssl.TLSVersion.TLSv1_3
+    assert one.maximum_version is ssl.TLSVersion.TLSv1_2
+    assert [each["name"] for each in one.get_ciphers() if not each["name"].startswith("TLS_")] == [
+        "ECDHE-RSA-AES128-GCM-SHA256"
+    ]
+
+
+def test_a_key_that_everybody_may_read_is_told(tmp_path: Path, server: Pair) -> None:
+    """It is used: secrets of Kubernetes are like that."""
+    store = written(tmp_path / "s.pem", server.store)
+    store.chmod(0o644)
+
+    (note,) = endpoint_of(f"ssl.keystore.location={store}").notes
+    assert note == f"{store} holds a private key and everybody may read it; run chmod o= on it"
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    """The path, why, and what to do."""
+    assert fault_of(f"ssl.keystore.location={tmp_path}/no.pem") == (
+        f"ssl.keystore.location {tmp_path}/no.pem cannot be read: No such file or directory; "
+        "check the path, and that the broker's user may read it"
+    )
+
+
+@pytest.mark.parametrize("kind", ["key", "certificate", "nothing", "text"])
+def test_a_store_that_lacks_something(tmp_path: Path, server: Pair, kind: str) -> None:
+    """What is missing is named."""
+    parts: dict[str, tuple[Path | str, ...]] = {
+        "key": (server.certificate,),
+        "certificate": (server.key,),
+        "nothing": (),
+        "text": ("hello\n",),
+    }
+    store = written(tmp_path / "s.pem", *parts[kind])
+
+    fault = fault_of(f"ssl.keystore.location={store}")
+
+    assert fault.startswith(f"ssl.keystore.location {store} has no ")
+    words = {"key": "no private key; put", "certificate": "no certificate; put"}
+    assert words.get(kind, "no block of PEM (-----BEGIN …); name a PEM file") in fault
+
+
+def test_a_damaged_certificate(tmp_path: Path, server: Pair) -> None:
+    """Which of them, so that one can look."""
+    lines = server.certificate.read_text().splitlines()
+    cut = "\n".join([*lines[:3], lines[-1], ""])
+    store = written(tmp_path / "s.pem", server.key, server.certificate, cut)
+
+    assert "certificate 2 cannot be read: " in fault_of(f"ssl.keystore.location={store}")
+
+
+def test_a_damaged_key(tmp_path: Path, server: Pair) -> None:
+    """OpenSSL's reason is passed on."""
+    lines = server.key.read_text().splitlines()
+    cut = "\n".join([lines[0], lines[1][:40], lines[-1], ""])
+    store = written(tmp_path / "s.pem", cut, server.certificate)
+
+    assert "key and certificates cannot be used (" in fault_of(f"ssl.keystore.location={store}")
+
+
+def test_a_key_of_another_certificate(tmp_path: Path, server: Pair, ann: Pair) -> None:
+    """Or certificates in the wrong order."""
+    store = written(tmp_path / "s.pem", ann.key, server.certificate)
+
+    assert "the first certificate does not belong to the private key; put the broker's own" in (
+        fault_of(f"ssl.keystore.location={store}")
+    )
+
+
+@pytest.mark.parametrize(
+    ("days", "words"),
+    [
+        (("20200101000000Z", "20200102000000Z"), "expired on 2020-01-02 00:00 UTC; put a new one"),
+        (("20990101000000Z", "20990102000000Z"), "counts from 2099-01-01 00:00 UTC on; wait, or"),
+    ],
+)
+def test_a_certificate_out_of_its_time(
+    authority: Authority, days: tuple[str, str], words: str
+) -> None:
+    """No client would take it."""
+    store = authority.issue("mayfly", days=days).store
+
+    fault = fault_of(f"ssl.keystore.location={store}")
+
+    assert fault.startswith(f"ssl.keystore.location {store}: the certificate of CN=mayfly {words}")
+
+
+def test_a_weak_key(authority: Authority) -> None:
+    """RSA of 1,024 bits has been within reach for years."""
+    weak = authority.issue("weak", kind=("-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:1024"))
+
+    assert "too weak (EE_KEY_TOO_SMALL)" in fault_of(f"ssl.keystore.location={weak.store}")
+
+
+def test_stores_of_java(tmp_path: Path, server: Pair) -> None:
+    """The command that converts one is in the sentence, with its path, and works."""
+    store = tmp_path / "s.p12"
+    openssl(
+        "pkcs12", "-export", "-inkey", str(server.key), "-in", str(server.certificate),
+        "-out", str(store), "-passout", "pass:hushhush",
+    )  # fmt: skip
+    jks = tmp_path / "s.jks"
+    jks.write_bytes(bytes.fromhex("feedfeed00000002"))
+
+    converts = f"is not read; convert it by keytool -importkeystore -srckeystore {jks}"
+    assert f"is a JKS store, which {converts}" in fault_of(f"ssl.keystore.location={jks}")
+    fault = fault_of(f"ssl.keystore.location={store}")
+    assert "is PKCS12 or DER, which is not read; convert it: a store by keytool" in fault
+    assert "openssl pkcs12 -in store.p12 -out store.pem" in fault
+    made = tmp_path / "store.pem"
+    openssl(
+        "pkcs12", "-in", str(store), "-out", str(made),
+        "-passin", "pass:hushhush", "-passout", "pass:hush",
+    )  # fmt: skip
+    assert endpoint_of(f"ssl.keystore.location={made}", "ssl.key.password=hush")
+
+
+def test_a_trust_store_without_certificates(tmp_path: Path, server: Pair) -> None:
+    """Nobody could ever be let in."""
+    trust = written(tmp_path / "trust.pem", server.key)
+
+    fault = fault_of(
+        f"ssl.keystore.location={server.store}",
+        f"ssl.truststore.location={trust}",
+        "ssl.client.auth=required",
+    )
+
+    assert fault.startswith(f"ssl.truststore.location {trust} has no certificate; put one there")

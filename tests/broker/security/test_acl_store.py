@@ -1,0 +1,133 @@
+"""The file of the ACLs: whole, private, and nothing lost when something is removed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from siltstone.broker.process.io import IoThreads
+from siltstone.broker.security.acl import (
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from siltstone.broker.security.acl_store import FILE_NAME, AclWriter, load_acls
+from siltstone.broker.security.authorizer import Authorizer
+from siltstone.broker.security.private_file import PrivateFileError
+from siltstone.protocol.errors import KafkaStorageError
+from tests.support.asking_as import rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+READ = rule(Operation.READ, ResourceType.TOPIC, "orders")
+WRITE = rule(Operation.WRITE, ResourceType.TOPIC, "orders", Permission.DENY, host="192.0.2.1")
+OTHER = rule(Operation.ALL, ResourceType.GROUP, 'bó"b\n', principal="User:CN=b,O=c:d")
+
+
+@pytest.fixture
+def io() -> Iterator[IoThreads]:
+    """Threads."""
+    threads = IoThreads(1)
+    yield threads
+    threads.close()
+
+
+async def test_rules_are_there_after_a_start(tmp_path: Path, io: IoThreads) -> None:
+    """With every part as it was given, each once."""
+    await AclWriter(tmp_path, Authorizer(), io).add([READ, OTHER, WRITE, READ])
+
+    assert load_acls(tmp_path) == [READ, OTHER, WRITE]
+
+
+async def test_one_that_is_removed_leaves_the_others_of_its_resource(
+    tmp_path: Path, io: IoThreads
+) -> None:
+    """CVE-2024-27309: of several rules for a resource the rest stays, in force and on the disk."""
+    authorizer = Authorizer([READ, WRITE, OTHER])
+    (removed,) = await AclWriter(tmp_path, authorizer, io).remove(
+        [AclFilter(name="orders", operation=Operation.READ)]
+    )
+
+    assert removed == [READ]
+    assert set(authorizer) == set(load_acls(tmp_path)) == {WRITE, OTHER}
+    assert not authorizer.allows("User:bob", "192.0.2.1", 4, 2, "orders")
+
+
+async def test_the_last_rule_of_one_resource_takes_no_other(tmp_path: Path, io: IoThreads) -> None:
+    """CVE-2024-27309: nor does what a prefix says of more resources go with it."""
+    prefixed = READ._replace(
+        pattern=READ.pattern._replace(pattern_type=PatternType.PREFIXED, name="ord")
+    )
+    authorizer = Authorizer([READ, prefixed])
+    await AclWriter(tmp_path, authorizer, io).remove(
+        [AclFilter(pattern_type=PatternType.LITERAL, name="orders")]
+    )
+
+    assert load_acls(tmp_path) == [prefixed]
+    assert authorizer.allows("User:bob", "h", Operation.READ, ResourceType.TOPIC, "orders")
+
+
+async def test_nothing_is_in_force_that_is_not_on_the_disk(tmp_path: Path, io: IoThreads) -> None:
+    """A disk that does not take a change leaves the rules as they were, and the client is told."""
+    authorizer = Authorizer([READ])
+    writer = AclWriter(tmp_path / "nowhere", authorizer, io)
+
+    with pytest.raises(KafkaStorageError, match="can not be written"):
+        await writer.add([WRITE])
+    with pytest.raises(KafkaStorageError, match="can not be written"):
+        await writer.remove([AclFilter()])
+    assert list(authorizer) == [READ]
+
+
+async def test_changes_do_not_overtake_each_other(tmp_path: Path, io: IoThreads) -> None:
+    """Of those that come together none is lost."""
+    authorizer = Authorizer()
+    writer = AclWriter(tmp_path, authorizer, io)
+    many = [rule(Operation.READ, ResourceType.TOPIC, f"t{number}") for number in range(20)]
+    await asyncio.gather(*(writer.add([each]) for each in many))
+
+    assert load_acls(tmp_path) == list(authorizer) == many
+
+
+async def test_the_file_is_nobody_elses(tmp_path: Path, io: IoThreads) -> None:
+    """Rules say who may do what; who may write them may do everything."""
+    await AclWriter(tmp_path, Authorizer(), io).add([READ])
+    path = tmp_path / FILE_NAME
+    assert path.stat().st_mode & 0o7777 == 0o600
+
+    path.chmod(0o644)
+    with pytest.raises(PrivateFileError, match="chmod 0600"):
+        load_acls(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{}",
+        '{"version": 2, "acls": []}',
+        '{"version": 1, "acls": [["TOPIC", "LITERAL", "a", "User:a", "*", "READ"]]}',
+        '{"version": 1, "acls": [["TOPIC", "MATCH", "a", "User:a", "*", "READ", "ALLOW"]]}',
+        '{"version": 1, "acls": [["TOPIC", "LITERAL", "", "User:a", "*", "READ", "ALLOW"]]}',
+        '{"version": 1, "acls": [["TOPIC", "LITERAL", 5, "User:a", "*", "READ", "ALLOW"]]}',
+    ],
+)
+def test_a_damaged_file_is_refused(tmp_path: Path, content: str) -> None:
+    """A start without some of the rules would let in whom they forbid."""
+    path = tmp_path / FILE_NAME
+    path.write_text(content)
+    path.chmod(0o600)
+
+    with pytest.raises(PrivateFileError, match="damaged"):
+        load_acls(tmp_path)
+
+
+def test_no_file_is_no_rules(tmp_path: Path) -> None:
+    """As before the first one is made."""
+    assert load_acls(tmp_path) == []

@@ -1,0 +1,289 @@
+"""The authorizer's answers are those of the rules read one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from siltstone.broker.security.acl import (
+    Acl,
+    AclFilter,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+    check_acl,
+)
+from siltstone.broker.security.authorizer import Authorizer
+from siltstone.broker.security.principals import Principal, parse_principal, parse_super_users
+
+OPERATIONS = [each for each in Operation if each > Operation.ALL]
+NAMES = ["*", "a", "ab", "abc", "b", "ba", "hardcode"]
+WHO = ["User:alice", "User:bob", "User:*", "Group:alice"]
+HOSTS = ["*", "10.0.0.1", "10.0.0.2"]
+IMPLIED = {
+    Operation.DESCRIBE: {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER},
+    Operation.DESCRIBE_CONFIGS: {Operation.ALTER_CONFIGS},
+}
+TYPES = [ResourceType.TOPIC, ResourceType.GROUP]
+
+patterns = st.builds(
+    Pattern,
+    st.sampled_from(TYPES),
+    st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
+    st.sampled_from(NAMES),
+)
+rules = st.builds(
+    Acl,
+    patterns,
+    st.sampled_from(WHO),
+    st.sampled_from(HOSTS),
+    st.sampled_from([Operation.ALL, *OPERATIONS]),
+    st.sampled_from([Permission.DENY, Permission.ALLOW]),
+)
+questions = st.tuples(
+    st.sampled_from(["User:alice", "User:bob", "User:carol", "Group:alice", "User:root"]),
+    st.sampled_from(["10.0.0.1", "10.0.0.2", "10.0.0.3"]),
+    st.sampled_from(OPERATIONS),
+    st.sampled_from(TYPES),
+    st.sampled_from([*NAMES, "abcd", "c"]),
+)
+
+
+def decide(
+    acls: list[Acl], question: tuple[str, str, Operation, ResourceType, str], *, otherwise: bool
+) -> bool:
+    """Answer as Kafka's StandardAuthorizerData says it, by looking at every rule."""
+    principal, host, operation, kind, name = question
+    if principal == "User:root":
+        return True
+    about = [acl for acl in acls if concerns(acl, kind, name)]
+    mine = [
+        acl for acl in about if acl.principal in (principal, "User:*") and acl.host in (host, "*")
+    ]
+    denying = {operation, Operation.ALL}
+    if any(acl.permission is Permission.DENY and acl.operation in denying for acl in mine):
+        return False
+    allowing = denying | IMPLIED.get(operation, set())
+    if any(acl.permission is Permission.ALLOW and acl.operation in allowing for acl in mine):
+        return True
+    return otherwise and not about
+
+
+def concerns(acl: Acl, kind: ResourceType, name: str) -> bool:
+    """Whether a rule is about a resource."""
+    pattern = acl.pattern
+    if pattern.resource_type is not kind:
+        return False
+    if pattern.pattern_type is PatternType.PREFIXED:
+        return name[: len(pattern.name)] == pattern.name
+    return pattern.name in ("*", name)
+
+
+@given(
+    st.lists(rules, max_size=25),
+    st.lists(rules, max_size=10),
+    st.lists(questions, min_size=1, max_size=20),
+    st.booleans(),
+)
+@settings(max_examples=300)
+def test_answers_are_those_of_the_rules_one_by_one(
+    acls: list[Acl],
+    gone: list[Acl],
+    asked: list[tuple[str, str, Operation, ResourceType, str]],
+    otherwise: bool,
+) -> None:
+    """Before and after rules are removed (CVE-2024-27309: the others stay), and asked twice."""
+    authorizer = Authorizer(
+        acls, super_users=parse_super_users("User:root"), allows_without_acls=otherwise
+    )
+    gone = [*gone, *acls[::3]]
+
+    for left in (acls, [acl for acl in acls if acl not in gone]):
+        for question in (*asked, *asked):
+            expected = decide(left, question, otherwise=otherwise)
+
+            assert authorizer.allows(*question) == expected
+        authorizer.remove(gone)
+    assert set(authorizer) == {acl for acl in acls if acl not in gone}
+
+
+@given(st.lists(rules, max_size=12), questions)
+@settings(max_examples=300)
+def test_some_resource_may_be_used_if_no_rule_forbids_all_that_is_allowed(
+    acls: list[Acl], question: tuple[str, str, Operation, ResourceType, str]
+) -> None:
+    """Every name over the letters in the rules is tried, implied rights left out."""
+    principal, host, operation, kind, _ = question
+    authorizer = Authorizer(acls)
+    mine = [
+        acl
+        for acl in acls
+        if acl.pattern.resource_type is kind
+        and acl.principal in (principal, "User:*")
+        and acl.host in (host, "*")
+        and acl.operation in (operation, Operation.ALL)
+    ]
+    denied = {acl.pattern for acl in mine if acl.permission is Permission.DENY}
+    allowed = [acl.pattern for acl in mine if acl.permission is Permission.ALLOW]
+    everything = Pattern(kind, PatternType.LITERAL, "*")
+
+    def is_free(pattern: Pattern) -> bool:
+        return pattern not in denied and not any(
+            each.pattern_type is PatternType.PREFIXED and pattern.name.startswith(each.name)
+            for each in denied
+        )
+
+    expected = authorizer.allows(principal, host, operation, kind, "hardcode") or (
+        everything not in denied and (everything in allowed or any(map(is_free, allowed)))
+    )
+
+    assert authorizer.allows_any(principal, host, operation, kind) == expected
+
+
+def test_an_answer_costs_the_same_with_ten_thousand_rules() -> None:
+    """What is looked at are the patterns of the name, not the rules."""
+    acls = [rule(f"topic-{number}", f"User:{number % 500}") for number in range(5_000)]
+    acls += [rule("*", f"User:{number}") for number in range(2_500)]
+    acls += [
+        rule(f"team-{number}-", "User:*", pattern_type=PatternType.PREFIXED)
+        for number in range(2_500)
+    ]
+    authorizer = Authorizer(acls)
+
+    assert len(authorizer) == 10_000
+    assert len(list(authorizer._matching(ResourceType.TOPIC, "topic-77"))) == 2
+    assert len(list(authorizer._matching(ResourceType.TOPIC, "team-77-orders"))) == 2
+    assert len(authorizer._lengths[ResourceType.TOPIC]) == 4
+
+
+def rule(
+    name: str, principal: str = "User:a", pattern_type: PatternType = PatternType.LITERAL
+) -> Acl:
+    """Return a rule that permits reading topics."""
+    pattern = Pattern(ResourceType.TOPIC, pattern_type, name)
+    return Acl(pattern, principal, "*", Operation.READ, Permission.ALLOW)
+
+
+def test_memory_of_answers_is_bounded() -> None:
+    """A stranger that asks for ever new or long names fills no memory."""
+    authorizer = Authorizer()
+
+    for number in range(20_050):
+        authorizer.allows("User:a", "h", Operation.READ, ResourceType.GROUP, str(number))
+    remembered = len(authorizer._remembered)
+    authorizer.allows("User:a", "h", Operation.READ, ResourceType.GROUP, "x" * 10_000)
+
+    assert remembered == 50
+    assert len(authorizer._remembered) == 50
+
+
+def test_the_bits_of_what_is_authorized() -> None:
+    """As Metadata and DescribeGroups answer them (KIP-430)."""
+    authorizer = Authorizer([rule("t")])
+    among = (Operation.READ, Operation.WRITE, Operation.DESCRIBE)
+
+    bits = authorizer.operations("User:a", "h", ResourceType.TOPIC, "t", among)
+
+    assert bits == 1 << Operation.READ | 1 << Operation.DESCRIBE
+
+
+@pytest.mark.parametrize(
+    ("pattern_type", "name", "found"),
+    [
+        (PatternType.ANY, None, ["ab", "a", "*"]),
+        (PatternType.ANY, "ab", ["ab"]),
+        (PatternType.LITERAL, "ab", ["ab"]),
+        (PatternType.LITERAL, "*", ["*"]),
+        (PatternType.PREFIXED, "ab", []),
+        (PatternType.PREFIXED, "a", ["a"]),
+        (PatternType.MATCH, "ab", ["ab", "a", "*"]),
+        (PatternType.MATCH, "ax", ["a", "*"]),
+        (PatternType.MATCH, "b", ["*"]),
+    ],
+)
+def test_filters_find_rules_by_pattern(
+    pattern_type: PatternType, name: str | None, found: list[str]
+) -> None:
+    """MATCH finds every rule that a resource of that name is under."""
+    authorizer = Authorizer([rule("ab"), rule("a", pattern_type=PatternType.PREFIXED), rule("*")])
+    wanted = AclFilter(pattern_type=pattern_type, name=name)
+
+    assert [acl.pattern.name for acl in authorizer.find(wanted)] == found
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        AclFilter(resource_type=ResourceType.GROUP),
+        AclFilter(principal="User:b"),
+        AclFilter(host="10.0.0.1"),
+        AclFilter(operation=Operation.ALL),
+        AclFilter(permission=Permission.DENY),
+    ],
+)
+def test_filters_compare_every_part(other: AclFilter) -> None:
+    """A rule with another value is not found; ALL is an operation like any other here."""
+    assert Authorizer([rule("t")]).find(other) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"principal": "alice"}, "Could not parse principal from `alice`"),
+        ({"operation": Operation.ANY}, "Invalid operation ANY"),
+        ({"permission": Permission.ANY}, "Invalid permissionType ANY"),
+        (
+            {"pattern": Pattern(ResourceType.TOPIC, PatternType.LITERAL, "")},
+            "Resource name should not be empty",
+        ),
+        (
+            {"pattern": Pattern(ResourceType.ANY, PatternType.LITERAL, "t")},
+            "Invalid resourceType ANY",
+        ),
+        (
+            {"pattern": Pattern(ResourceType.TOPIC, PatternType.MATCH, "t")},
+            "Invalid patternType MATCH",
+        ),
+    ],
+)
+def test_a_rule_that_is_none_is_refused(change: dict[str, Any], fault: str) -> None:
+    """In Kafka's words."""
+    check_acl(rule("t"))
+
+    with pytest.raises(ValueError, match=fault):
+        check_acl(rule("t")._replace(**change))
+
+
+def test_principals_are_read_and_printed() -> None:
+    """A name may have colons and commas, as those of certificates do."""
+    assert parse_principal("User:CN=a,O=b:c") == Principal("User", "CN=a,O=b:c")
+    assert str(parse_principal("User:a")) == "User:a"
+    assert parse_super_users("User:a; User:CN=b,O=c;") == {
+        Principal("User", "a"),
+        Principal("User", "CN=b,O=c"),
+    }
+    for text in ("alice", ":alice"):
+        with pytest.raises(ValueError, match="principalType:principalName"):
+            parse_principal(text)
+
+
+def test_a_host_of_ipv6_is_one_however_it_is_written() -> None:
+    """Java spells addresses out, and rules from Apache Kafka have them so."""
+    read = Acl(
+        Pattern(ResourceType.TOPIC, PatternType.LITERAL, "t"),
+        "User:a",
+        "2001:db8:0:0:0:0:0:7",
+        Operation.READ,
+        Permission.ALLOW,
+    )
+    authorizer = Authorizer([read])
+
+    assert authorizer.allows("User:a", "2001:db8::7", Operation.READ, ResourceType.TOPIC, "t")
+    assert authorizer.allows_any("User:a", "2001:db8::7", Operation.READ, ResourceType.TOPIC)
+    assert not authorizer.allows("User:a", "2001:db8::8", Operation.READ, ResourceType.TOPIC, "t")
+    assert list(authorizer) == [read]

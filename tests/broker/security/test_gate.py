@@ -1,0 +1,127 @@
+"""The gate: who may not is refused as by Apache Kafka, beside those that are served."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from siltstone.broker.api import APIS, BY_KEY
+from siltstone.broker.net.dispatch import Dispatcher
+from siltstone.broker.net.faults import Faults
+from siltstone.broker.security.acl import Operation, ResourceType
+from siltstone.broker.security.gate.gatekeeper import GUARDS, OPEN
+from siltstone.protocol.messages import NO_ID
+from siltstone.protocol.messages.create_acls import AclCreation
+from siltstone.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from siltstone.protocol.messages.delete_acls import DeleteAclsFilter
+from siltstone.protocol.messages.delete_topics import DeleteTopicState
+from tests.support.asking_as import DENIED, Guarded, codes_in, made
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from siltstone.broker.api import Api
+
+_OF_SETTINGS = {32, 33, 44}
+EMPTY = {16, 66}
+"""Listings: what may not be seen is left out of them."""
+CASES = [
+    (api, version)
+    for api in APIS
+    if api.key in GUARDS and api.name != "DescribeCluster"  # everybody may ask where the broker is
+    for version in api.versions
+]
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
+    """A broker with the topic x, and no rules."""
+    started = await Guarded(tmp_path / "home").open()
+    await started.home.rooms.topics.create("x", 1, {})
+    yield started
+    await started.close()
+
+
+def request_of(guarded: Guarded, api: Api, version: int) -> Any:
+    """Return a request that names x wherever it can."""
+    topic_id = guarded.home.rooms.topics.topics["x"].key
+    request = made(api.load_messages()[0].struct, topic_id)
+    if api.key == 3 and version < 12:
+        return made(api.load_messages()[0].struct, NO_ID)
+    if api.key == 30:
+        row = AclCreation(2, "x", 3, "User:bob", "*", 3, 3)
+        return request._replace(creations=[row])
+    changes: dict[int, dict[str, Any]] = {
+        0: {"acks": 1},
+        1: {"session_epoch": 0},
+        20: {"topics": [DeleteTopicState(None, topic_id)]},
+        29: {"resource_type_filter": 1, "operation": 1, "permission_type": 1},
+        31: {"filters": [DeleteAclsFilter(1, None, 1, None, None, 1, 1)]},
+        75: {"cursor": None},
+    }
+    if api.key in _OF_SETTINGS:
+        changes[api.key] = {"resources": [each._replace(resource_type=2) for each in request[0]]}
+    return request._replace(**changes.get(api.key, {}))
+
+
+def test_every_api_has_a_guard_or_is_everybodys() -> None:
+    """One without would be everybody's by mistake."""
+    assert GUARDS.keys() | OPEN == {api.key for api in APIS}
+    assert not GUARDS.keys() & OPEN
+
+
+@pytest.mark.parametrize(
+    ("api", "version"), CASES, ids=[f"{api.name}-{version}" for api, version in CASES]
+)
+async def test_who_may_nothing_is_refused(guarded: Guarded, api: Api, version: int) -> None:
+    """By every API in every version, with one of Kafka's codes of rights and no other."""
+    before = set(guarded.home.rooms.topics.topics)
+    answer = await guarded.ask(api.key, request_of(guarded, api, version), version)
+    codes = set(codes_in(answer)) - {ErrorCode.none}
+
+    assert set(guarded.home.rooms.topics.topics) == before
+    if api.key in EMPTY:
+        assert not codes
+    elif api.key == 35 and version < 3:
+        assert not answer.results
+    else:
+        assert codes
+        assert codes <= DENIED
+
+
+@pytest.mark.parametrize(
+    "api", [api for api in APIS if api.key in GUARDS], ids=lambda api: api.name
+)
+async def test_who_may_everything_is_served(guarded: Guarded, api: Api) -> None:
+    """The rules say so for every kind of resource; no answer has a code of rights."""
+    for kind in (
+        ResourceType.TOPIC,
+        ResourceType.GROUP,
+        ResourceType.CLUSTER,
+        ResourceType.TRANSACTIONAL_ID,
+    ):
+        guarded.allow(Operation.ALL, kind)
+    version = api.versions[-1]
+    answer = await guarded.ask(api.key, request_of(guarded, api, version), version)
+
+    assert not set(codes_in(answer)) & DENIED
+
+
+async def test_what_tests_plant_gives_no_rights(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that a fault of `siltstone.testing` lets pass is asked for its rights as before."""
+    home = guarded.home
+    dispatcher = Dispatcher(home.stats, guarded.keeper)
+    planted: list[Any] = []
+    monkeypatch.setattr(dispatcher, "replace_handler", lambda _, handler: planted.append(handler))
+    Faults(dispatcher).slow(BY_KEY[19], 0)
+    (handle,) = planted
+    request = CreateTopicsRequest([CreatableTopic("new", 1, 1)])
+    answer = handle(guarded.context(19), request)
+
+    assert [each.error_code for each in answer.topics] == [ErrorCode.topic_authorization_failed]
+    assert "new" not in home.rooms.topics.topics

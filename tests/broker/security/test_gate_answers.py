@@ -1,0 +1,505 @@
+"""What is served beside what is refused, and what is left out, as Apache Kafka does it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from siltstone.broker.security.acl import Operation, PatternType, Permission, ResourceType
+from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.messages import NO_ID
+from siltstone.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from siltstone.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from siltstone.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from siltstone.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from siltstone.protocol.messages.describe_cluster import DescribeClusterRequest
+from siltstone.protocol.messages.describe_groups import DescribeGroupsRequest
+from siltstone.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from siltstone.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ReplicaState,
+)
+from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
+from siltstone.protocol.messages.init_producer_id import InitProducerIdRequest
+from siltstone.protocol.messages.list_groups import ListGroupsRequest
+from siltstone.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from siltstone.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from siltstone.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from siltstone.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from siltstone.protocol.records.batch import TRANSACTIONAL
+from tests.support.asking_as import Guarded, rule
+from tests.support.batches import make_batch
+from tests.support.waiting import give_turns_until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
+CLUSTER, TRANSACTION = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
+NONE = ErrorCode.none
+NO_TOPIC = ErrorCode.topic_authorization_failed
+NO_GROUP = ErrorCode.group_authorization_failed
+NO_CLUSTER = ErrorCode.cluster_authorization_failed
+NO_TRANSACTION = ErrorCode.transactional_id_authorization_failed
+UNKNOWN = ErrorCode.unknown_topic_or_partition
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
+    """A broker with the topics a, b and c."""
+    started = await Guarded(tmp_path / "home").open()
+    for name in "abc":
+        await started.home.rooms.topics.create(name, 2, {})
+    await started.ask(10, FindCoordinatorRequest(coordinator_keys=["g"]), who="User:admin")
+    yield started
+    await started.close()
+
+
+def metadata(*names: str, creates: bool = False, operations: bool = False) -> MetadataRequest:
+    """Return a Metadata of some topics, or of all."""
+    topics = [MetadataRequestTopic(name=each) for each in names] or None
+    return MetadataRequest(topics, creates, operations, operations)
+
+
+def produce(*names: str, acks: int = 1, transactional_id: str | None = None) -> ProduceRequest:
+    """Return a Produce of one batch for each topic."""
+    flags: dict[str, Any] = (
+        {}
+        if transactional_id is None
+        else {"flags": TRANSACTIONAL, "producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    )
+    rows = [PartitionProduceData(0, memoryview(make_batch(1, **flags)))]
+    topics = [TopicProduceData(name, partition_data=rows) for name in names]
+    return ProduceRequest(transactional_id, acks, 1000, topics)
+
+
+def fetch(*names: str, session: int = 0, epoch: int = 0, replica: int = -1) -> FetchRequest:
+    """Return a Fetch that waits for nothing."""
+    partitions = [FetchPartition(0, fetch_offset=0, partition_max_bytes=1000)]
+    return FetchRequest(
+        replica_id=replica,
+        session_id=session,
+        session_epoch=epoch,
+        topics=[FetchTopic(name, NO_ID, partitions) for name in names],
+    )
+
+
+# Metadata
+
+
+async def test_of_all_topics_those_are_told_that_may_be_described(guarded: Guarded) -> None:
+    """And those that may be read, written, deleted or altered, which implies it."""
+    guarded.allow(Operation.DESCRIBE, TOPIC, "a")
+    guarded.allow(Operation.WRITE, TOPIC, "c")
+    told = [await guarded.ask(3, metadata(), version) for version in (1, 9, 13)]
+    page = await guarded.ask(75, DescribeTopicPartitionsRequest())
+
+    assert [[each.name for each in answer.topics] for answer in told] == [["a", "c"]] * 3
+    assert [each.name for each in page.topics] == ["a", "c"]
+    assert told[0].brokers
+
+
+async def test_nobody_learns_whether_a_topic_is_there(guarded: Guarded) -> None:
+    """One that may not be described has the same answer as one that is not there."""
+    answer = await guarded.ask(3, metadata("a", "nowhere"))
+    page = await guarded.ask(
+        75, DescribeTopicPartitionsRequest([TopicRequest("a"), TopicRequest("nowhere")])
+    )
+
+    for found in (answer, page):
+        assert [(each.name, each.error_code) for each in found.topics] == [
+            ("a", NO_TOPIC),
+            ("nowhere", NO_TOPIC),
+        ]
+        assert {each.topic_id for each in found.topics} == {None}
+        assert all(not each.partitions for each in found.topics)
+
+
+async def test_an_id_does_not_tell_its_name(guarded: Guarded) -> None:
+    """Ids are no secret; the names are."""
+    key = guarded.home.rooms.topics.topics["a"].key
+    (topic,) = (await guarded.ask(3, MetadataRequest([MetadataRequestTopic(key, None)]))).topics
+
+    assert (topic.error_code, topic.name) == (NO_TOPIC, None)
+
+
+async def test_a_name_beside_a_refused_id_is_passed_over(guarded: Guarded) -> None:
+    """Once there is an id no name counts: none is described, and none is created."""
+    key = guarded.home.rooms.topics.topics["a"].key
+    wanted = [
+        MetadataRequestTopic(key, None),
+        MetadataRequestTopic(NO_ID, "b"),
+        MetadataRequestTopic(NO_ID, "new"),
+    ]
+    answer = await guarded.ask(3, MetadataRequest(wanted, allow_auto_topic_creation=True))
+
+    assert [(each.error_code, each.name) for each in answer.topics] == [(NO_TOPIC, None)]
+    assert "new" not in guarded.home.rooms.topics.topics
+
+
+async def test_asking_creates_what_may_be_created(guarded: Guarded) -> None:
+    """By the right to the cluster or to the topic; without it the topic is refused."""
+    guarded.allow(Operation.DESCRIBE, TOPIC)
+    refused = await guarded.ask(3, metadata("d", creates=True))
+    unknown = await guarded.ask(3, metadata("d"))
+    guarded.allow(Operation.CREATE, TOPIC, "d")
+    made = await guarded.ask(3, metadata("a", "d", "e", creates=True))
+
+    assert refused.topics[0].error_code == NO_TOPIC
+    assert unknown.topics[0].error_code == UNKNOWN
+    assert [(each.name, each.error_code) for each in made.topics] == [
+        ("a", NONE),
+        ("d", NONE),
+        ("e", NO_TOPIC),
+    ]
+
+
+async def test_the_answer_tells_what_the_client_may_do(guarded: Guarded) -> None:
+    """To each client its own, of topics, groups and the cluster."""
+    guarded.allow(Operation.READ, TOPIC, "a")
+    guarded.allow(Operation.READ, GROUP, "g")
+    asked = metadata("a", operations=True)
+    bobs = await guarded.ask(3, asked, 10)
+    admins = await guarded.ask(3, asked, 10, who="User:admin")
+    again = await guarded.ask(3, asked, 10)
+    page = await guarded.ask(75, DescribeTopicPartitionsRequest([TopicRequest("a")]))
+    group = await guarded.ask(15, DescribeGroupsRequest(["g"], True), 5)
+    cluster = await guarded.ask(60, DescribeClusterRequest(True))
+
+    read = 1 << Operation.READ | 1 << Operation.DESCRIBE
+    assert bobs.topics[0].topic_authorized_operations == read
+    assert again == bobs
+    assert admins.topics[0].topic_authorized_operations == 0b1101_1111_1000
+    assert admins.cluster_authorized_operations == 0b1_1111_1010_0000
+    assert bobs.cluster_authorized_operations == 0
+    assert page.topics[0].topic_authorized_operations == read
+    assert group.groups[0].authorized_operations == read
+    assert cluster.cluster_authorized_operations == 0
+
+
+async def test_pages_go_on_where_the_client_may_no_longer_look(guarded: Guarded) -> None:
+    """A cursor at a topic that was hidden meanwhile goes on behind it."""
+    for name in "abc":
+        guarded.allow(Operation.DESCRIBE, TOPIC, name)
+    first = await guarded.ask(75, DescribeTopicPartitionsRequest((), 3))
+    guarded.authorizer.add([rule(Operation.DESCRIBE, TOPIC, "b", Permission.DENY)])
+    cursor = Cursor(first.next_cursor.topic_name, first.next_cursor.partition_index)
+    rest = await guarded.ask(75, DescribeTopicPartitionsRequest((), 3, cursor))
+
+    assert [each.name for each in first.topics] == ["a", "b"]
+    assert cursor == ("b", 1)
+    assert [(each.name, len(each.partitions)) for each in rest.topics] == [("c", 2)]
+
+
+# Produce and Fetch
+
+
+async def test_a_batch_is_appended_beside_one_that_is_refused(guarded: Guarded) -> None:
+    """In the order of the request; nothing of the refused one reaches the log."""
+    guarded.allow(Operation.WRITE, TOPIC, "b")
+    answer = await guarded.ask(0, produce("a", "b", "c"), 9)
+    ends = [guarded.home.rooms.topics.logs[name, 0].end.log_end_offset for name in "abc"]
+
+    assert [(each.name, each.partition_responses[0].error_code) for each in answer.responses] == [
+        ("a", NO_TOPIC),
+        ("b", NONE),
+        ("c", NO_TOPIC),
+    ]
+    assert ends == [0, 1, 0]
+
+
+async def test_without_acks_a_refusal_closes_the_connection(guarded: Guarded) -> None:
+    """What may be appended has been before."""
+    guarded.allow(Operation.WRITE, TOPIC, "b")
+    with pytest.raises(ProtocolError, match="TOPIC_AUTHORIZATION_FAILED"):
+        await guarded.ask(0, produce("a", "b", acks=0), 9)
+
+    assert guarded.home.rooms.topics.logs["b", 0].end.log_end_offset == 1
+
+
+async def test_a_transactional_batch_needs_its_transaction(guarded: Guarded) -> None:
+    """The right to the topic alone is not enough."""
+    guarded.allow(Operation.WRITE, TOPIC)
+    answer = await guarded.ask(0, produce("a", transactional_id="t"), 9)
+
+    assert answer.responses[0].partition_responses[0].error_code == NO_TRANSACTION
+
+
+async def test_a_refused_partition_leaves_the_fetch_without_a_session(guarded: Guarded) -> None:
+    """So that the client names it again, and is told again."""
+    guarded.allow(Operation.READ, TOPIC, "a")
+    answer = await guarded.ask(1, fetch("a", "b"), 12)
+
+    assert answer.session_id == 0
+    assert [(each.topic, each.partitions[0].error_code) for each in answer.responses] == [
+        ("a", NONE),
+        ("b", NO_TOPIC),
+    ]
+
+
+async def test_a_session_ends_with_the_right_to_one_of_its_topics(guarded: Guarded) -> None:
+    """An incremental request names nothing, and yet is not served by what was allowed before."""
+    guarded.allow(Operation.READ, TOPIC)
+    opened = await guarded.ask(1, fetch("a", "b"), 12)
+    number = opened.session_id
+    served = await guarded.ask(1, fetch(session=number, epoch=1), 12)
+    guarded.authorizer.add([rule(Operation.READ, TOPIC, "b", Permission.DENY)])
+    ended = await guarded.ask(1, fetch(session=number, epoch=2), 12)
+    told = await guarded.ask(1, fetch("a", "b"), 12)
+
+    assert number
+    assert (served.error_code, ended.error_code) == (NONE, ErrorCode.fetch_session_id_not_found)
+    assert number not in guarded.home.rooms.sessions.sessions
+    assert [each.partitions[0].error_code for each in told.responses] == [NONE, NO_TOPIC]
+
+
+async def test_a_session_is_nobody_elses(guarded: Guarded) -> None:
+    """Whoever names its number has it judged by rights of his own."""
+    guarded.allow(Operation.READ, TOPIC)
+    number = (await guarded.ask(1, fetch("a"), 12)).session_id
+    stolen = await guarded.ask(1, fetch(session=number, epoch=1), 12, who="User:eve")
+
+    assert stolen.error_code == ErrorCode.fetch_session_id_not_found
+
+
+async def test_who_calls_itself_a_replica_must_be_a_broker(guarded: Guarded) -> None:
+    """CVE-2018-1288: a replica id from a client gives no other rights, and needs more."""
+    guarded.allow(Operation.READ, TOPIC)
+    old = await guarded.ask(1, fetch("a", replica=2, epoch=-1), 12)
+    key = guarded.home.rooms.topics.topics["a"].key
+    new = await guarded.ask(
+        1,
+        fetch("a", epoch=-1)._replace(
+            replica_state=ReplicaState(2),
+            topics=[FetchTopic("", key, [FetchPartition(0)])],
+        ),
+    )
+
+    assert old.responses[0].partitions[0].error_code == NO_TOPIC
+    assert new.responses[0].partitions[0].error_code == NO_TOPIC
+
+
+# Groups
+
+
+async def commit(guarded: Guarded, *names: str, who: str = "User:bob") -> list[tuple[str, int]]:
+    """Commit 5 for the group g, and return the codes."""
+    rows = [OffsetCommitRequestPartition(0, 5)]
+    request = OffsetCommitRequest(
+        "g", topics=[OffsetCommitRequestTopic(name, partitions=rows) for name in names]
+    )
+    answer = await guarded.ask(8, request, 8, who)
+    return [(each.name, each.partitions[0].error_code) for each in answer.topics]
+
+
+async def test_offsets_are_committed_beside_those_that_are_refused(guarded: Guarded) -> None:
+    """And none without the right to the group."""
+    without = await commit(guarded, "a", "b")
+    guarded.allow(Operation.READ, GROUP, "g")
+    guarded.allow(Operation.READ, TOPIC, "b")
+    beside = await commit(guarded, "a", "b")
+
+    assert without == [("a", NO_GROUP), ("b", NO_GROUP)]
+    assert beside == [("a", NO_TOPIC), ("b", NONE)]
+
+
+@pytest.mark.parametrize("version", [2, 7, 8, 9, 10])
+async def test_of_all_offsets_those_are_told_of_topics_that_are_seen(
+    guarded: Guarded, version: int
+) -> None:
+    """Those that are asked for by name are refused instead."""
+    await commit(guarded, "a", "b", who="User:admin")
+    guarded.allow(Operation.DESCRIBE, GROUP, "g")
+    guarded.allow(Operation.DESCRIBE, TOPIC, "b")
+    keys = {name: guarded.home.rooms.topics.topics[name].key for name in "ab"}
+    named = [OffsetFetchRequestTopics(name, keys[name], [0]) for name in "ab"]
+    older = [OffsetFetchRequestTopic(name, [0]) for name in "ab"]
+
+    async def ask(topics: Any, of_older: Any) -> Any:
+        groups = [OffsetFetchRequestGroup("g", topics=topics)]
+        request = OffsetFetchRequest("g", of_older, groups)
+        answer = await guarded.ask(9, request, version)
+        return answer.topics if version < 8 else answer.groups[0].topics
+
+    every = await ask(None, None)
+    both = await ask(named, older)
+
+    assert len(every) == 1
+    assert [each.partitions[0].committed_offset for each in every] == [5]
+    assert sorted(
+        (each.partitions[0].error_code, each.partitions[0].committed_offset) for each in both
+    ) == [(NONE, 5), (NO_TOPIC, -1)]
+
+
+async def test_groups_are_listed_to_those_who_may_describe_them(guarded: Guarded) -> None:
+    """Or the whole cluster."""
+    guarded.allow(Operation.READ, GROUP, "g")
+    guarded.allow(Operation.READ, TOPIC)
+    await commit(guarded, "a")
+    bobs = await guarded.ask(16, ListGroupsRequest())
+    eves = await guarded.ask(16, ListGroupsRequest(), who="User:eve")
+    guarded.authorizer.add([rule(Operation.DESCRIBE, CLUSTER, principal="User:eve")])
+    again = await guarded.ask(16, ListGroupsRequest(), who="User:eve")
+
+    assert [each.group_id for each in bobs.groups] == ["g"]
+    assert eves.groups == ()
+    assert again.groups == bobs.groups
+
+
+async def test_a_member_subscribes_to_what_it_may_describe(guarded: Guarded) -> None:
+    """Else it would learn which topics there are by what it is assigned."""
+    guarded.allow(Operation.READ, GROUP, "g")
+    guarded.allow(Operation.DESCRIBE, TOPIC, "a")
+
+    async def join(*names: str) -> Any:
+        return await guarded.ask(
+            68,
+            ConsumerGroupHeartbeatRequest(
+                "g",
+                "member",
+                rebalance_timeout_ms=1000,
+                subscribed_topic_names=list(names),
+                topic_partitions=[],
+            ),
+        )
+
+    refused, joined = await join("a", "b"), await join("a")
+
+    assert (refused.error_code, joined.error_code) == (NO_TOPIC, NONE)
+
+
+async def test_an_expression_matches_what_may_be_described(guarded: Guarded) -> None:
+    """The other topics are as if they were not there."""
+    guarded.allow(Operation.READ, GROUP, "g")
+    guarded.allow(Operation.DESCRIBE, TOPIC, "a")
+    guarded.allow(Operation.DESCRIBE, TOPIC, "c")
+    joined = await guarded.ask(
+        68,
+        ConsumerGroupHeartbeatRequest(
+            "g",
+            "member",
+            rebalance_timeout_ms=1000,
+            subscribed_topic_regex=".*",
+            topic_partitions=[],
+        ),
+    )
+    machine = guarded.home.rooms.groups().consumer.get("g").machine
+    await give_turns_until(lambda: bool(machine.regexes), "the expression to be matched")
+
+    assert joined.error_code == NONE
+    assert machine.regexes[".*"].topics == {"a", "c"}
+
+
+# Producers and transactions
+
+
+async def test_an_idempotent_producer_needs_a_topic_to_write(guarded: Guarded) -> None:
+    """CVE-2018-17196: no producer id, and so no sequence, for who may write nothing."""
+    ask = InitProducerIdRequest(None, 1000)
+    without = await guarded.ask(22, ask)
+    guarded.allow(Operation.WRITE, TOPIC, "a")
+    with_one = await guarded.ask(22, ask)
+
+    assert (without.error_code, without.producer_id) == (NO_CLUSTER, -1)
+    assert with_one.error_code == NONE
+
+
+async def test_an_idempotent_batch_needs_the_right_to_its_topic(guarded: Guarded) -> None:
+    """CVE-2018-17196: a batch with a producer id is judged as any other."""
+    guarded.allow(Operation.WRITE, TOPIC, "a")
+    batch = make_batch(1, producer_id=7, producer_epoch=0, base_sequence=0)
+    rows = [PartitionProduceData(0, memoryview(batch))]
+    request = ProduceRequest(None, 1, 1000, [TopicProduceData("b", partition_data=rows)])
+    answer = await guarded.ask(0, request, 9)
+
+    assert answer.responses[0].partition_responses[0].error_code == NO_TOPIC
+
+
+async def test_partitions_are_added_all_or_none(guarded: Guarded) -> None:
+    """The others are said not to have been tried."""
+    guarded.allow(Operation.WRITE, TRANSACTION, "t")
+    guarded.allow(Operation.WRITE, TOPIC, "a")
+    rows = [AddPartitionsToTxnTopic(name, [0, 9]) for name in "ab"]
+    request = AddPartitionsToTxnRequest((), "t", 7, 0, rows)
+    answer = await guarded.ask(24, request, 3)
+
+    assert [
+        [each.partition_error_code for each in topic.results_by_partition]
+        for topic in answer.results_by_topic_v3_and_below
+    ] == [[ErrorCode.operation_not_attempted, UNKNOWN], [NO_TOPIC, NO_TOPIC]]
+
+
+async def test_brokers_alone_add_partitions_for_others(guarded: Guarded) -> None:
+    """From version 4 on, as the whole request."""
+    guarded.allow(Operation.ALL, TRANSACTION)
+    guarded.allow(Operation.ALL, TOPIC)
+    answer = await guarded.ask(24, AddPartitionsToTxnRequest(), 5)
+
+    assert answer.error_code == NO_CLUSTER
+
+
+# Topics
+
+
+async def test_topics_are_created_beside_those_that_are_refused(guarded: Guarded) -> None:
+    """What a client may not see of the settings of a topic it is not told."""
+    guarded.authorizer.add(
+        [
+            rule(Operation.CREATE, TOPIC, "new")._replace(
+                pattern=rule(Operation.CREATE, TOPIC, "new").pattern._replace(
+                    pattern_type=PatternType.PREFIXED
+                )
+            ),
+            rule(Operation.DESCRIBE_CONFIGS, TOPIC, "new-2"),
+        ]
+    )
+    names = ("new-1", "other", "new-2")
+    request = CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in names])
+    one, other, two = (await guarded.ask(19, request)).topics
+
+    assert [each.error_code for each in (one, other, two)] == [NONE, NO_TOPIC, NONE]
+    assert other.error_message == "Authorization failed."
+    assert (one.num_partitions, two.num_partitions) == (-1, 1)
+    assert one.topic_config_error_code == NO_TOPIC
+    assert "other" not in guarded.home.rooms.topics.topics
+
+
+async def test_a_topic_is_deleted_by_who_may(guarded: Guarded) -> None:
+    """By its id, too; and the name of an id is told to those who may describe it."""
+    guarded.allow(Operation.DELETE, TOPIC, "a")
+    guarded.allow(Operation.DESCRIBE, TOPIC, "b")
+    keys = [guarded.home.rooms.topics.topics[name].key for name in "abc"]
+    request = DeleteTopicsRequest([DeleteTopicState(None, key) for key in keys])
+    answer = await guarded.ask(20, request)
+
+    assert [(each.name, each.error_code) for each in answer.responses] == [
+        ("a", NONE),
+        ("b", NO_TOPIC),
+        (None, NO_TOPIC),
+    ]
+    assert {"a", "b", "c"} & set(guarded.home.rooms.topics.topics) == {"b", "c"}

@@ -1,0 +1,331 @@
+"""The shortcut past the guards: what was permitted is not judged again, until anything changes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from siltstone.broker.security.acl import Operation, Permission, ResourceType
+from siltstone.broker.security.gate import named
+from siltstone.broker.security.gate._shortcut_kernels import Shortcut
+from siltstone.protocol.messages import NO_ID
+from siltstone.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ReplicaState,
+)
+from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
+from siltstone.protocol.messages.heartbeat import HeartbeatRequest
+from siltstone.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from siltstone.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from siltstone.protocol.records.batch import TRANSACTIONAL
+from tests.support.asking_as import DENIED, Guarded, codes_in, rule
+from tests.support.batches import make_batch
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from siltstone.broker.security.authorizer import Authorizer
+
+TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+EVE = "User:eve"
+PXD = Path(__file__).parents[3] / "broker/security/gate/_shortcut_kernels.pxd"
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
+    """A broker with the topics a and b, and a coordinator for the group g."""
+    started = await Guarded(tmp_path / "home").open()
+    for name in "ab":
+        await started.home.rooms.topics.create(name, 1, {})
+    await started.ask(10, FindCoordinatorRequest(coordinator_keys=["g"]), who="User:admin")
+    yield started
+    await started.close()
+
+
+@pytest.fixture
+def questions(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """What the authorizer is asked."""
+    asked: list[tuple[Any, ...]] = []
+    decide = type(guarded.authorizer).allows
+
+    def allows(authorizer: Authorizer, *question: Any) -> bool:
+        asked.append(question)
+        return decide(authorizer, *question)
+
+    monkeypatch.setattr(type(guarded.authorizer), "allows", allows)
+    return asked
+
+
+def produce(key: str | bytes, *, flags: int = 0, transactional_id: str | None = None) -> Any:
+    """Return a Produce of one batch for a topic, by its name or its id."""
+    own = {"flags": flags, "producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    batch = memoryview(make_batch(1, **(own if flags else {})))
+    name, topic_id = (key, NO_ID) if isinstance(key, str) else ("", key)
+    row = TopicProduceData(name, topic_id, [PartitionProduceData(0, batch)])
+    return ProduceRequest(transactional_id, 1, 1000, [row])
+
+
+def fetch(*names: str, session: int = 0, epoch: int = -1, replica: int = -1) -> FetchRequest:
+    """Return a Fetch that waits for nothing."""
+    rows = [FetchPartition(0, partition_max_bytes=1000)]
+    return FetchRequest(
+        replica_id=replica,
+        session_id=session,
+        session_epoch=epoch,
+        topics=[FetchTopic(name, NO_ID, rows) for name in names],
+    )
+
+
+def commit(*names: str) -> OffsetCommitRequest:
+    """Return an OffsetCommit for the group g."""
+    rows = [OffsetCommitRequestPartition(0, 5)]
+    return OffsetCommitRequest(
+        "g", topics=[OffsetCommitRequestTopic(name, partitions=rows) for name in names]
+    )
+
+
+REQUESTS = {
+    0: (9, produce("a"), (Operation.WRITE, TOPIC, "a")),
+    1: (12, fetch("a"), (Operation.READ, TOPIC, "a")),
+    8: (8, commit("a"), (Operation.READ, TOPIC, "a")),
+    12: (4, HeartbeatRequest("g", 1, "nobody"), (Operation.READ, GROUP, "g")),
+}
+KEYS = pytest.mark.parametrize("key", REQUESTS)
+
+
+def let_all(guarded: Guarded) -> None:
+    """Let bob do everything with topics and groups."""
+    guarded.allow(Operation.ALL, TOPIC)
+    guarded.allow(Operation.ALL, GROUP)
+
+
+async def refuses(guarded: Guarded, key: int, who: str = "User:bob") -> bool:
+    """Return whether a request of an API is refused for want of rights."""
+    version, request, _ = REQUESTS[key]
+    return bool(DENIED & set(codes_in(await guarded.ask(key, request, version, who))))
+
+
+@KEYS
+async def test_what_was_permitted_is_not_judged_again(
+    guarded: Guarded, questions: list[tuple[Any, ...]], key: int
+) -> None:
+    """The second request of the same kind asks no rule."""
+    let_all(guarded)
+    first = await refuses(guarded, key)
+    asked = len(questions)
+    second = await refuses(guarded, key)
+
+    assert (first, second) == (False, False)
+    assert 0 < asked == len(questions)
+
+
+@KEYS
+async def test_a_change_of_rules_bites_at_once(guarded: Guarded, key: int) -> None:
+    """Both ways, after the right has been used."""
+    let_all(guarded)
+    operation, kind, name = REQUESTS[key][2]
+    forbids = rule(operation, kind, name, Permission.DENY)
+    told = []
+    for change in (guarded.authorizer.add, guarded.authorizer.remove):
+        told += [await refuses(guarded, key), await refuses(guarded, key)]
+        change([forbids])
+    told.append(await refuses(guarded, key))
+
+    assert told == [False, False, True, True, False]
+
+
+@KEYS
+async def test_a_right_is_of_one_principal_and_one_host(guarded: Guarded, key: int) -> None:
+    """Who logs in anew on his connection, as another, has nothing of what was permitted before."""
+    let_all(guarded)
+    served = await refuses(guarded, key)
+    context = guarded.context(key, REQUESTS[key][0])
+    context.connection = SimpleNamespace(principal="User:bob", host="198.51.100.9")
+    operation, kind, name = REQUESTS[key][2]
+    guarded.authorizer.add(
+        [rule(operation, kind, name, Permission.DENY, host="198.51.100.9")],
+    )
+
+    assert not served
+    assert await refuses(guarded, key, EVE)
+    assert DENIED & set(codes_in(await guarded.answer(context, REQUESTS[key][1])))
+    assert not await refuses(guarded, key)
+
+
+@KEYS
+async def test_every_refusal_is_told(guarded: Guarded, key: int) -> None:
+    """The audit log has a line of the second as of the first: refusals are never remembered."""
+    audit = guarded.home.rooms.security.audit
+    assert audit is not None
+    told: list[tuple[Any, ...]] = []
+    audit.refused = lambda *what: told.append(what)  # type: ignore[method-assign]
+    for _ in range(2):
+        assert await refuses(guarded, key)
+
+    assert len(told) == 2
+    assert told[0] == told[1]
+
+
+async def test_a_topic_that_is_made_again_is_judged_again(
+    guarded: Guarded, questions: list[tuple[Any, ...]]
+) -> None:
+    """By ids: the old one is unknown from then on, and the new one was never permitted."""
+    topics = guarded.home.rooms.topics
+    guarded.allow(Operation.WRITE, TOPIC, "a")
+    old = topics.topics["a"].key
+    served = await guarded.ask(0, produce(old))
+    await topics.delete(topics.topics["a"])
+    await topics.create("a", 1, {})
+    before = len(questions)
+    gone = await guarded.ask(0, produce(old))
+    again = await guarded.ask(0, produce(topics.topics["a"].key))
+
+    assert [
+        answer.responses[0].partition_responses[0].error_code for answer in (served, gone, again)
+    ] == [ErrorCode.none, ErrorCode.unknown_topic_id, ErrorCode.none]
+    assert len(questions) == before + 1
+
+
+async def test_an_id_that_nobody_has_gives_no_right(guarded: Guarded) -> None:
+    """It is passed on to be called unknown; a topic that has it later is judged."""
+    topics = guarded.home.rooms.topics
+    future = bytes(range(16))
+    unknown = await guarded.ask(0, produce(future))
+    topics.by_id[future] = topics.topics["b"]
+    refused = await guarded.ask(0, produce(future))
+    del topics.by_id[future]
+
+    (one,), (two,) = unknown.responses, refused.responses
+    assert one.partition_responses[0].error_code is ErrorCode.unknown_topic_id
+    assert two.partition_responses[0].error_code is ErrorCode.topic_authorization_failed
+
+
+async def test_a_transaction_is_judged_beside_its_topics(
+    guarded: Guarded, questions: list[tuple[Any, ...]]
+) -> None:
+    """Who may write to the topic may not do it in any transaction."""
+    guarded.allow(Operation.WRITE, TOPIC, "a")
+    guarded.allow(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "mine")
+    denied = ErrorCode.transactional_id_authorization_failed
+    codes = []
+    await guarded.ask(0, produce("a"), 9)
+    for name in ("mine", "mine", "other", None):
+        before = len(questions)
+        request = produce("a", flags=TRANSACTIONAL, transactional_id=name)
+        answer = await guarded.ask(0, request, 9)
+        code = answer.responses[0].partition_responses[0].error_code
+        codes.append((code is denied, len(questions) - before))
+
+    assert codes == [(False, 2), (False, 0), (True, 1), (True, 0)]
+
+
+async def test_a_session_that_is_permitted_is_not_judged_again(
+    guarded: Guarded, questions: list[tuple[Any, ...]]
+) -> None:
+    """From its second request on, if that names nothing new."""
+    guarded.allow(Operation.READ, TOPIC)
+    number = (await guarded.ask(1, fetch("a", "b", epoch=0), 12)).session_id
+    await guarded.ask(1, fetch(session=number, epoch=1), 12)
+    asked = len(questions)
+    answer = await guarded.ask(1, fetch(session=number, epoch=2), 12)
+
+    assert (answer.error_code, answer.session_id) == (ErrorCode.none, number)
+    assert len(questions) == asked
+
+
+async def test_what_another_adds_to_a_session_is_judged(guarded: Guarded) -> None:
+    """Whoever reads on must have the right to all of it, whoever has named it."""
+    guarded.allow(Operation.READ, TOPIC, "a")
+    guarded.authorizer.add([rule(Operation.READ, TOPIC, principal=EVE)])
+    number = (await guarded.ask(1, fetch("a", epoch=0), 12)).session_id
+    own = await guarded.ask(1, fetch(session=number, epoch=1), 12)
+    more = await guarded.ask(1, fetch("b", session=number, epoch=2), 12, who=EVE)
+    refused = await guarded.ask(1, fetch(session=number, epoch=3), 12)
+
+    assert (own.error_code, more.error_code) == (ErrorCode.none, ErrorCode.none)
+    assert refused.error_code is ErrorCode.fetch_session_id_not_found
+
+
+async def test_what_a_replica_adds_to_a_session_is_judged(guarded: Guarded) -> None:
+    """A replica is asked for no topic, so what it names is nobody's right."""
+    guarded.allow(Operation.READ, TOPIC, "a")
+    guarded.authorizer.add([rule(Operation.CLUSTER_ACTION, CLUSTER, principal=EVE)])
+    number = (await guarded.ask(1, fetch("a", epoch=0), 12)).session_id
+    await guarded.ask(1, fetch(session=number, epoch=1), 12)
+    more = await guarded.ask(1, fetch("b", session=number, epoch=2, replica=1), 12, who=EVE)
+    refused = await guarded.ask(1, fetch(session=number, epoch=3), 12)
+
+    assert more.error_code is ErrorCode.none
+    assert refused.error_code is ErrorCode.fetch_session_id_not_found
+
+
+async def test_a_replica_is_always_judged(guarded: Guarded) -> None:
+    """Who may read a topic may not say that it is a broker, in either field."""
+    guarded.allow(Operation.READ, TOPIC, "a")
+    served = await guarded.ask(1, fetch("a"), 12)
+    old = await guarded.ask(1, fetch("a", replica=2), 12)
+    key = guarded.home.rooms.topics.topics["a"].key
+    rows = [FetchTopic("", key, [FetchPartition(0)])]
+    request = fetch()._replace(topics=rows)
+    await guarded.ask(1, request)
+    new = await guarded.ask(1, request._replace(replica_state=ReplicaState(2)))
+
+    assert not DENIED & set(codes_in(served))
+    assert DENIED & set(codes_in(old))
+    assert DENIED & set(codes_in(new))
+
+
+class Asked:
+    """A shortcut of Heartbeat, and how often its guard is asked."""
+
+    def __init__(self, guarded: Guarded) -> None:
+        self.count = 0
+        self.context = guarded.context(12)
+        self.shortcut = Shortcut(lambda *_: (), self._ask, *named.NAMED[12])
+
+    def _ask(self, context: Any, request: Any) -> Any:
+        self.count += 1
+        self.shortcut.note(context, request)
+        return ()
+
+    def times(self, *names: str) -> int:
+        """Return how often the guard was asked for these groups."""
+        before = self.count
+        for name in names:
+            self.shortcut.serve(self.context, HeartbeatRequest(name))
+        return self.count - before
+
+
+def test_a_stranger_does_not_fill_the_memory(guarded: Guarded) -> None:
+    """Many names displace the ones before them, and long ones are not remembered."""
+    asked = Asked(guarded)
+    long = "g" * (named.MAX_NAME + 1)
+
+    assert asked.times("g", "g", long, long, long[1:], long[1:]) == 1 + 2 + 1
+    assert asked.times(*map(str, range(named.MAX_NAMES))) == named.MAX_NAMES
+    assert asked.times("g", "g") == 1
+
+
+def test_the_kernel_has_the_same_numbers() -> None:
+    """They stand in ``named.py`` and in the types of C."""
+    told = dict(re.findall(r"^    ([A-Z_]+) = ([0-9_]+)$", PXD.read_text(), re.MULTILINE))
+
+    assert len(told) == 8
+    assert {name: int(value) for name, value in told.items()} == {
+        name: getattr(named, name) for name in told
+    }

@@ -1,0 +1,158 @@
+"""Requests by somebody: through the gate to the handler, and back as clients read the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from inspect import isawaitable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+
+from kio.index import load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_reader
+
+from siltstone.broker.api import BY_KEY
+from siltstone.broker.security.acl import (
+    WILDCARD,
+    Acl,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from siltstone.broker.security.gate.gatekeeper import Gatekeeper
+from siltstone.config.security import STANDARD_AUTHORIZER
+from tests.support.rooms import RoomsOnDisk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.security.authorizer import Authorizer
+
+HOST = "192.0.2.7"
+DENIED = {
+    ErrorCode.topic_authorization_failed,
+    ErrorCode.group_authorization_failed,
+    ErrorCode.cluster_authorization_failed,
+    ErrorCode.transactional_id_authorization_failed,
+}
+
+
+class Guarded:
+    """A broker with an authorizer; its super user is User:admin."""
+
+    def __init__(self, root: Path) -> None:
+        self.home = RoomsOnDisk(
+            root,
+            authorizer_class_name=STANDARD_AUTHORIZER,
+            super_users="User:admin",
+        )
+        self._handlers: dict[int, Callable[..., Any]] = {}
+
+    async def open(self) -> Guarded:
+        """Start it, and read its ACLs."""
+        await self.home.open()
+        self.home.rooms.security.load(self.home.rooms.settings.server)
+        return self
+
+    async def close(self) -> None:
+        """Stop it."""
+        await self.home.close()
+        self.home.rooms.security.close()
+
+    @property
+    def authorizer(self) -> Authorizer:
+        """Its rules."""
+        found = self.home.rooms.security.authorizer
+        assert found is not None
+        return found
+
+    def allow(self, operation: Operation, kind: ResourceType, name: str = WILDCARD) -> None:
+        """Let bob do something."""
+        self.authorizer.add([rule(operation, kind, name)])
+
+    @property
+    def keeper(self) -> Gatekeeper:
+        """What stands before its handlers."""
+        security = self.home.rooms.security
+        assert security.audit is not None
+        return Gatekeeper(security, security.audit)
+
+    def context(
+        self, key: int, version: int | None = None, who: str = "User:bob"
+    ) -> RequestContext:
+        """Return the context of somebody's request."""
+        context = self.home.context(key, version)
+        context.connection = SimpleNamespace(principal=who, host=HOST)
+        return context
+
+    async def ask(
+        self, key: int, request: Any, version: int | None = None, who: str = "User:bob"
+    ) -> Any:
+        """Return the answer as a client of that version, or of the newest, reads it."""
+        return await self.answer(self.context(key, version, who), request)
+
+    async def answer(self, context: RequestContext, request: Any) -> Any:
+        """Return the answer to a request of a context that was made."""
+        key = context.api_key
+        handler = self._handlers.get(key)
+        if handler is None:
+            handler = self._handlers[key] = self.keeper.guard(BY_KEY[key]).load()
+        answer = handler(context, request)
+        response: Any = await answer if isawaitable(answer) else answer
+        answered = BY_KEY[key].load_messages()[1]
+        frame: Any = answered.respond(context.version, 1, response)
+        frame = frame if isinstance(frame, bytes) else b"".join(map(bytes, frame))
+        cls = load_response_schema(key, context.version)
+        _, size = entity_reader(cls.__header_schema__)(frame[4:], 0)
+        return entity_reader(cls)(frame[4:], size)[0]
+
+
+def rule(
+    operation: Operation,
+    kind: ResourceType,
+    name: str = WILDCARD,
+    permission: Permission = Permission.ALLOW,
+    principal: str = "User:bob",
+    host: str = WILDCARD,
+) -> Acl:
+    """Return a rule about one name, or all."""
+    return Acl(Pattern(kind, PatternType.LITERAL, name), principal, host, operation, permission)
+
+
+def made(struct: Any, topic_id: bytes) -> Any:
+    """Return a request that names the topic, the group or the like ``x`` wherever it can."""
+    values = {}
+    for name, hint in get_type_hints(struct, include_extras=False).items():
+        value = _made(hint, topic_id)
+        values[name] = struct._field_defaults[name] if value is None else value
+        if name.endswith("topic_id"):
+            values[name] = topic_id
+    return struct(**values)
+
+
+def _made(hint: Any, topic_id: bytes) -> Any:
+    origin = get_origin(hint)
+    if origin is Sequence:
+        (inner,) = get_args(hint)
+        return [0 if inner is int else _made(inner, topic_id)]
+    if origin is not None:
+        return _made(next(each for each in get_args(hint) if each is not type(None)), topic_id)
+    if hasattr(hint, "_fields"):
+        return made(hint, topic_id)
+    return "x" if hint is str else None
+
+
+def codes_in(value: Any) -> Iterator[ErrorCode]:
+    """Yield every error code of an answer."""
+    if isinstance(value, ErrorCode):
+        yield value
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from codes_in(each)
+    elif hasattr(value, "__dataclass_fields__"):
+        for name in value.__dataclass_fields__:
+            yield from codes_in(getattr(value, name))

@@ -1,0 +1,43 @@
+"""Frames of five client libraries and Apache Kafka's answers, from `tests/data/frames`."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from siltstone.broker.api import BY_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CLIENTS: Final = ("java", "librdkafka", "kafka-python", "aiokafka", "franz-go")
+_FRAMES: Final = Path(__file__).parents[1] / "data" / "frames"
+
+
+class Exchange(NamedTuple):
+    """A request and its answer, whole."""
+
+    client: str
+    key: int
+    version: int
+    request: bytes
+    answer: bytes
+
+
+def exchanges_of(client: str) -> Iterator[Exchange]:
+    """Yield what a client was recorded saying, of the versions that are served here."""
+    for line in lzma.decompress((_FRAMES / f"{client}.jsonl.xz").read_bytes()).splitlines():
+        row = json.loads(line)
+        request = bytes.fromhex(row["request"])
+        key, version = (int.from_bytes(request[at : at + 2], "big") for at in (4, 6))
+        if version in BY_KEY[key].versions:  # else the answer is of another version
+            yield Exchange(client, key, version, request, bytes.fromhex(row["answer"]))
+
+
+def body_of(request: bytes, *, is_flexible: bool) -> int:
+    """Return where the body begins: behind the client id and tagged fields, of which are none."""
+    end = 14 + max(0, int.from_bytes(request[12:14], "big", signed=True))
+    assert not is_flexible or request[end] == 0
+    return end + is_flexible
