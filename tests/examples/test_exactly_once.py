@@ -64,6 +64,7 @@ def test_a_killed_copier_loses_and_doubles_nothing(
     assert f"once and in order: {COUNT} records" in proof.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.client
 def test_the_proof_finds_what_is_wrong(broker: SiltstoneProcess) -> None:
     """A record that came out twice, and those that never did."""

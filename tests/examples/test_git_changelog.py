@@ -105,7 +105,10 @@ def run(
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    "codec",
+    [pytest.param(each, marks=pytest.mark.slow if each != "zstd" else ()) for each in CODECS],
+)
 def test_topic_alone_proves_the_head(broker: Broker, repository: Repository, codec: str) -> None:
     """The last value of every path equals `git ls-tree -r` of the head, with each codec."""
     topic = f"changelog-{codec}"

@@ -1,0 +1,206 @@
+"""The broker's process: started on ports that are kept for it, killed, paused, started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from siltstone.testing.errors import StartFailed
+from siltstone.testing.folders import Folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+HOST: Final = "127.0.0.1"
+_CHILD: Final = os.path.join(os.path.dirname(__file__), "child.py")  # noqa: PTH118, PTH120
+_START_SECONDS: Final = 30.0
+_STOP_SECONDS: Final = 30.0
+_LOOK_SECONDS: Final = 0.002
+_LAST_LINES: Final = 10
+_SETTINGS: Final = {
+    "group.initial.rebalance.delay.ms": "0",  # a group of one need not wait for others
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "log.cleaner.backoff.ms": "100",
+    "log.segment.delete.delay.ms": "0",
+}
+"""What suits a test better than Kafka's defaults."""
+
+
+class Daemon:
+    """A broker's process, and what outlives it: its folder and its ports (one thread at a time).
+
+    The ports belong to sockets of ours that do not listen, so that nobody else gets them while the
+    broker is not there.
+    """
+
+    def __init__(self, settings: Mapping[str, str], folder: Path | None = None) -> None:
+        """Take a folder and two ports.
+
+        Raises:
+            StartFailed: There is none.
+        """
+        self._own: Folder | None = None
+        self._held: list[socket.socket] = []
+        self.facts: dict[str, Any] = {}
+        self.process: subprocess.Popen[bytes] | None = None
+        try:
+            if folder is None:
+                self._own = Folder()
+                folder = self._own.path
+            folder.mkdir(parents=True, exist_ok=True)
+            for _ in range(2):
+                self._held.append(_hold_port())
+        except OSError as error:
+            self.close()
+            raise StartFailed(_why_nothing(folder, error)) from error
+        port, http_port = (held.getsockname()[1] for held in self._held)
+        self.folder = folder
+        self.log = folder / "siltstone.log"
+        self._ready_file = folder / "ready.json"
+        self._settings = {
+            **_SETTINGS,
+            "listeners": f"PLAINTEXT://{HOST}:{port}",
+            "http.listener": f"{HOST}:{http_port}",
+            "log.dirs": str(folder / "data"),
+            **settings,
+        }
+
+    @property
+    def is_running(self) -> bool:
+        """Tell whether the process is there, paused or not."""
+        return self.process is not None and self.process.poll() is None
+
+    def launch(self) -> None:
+        """Start the process; `wait` returns when it is ready."""
+        sets = [word for item in self._settings.items() for word in ("--set", "=".join(item))]
+        self._ready_file.unlink(missing_ok=True)
+        with self.log.open("ab") as sink:
+            self.process = subprocess.Popen(  # noqa: S603  # our own module
+                [
+                    *(sys.executable, "-P", _CHILD),
+                    "" if self._own is None else str(self._own.path),
+                    *("serve", "--ready-file", str(self._ready_file)),
+                    *("--test-clock", "--test-faults", *sets),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                env=_environ(),
+                # Ctrl-C is for the tests. If they are killed while the broker is paused, the
+                # kernel has it go on, since its group has then lost its last relative.
+                process_group=0,
+            )
+
+    def wait(self) -> None:
+        """Return when the broker serves.
+
+        Raises:
+            StartFailed: It ended, or did not come that far.
+        """
+        assert self.process is not None  # noqa: S101  # launched
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            with suppress(FileNotFoundError):
+                self.facts = json.loads(self._ready_file.read_bytes())
+                return
+            if self.process.poll() is not None:
+                code = self.process.returncode
+                raise StartFailed(f"the broker ended with exit code {code}; {self._last_lines()}")
+            time.sleep(_LOOK_SECONDS)
+        self.kill()
+        raise StartFailed(
+            f"the broker was not ready after {_START_SECONDS:g} s; {self._last_lines()}"
+        )
+
+    def pause(self) -> None:
+        """Stop the process as it is; on return it does nothing any more."""
+        process = self._living()
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def resume(self) -> None:
+        """Let a paused process go on."""
+        self._living().send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End the process by SIGKILL: nothing is flushed, nothing is marked clean. Idempotent."""
+        if self.process is not None:
+            self.process.kill()
+            self._forget(self.process)
+
+    def stop(self) -> None:
+        """Stop the process in order, if it runs."""
+        if self.is_running:
+            process = self._living()
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_STOP_SECONDS)
+        self.kill()
+
+    def close(self) -> None:
+        """End the process and give folder and ports back. Idempotent."""
+        if self._own is None:
+            self.stop()  # who named the folder may want to look into it
+        else:
+            self.kill()
+            self._own.remove()
+        for held in self._held:
+            held.close()
+
+    def _living(self) -> subprocess.Popen[bytes]:
+        if self.process is None or not self.is_running:
+            raise RuntimeError("the broker does not run; restart() starts it")
+        return self.process
+
+    def _forget(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+        self.process = None
+
+    def _last_lines(self) -> str:
+        lines = self.log.read_text("utf-8", "replace").strip().splitlines()
+        if not lines:
+            return "it printed nothing"
+        return "\n".join(["the last lines of its log are", *lines[-_LAST_LINES:]])
+
+
+def _hold_port() -> socket.socket:
+    """Return a socket that has a free port and does not listen, so that the broker may."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        held.bind((HOST, 0))
+    except OSError:
+        held.close()
+        raise
+    return held
+
+
+def _why_nothing(folder: Path | None, error: OSError) -> str:
+    if error.filename is not None:
+        return f"the broker has no folder: {folder} cannot be made ({error.strerror}); name another"
+    return (
+        f"the broker has no port: none is free on {HOST} ({error.strerror}); end what holds them, "
+        "see ss --tcp --all"
+    )
+
+
+def _environ() -> dict[str, str]:
+    """Return the environment without what would be settings of the broker: they are the test's."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name == "SILTSTONE_KERNELS"
+        or not (name.startswith(("SILTSTONE_", "KAFKA_")) or name == "CLUSTER_ID")
+    }

@@ -1,0 +1,76 @@
+"""Folders of brokers under test: in memory where there is room, and gone when their test is."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from siltstone.testing.errors import StartFailed
+
+_MEMORY = Path("/dev/shm")  # noqa: S108  # memory, of which mkdtemp makes a part ours alone
+_PREFIX = "siltstone-testing-"
+_OWNER = "owner"
+_ROOM_BYTES = 256 << 20
+"""Containers often have 64 MiB in memory, which a test may fill."""
+
+
+class Folder:
+    """A folder of one broker. It has an owner, this process, until it is removed."""
+
+    def __init__(self) -> None:
+        """Make it.
+
+        Raises:
+            StartFailed: Nothing is writable.
+        """
+        place = _find_place()
+        _sweep(place)
+        try:
+            self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+            self._owner = os.open(self.path / _OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StartFailed(
+                f"the broker has no folder: {place} is not writable ({error.strerror}); set TMPDIR "
+                "to a folder that is"
+            ) from error
+        fcntl.flock(self._owner, fcntl.LOCK_EX)
+
+    def remove(self) -> None:
+        """Remove it with all that is in it. Idempotent."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        with suppress(OSError):
+            os.close(self._owner)
+
+
+def _find_place() -> Path:
+    with suppress(OSError):
+        memory = os.statvfs(_MEMORY)
+        if memory.f_bavail * memory.f_frsize >= _ROOM_BYTES and os.access(_MEMORY, os.W_OK):
+            return _MEMORY
+    try:
+        return Path(tempfile.gettempdir())
+    except OSError as error:
+        raise StartFailed(
+            f"the broker has no folder: {error.strerror or error}; set TMPDIR to a writable one"
+        ) from error
+
+
+def _sweep(place: Path) -> None:
+    """Remove the folders whose owners were killed together with their brokers."""
+    for owner in place.glob(f"{_PREFIX}*/{_OWNER}"):
+        try:
+            file = os.open(owner, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            continue  # another user's, or gone
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            continue  # of somebody who lives
+        else:
+            shutil.rmtree(owner.parent, ignore_errors=True)
+        finally:
+            os.close(file)

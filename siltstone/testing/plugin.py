@@ -1,0 +1,68 @@
+"""The fixtures of pytest: a broker for the session, a topic for each test.
+
+Pytest imports this with every run where Siltstone is installed, so it imports next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from siltstone.testing.kafka import Kafka
+
+_RUNNING: pytest.StashKey[Kafka] = pytest.StashKey()
+_MARKER = "kafka_topic"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Announce the marker."""
+    config.addinivalue_line(
+        "markers",
+        f"{_MARKER}(partitions=1, config={{}}): what the topic of the fixture {_MARKER} is like",
+    )
+
+
+@pytest.fixture(scope="session")
+def kafka_settings() -> Mapping[str, object]:
+    """Kafka's settings for the broker of the fixture `kafka`; yours stand in a conftest.py."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def kafka(request: pytest.FixtureRequest, kafka_settings: Mapping[str, object]) -> Iterator[Kafka]:
+    """A Kafka broker for all tests (of a worker of pytest-xdist); see `kafka.bootstrap_servers`.
+
+    After each test that uses it, it is healed, and the topics and groups are deleted that were
+    made since the test began.
+    """
+    from siltstone.testing.kafka import broker  # noqa: PLC0415
+
+    with broker(kafka_settings) as running:
+        request.config.stash[_RUNNING] = running
+        yield running
+    del request.config.stash[_RUNNING]
+
+
+@pytest.fixture
+def kafka_topic(request: pytest.FixtureRequest, kafka: Kafka) -> str:
+    """A topic of this test alone, as the marker ``kafka_topic`` describes it; its name."""
+    marker = request.node.get_closest_marker(_MARKER)
+    options = {} if marker is None else marker.kwargs
+    return kafka.create_topic(kafka.unique_name(request.node.name), **options)
+
+
+@pytest.fixture(autouse=True)
+def _kafka_as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Leave the broker as the test found it, after all other fixtures of the test are gone."""
+    running = request.config.stash.get(_RUNNING, None)
+    if running is None or "kafka" not in request.fixturenames:
+        yield
+        return
+    topics, groups = running.admin.list_all()
+    yield
+    running.heal()
+    running.clear_but(topics, groups)

@@ -1,0 +1,175 @@
+"""The fixtures, in runs of pytest as a project has them that installed Siltstone."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.client, pytest.mark.slow]
+
+FIXTURES = """
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+seen = []
+
+
+def topics(kafka):
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    return admin.list_topics(timeout=20).topics
+
+
+@pytest.fixture(scope="module")
+def shared(kafka):
+    return kafka.create_topic("shared")
+
+
+@pytest.fixture
+def own(kafka):
+    return kafka.create_topic("own")
+
+
+def test_a_topic(kafka, kafka_topic, shared):
+    seen.append((kafka.pid, kafka_topic))
+    assert len(topics(kafka)[kafka_topic].partitions) == 1
+
+
+@pytest.mark.kafka_topic(partitions=5, config={"retention.ms": 1000})
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_topic_by_marker(kafka, kafka_topic, number, own):
+    seen.append((kafka.pid, kafka_topic))
+    assert len(topics(kafka)[kafka_topic].partitions) == 5
+    kafka.create_topic("made in the test".replace(" ", "-"))
+    kafka.kill()
+
+
+def test_what_others_left(kafka):
+    kafka.fail_next("Metadata", error="DISCONNECT", times=1000)
+    assert len({name for _, name in seen}) == 3
+    assert kafka.topics() == ["shared"]
+
+
+def test_it_was_healed(kafka):
+    assert set(topics(kafka)) == {"shared"}
+
+
+def test_without():
+    pass
+"""
+
+
+def run(folder: Path, code: str, *options: str, name: str = "test_project.py") -> str:
+    """Run pytest over one file and return what it says."""
+    (folder / name).write_text(code)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider", *options],
+        cwd=folder,
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def test_each_test_finds_the_broker_as_it_was(tmp_path: Path) -> None:
+    """One broker; topics of a test, of its fixtures and its faults go, those of a module stay."""
+    said = run(tmp_path, FIXTURES, "-W", "error", "--strict-markers", "-p", "no:asyncio")
+
+    assert "6 passed" in said, said
+
+
+def test_each_worker_has_its_broker(tmp_path: Path) -> None:
+    """Under pytest-xdist, where sessions are processes."""
+    code = """
+import pytest
+
+@pytest.mark.parametrize("number", range(4))
+def test_one(kafka, kafka_topic, number, record_property, worker_id):
+    print(f"PID={worker_id}:{kafka.pid}:{kafka.bootstrap_servers}=")
+    assert kafka.topics() == [kafka_topic]
+"""
+    said = run(tmp_path, code, "-n", "2", "-rA")
+
+    assert "4 passed" in said, said
+    found = set(re.findall(r"PID=(\w+):(\d+):(\S+)=", said))
+    assert len({worker for worker, _, _ in found}) == len(found) == 2
+    assert len({pid for _, pid, _ in found}) == len({address for *_, address in found}) == 2
+
+
+def test_settings_of_the_project(tmp_path: Path) -> None:
+    """A fixture of the session in its conftest.py."""
+    conftest = """
+import pytest
+
+@pytest.fixture(scope="session")
+def kafka_settings():
+    return {"num.partitions": 7, "auto.create.topics.enable": False}
+"""
+    (tmp_path / "conftest.py").write_text(conftest)
+    code = """
+from confluent_kafka.admin import AdminClient
+
+def test_it(kafka):
+    name = kafka.create_topic(partitions=-1)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    assert len(admin.list_topics(timeout=20).topics[name].partitions) == 7
+"""
+    said = run(tmp_path, code)
+
+    assert "1 passed" in said, said
+
+
+def test_a_broker_that_does_not_start(tmp_path: Path) -> None:
+    """Each test that wants it has an error with the sentence; others run."""
+    (tmp_path / "conftest.py").write_text(
+        "import pytest\n"
+        "@pytest.fixture(scope='session')\n"
+        "def kafka_settings():\n"
+        "    return {'num.partitions': 0}\n"
+    )
+    said = run(tmp_path, "def test_it(kafka): pass\ndef test_other(): pass\n")
+
+    assert "1 passed, 1 error" in said, said
+    assert "num.partitions is 0; it must be at least 1" in said
+
+
+def test_a_project_with_a_fixture_of_that_name(tmp_path: Path) -> None:
+    """Its own wins, and nothing is started."""
+    code = """
+import pytest
+
+@pytest.fixture
+def kafka():
+    return "mine"
+
+def test_it(kafka, request):
+    assert kafka == "mine"
+"""
+    said = run(tmp_path, code)
+
+    assert "1 passed" in said, said
+
+
+def test_a_run_without_it_imports_nothing_of_a_broker(tmp_path: Path) -> None:
+    """Every run of pytest has the plugin, where Siltstone is installed."""
+    code = """
+import sys
+
+def test_it():
+    ours = {name for name in sys.modules if name.startswith("siltstone.")}
+    assert not {name for name in ours if not name.startswith("siltstone.testing")}, ours
+    assert "siltstone.testing.plugin" in ours
+"""
+    said = run(tmp_path, code)
+
+    assert "1 passed" in said, said
