@@ -23,6 +23,8 @@ RUN python3 -m compileall -q -x '/(test|tests|idlelib|lib2to3|site-packages|dist
 COPY --from=build /opt/siltstone /opt/siltstone
 COPY --from=build --chown=65534:65534 /build/data /var/lib/siltstone
 COPY docker/server.yaml /etc/siltstone/server.yaml
+COPY docker/run /etc/kafka/docker/run
+COPY docker/entrypoint /usr/local/bin/siltstone-entrypoint
 ENV PATH=/opt/siltstone/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
@@ -33,5 +35,5 @@ VOLUME /var/lib/siltstone
 EXPOSE 9092 9464
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["siltstone", "health", "--timeout", "4"]
-ENTRYPOINT ["siltstone"]
+ENTRYPOINT ["siltstone-entrypoint"]
 CMD ["serve"]

@@ -70,7 +70,7 @@ def room(root: Path, data: Path, settings: Settings) -> Iterator[Room]:
 def test_it_announces_how_it_is_run(settings: Settings) -> None:
     """An engine reads the user, the command, the signal, the check, ports and the volume."""
     assert settings["User"] == f"{USER}:{USER}"
-    assert settings["Entrypoint"] == ["siltstone"]
+    assert settings["Entrypoint"] == ["siltstone-entrypoint"]
     assert settings["StopSignal"] == "SIGTERM"
     assert settings["Healthcheck"]["Test"][:3] == ["CMD", "siltstone", "health"]
     assert set(settings["ExposedPorts"]) == {"9092/tcp", "9464/tcp"}
