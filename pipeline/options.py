@@ -13,7 +13,8 @@ Options of this source alone:
 
     transport      auto, pinned, fetch or archive: how to come to the bytes
     data           the broker's first log directory, as this machine sees it
-    control        host:port of the broker's HTTP port, if it is not noted in ``data``
+    control        host:port of the broker's HTTP port, if it is not noted in ``data``; with
+                   https:// before it where that encrypts
     archive        a log directory that no broker serves, or a URI of one that pyarrow.fs opens
     columns        the columns to read, by comma; the DataFrame's schema says it as well
     timestampFrom  records from this time on; timestampTo: before this time. Exact, record by record

@@ -1,7 +1,6 @@
 """Settings as text: each kind of value is read here, or refused with a sentence."""
 
 import json
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -96,14 +95,6 @@ def per_partition(name: str, text: str) -> dict[TopicPartition, int]:
         raise BadOption(
             f'option {name} is JSON such as {{"orders":{{"0":23,"1":-2}}}}, not {text!r}'
         ) from error
-
-
-def to_json(numbers: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Return a number for each partition as `per_partition` reads it."""
-    answer: dict[str, dict[str, int]] = {}
-    for (topic, partition), value in sorted(numbers.items()):
-        answer.setdefault(topic, {})[str(partition)] = value
-    return answer
 
 
 def _object(text: str) -> dict[str, Any]:

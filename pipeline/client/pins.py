@@ -7,6 +7,7 @@ so a job's driver renews it in a thread of its own (`Pin`).
 import http.client
 import json
 import logging
+import ssl
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any, Self
 from siltstone.pipeline.errors import PipelineError, SnapshotExpired, SourceUnavailable
 from siltstone.pipeline.planning.manifest import Manifest
 from siltstone.storage import files
+from siltstone.storage.directory.control import ENCRYPTED, explain, find_trust
 from siltstone.storage.topic_partition import TopicPartition
 
 DEFAULT_LEASE_MS = 60_000
@@ -33,6 +35,8 @@ class Control:
 
     address: tuple[str, int]
     token: str
+    trust: ssl.SSLContext | None = None
+    """Whom to trust where the channel encrypts; None: it does not."""
 
     def ask(self, method: str, path: str, asked: Mapping[str, Any] | None = None) -> Any:
         """Return the answer of a page, which is JSON. Blocks.
@@ -42,7 +46,13 @@ class Control:
             SourceUnavailable: Nobody answers, or the broker refuses.
         """
         host, port = self.address
-        connection = http.client.HTTPConnection(host, port, timeout=_ANSWER_SECONDS)
+        connection = (
+            http.client.HTTPConnection(host, port, timeout=_ANSWER_SECONDS)
+            if self.trust is None
+            else http.client.HTTPSConnection(
+                host, port, timeout=_ANSWER_SECONDS, context=self.trust
+            )
+        )
         body = None if asked is None else json.dumps(asked)
         try:
             headers = {"Authorization": f"Bearer {self.token}"}
@@ -50,8 +60,9 @@ class Control:
             with connection.getresponse() as answer:
                 text = answer.read()
         except (OSError, http.client.HTTPException) as error:
+            why = explain(error) if isinstance(error, OSError) else error
             raise SourceUnavailable(
-                f"no broker answers on its http.listener {host}:{port} ({error}); start it, name "
+                f"no broker answers on its http.listener {host}:{port} ({why}); start it, name "
                 "another address with the option control, or read its folder as an archive"
             ) from error
         finally:
@@ -66,7 +77,8 @@ class Control:
 def find_control(data: Path | None, address: str | None) -> Control:
     """Return how to reach the broker whose first log directory is ``data``.
 
-    The address is what the broker has noted there, unless one is given.
+    The address is what the broker has noted there, unless one is given. With https:// before it
+    the channel encrypts; whom to trust then says `storage.directory.control`.
 
     Raises:
         SourceUnavailable: The folder is not there, or not readable for this user.
@@ -84,7 +96,14 @@ def find_control(data: Path | None, address: str | None) -> Control:
             "broker's first log directory with the option data and run as the broker's user, or "
             "read with transport=fetch"
         ) from error
-    return Control(_split(address or _noted(data)), token)
+    place = address or _noted(data)
+    if not place.startswith(ENCRYPTED):
+        return Control(_split(place), token)
+    try:
+        trust = find_trust(data)
+    except OSError as error:
+        raise SourceUnavailable(str(error)) from error
+    return Control(_split(place.removeprefix(ENCRYPTED)), token, trust)
 
 
 def topics(control: Control) -> list[str]:
@@ -193,7 +212,8 @@ def _split(address: str) -> tuple[str, int]:
     host, colon, port = address.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit():
         raise SourceUnavailable(
-            f"control={address} is not host:port; write for example control={_DEFAULT_ADDRESS}"
+            f"control={address} is neither host:port nor https://host:port; write for example "
+            f"control={_DEFAULT_ADDRESS}"
         )
     host = host.removeprefix("[").removesuffix("]")
     return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host), int(port)  # noqa: S104

@@ -17,6 +17,7 @@ from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages import Message, sasl_authenticate, sasl_handshake
 
 CLIENT_ID: Final = "siltstone-pipeline"
+_REMEDY: Final = "check kafka.bootstrap.servers and kafka.security.protocol"
 _SECONDS: Final = 60.0
 _MAX_FRAME_BYTES: Final = 1 << 30
 _PLAIN_HEADER: Final = struct.Struct(">hhih")
@@ -52,14 +53,23 @@ _AUTHENTICATE: Final = Exchange(sasl_authenticate.REQUEST, sasl_authenticate.RES
 class Wire:
     """One connection. Requests are answered in order, so one may be sent ahead (`send`, `take`)."""
 
-    def __init__(self, address: tuple[str, int], settings: Mapping[str, str]) -> None:
-        """Connect, and log in if the settings say how.
+    def __init__(
+        self,
+        address: tuple[str, int],
+        settings: Mapping[str, str],
+        client_id: str = CLIENT_ID,
+        *,
+        remedy: str = _REMEDY,
+    ) -> None:
+        """Connect, and log in if the settings say how; ``remedy`` is told when nobody answers.
 
         Raises:
             SourceUnavailable: nobody answers there, or the login is refused.
             BadOption: settings ask for something that is not supported here.
         """
         self._address = address
+        self._client_id = client_id
+        self._remedy = remedy
         protocol = settings.get("security.protocol", "PLAINTEXT").upper()
         if protocol not in _SECURITY:
             raise BadOption(f"kafka.security.protocol is one of {', '.join(sorted(_SECURITY))}")
@@ -127,7 +137,7 @@ class Wire:
             SourceUnavailable: the connection is gone.
         """
         self._correlation += 1
-        name = CLIENT_ID.encode()
+        name = self._client_id.encode()
         size = _PLAIN_HEADER.size + len(name) + len(body)
         head = _PLAIN_HEADER.pack(key, version, self._correlation, len(name))
         try:
@@ -180,8 +190,7 @@ class Wire:
 
     def _silent(self, error: Exception) -> SourceUnavailable:
         return SourceUnavailable(
-            f"no Kafka broker answers at {self._name}: {error}; check kafka.bootstrap.servers and "
-            "kafka.security.protocol"
+            f"no Kafka broker answers at {self._name}: {error}; {self._remedy}"
         )
 
 

@@ -77,7 +77,6 @@ class PartitionPlan:
                 end_offset=last.offset,
                 pieces=tuple(_pieces(spans, first, last, self._partition.folder)),
                 aborted=_touching(aborted, first.offset, last.offset),
-                is_whole_partition=len(cuts) == 2,
             )
             for first, last in pairwise(cuts)
         ]

@@ -136,7 +136,7 @@ def _cut_offsets(whole: Split, options: ReadOptions, total: int) -> list[Split]:
         parts = max(parts, -(-length // options.max_records_per_partition))
     bounds = [whole.start_offset + length * part // parts for part in range(parts + 1)]
     return [
-        replace(whole, start_offset=start, end_offset=end, is_whole_partition=parts == 1)
+        replace(whole, start_offset=start, end_offset=end)
         for start, end in pairwise(bounds)
         if end > start
     ]

@@ -82,8 +82,6 @@ class Split:
     lease: Lease | None = None
     bootstrap: str = ""
     kafka: dict[str, str] = field(default_factory=dict)
-    is_whole_partition: bool = False
-    """No other split reads of this partition."""
 
     @property
     def topic_partition(self) -> TopicPartition:

@@ -4,7 +4,7 @@ Offsets, partitions, topics and times narrow what is read. Conditions on the key
 there is a value, are applied before rows cross into the JVM.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -43,9 +43,6 @@ _NEVER_NULL: Final = {
     "isTombstone",
     "timestampMs",
 }
-
-Keep = Callable[[pa.RecordBatch], Any]
-"""Which rows of a batch stay, as an array of booleans."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,6 +169,7 @@ def test_a_pin_that_has_ended(served: SiltstoneProcess, policy: str) -> None:
             assert read_splits(splits).num_rows == 10
 
 
+@pytest.mark.slow
 def test_a_broker_that_stops_in_mid_read(tmp_path: Path) -> None:
     """Pinned files outlive the process; after its next start they are gone, and that is said."""
     process = SiltstoneProcess(tmp_path / "broker")

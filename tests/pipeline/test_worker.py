@@ -12,6 +12,7 @@ from siltstone.pipeline.source.worker import settle
 def unsettled() -> Iterator[None]:
     """Begin as a new process does, and give back what a test has frozen."""
     settle.cache_clear()
+    gc.unfreeze()  # what a broker in this process has frozen
     yield
     settle.cache_clear()
     gc.unfreeze()

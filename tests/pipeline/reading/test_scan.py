@@ -7,10 +7,17 @@ import pytest
 
 from siltstone.pipeline.columns import TYPES, arrow_schema
 from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.reading.decoder import Decoder, Wanted
 from siltstone.pipeline.reading.scanned import Scanned
 from siltstone.protocol.records import compression
 from siltstone.protocol.records.batch import LOG_APPEND_TIME, NO_SEQUENCE, TRANSACTIONAL
-from siltstone.protocol.records.build import ABORT, COMMIT, build_batch, build_marker
+from siltstone.protocol.records.build import (
+    ABORT,
+    COMMIT,
+    build_batch,
+    build_marker,
+    frame_batch,
+)
 from siltstone.protocol.records.record import Record
 from siltstone.storage import files
 from siltstone.storage.segment.transaction_index import AbortedTransaction
@@ -191,3 +198,18 @@ def test_more_batches_than_one_survey_lists(archive: Archive) -> None:
     (folder / files.segment_file_name(0)).write_bytes(data)
 
     assert archive.read(("offset",))["offset"].to_pylist() == list(range(20_000))
+
+
+@pytest.mark.parametrize("payload", ["7fffffff 00", "ffffffff 00", "00000006 ffffffff0f 00"])
+def test_cve_2023_34455_a_snappy_length_sets_nothing_aside(payload: str) -> None:
+    """A chunk that states gigabytes is a fault at its place; what came before it is read."""
+    head = bytes.fromhex("82534e4150505900 00000001 00000001")
+    good = bytes(make_batch(2))
+    hostile = frame_batch(head + bytes.fromhex(payload), 1, codec=compression.SNAPPY, base_offset=2)
+    decoder = Decoder(Wanted(columns=("value",), topic="t", partition=0), Scanned())
+
+    rows = sum(each.num_rows for each in decoder.decode(memoryview(good + bytes(hostile)), 0))
+
+    assert rows == 2
+    assert decoder.fault is not None
+    assert (decoder.fault.position, "snappy" in decoder.fault.reason) == (len(good), True)
