@@ -21,10 +21,13 @@ from bench.clients.cases import asking_cases, many_partition_cases
 from bench.clients.everything import Everything
 from bench.clients.mixes import mix_cases
 from bench.comparison import Expected, verdict
+from bench.encrypted import Logins, OverTls
 from bench.fresh import ManyPartitions, Start
 from bench.load import Load, cache_folder
 from bench.machine import ballast, facts
+from bench.rules import ManyRules
 from bench.stored import store
+from bench.strangers import BesideStrangers
 from bench.tools import AssignedConsumer, ConsumerPerfTool, PerfTool
 
 if TYPE_CHECKING:
@@ -103,6 +106,10 @@ FRESH: tuple[FreshCase, ...] = (
     ManyPartitions(name="1,000 partitions", partitions=1000, bytes_each=2_000_000),
     ManyPartitions(name="5,000 partitions", partitions=5000, bytes_each=20_000),
     Everything(),
+    BesideStrangers(),
+    ManyRules(),
+    OverTls(),
+    Logins(),
 )
 CASES: tuple[LoadCase | FreshCase, ...] = (*LOADS, *FRESH)
 FIRST = (
