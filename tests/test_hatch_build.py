@@ -128,7 +128,14 @@ def test_make_compiles_anew_after_a_change_of_any_kernel() -> None:
     assert {path.removeprefix("siltstone/") for path in sources} <= inputs
 
 
+def test_a_loop_over_bytes_is_compiled_for_speed() -> None:
+    """A loop that is moved to another file would else be slow without a word."""
+    loops = {kernel for kernel in hatch_build.KERNELS if "-O3" in hatch_build.flags_for(kernel)}
+
+    assert loops == hatch_build.LOOPS
+
+
 def test_sums_wrap_because_the_build_says_so() -> None:
     """How the interpreter was compiled is no promise; the sanitized build reports each such sum."""
-    assert "-fwrapv" in hatch_build.FLAGS
+    assert all("-fwrapv" in hatch_build.flags_for(kernel) for kernel in hatch_build.KERNELS)
     assert "-fno-wrapv" in hatch_build.SANITIZED

@@ -76,6 +76,7 @@ def test_every_file_is_one_module(environ: dict[str, str]) -> None:
         assert (Path(place).parent == ROOT) == (surroundings is here)
 
 
+@pytest.mark.slow
 def test_tests_of_the_project_run(environ: dict[str, str]) -> None:
     """Pytest collects a test that imports the project's packages and ours."""
     said = run(environ, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_project.py")

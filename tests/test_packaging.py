@@ -1,6 +1,8 @@
 """What is built and shipped, and that the three lists of dependencies are one."""
 
+import os
 import re
+import shutil
 import subprocess
 import tarfile
 import tomllib
@@ -15,7 +17,7 @@ from tests.support.built import build, copy_tree
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = {"siltstone", "pyspark_siltstone"}
-LOCKS = {"requirements.lock": ["test", "spark"], "docker/requirements.lock": []}
+LOCKS = {"requirements.lock": ["test", "spark", "oauth"], "docker/requirements.lock": ["oauth"]}
 
 
 def normal(name: str) -> str:
@@ -75,6 +77,29 @@ def test_a_first_run_fetches_what_the_broker_needs(installer: str, tmp_path: Pat
     assert "serve" not in setup
 
 
+def test_pip_fetches_what_the_broker_needs_while_the_kernels_are_compiled(tmp_path: Path) -> None:
+    """Each keeps one processor busy for seconds, and neither needs the other's packages."""
+    tree = tmp_path / "tree"
+    copy_tree(tree)
+
+    database = subprocess.run(
+        ["make", "--print-data-base", "--question", "help"],
+        cwd=tree,
+        capture_output=True,
+        check=False,
+        text=True,
+        env={"PATH": "/usr/bin:/bin"},
+    ).stdout
+    lines = database.splitlines()
+
+    (compiled,) = (line.split() for line in lines if line.startswith(".venv/.installed: "))
+    (fetched,) = (line.split() for line in lines if line.startswith(".venv/.runtime-pip: "))
+    assert ".venv/.made-pip" in compiled
+    assert ".venv/.made-pip" in fetched
+    assert ".venv/.runtime-pip" not in compiled
+    assert "--jobs=2" in rehearse("run", tree, "/usr/bin:/bin")
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel and the source archive of this tree, less what git ignores."""
@@ -91,9 +116,34 @@ def test_wheel_holds_our_packages_and_nothing_else(built: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
 
     tops = {name.partition("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == PACKAGES
+    assert {top for top in tops if not top.endswith((".data", ".dist-info"))} == PACKAGES
     assert "siltstone/config/server.yaml" in names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+
+
+def test_wheel_brings_the_manual_pages(built: Path) -> None:
+    """Installers put them where `man` of the environment looks, and nothing else beside them."""
+    (wheel,) = built.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+
+    data = {name.partition(".data/data/")[2] for name in names if ".data/" in name}
+    pages = {page.name for page in (ROOT / "docs" / "man").iterdir()}
+    assert data == {f"share/man/man1/{page}" for page in pages}
+    assert "siltstone-serve.1" in pages
+
+
+@pytest.mark.slow
+def test_the_image_is_built_without_the_documents(tmp_path: Path) -> None:
+    """Its build sees no docs: the wheel that it makes has no manual pages, and is made."""
+    tree = tmp_path / "tree"
+    copy_tree(tree)
+    shutil.rmtree(tree / "docs")
+    build(tree, tmp_path)
+
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "siltstone/broker/server.py" in names
+    assert not [name for name in names if ".data/" in name]
 
 
 def test_wheel_announces_the_console_script(built: Path) -> None:
@@ -103,6 +153,17 @@ def test_wheel_announces_the_console_script(built: Path) -> None:
     (entries,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
 
     assert "siltstone = siltstone.broker.__main__:main" in archive.read(entries).decode()
+
+
+def test_wheel_announces_the_fixtures(built: Path) -> None:
+    """Pytest finds them where it is installed."""
+    (wheel,) = built.glob("*.whl")
+    archive = zipfile.ZipFile(wheel)
+    (entries,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
+
+    told = archive.read(entries).decode()
+    assert "[pytest11]\nsiltstone = siltstone.testing.plugin" in told
+    assert "siltstone/testing/plugin.py" in archive.namelist()
 
 
 def test_source_archive_can_build_the_kernels(built: Path) -> None:
@@ -132,6 +193,23 @@ def test_a_wheel_of_the_source_archive_is_that_of_the_tree(built: Path, tmp_path
     (wheel,) = built.glob("*.whl")
     (again,) = (tmp_path / "dist").glob("*.whl")
     assert _contents(again) == _contents(wheel)
+
+
+def test_two_builds_of_the_wheel_are_identical(built: Path, tmp_path: Path) -> None:
+    """Byte for byte, from another folder, with other times and rights of the files."""
+    tree, dist = tmp_path / "another" / "tree", tmp_path / "dist"
+    copy_tree(tree)
+    for number, path in enumerate(sorted(tree.rglob("*"))):
+        if not path.is_symlink():
+            os.utime(path, (1_700_000_000 + number,) * 2)
+            path.chmod(0o700 if path.is_dir() else 0o600)
+    dist.mkdir()
+    build(tree, dist)
+
+    (wheel,) = built.glob("*.whl")
+    (again,) = dist.glob("*.whl")
+    assert again.name == wheel.name
+    assert again.read_bytes() == wheel.read_bytes()
 
 
 def test_uv_lock_follows_pyproject() -> None:

@@ -53,9 +53,10 @@ is: behind `KAFKA_`, or `KAFKA_CFG_` as of Bitnami's, `_` is a dot, `__` is `_` 
 `CLUSTER_ID` is `cluster.id`. Where `KAFKA_ADVERTISED_LISTENERS` is given and no variable gives
 listeners, these are bound on all interfaces. Where a variable or `--set` gives listeners alone,
 what a file advertises for listeners of its own that are not among them is left out. Each variable
-is obeyed, or named in a line of the log as of no meaning here. What promises TLS, users or access
-for some stops the start; so does a controller without a broker, a quorum of several nodes, another
-cluster id than that of the folder, and a setting to which two variables give different values.
+is obeyed, or named in a line of the log as of no meaning here. What asks a script of the image for
+TLS or users stops the start; so does a controller without a broker, a quorum of several nodes,
+another cluster id than that of the folder, and a setting to which two variables give different
+values.
 """
 
 _VARIABLES = (
@@ -72,7 +73,7 @@ any of them.
 _REFUSED = """\
 They promise protection that is not there, and whoever sets one relies on it: the broker does not
 start, and `siltstone check` says what to do instead. The same goes for `listener.name.NAME.…` with
-one of them or with `max.connections`, and for a change while the broker runs. Kafka's default and
+one of them, and for a change while the broker runs. Kafka's default and
 an empty value promise nothing and are taken; but `sasl.enabled.mechanisms` promises whatever it
 names, and `allow.everyone.if.no.acl.found` unless it is true.
 """
@@ -180,6 +181,8 @@ def _sample_line(setting: Setting) -> str:
     text = text_of(setting.kind, setting.default)
     if text is None:
         return f"#{setting.name}:"
+    if not text and setting.kind is not Kind.LIST:
+        return f'#{setting.name}: ""'
     return f"#{setting.name}: {f'[{text}]' if setting.kind is Kind.LIST else text}"
 
 

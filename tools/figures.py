@@ -15,6 +15,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -34,6 +35,15 @@ _COMPILED_SUFFIXES: Final = (".pyx", ".pxd", ".h")
 _PLAIN_TWINS: Final = ("plain_*.py", "_portable*.py", "crc_packages.py")
 _SHARED_NUMBERS: Final = ("slots.py", "constants.py")
 _IMPORT_IN_CYTHON: Final = re.compile(r"^from (\S+) c?import", re.MULTILINE)
+_AT_THE_TOP: Final = re.compile(
+    r"^(?:(?:async def|def|class) (\w+)|(\w+)(?:: [^=\n]+)? = )", re.MULTILINE
+)
+_CAN_NAME: Final = frozenset({"", ".py", ".pyx", ".pxd", ".h", ".c", ".js", ".sh", ".toml"})
+_NAMED_BY_PARTS: Final = (
+    ("broker/commands/", "(?:add|run)_.*"),  # of the name of a command
+    ("protocol/messages/", "REQUEST|RESPONSE"),  # of the name of an API
+    ("", "__.*__"),
+)
 _PRIVATE: Final = re.compile(r"(?:\w+\.)*_[a-zA-Z]\w*(?:\.\w+)*")
 _TAKES_A_NAME: Final = frozenset({"setattr", "delattr", "getattr", "hasattr", "patch", "object"})
 _PUBLIC_IN_SPITE_OF_IT: Final = frozenset(
@@ -294,6 +304,42 @@ def _is_exception(name: str) -> bool:
     return isinstance(found, type) and issubclass(found, BaseException)
 
 
+def count_unused(tree: Tree) -> Iterator[Figure]:
+    """Yield what stands at the top of a module, and that nothing outside of the tests names.
+
+    A use is the name in another place of its module, or in a file that names the module as well.
+    """
+    words = {
+        path: Counter(re.findall(r"\w+", tree.text(path)))
+        for path in tree.files
+        if path.suffix in _CAN_NAME and path.parts[0] not in {"tests", "docs"}
+    }
+    naming: dict[str, list[PurePosixPath]] = {}
+    for path, found in words.items():
+        for word in found:
+            naming.setdefault(word, []).append(path)
+    names = []
+    for path in tree.below(*tree.packages):
+        if path.suffix != ".py":
+            continue
+        module = module_of(path).rpartition(".")[2]
+        for match in _AT_THE_TOP.finditer(tree.text(path)):
+            name = match[1] or match[2]
+            is_named = words[path][name] > 1 or any(
+                module in words[other] for other in naming[name] if other != path
+            )
+            if not is_named and not _is_named_by_parts(path, name):
+                names.append(f"{path} {name}")
+    yield Figure("names that nothing uses", len(names), names)
+
+
+def _is_named_by_parts(path: PurePosixPath, name: str) -> bool:
+    return any(
+        str(path).startswith(folder) and re.fullmatch(names, name)
+        for folder, names in _NAMED_BY_PARTS
+    )
+
+
 def count_private_names(tree: Tree) -> Iterator[Figure]:
     """Yield where tests use what has an underscore in front, but of `self` and `cls`."""
     names = [
@@ -341,6 +387,7 @@ def figures(root: Path) -> list[Figure]:
         *count_cycles(tree),
         *count_long_functions(tree),
         *count_deep_classes(tree),
+        *count_unused(tree),
         *count_private_names(tree),
     ]
 

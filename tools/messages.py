@@ -74,6 +74,8 @@ APIS: Final = [
     "ListTransactions",
     "ConsumerGroupHeartbeat",
     "ConsumerGroupDescribe",
+    "GetTelemetrySubscriptions",
+    "PushTelemetry",
     "ListConfigResources",
     "DescribeTopicPartitions",
 ]

@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from siltstone.broker.http.metrics.table import METRICS
 from siltstone.broker.net._dispatch_kernels import BOUNDS_SECONDS
+from tools.dashboards import judge_public
+
+if TYPE_CHECKING:
+    from tools.dashboards import Found
 
 _HEAD = """\
 # Metrics
@@ -17,9 +22,9 @@ _HEAD = """\
 <!-- Written by `make docs` from broker/http/metrics/table.py; do not edit. -->
 
 `GET /metrics` on `http.listener` (by default `127.0.0.1:9464`) answers in Prometheus' text format.
-Names are those that jmx_exporter's usual rules make of Kafka's own metrics, in lower \
-case, so that dashboards made for Kafka find them; what Kafka does not have begins \
-with `siltstone_`.
+Names are those that jmx_exporter's rules make of Kafka's own metrics, in lower case, for \
+the two sets of rules that [public dashboards](#dashboards-made-for-kafka) are made for; \
+what Kafka does not have begins with `siltstone_`.
 Byte and record counters are kept per topic only: sum over `topic` for the broker.
 They begin at 0 with each start of the broker and leave with their topic.
 The answer is made in slices of about a millisecond, so a scrape does not hold up clients; \
@@ -33,7 +38,40 @@ and takes some 50 ms longer.
 
 _TAIL = """\
 
+Quantiles are of the last five minutes and rates of the last minute, as far as scrapes were made \
+in them; everything else is counted since the start.
+`untyped` are names of rules that give no type.
 Durations are counted in fixed buckets, at most (in seconds): {bounds}, and beyond.
+Lag is told for at most `metrics.max.lag.series` partitions of groups.
+
+## Dashboards made for Kafka
+
+What well-known dashboards ask a broker for, by metric:
+
+| dashboard | asked | there | of a JVM, ZooKeeper or tiered storage | lacking |
+| --- | --- | --- | --- | --- |
+{dashboards}
+There is no JVM here, so nothing is told under its names: \
+the series that begin with `process_` say what the process takes, those with `python_gc_` what \
+the collector does.
+Fetches are not counted by topic, so the panels of fetch requests a topic stay empty; \
+the requests metric has them for the broker, and `bytesout` what topics hand out.
+A panel of Confluent's that draws `localtimems` of fetches stays empty, too: their time is not \
+measured apart from their wait, and is in `remotetimems`.
+`python -m tools.dashboards DASHBOARD.json` prints the same for any other, query by query.
+
+These dashboards choose by labels that Prometheus adds to a target, so its configuration must:
+
+| dashboard | job | labels of the target |
+| --- | --- | --- |
+| Confluent's | kafka-broker | env, any |
+| Confluent's for KRaft | the target twice, as kafka-broker and kafka-controller | env, any |
+| Strimzi's | any | namespace, strimzi_io_cluster, kubernetes_pod_name (such as \
+CLUSTER-kafka-0), container: kafka, strimzi_io_name |
+
+`docker/prometheus.yml` does so. `docker/grafana` has [two of our own](operating.md#dashboards).
+
+## Other pages
 
 Other pages of the port:
 
@@ -64,6 +102,14 @@ that are named in JSON, and answers the manifest (docs/pipeline.md); asks for th
 """
 
 
+def _tell(found: Found) -> str:
+    lacking = ", ".join(f"`{name}`" for name in found.missing) or "-"
+    asked = len(found.there) + len(found.foreign) + len(found.missing)
+    return (
+        f"| {found.dashboard} | {asked} | {len(found.there)} | {len(found.foreign)} | {lacking} |"
+    )
+
+
 def render() -> str:
     """Return the page."""
     rows = [
@@ -81,7 +127,8 @@ def render() -> str:
         for metric in METRICS
     ]
     bounds = ", ".join(f"{bound:g}" for bound in BOUNDS_SECONDS)
-    return _HEAD + "".join(rows) + _TAIL.format(bounds=bounds)
+    dashboards = "".join(_tell(found) + "\n" for found in judge_public())
+    return _HEAD + "".join(rows) + _TAIL.format(bounds=bounds, dashboards=dashboards)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ FILES = {
         '    monkeypatch.setattr("broker.server._port", 1)\n'
         '    monkeypatch.setattr(log, "_closed", 1)\n'
         '    print("_closed")\n'
+        "    long.short()\n"
     ),
 }
 
@@ -72,6 +73,7 @@ def tree(tmp_path: Path) -> Path:
         ("cycles of imports", 1),
         ("functions above 60 lines", 1),
         ("classes that inherit deeper than two", 1),
+        ("names that nothing uses", 4),
         ("private names used by tests", 5),
     ],
 )
@@ -88,6 +90,12 @@ def test_names(tree: Path) -> None:
     assert names["functions above 60 lines"] == ["broker/long.py:61 long, 61 lines"]
     assert names["classes that inherit deeper than two"] == [
         "storage.deeper.C < storage.deep.B < storage.deep.A"
+    ]
+    assert names["names that nothing uses"] == [
+        "broker/long.py short",
+        "broker/long.py long",
+        "storage/deep.py G",
+        "storage/deeper.py C",
     ]
     assert [name.split()[1] for name in names["private names used by tests"]] == [
         "siltstone.storage._kernel",

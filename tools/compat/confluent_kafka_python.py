@@ -45,6 +45,8 @@ class ConfluentKafkaPython:
     settings: ClassVar[Mapping[str, str] | None] = {
         "num.partitions": "4",
         "group.initial.rebalance.delay.ms": "0",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
     }
 
     def __init__(self) -> None:

@@ -54,6 +54,8 @@ class KafkaPython:
         "num.partitions": "4",
         "group.min.session.timeout.ms": "1000",
         "group.initial.rebalance.delay.ms": "0",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
     }
 
     def __init__(self) -> None:

@@ -19,6 +19,7 @@ from tests.support.kafka import KafkaBroker, KafkaJars
 from tools.compat.apache_kafka import ApacheKafka
 from tools.compat.confluent_kafka_python import ConfluentKafkaPython
 from tools.compat.franz_go import FranzGo
+from tools.compat.franz_go_logins import FranzGoLogins
 from tools.compat.kafka_python import KafkaPython
 from tools.compat.librdkafka import Librdkafka
 from tools.compat.suite import Outcome, Suite, cached
@@ -26,6 +27,7 @@ from tools.compat.verdict import PAGE, Verdict, read_allowed
 
 SUITES: tuple[Suite, ...] = (
     FranzGo(),
+    FranzGoLogins(),
     Librdkafka(),
     KafkaPython(),
     ConfluentKafkaPython(),

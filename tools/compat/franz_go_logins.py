@@ -1,0 +1,120 @@
+"""franz-go over TLS and by each mechanism of SASL, and what it is told when it may not.
+
+Its own tests ask for one listener with SASL and leave TLS out; the program is ours (`go/login.go`).
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
+from siltstone.broker.security.scram import MECHANISMS, make_verifier
+from siltstone.broker.security.users import UserStore
+from tests.support.authority import Authority
+from tests.support.broker import ADDRESS, SiltstoneProcess
+from tools.compat.franz_go import MODULE, VERSION
+from tools.compat.suite import Outcome, cached, execute, prepare, tool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+TIMEOUT = 60  # seconds a test
+_SOURCE: Final = Path(__file__).parent / "go" / "login.go"
+_EVERY: Final = (PLAIN, *MECHANISMS)
+_LISTENERS: Final = ("SSL", "MUTUAL", "SASL_PLAINTEXT", "SASL_SSL")
+_SAYS: Final = {
+    "wrong-password": "SASL_AUTHENTICATION_FAILED",
+    "wrong-authority": "certificate signed by unknown authority",
+    "no-certificate": "certificate required",
+}
+"""What the client prints that is not served."""
+
+
+class FranzGoLogins:
+    """One run of the program a test: a listener, perhaps a mechanism, perhaps what is wrong."""
+
+    name: ClassVar[str] = "franz-go-logins"
+    settings: ClassVar[Mapping[str, str] | None] = None
+
+    def __init__(self) -> None:
+        self._folder = Path()
+
+    def build(self) -> None:
+        """Compile the program beside franz-go of the pinned version."""
+        go = tool("go", "golang")
+        self._folder = cached(f"franz-go-logins-{VERSION}")
+        shutil.copy(_SOURCE, self._folder / "main.go")
+        if not (self._folder / "go.mod").exists():
+            prepare([go, "mod", "init", "login"], cwd=self._folder)
+        prepare([go, "mod", "edit", f"-require={MODULE}@{VERSION}"], cwd=self._folder)
+        prepare([go, "mod", "tidy"], cwd=self._folder)
+        prepare([go, "build", "-o", "login", "."], cwd=self._folder)
+
+    def tests(self) -> list[str]:
+        """Return the names of all runs."""
+        logins = [
+            f"{listener}/{mechanism}{end}"
+            for listener in ("SASL_PLAINTEXT", "SASL_SSL")
+            for mechanism in _EVERY
+            for end in ("", "/wrong-password")
+        ]
+        return ["SSL", "SSL/wrong-authority", "MUTUAL", "MUTUAL/no-certificate", *logins]
+
+    def run(self, test: str, bootstrap: str, log: Path) -> Outcome:  # its own
+        """Run the program at a broker of its own."""
+        with tempfile.TemporaryDirectory(prefix="compat-") as name, _broker(Path(name)) as at:
+            options, wrong = _options(test, Path(name))
+            listener = test.partition("/")[0]
+            command = [self._folder / "login", "-bootstrap", at[listener], *options]
+            code = execute([*map(str, command)], log, cwd=self._folder, environ={}, timeout=TIMEOUT)
+        said = log.read_text()
+        is_right = _SAYS[wrong] in said and code == 1 if wrong else code == 0 and "served" in said
+        return Outcome.PASSED if is_right else Outcome.FAILED
+
+
+def _options(test: str, folder: Path) -> tuple[list[str], str]:
+    """Return what the program is given, and what is wrong with that, if anything."""
+    listener, *rest = test.split("/")
+    wrong = rest[-1] if rest and rest[-1] in _SAYS else ""
+    options = []
+    if listener != "SASL_PLAINTEXT":
+        by = "stranger" if wrong == "wrong-authority" else "authority"
+        options += ["-ca", str(folder / "tls" / f"{by}.pem")]
+    if listener == "MUTUAL" and not wrong:
+        options += ["-cert", str(folder / "tls" / "ann-store.pem")]
+    if listener.startswith("SASL"):
+        password = "other" if wrong else "secret"
+        options += ["-mechanism", rest[0], "-user", "alice", "-password", password]
+    return options, wrong
+
+
+@contextmanager
+def _broker(folder: Path) -> Iterator[dict[str, str]]:
+    """Run a broker with a listener of each kind; yield their addresses."""
+    authority = Authority(folder / "tls")
+    Authority(folder / "tls", "stranger")
+    server, _ = authority.issue("server"), authority.issue("ann")
+    broker = SiltstoneProcess(folder / "broker")
+    broker.folder.mkdir()
+    own = {each.name: make_verifier(each, "secret") for each in MECHANISMS.values()}
+    UserStore(broker.folder).write({"alice": {PLAIN: make_verifier(PLAIN_HASH, "secret"), **own}})
+    others = ",".join(f"{name}://127.0.0.1:0" for name in _LISTENERS)
+    broker.settings |= {
+        "listeners": f"PLAINTEXT://{broker.listener},{others}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,MUTUAL:SSL,"
+        "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+        "sasl.enabled.mechanisms": ",".join(_EVERY),
+        "ssl.keystore.location": str(server.store),
+        "ssl.truststore.location": str(authority.certificate),
+        "listener.name.mutual.ssl.client.auth": "required",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    try:
+        broker.start()
+        yield {name: broker.daemon.wait_for(ADDRESS.format(name))[1] for name in _LISTENERS}
+    finally:
+        broker.close()
