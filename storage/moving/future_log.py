@@ -90,6 +90,11 @@ class FutureLog:
         """Return how many offsets the copy is behind."""
         return max(0, self.log.log_end_offset - self.end_offset)
 
+    @property
+    def has_taken_over(self) -> bool:
+        """Tell whether the copy is the log by now, whatever of the old folder is still to go."""
+        return self.log.directory is self.directory
+
     def cancel(self) -> None:
         """Let the copy end at its next check."""
         self.is_cancelled = True

@@ -38,8 +38,7 @@ class FutureLogs:
     def end(self, future: FutureLog) -> None:
         """Count it no longer: it has taken over, or was given up."""
         del self.under_way[future.topic_partition]
-        has_taken_over = future.log.directory is future.directory
-        self._placement.add(future.source if has_taken_over else future.directory, -1)
+        self._placement.add(future.source if future.has_taken_over else future.directory, -1)
 
     def remove_source(self, future: FutureLog) -> None:
         """Delete the folder whose log is elsewhere now. Blocks; if it fails, a start does it.

@@ -85,7 +85,7 @@ class LogDirMove:
         """
         future, logs = self.future, self._rooms.logs
         max_bytes = NEAR_BYTES
-        while future.log.directory is not future.directory:
+        while not future.has_taken_over:
             await self._rooms.copying(future.copy)
             logs.checkpoint_recovery_points()
             logs.checkpoint_log_starts()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -102,6 +103,28 @@ async def test_checkpoints_follow(tmp_path: Path) -> None:
         for name, offset in (*zip(names, (9, 1, 9), strict=True), (files.CLEANER_OFFSETS, 3)):
             assert OffsetCheckpoint(home.first.path, name).read() == {}, name
             assert OffsetCheckpoint(home.other.path, name).read() == {ORDERS: offset}, name
+
+
+async def test_a_copy_that_took_over_is_no_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the old folder is still to go, DescribeLogDirs has one row of the partition."""
+    may_end = threading.Event()
+    async with Directories(tmp_path) as home:
+        log = await home.create()
+        append(log, 3)
+        monkeypatch.setattr(home.cleaning.manager, "move_checkpoint", lambda *_: may_end.wait())
+        try:
+            await home.ask(home.other)
+            await give_turns_until(lambda: log.directory, "the copy in place", equals(home.other))
+            told = await home.describe()
+            at_work = len(home.rooms.moves)
+        finally:
+            may_end.set()
+        await home.settle()
+
+    assert at_work == 1
+    assert told == [{}, {ORDERS: (log.size, 0, False)}]
 
 
 async def test_a_move_under_way_is_described(tmp_path: Path) -> None:
