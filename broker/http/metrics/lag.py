@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.http.metrics.metric import Metric, single
+from siltstone.broker.http.metrics.metric import Column, Metric, single
 from siltstone.broker.http.metrics.scans import AT_A_TIME, PAUSE
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SERIES: Final = ("consumergroup", "topic", "partition")
 
 
-class _Column:
+class _LagColumn(Column):
     """A reader of one value per group and partition; rows without a value are left out."""
 
     def __init__(self, name: str) -> None:
@@ -53,10 +53,10 @@ class _Column:
 LAG_METRICS = (
     Metric("gauge", "kafka_consumergroup_current_offset", _SERIES,
            "Offset that a group has committed for a partition.",
-           "`Offsets`", _Column("offsets")),
+           "`Offsets`", _LagColumn("offsets")),
     Metric("gauge", "kafka_consumergroup_lag", _SERIES,
            "Records from a group's committed offset to the end of the log.",
-           "`Offsets`, `end.log_end_offset` of the Log", _Column("lags")),
+           "`Offsets`, `end.log_end_offset` of the Log", _LagColumn("lags")),
     Metric("gauge", "siltstone_consumergroup_series_omitted", (),
            "Committed offsets that the two metrics before leave out: more than "
            "metrics.max.lag.series.",

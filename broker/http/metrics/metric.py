@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from siltstone.broker.net._dispatch_kernels import Histogram
 from siltstone.protocol.errors import ErrorCode
@@ -29,13 +30,14 @@ Row: TypeAlias = tuple[tuple[str, ...], Value]
 Reader: TypeAlias = "Callable[[MetricSources], Iterator[Row | None]]"
 
 
-@runtime_checkable
-class Column(Protocol):
+class Column(ABC):
     """A reader whose text comes many lines at a time, since it has thousands."""
 
+    @abstractmethod
     def __call__(self, sources: MetricSources) -> Iterator[Row | None]:
         """Yield the rows."""
 
+    @abstractmethod
     def lines(self, sources: MetricSources, series: str) -> Iterator[str | None]:
         """Yield the text of the rows."""
 

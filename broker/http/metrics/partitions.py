@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
+from siltstone.broker.http.metrics.metric import Column
 from siltstone.broker.http.metrics.scans import AT_A_TIME, PAUSE
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ TOPIC: Final = ("topic",)
 PARTITION: Final = ("topic", "partition")
 
 
-class PartitionColumn:
+class PartitionColumn(Column):
     """A reader of one value per partition."""
 
     def __init__(self, read: Callable[[PartitionScan], Iterable[float]]) -> None:
@@ -35,7 +36,7 @@ class PartitionColumn:
         yield from _lines(series, sources.scan.labels, self._read(sources.scan))
 
 
-class TopicColumn:
+class TopicColumn(Column):
     """A reader of one value per topic."""
 
     def __init__(self, read: Callable[[PartitionScan], Iterable[float]]) -> None:
