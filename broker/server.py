@@ -175,7 +175,6 @@ class Broker:
         self.requests = RequestStats((api.key, api.name) for api in APIS)
         self._dispatcher = Dispatcher(self.requests, _make_gatekeeper(self._security))
         self.meter = OnFirstUse(self._build_meter)
-        self._security.on_quotas(self._keep_quotas)
         self._buffers = Buffers(
             server.queued_max_request_bytes, partial(settings.limits.note, QUEUED_BYTES)
         )
@@ -183,6 +182,7 @@ class Broker:
             self._current, self.meter, self._count_connections, clock.monotonic
         )
         self.listeners = [self._make_listener(bound.name) for bound in server.bound_listeners]
+        self._security.on_quotas(self._keep_quotas)
 
         # The HTTP side
         self._loop_watch = LoopWatch(Clock())  # it measures the loop, wherever a test moves time
@@ -509,9 +509,17 @@ class Broker:
         )
 
     def _keep_quotas(self, quotas: Quotas) -> None:
-        """Have requests counted from the first quota on, and no more when the last is removed."""
-        if quotas.keys or self.meter.built is not None:
-            self._dispatcher.meter(self.meter.get().find_handler)
+        """Have requests counted from the first quota on, and no more when the last is removed.
+
+        Who waits for a quota that is higher now, or gone, goes on the sooner.
+        """
+        if not quotas.keys and self.meter.built is None:
+            return
+        meter = self.meter.get()
+        meter.look_for_change()
+        self._dispatcher.meter(meter.find_handler)
+        for listener in self.listeners:
+            listener.shorten_waits(meter.find_wait)
 
     def _build_cleaner_pool(self) -> CleanerPool:
         """Make the cleaner's threads, with the history of earlier passes. Blocks."""

@@ -161,6 +161,21 @@ class Connection(Turn):
         return self._frame is not None and self._task is None and self._reading
 
     @property
+    def is_muted(self) -> bool:
+        """Return whether the client is kept waiting, since it has asked for too much."""
+        return self._muted is not None
+
+    @property
+    def is_ended(self) -> bool:
+        """Return whether the peer has closed, and has sent nothing that is still to be read."""
+        return self._channel.is_ended()
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether the client has logged in, or need not."""
+        return self.login is None or not self.login.is_open
+
+    @property
     def is_its_turn(self) -> bool:
         """Return whether it is the client that must act (send or read), not the broker."""
         return self._task is None and (self._reading or bool(self._channel.unsent))
@@ -246,6 +261,13 @@ class Connection(Turn):
         Only a request whose answer comes later may ask for it.
         """
         self._throttled = max(self._throttled, seconds)
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Read again after so long at the latest, if the client is kept waiting."""
+        muted = self._muted
+        if muted is not None and muted.when() > self._loop.time() + seconds:
+            muted.cancel()
+            self._muted = self._loop.call_later(seconds, self._unmute)
 
     def _go_on(self) -> None:
         if self._task is not None or self._channel.unsent:

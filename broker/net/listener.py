@@ -22,7 +22,7 @@ from siltstone.config.connection_limits import CREATION_RATE, MAX_CONNECTIONS, l
 from siltstone.protocol.framing import TooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.net._dispatch_kernels import Gate
@@ -228,8 +228,9 @@ class Listener:
     def close_idle(self) -> None:
         """Close connections idle for ``connections.max.idle.ms``, also within a large frame.
 
-        A connection that is owed an answer is never idle. One that holds memory which others wait
-        for is closed earlier, by `Buffers`; one that does not log in after
+        A connection that is owed an answer is never idle. One that waits for its quota is, as at
+        Apache Kafka: clients give up connections that wait for days. One that holds memory which
+        others wait for is closed earlier, by `Buffers`; one that does not log in after
         ``connections.max.login.ms``, whatever it does meanwhile.
         """
         self._go_on()  # a limit may have been set higher
@@ -244,11 +245,20 @@ class Listener:
                 self._note_refused(connection.peer, reason, client_limits.LOGIN_TIME)
                 connection.close()
                 continue
+            if connection.is_muted and connection.is_ended:
+                connection.close()  # while nothing is read its end is not told
+                continue
             idle = now - connection.last_active
-            if not (connection.is_idle or connection.is_stalled):
+            if not (connection.is_idle or connection.is_stalled or connection.is_muted):
                 continue
             if 0 <= limit_ms < idle * 1000:
                 connection.close()
+
+    def shorten_waits(self, find_wait: Callable[[Connection], float]) -> None:
+        """After a change of quotas have clients wait no longer than they would have to now."""
+        for connection in list(self.connections):
+            if connection.is_muted:
+                connection.wait_at_most(find_wait(connection))
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

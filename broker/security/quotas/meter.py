@@ -39,8 +39,8 @@ _FETCH: Final = 1
 STRICT_SINCE: Final = {19: 6, 20: 5, 37: 3}
 """From which version on clients know THROTTLING_QUOTA_EXCEEDED, of the APIs that mutate."""
 
-UNMETERED: Final = frozenset({17, 18, 36})
-"""What comes before a client is known."""
+_BEFORE_LOGIN: Final = frozenset({17, 18, 36})
+"""What may come before a client is known; of such a one nothing is counted."""
 
 COUNTED: Final = (PRODUCER, CONSUMER, REQUEST, MUTATION, CONNECTION)
 """The quotas that requests and connections are held against."""
@@ -53,6 +53,8 @@ _RECORDS: Final = PartitionData._fields.index("records")
 _PERCENT: Final = 100
 _MIN_SWEEP: Final = 1_000
 _MAX_FOUND: Final = 10_000
+_MAX_KNOWN: Final = 100_000
+_LONGEST_KEPT: Final = 100  # characters of a client id, which may have 32,767 bytes
 _THROTTLE_TIME: Final = "throttle_time_ms"
 _MAX_DELAY: Final = ((1 << 31) - 1) / 1000  # what an answer can tell
 
@@ -61,6 +63,14 @@ class Client(Protocol):
     """The connection of a request."""
 
     principal: str
+
+    @property
+    def client_id(self) -> str | None:
+        """Return what the client calls itself; None if it did not say."""
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether the client has said who it is, or need not."""
 
     def throttle(self, seconds: float) -> None:
         """Read nothing for so long, from the answer to the current request on."""
@@ -100,8 +110,6 @@ class Meter:
 
     def find_handler(self, api: Api) -> Callable[..., Any] | None:
         """Return what serves an API in place of its handler; None if no quota concerns it."""
-        if api.key in UNMETERED:
-            return None
         own = {_PRODUCE: PRODUCER, _FETCH: CONSUMER, **dict.fromkeys(STRICT_SINCE, MUTATION)}
         keys = self._quotas.keys & {REQUEST, own.get(api.key, REQUEST)}
         return _Metered(self, api, is_timed=REQUEST in keys, key=own.get(api.key)) if keys else None
@@ -124,6 +132,7 @@ class Meter:
         if limit is None:
             return 0.0
         now = self.monotonic()
+        self.look_for_change()
         bucket = self._find_bucket((CONNECTION, host, ""), limit, now)
         bucket.take(1, now)
         delay = min(bucket.find_delay(now), self._windows.seconds)
@@ -134,21 +143,27 @@ class Meter:
 
     def find_bucket(self, key: str, user: str, client_id: str) -> TokenBucket | None:
         """Return what a client and those who share its quota may still ask for; None: all."""
-        if self._version != self._quotas.version:
-            self._found.clear()
-            self._version = self._quotas.version
-        asked = key, user, client_id
+        self.look_for_change()
+        kept = _shorten(client_id)
+        asked = key, user, kept
         if asked in self._found:
             return self._found[asked]
-        share = self._quotas.find(*asked)
+        share = self._quotas.find(key, user, client_id)
         bucket = None
         if share is not None:
-            name = key, share.user, share.client_id
+            name = key, share.user, share.client_id and kept
             bucket = self._find_bucket(name, share.limit, self.monotonic())
         if len(self._found) >= _MAX_FOUND:
             self._found.clear()
         self._found[asked] = bucket
         return bucket
+
+    def find_wait(self, client: Client) -> float:
+        """Return how many seconds a client has to wait at most, by the quotas as they are now."""
+        now = self.monotonic()
+        who = _user_of(client), client.client_id or ""
+        buckets = [self.find_bucket(key, *who) for key in (PRODUCER, CONSUMER, REQUEST, MUTATION)]
+        return max(0.0 if each is None else each.find_delay(now) for each in buckets)
 
     def find_credit(self, key: str, user: str, client_id: str) -> float | None:
         """Return how much a client that was silent may ask for at once; None: all."""
@@ -175,13 +190,34 @@ class Meter:
         max_delay = self._windows.memory if key == REQUEST else math.inf
         return TokenBucket(self._windows.credit, limit, now, max_delay=max_delay)
 
-    def _sweep(self, now: float) -> None:
-        """Forget those who have been silent; they may ask for as much as those never seen."""
+    def look_for_change(self) -> None:
+        """After a change forget those without a quota: one that they get anew begins anew."""
+        if self._version == self._quotas.version:
+            return
+        self._version = self._quotas.version
+        self._found.clear()
         self._buckets = {
-            name: bucket for name, bucket in self._buckets.items() if not bucket.is_full(now)
+            name: bucket for name, bucket in self._buckets.items() if self._is_limited(*name)
         }
+
+    def _is_limited(self, key: str, user: str, client_id: str) -> bool:
+        """Tell whether there is a quota for those who share a bucket."""
+        if key == CONNECTION:
+            return self._quotas.find_connection_rate(user) is not None
+        share = self._quotas.find(key, user, client_id)
+        return share is not None and (share.user, share.client_id) == (user, client_id)
+
+    def _sweep(self, now: float) -> None:
+        """Forget those who have been silent; they may ask for as much as those never seen.
+
+        If too many are left, as when somebody makes up names, the oldest of those that go by names
+        which clients give themselves are forgotten as well.
+        """
+        kept = [each for each in self._buckets.items() if not each[1].is_full(now)]
+        kept.sort(key=lambda each: not each[0][2])
+        self._buckets = dict(kept[-_MAX_KNOWN // 2 :])
         self._found.clear()  # or one would be forgotten here, and known there
-        self._sweep_above = max(_MIN_SWEEP, 2 * len(self._buckets))
+        self._sweep_above = min(max(_MIN_SWEEP, 2 * len(self._buckets)), _MAX_KNOWN)
 
 
 class _Metered:
@@ -192,6 +228,7 @@ class _Metered:
         self._api = api
         self._is_timed = is_timed
         self._key = key
+        self._may_come_first = api.key in _BEFORE_LOGIN
         self._loaded: Callable[..., Any] | None = None
         self._row: Any = None
 
@@ -200,7 +237,9 @@ class _Metered:
         connection = cast("Client | None", context.connection)
         if connection is None or connection.principal == _OURSELVES:
             return self._handle(context, request)
-        user = connection.principal.partition(":")[2]
+        if self._may_come_first and not connection.is_known:
+            return self._handle(context, request)
+        user = _user_of(connection)
         client_id = context.client_id or ""
         metered = _Request(self._meter, connection, user, client_id)
         if self._key == MUTATION:
@@ -266,7 +305,7 @@ class _Metered:
         if not any(delays.values()):
             return 0.0
         key = max(delays, key=lambda each: delays[each])
-        delay = min(math.ceil(delays[key] * 1000) / 1000, _MAX_DELAY)
+        delay = math.ceil(min(delays[key], _MAX_DELAY) * 1000) / 1000
         self._meter.note(key, delay)
         return delay
 
@@ -327,6 +366,19 @@ class Timed:
                 raise
             except BaseException as raised:  # noqa: BLE001  # it is the coroutine's, as in await
                 error = raised
+
+
+def _user_of(client: Client) -> str:
+    return client.principal.partition(":")[2]
+
+
+def _shorten(client_id: str) -> str:
+    """Return what stands for a client id where many are kept."""
+    if len(client_id) <= _LONGEST_KEPT:
+        return client_id
+    from hashlib import sha256  # noqa: PLC0415  # hardly a client has such a name
+
+    return sha256(client_id.encode()).hexdigest()
 
 
 def count_produced(request: ProduceRequest) -> int:

@@ -53,10 +53,15 @@ class TokenBucket:
         self._last = now
 
     def set_limit(self, limit: float, now: float) -> None:
-        """Fill at another rate from now on; a debt takes as long to be paid as before."""
+        """Fill at another rate from now on.
+
+        A debt is paid the sooner for a higher limit, and takes no longer than before for a lower
+        one: who raises a quota wants its clients to go on.
+        """
         if limit != self._limit:
             self._fill(now)
-            self._tokens *= limit / self._limit
+            if self._tokens < 0 and limit < self._limit:
+                self._tokens *= limit / self._limit
             self._limit = limit
 
     def take(self, count: float, now: float) -> None:

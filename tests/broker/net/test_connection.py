@@ -296,7 +296,7 @@ async def test_a_throttled_client_has_its_answer_at_once_and_the_next_one_later(
 
 
 async def test_a_muted_connection_is_neither_idle_nor_the_clients_turn(open_line: Opener) -> None:
-    """It is the broker that makes it wait, so nothing closes it for being silent."""
+    """It is the broker that makes it wait, for a time that it knows."""
     line = open_line(throttled(3600))
     await line.send(frame(b"first"))
     assert await line.receive(5) == b"first"

@@ -21,6 +21,7 @@ from tests.support.metrics import make_sources
 from tests.support.produce_requests import request_entity as produce_entity
 from tests.support.quotas import set_quota
 from tests.support.running import Caller, Running, running
+from tests.support.waiting import equals, give_turns_until, within
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -139,6 +140,53 @@ async def test_without_quotas_nothing_stands_before_the_handlers(home: Running) 
     again = await call(home, "another")
 
     assert (await again.ask(produce(1000))).throttle_time == NO_TIME
+
+
+@pytest.mark.parametrize("value", [None, 1e9])
+async def test_who_waits_goes_on_when_the_quota_is_removed_or_raised(
+    home: Running, value: float | None
+) -> None:
+    """A byte a second and 60 KB: seventeen hours, which end at once."""
+    await set_quota(await home.call(), "producer_byte_rate", 1)
+    caller = await call(home)
+    told = await caller.ask(produce(60_000))
+    assert told.throttle_time > timedelta(hours=16)
+    waiting = asyncio.create_task(caller.ask(produce(10)))
+    await asyncio.sleep(0)
+    await set_quota(await home.call(), "producer_byte_rate", value)
+
+    assert (await within(waiting, "an answer")).throttle_time == NO_TIME
+
+
+async def test_a_change_for_others_frees_nobody(home: Running) -> None:
+    """Who waits for its own quota waits on."""
+    await set_quota(await home.call(), "producer_byte_rate", 1)
+    caller = await call(home)
+    await caller.ask(produce(60_000))
+    (muted,) = [each for each in home.listeners[0].connections if each.is_muted]
+    await set_quota(await home.call(), "producer_byte_rate", 5, (("user", "bob"),))
+    await set_quota(await home.call(), "consumer_byte_rate", 5)
+
+    assert muted.is_muted
+
+
+async def test_a_client_that_has_given_up_its_wait_is_closed(home: Running) -> None:
+    """Nothing is read from it, so its end is looked for; and a day is longer than idle."""
+    await set_quota(await home.call(), "producer_byte_rate", 1)
+    gone, stays = await call(home), await call(home)
+    for each in (gone, stays):
+        await each.ask(produce(60_000))
+    listener = home.listeners[0]
+    await gone.client.close()
+
+    def look() -> int:
+        listener.close_idle()
+        return sum(each.is_muted for each in listener.connections)
+
+    await give_turns_until(look, "one that waits", equals(1))
+    await home.broker._settings.alter(broker={"connections.max.idle.ms": "0"})
+    listener.close_idle()
+    assert look() == 0
 
 
 async def test_quotas_count_after_a_start(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from siltstone.broker.api import APIS, BY_KEY, Api
 from siltstone.broker.security.principals import OURSELVES
 from siltstone.broker.security.quotas.book import Quotas
 from siltstone.broker.security.quotas.entities import CONSUMER, MUTATION, PRODUCER, REQUEST
-from siltstone.broker.security.quotas.meter import UNMETERED, Meter, Timed, count_produced
+from siltstone.broker.security.quotas.meter import Meter, Timed, count_produced
 from siltstone.broker.security.quotas.rates import Windows
 from siltstone.protocol.messages.fetch import FetchRequest, FetchResponse
 from siltstone.protocol.messages.heartbeat import HeartbeatResponse
@@ -36,8 +36,11 @@ EVERYBODY = (("client-id", None),)
 class Peer:
     """A connection that notes how long it is to be silent."""
 
-    def __init__(self, principal: str = "User:alice") -> None:
+    client_id = "app"
+
+    def __init__(self, principal: str = "User:alice", *, is_known: bool = True) -> None:
         self.principal = principal
+        self.is_known = is_known
         self.told: list[float] = []
 
     def throttle(self, seconds: float) -> None:
@@ -237,7 +240,49 @@ def test_only_what_a_quota_concerns_is_counted() -> None:
     assert counted(PRODUCER) == {0}
     assert counted(CONSUMER) == {1}
     assert counted(MUTATION) == {19, 20, 37}
-    assert counted(REQUEST) == {api.key for api in APIS} - UNMETERED
+    assert counted(REQUEST) == {api.key for api in APIS}
+
+
+@pytest.mark.parametrize("key", [17, 18, 36])
+async def test_what_comes_before_a_login_is_not_counted(key: int) -> None:
+    """The same of a client that is known is: it could keep the loop busy with it."""
+    clock = FakeClock()
+
+    def handle(*_: Any) -> Any:
+        clock.advance(100)
+        return BY_KEY[key].load_messages()[1].struct()
+
+    stranger, known = Peer(is_known=False), Peer()
+    serve_one = serve(key, {REQUEST: 1.0}, handle, clock)
+    assert isinstance(serve_one(asked(stranger), None), tuple)
+    await serve_one(asked(known), None)
+
+    assert stranger.told == []
+    assert known.told == [pytest.approx(5.0, abs=0.002)]
+
+
+def test_a_wait_is_that_of_the_quotas_as_they_are_now() -> None:
+    """Of all kinds the longest, and none without quotas."""
+    quotas = Quotas()
+    meter = Meter(quotas, FakeClock(), WINDOWS, WINDOWS)
+    quotas.replace({EVERYBODY: {PRODUCER: 1.0, CONSUMER: 1.0}})
+    meter.charge(PRODUCER, "alice", "app", 105.0)
+    meter.charge(CONSUMER, "alice", "app", 8.0)
+
+    assert meter.find_wait(Peer()) == 100.0
+    quotas.replace({EVERYBODY: {PRODUCER: 50.0, CONSUMER: 1.0}})
+    assert meter.find_wait(Peer()) == 3.0
+    quotas.replace({})
+    assert meter.find_wait(Peer()) == 0.0
+
+
+async def test_a_limit_near_nothing_is_still_a_number_of_milliseconds() -> None:
+    """A debt that takes for ever is told as the longest wait there is."""
+    peer = Peer()
+    serve_one = serve(0, {PRODUCER: 5e-324}, lambda *_: ProduceResponse([]))
+    answer = await serve_one(asked(peer), produce(1))
+
+    assert answer.throttle_time_ms == (1 << 31) - 1
 
 
 @pytest.mark.parametrize("is_late", [False, True])

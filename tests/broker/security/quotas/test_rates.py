@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import heapq
 import math
+import tracemalloc
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from siltstone.broker.security.quotas.book import Quotas
-from siltstone.broker.security.quotas.entities import CONSUMER, MUTATION, PRODUCER, REQUEST
+from siltstone.broker.security.quotas.entities import (
+    CONNECTION,
+    CONSUMER,
+    MUTATION,
+    PRODUCER,
+    REQUEST,
+)
 from siltstone.broker.security.quotas.meter import Meter
 from siltstone.broker.security.quotas.rates import TokenBucket, Windows
 from tests.support.clock import FakeClock
+
+if TYPE_CHECKING:
+    from siltstone.broker.security.quotas.book import Values
 
 WINDOWS = Windows(11, 1)
 LIMIT = 1_000_000.0
@@ -172,3 +183,94 @@ def test_a_mutation_rate_lets_as_much_pass_at_once_as_all_windows_hold() -> None
 
     assert meter.charge(MUTATION, "alice", "", 22) == 0.0
     assert meter.charge(MUTATION, "alice", "", 3) == 1.5
+
+
+def test_a_higher_limit_pays_a_debt_the_sooner() -> None:
+    """Eleven days of a byte a second are no second of a mebibyte a second."""
+    bucket = TokenBucket(5.0, 1.0, 0.0)
+    bucket.take(1 << 20, 0.0)
+    assert bucket.find_delay(0.0) == pytest.approx(1 << 20, abs=10)
+    bucket.set_limit(1 << 20, 0.0)
+
+    assert bucket.find_delay(0.0) == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_lower_limit_makes_no_wait_longer() -> None:
+    """What was had under the higher one was not too much by as much."""
+    bucket = TokenBucket(5.0, 1000.0, 0.0)
+    bucket.take(7000, 0.0)
+    bucket.set_limit(10.0, 0.0)
+
+    assert bucket.find_delay(0.0) == pytest.approx(2.0)
+    assert bucket.find_delay(3.0) == 0.0
+
+
+@given(st.lists(st.tuples(st.floats(1e-320, 1e308), st.floats(0, 1e12)), min_size=1, max_size=20))
+def test_no_limit_is_too_small_or_too_large(steps: list[tuple[float, float]]) -> None:
+    """A delay is a number of seconds, however odd the limits are that follow each other."""
+    bucket = TokenBucket(5.0, 1.0, 0.0)
+    for now, (limit, cost) in enumerate(steps):
+        bucket.set_limit(limit, now)
+        bucket.take(cost, now)
+        assert bucket.find_delay(now) >= 0.0
+
+
+@pytest.mark.slow
+def test_names_that_clients_make_up_are_not_kept_without_end() -> None:
+    """Each with a debt of a day; the debt of a user is kept beside them."""
+    quotas = Quotas()
+    quotas.replace({(("client-id", None),): {PRODUCER: 1.0}, (("user", "bob"),): {PRODUCER: 1.0}})
+    meter = Meter(quotas, FakeClock(), WINDOWS, WINDOWS)
+    assert meter.charge(PRODUCER, "bob", "", 86_400.0) > 86_000
+    for number in range(120_000):
+        meter.charge(PRODUCER, "alice", f"{number}", 86_400.0)
+
+    assert meter.known_count <= 100_000
+    assert meter.charge(PRODUCER, "bob", "", 1.0) > 86_000
+
+
+def test_long_names_are_not_kept() -> None:
+    """A client id may have 32,767 bytes, and each request another one."""
+    quotas = Quotas()
+    quotas.replace({(("client-id", None),): {PRODUCER: 1.0}})
+    meter = Meter(quotas, FakeClock(), WINDOWS, WINDOWS)
+    tracemalloc.start()
+    for number in range(1000):
+        meter.charge(PRODUCER, "alice", f"{number}".rjust(30_000, "x"), 86_400.0)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert kept < 1 << 20
+
+
+def test_long_names_that_begin_alike_share_nothing() -> None:
+    """And a quota of such a name is found."""
+    quotas = Quotas()
+    name = "x" * 300
+    quotas.replace({(("client-id", None),): {PRODUCER: 1.0}, (("client-id", name),): {PRODUCER: 2}})
+    meter = Meter(quotas, FakeClock(), WINDOWS, WINDOWS)
+
+    assert meter.charge(PRODUCER, "alice", name, 14.0) == 2.0
+    assert meter.charge(PRODUCER, "alice", f"{name}y", 7.0) == 2.0
+    assert meter.charge(PRODUCER, "alice", f"{name}z", 6.0) == 1.0
+
+
+@pytest.mark.parametrize("key", [PRODUCER, CONNECTION])
+def test_a_quota_that_was_removed_leaves_no_debt(key: str) -> None:
+    """Also if nobody has asked for anything in between."""
+    quotas = Quotas()
+    limits: Values = {(("ip" if key == CONNECTION else "user", None),): {key: 1.0}}
+    quotas.replace(limits)
+    meter = Meter(quotas, FakeClock(), WINDOWS, WINDOWS)
+
+    def ask() -> float:
+        if key == CONNECTION:
+            return meter.admit("192.0.2.1")
+        return meter.charge(key, "alice", "", 1.0)
+
+    assert [ask() for _ in range(6)][-1] > 0
+    quotas.replace({})
+    meter.look_for_change()
+    quotas.replace(limits)
+
+    assert ask() == 0.0
