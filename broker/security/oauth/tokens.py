@@ -24,6 +24,8 @@ _LATEST: Final = 1 << 53
 MAX_LIFETIME_MS: Final = 1 << 40
 """35 years, so that clients can count it in nanoseconds."""
 _BASE64: Final = re.compile(r"[A-Za-z0-9_-]*")
+_UNWRITABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+"""In no name: a line of a log could be forged by it, or not be written at all."""
 
 
 class TokenFault(Exception):  # noqa: N818  # of the token, not of the program
@@ -103,6 +105,8 @@ class TokenChecker:
         subject = claims.get(settings.subject_claim)
         if not isinstance(subject, str) or not subject.strip():
             raise TokenFault("the token names no user")
+        if _UNWRITABLE.search(subject):
+            raise TokenFault("the token names a user with characters that no name has")
         return Proven(subject, max(1, min(expires_ms - now_ms, MAX_LIFETIME_MS)))
 
 
@@ -124,12 +128,20 @@ def _texts(value: object, name: str) -> set[str]:
 
 
 def _read_object(content: bytes) -> dict[str, Any]:
+    """Return an object; a name that is in it twice is a fault, as which of them counts is open."""
     try:
-        found = json.loads(content)
+        found = json.loads(content, object_pairs_hook=_each_once)
     except (ValueError, RecursionError) as error:
         raise TokenFault("the token is malformed") from error
     if not isinstance(found, dict):
         raise TokenFault("the token is malformed")
+    return found
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name that is there twice")
     return found
 
 

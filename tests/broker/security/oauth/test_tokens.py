@@ -182,6 +182,9 @@ def test_a_changed_token_is_not_good(issuer: Issuer) -> None:
         ({"sub": None}, "the token names no user"),
         ({"sub": " "}, "the token names no user"),
         ({"sub": 7}, "the token names no user"),
+        ({"sub": "eve\nlogin ok"}, "the token names a user with characters that no name has"),
+        ({"sub": "eve\x9b2K"}, "the token names a user with characters that no name has"),
+        ({"sub": "\ud800"}, "the token names a user with characters that no name has"),
     ],
 )
 def test_what_a_token_says_must_hold(issuer: Issuer, change: dict[str, Any], fault: str) -> None:
@@ -212,6 +215,24 @@ def test_clocks_may_differ_a_little(
     token = issuer.sign(claims(NOW_MS, **change))
 
     assert checker(issuer).check(token).lifetime_ms == lifetime_ms
+
+
+@pytest.mark.parametrize("part", ["header", "claims", "within"])
+def test_a_name_that_stands_twice_is_no_token(issuer: Issuer, part: str) -> None:
+    """Who signs may have looked at the one, who reads at the other: Kafka's jose4j refuses it."""
+    said = json.dumps(claims(NOW_MS, role={"a": 1}))
+    head = json.dumps({"alg": "ES256", "kid": "ES256"})
+    if part == "header":
+        head = head.replace("{", '{"alg": "ES256", ')
+    elif part == "claims":
+        said = said.replace("{", '{"sub": "admin", ', 1)
+    else:
+        said = said.replace('"a": 1', '"a": 1, "a": 2')
+    signed = f"{encode(head.encode())}.{encode(said.encode())}"
+    algorithm = jwt.get_algorithm_by_name("ES256")
+    tag = encode(algorithm.sign(signed.encode(), issuer.keys["ES256"]))
+
+    assert fault_of(issuer, f"{signed}.{tag}") == "the token is malformed"
 
 
 def test_another_claim_names_the_user(issuer: Issuer) -> None:
