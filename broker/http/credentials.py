@@ -5,7 +5,7 @@ either also needs DESCRIBE on the cluster, as what is read there is about all of
 broker lives and is ready is told to all of them, and, where there are no users, to everybody.
 
 The users are those that log in to listeners, by the password of any mechanism. Checking one costs
-milliseconds on an io thread, for users that do not exist too, and a failure is answered after
+milliseconds on an io thread, the same for users that do not exist, and a failure is answered after
 ``connection.failed.authentication.delay.ms``, as there.
 """
 
@@ -15,24 +15,30 @@ import asyncio
 import base64
 import logging
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from siltstone.broker.http.values import text
+from siltstone.broker.process.tasks import to_its_end
 from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
 from siltstone.broker.security.principals import USER, Principal
 from siltstone.broker.security.scram import MECHANISMS, proves
+from siltstone.config.tls import HTTP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from siltstone.broker.http.values import HttpRequest, HttpResponse
     from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.security.audit import Audit
     from siltstone.broker.security.users import UserStore
 
 logger = logging.getLogger(__name__)
 
 _HASHES = {PLAIN: PLAIN_HASH, **MECHANISMS}
 _LINE_SECONDS = 1.0
+_MAX_CHECKS = 2
+"""How many passwords are checked at the same time, so that strangers leave io threads to others."""
 _HEALTH = frozenset({"/healthz", "/readyz"})
 
 
@@ -81,42 +87,54 @@ class Credentials:
         is_trusted: Callable[[Mapping[bytes, bytes]], bool],
         delay_seconds: Callable[[], float],
         may_read: Callable[[Reader], bool],
+        audit: Audit | None = None,
     ) -> None:
         self._users = users
         self._io = io
         self._is_trusted = is_trusted
         self._delay_seconds = delay_seconds
         self._may_read = may_read
+        self._audit = audit
         self._noted = -math.inf
+        self._places = asyncio.Semaphore(_MAX_CHECKS)
 
     async def refuse(self, request: HttpRequest) -> HttpResponse | None:
         """Return the answer to a request that does not say who asks, or not by the truth."""
         if self._is_trusted(request.headers):
             return None
         given = _read_basic(request.headers.get(b"authorization", b""))
-        if given is not None and await self._io.run(self._is_right, *given):
+        if given is not None and await self._check(*given):
             if request.path in _HEALTH:
                 return None
             return _refuse_unless(self._may_read, given[0], request)
-        if b"authorization" in request.headers:
-            self._note(request.peer)
-            await asyncio.sleep(self._delay_seconds())
-        return text(
+        answer = text(
             401,
             "say who you are: a user and its password (HTTP Basic), or the control token",
             ("WWW-Authenticate", 'Basic realm="siltstone", charset="UTF-8"'),
         )
+        if b"authorization" not in request.headers:
+            return answer
+        self._note(request.peer)
+        return replace(answer, after_seconds=self._delay_seconds())
+
+    async def _check(self, user: str, password: str) -> bool:
+        """Have an io thread check a password; who has gone keeps his place until that is done."""
+        await self._places.acquire()
+        work = self._io.run(self._is_right, user, password)
+        work.add_done_callback(lambda _: self._places.release())
+        return await to_its_end(work)
 
     def _is_right(self, user: str, password: str) -> bool:
-        """Return whether a password is a user's. Blocks."""
+        """Return whether a password is a user's. Blocks as long for a user that is not there."""
         is_right = False
         for name, mechanism in _HASHES.items():
             verifier, is_known = self._users.find(name, user)
-            if is_known or name == PLAIN:  # so that a stranger costs what a user does
-                is_right |= proves(mechanism, verifier, password) and is_known
+            is_right |= proves(mechanism, verifier, password) and is_known
         return is_right
 
     def _note(self, peer: str) -> None:
+        if self._audit is not None:
+            self._audit.login_failed(peer, HTTP, "Basic", "wrong credentials")
         now = asyncio.get_running_loop().time()
         if now >= self._noted + _LINE_SECONDS:
             self._noted = now

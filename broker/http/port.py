@@ -122,6 +122,7 @@ class HttpPort:
             is_trusted,
             lambda: self._settings.server.security.connection_failed_authentication_delay_ms / 1000,
             self._security.may_describe,
+            self._security.audit,
         )
         return Admission(hosts=hosts, is_trusted=is_trusted, refuse=credentials.refuse)
 

@@ -71,6 +71,7 @@ class Routes:
 
 _CLOSE = ("Connection", "close")
 _BACKLOG = 128
+_PAUSE_SECONDS = 1.0
 
 
 class HttpServer:
@@ -121,13 +122,26 @@ class HttpServer:
             self._sockets.append(listening)
             listening.setblocking(False)
             port = port or listening.getsockname()[1]
-            loop.add_reader(listening.fileno(), self._on_acceptable, listening, handshakes)
+            self._watch(listening, handshakes)
         return [each.getsockname()[:2] for each in self._sockets]
+
+    def _watch(self, listening: socket.socket, handshakes: Handshakes) -> None:
+        """Accept what comes, unless the socket was closed meanwhile."""
+        file = listening.fileno()
+        if file >= 0:
+            loop = asyncio.get_running_loop()
+            loop.add_reader(file, self._on_acceptable, listening, handshakes)
 
     def _on_acceptable(self, listening: socket.socket, handshakes: Handshakes) -> None:
         try:
             sock, address = listening.accept()
-        except OSError:
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:  # without descriptors the next try would fail at once, too
+            logger.warning("cannot accept listener=http reason=%s", error.strerror)
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(listening.fileno())
+            loop.call_later(_PAUSE_SECONDS, self._watch, listening, handshakes)
             return
         sock.setblocking(False)
         if len(handshakes.open) >= self._limits.connections:

@@ -86,6 +86,8 @@ class HttpResponse:
     body: bytes | AsyncIterator[bytes] = b""
     content_type: str = PLAIN
     headers: tuple[tuple[str, str], ...] = ()
+    after_seconds: float = 0.0
+    """For how long the answer is held back; meanwhile its client makes room for others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -342,6 +344,28 @@ async def test_who_is_owed_an_answer_keeps_its_place() -> None:
         go_on.set()
         for each in owed:
             assert (await each.reader.read()).endswith(b"at last\n")
+    await server.close()
+
+
+async def test_who_waits_for_an_answer_that_is_held_back_makes_room() -> None:
+    """As after a wrong password: a stranger takes no place from others by it."""
+
+    async def refuse(request: HttpRequest) -> HttpResponse | None:
+        return replace(text(401, "no"), after_seconds=60) if request.path == "/x" else None
+
+    server = HttpServer(
+        lambda: Routes([]), HttpLimits(connections=1, spare=0), Admission(refuse=refuse)
+    )
+    ((_, port),) = await server.start("127.0.0.1", 0)
+    request = b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    async with slow(server, port, request, 1) as (stranger,):
+        asked = partial(ask, port, "/nope")
+
+        async def is_served() -> bool:
+            return (await asked()).status == 404
+
+        await give_turns_until(is_served, "an answer for another client")
+        assert await stranger.is_closed()
     await server.close()
 
 
