@@ -8,7 +8,6 @@ it. For what is rare the log or the segment is asked. The types of C stand in
 from os import pwrite
 from typing import TYPE_CHECKING, Any
 
-from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.records.compression import MAX_RATIO
 from siltstone.storage.appending.values import AppendResult, NotWrittenError, Origin, ValidatedBatch
 from siltstone.storage.producers.entry import KEPT_BATCHES, AppendedBatch
@@ -64,6 +63,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from siltstone.config.topic import TopicConfig
+    from siltstone.protocol.errors import KafkaError
     from siltstone.storage.clock import Clock
     from siltstone.storage.directory.log_directory import LogDirectory
     from siltstone.storage.log.epochs import LeaderEpochs
@@ -570,7 +570,7 @@ class Appends:
                 end: LogEnd = log.end
                 end.write_held(log)
                 written += 1
-        except KafkaError as error:
+        except Exception as error:  # whatever it is: no answer may leave
             raise NotWrittenError(str(error)) from error
         finally:
             for log in logs[written:]:

@@ -159,6 +159,26 @@ def test_what_was_written_before_a_failure_stays(tmp_path: Path, disk: Disk) -> 
     assert appends.logs == []
 
 
+def test_a_segment_that_cannot_be_read_takes_nothing(tmp_path: Path, disk: Disk) -> None:
+    """Whether it must roll is not known then: its client learns so, and nothing waits any more."""
+    folder = LogFolder(tmp_path)
+    folder.append()
+    folder.close()
+    log = folder.reopen(is_clean=True)
+    appends = folder.services.appends
+    appends.is_open = True
+    take(log, make_batch())
+    disk.fail("pread")
+
+    with pytest.raises(NotWrittenError, match="Input/output error"):
+        appends.write()
+    disk.mend()
+    assert (log.log_end_offset, appends.logs) == (1, [])
+    assert take(log, make_batch()) == 1
+    appends.write()
+    assert log.log_end_offset == 2
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_files_are_those_of_batches_that_did_not_wait(tmp_path: Path, seed: int) -> None:
     """Also where segments and index entries begin."""
