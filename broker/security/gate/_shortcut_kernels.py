@@ -110,8 +110,9 @@ class Shortcut:
         if self._rows >= 0:
             self._note_topics(granted, context, request)
         if self._kind == SESSION:
-            if number_of(request, SESSION_EPOCH) > 0:
-                sessions.judged[field_of(request, SESSION_ID)] = granted
+            session_id = field_of(request, SESSION_ID)
+            if number_of(request, SESSION_EPOCH) > 0 and session_id in sessions.sessions:
+                sessions.judged[session_id] = granted
         elif self._needs_whole(request):
             whole = field_of(request, WHOLE_COLUMN)
             if len(whole) <= MAX_NAME:

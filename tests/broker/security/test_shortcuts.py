@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -259,6 +260,24 @@ async def test_what_another_adds_to_a_session_is_judged(guarded: Guarded) -> Non
 
     assert (own.error_code, more.error_code) == (ErrorCode.none, ErrorCode.none)
     assert refused.error_code is ErrorCode.fetch_session_id_not_found
+
+
+async def test_a_session_that_is_not_there_is_not_remembered(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who names it first has no right to it later, and many such numbers fill no memory."""
+    guarded.allow(Operation.READ, TOPIC, "a")
+    sessions = guarded.home.rooms.sessions
+    missing = ErrorCode.fetch_session_id_not_found
+    await guarded.ask(1, fetch("a"), 12)
+    guessed = await guarded.ask(1, fetch("a", session=77, epoch=1), 12)
+    remembered = dict(sessions.judged)
+    monkeypatch.setattr(random, "randint", lambda *_: 77)
+    number = (await guarded.ask(1, fetch("b", epoch=0), 12, who="User:admin")).session_id
+    taken = await guarded.ask(1, fetch(session=77, epoch=1), 12)
+
+    assert (guessed.error_code, remembered, number) == (missing, {}, 77)
+    assert taken.error_code is missing
 
 
 async def test_what_a_replica_adds_to_a_session_is_judged(guarded: Guarded) -> None:
