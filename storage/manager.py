@@ -352,7 +352,7 @@ class LogManager:
         return failed
 
     def _by_directory(self) -> Iterator[tuple[LogDirectory, list[AnyLog]]]:
-        logs: list[AnyLog] = [*self.all_logs(), *self.futures.under_way.values()]
+        logs: list[AnyLog] = [*self.all_logs(), *self.futures.copies]
         for directory in self.directories:
             yield directory, [log for log in logs if log.directory is directory]
 

@@ -76,9 +76,8 @@ def _by_directory(
             continue
         partition = DescribeLogDirsPartition(index, log.size)
         found.setdefault(log.directory, {}).setdefault(name, []).append(partition)
-    for (topic_name, index), future in context.rooms.logs.futures.under_way.items():
-        if future.has_taken_over:
-            continue  # it is the partition now: two rows of one partition would confuse clients
+    for future in context.rooms.logs.futures.copies:
+        topic_name, index = future.topic_partition
         if wanted is None or index in wanted.get(topic_name, ()):
             partition = DescribeLogDirsPartition(
                 index, future.size, offset_lag=future.lag, is_future_key=True

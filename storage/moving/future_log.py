@@ -87,8 +87,8 @@ class FutureLog:
 
     @property
     def lag(self) -> int:
-        """Return how many offsets the copy is behind."""
-        return max(0, self.log.log_end_offset - self.end_offset)
+        """Return how many offsets the copy is behind; 0 once it has taken over."""
+        return 0 if self.has_taken_over else max(0, self.log.log_end_offset - self.end_offset)
 
     @property
     def has_taken_over(self) -> bool:

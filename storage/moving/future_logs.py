@@ -30,6 +30,11 @@ class FutureLogs:
         self._placement = placement
         self._schedule_removal = schedule_removal
 
+    @property
+    def copies(self) -> list[FutureLog]:
+        """Return those that are still beside their logs. Any thread."""
+        return [each for each in list(self.under_way.values()) if not each.has_taken_over]
+
     def begin(self, future: FutureLog) -> None:
         """Count a copy among the partitions of its directory, and in its checkpoints."""
         self.under_way[future.topic_partition] = future

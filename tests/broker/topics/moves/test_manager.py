@@ -6,6 +6,7 @@ import asyncio
 import errno
 import random
 import threading
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,6 +25,7 @@ from tests.support.moves import ORDERS, STALLED, Directories, copies, folders, o
 from tests.support.waiting import equals, give_turns_until
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from siltstone.storage.log.log import Log
@@ -105,26 +107,55 @@ async def test_checkpoints_follow(tmp_path: Path) -> None:
             assert OffsetCheckpoint(home.other.path, name).read() == {ORDERS: offset}, name
 
 
+@asynccontextmanager
+async def _before_its_end(
+    home: Directories, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[None]:
+    """Have a log moved, and keep the old folder until this ends."""
+    may_end = threading.Event()
+    monkeypatch.setattr(home.cleaning.manager, "move_checkpoint", lambda *_: may_end.wait())
+    try:
+        await home.ask(home.other)
+        await give_turns_until(lambda: log.directory, "the copy in place", equals(home.other))
+        yield
+        assert len(home.rooms.moves) == 1
+    finally:
+        may_end.set()
+    await home.settle()
+
+
 async def test_a_copy_that_took_over_is_no_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the old folder is still to go, DescribeLogDirs has one row of the partition."""
-    may_end = threading.Event()
     async with Directories(tmp_path) as home:
         log = await home.create()
         append(log, 3)
-        monkeypatch.setattr(home.cleaning.manager, "move_checkpoint", lambda *_: may_end.wait())
-        try:
-            await home.ask(home.other)
-            await give_turns_until(lambda: log.directory, "the copy in place", equals(home.other))
+        async with _before_its_end(home, log, monkeypatch):
             told = await home.describe()
-            at_work = len(home.rooms.moves)
-        finally:
-            may_end.set()
-        await home.settle()
 
-    assert at_work == 1
     assert told == [{}, {ORDERS: (log.size, 0, False)}]
+
+
+async def test_a_copy_that_took_over_goes_on_as_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoints have what was flushed since, and nothing lags behind."""
+    names = (files.RECOVERY_POINTS, files.HIGH_WATERMARKS)
+    async with Directories(tmp_path) as home:
+        log = await home.create()
+        append(log, 3)
+        async with _before_its_end(home, log, monkeypatch):
+            append(log, 3)
+            await home.io.run(log.flush)
+            home.rooms.logs.checkpoint_recovery_points()
+            home.rooms.logs.checkpoint_high_watermarks()
+            home.rooms.logs.background.drain()
+            lag = home.rooms.moves.max_lag
+            written = [OffsetCheckpoint(home.other.path, name).read() for name in names]
+
+    assert written == [{ORDERS: 6}, {ORDERS: 6}]
+    assert lag == 0
 
 
 async def test_a_move_under_way_is_described(tmp_path: Path) -> None:
