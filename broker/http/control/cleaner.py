@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from siltstone.broker.http.values import JSON, HttpResponse, Route, json_answer, text
@@ -103,13 +104,13 @@ class CleanerPages:
     async def _predict(self, log: Log, *, is_forced: bool) -> dict[str, Any]:
         topic, partition = log.topic_partition
         head: dict[str, Any] = {"topic": topic, "partition": partition}
-        cleanable = self._find_cleanable(log, is_forced=is_forced)
-        if not cleanable.is_worth_a_pass:
-            return {**head, "fault": "there is nothing to clean now"}
         began = self._clock.monotonic()
         try:
+            cleanable = self._find_cleanable(log, is_forced=is_forced)
+            if not cleanable.is_worth_a_pass:
+                return {**head, "fault": "there is nothing to clean now"}
             prediction = await self._io.run(self._cleaning.pool.get().dry_run, log, cleanable)
-        except (CleaningAborted, CorruptSegment, OSError) as error:
+        except (CleaningAborted, CorruptSegment, OSError, struct.error) as error:
             return {**head, "fault": f"{type(error).__name__}: {error}"}
         if prediction is None:
             return {**head, "fault": "somebody works on the partition now; ask again"}
@@ -125,7 +126,7 @@ class CleanerPages:
     def _has_work(self, log: Log, *, is_forced: bool) -> bool:
         try:
             return self._find_cleanable(log, is_forced=is_forced).is_worth_a_pass
-        except (CorruptSegment, OSError):
+        except (CorruptSegment, OSError, struct.error):
             return True  # a pass will say what is wrong
 
     async def _clean(self, question: Question) -> HttpResponse:

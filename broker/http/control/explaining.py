@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import struct
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -54,12 +55,17 @@ class Explainer:
         off = self.find_what_is_off()
         progress = dict(self._progress())
         for topic, index in partitions:
+            if self._topics.topics.get(topic.name) is not topic:
+                continue
             log = topic.logs[index]
             if log is None:
                 yield _unserved(topic.name, index)
                 continue
-            explanation = self._explain(topic, log, off, progress)
-            answer = explanation.as_json()
+            try:
+                answer = self._explain(topic, log, off, progress).as_json()
+            except (OSError, struct.error) as error:  # also of a file that somebody has cut
+                yield _unreadable(topic.name, index, error)
+                continue
             last = self._cleaning.pool.get().rooms.figures.last.get(log.topic_partition)
             answer["size_bytes"] = log.size
             answer["last_pass"] = None if last is None else last._asdict()
@@ -117,12 +123,23 @@ def _find_transaction(log: Log) -> OpenTransaction | None:
 
 
 def _unserved(topic: str, partition: int) -> dict[str, Any]:
+    because = (
+        "the partition is not served: its log directory is offline or missing, or its folder was "
+        "found damaged by the start"
+    )
+    return _left_out(topic, partition, Rule.OFFLINE.value, because)
+
+
+def _unreadable(topic: str, partition: int, error: Exception) -> dict[str, Any]:
+    return _left_out(topic, partition, "unreadable", f"its folder cannot be read: {error}")
+
+
+def _left_out(topic: str, partition: int, rule: str, because: str) -> dict[str, Any]:
     return {
         "topic": topic,
         "partition": partition,
-        "rule": Rule.OFFLINE.value,
+        "rule": rule,
         "eligible": False,
-        "because": "the partition is not served: its log directory is offline or missing, or "
-        "its folder was found damaged by the start",
+        "because": because,
         "next_eligible_ms": None,
     }

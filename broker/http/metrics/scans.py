@@ -6,6 +6,7 @@ partition or topic. To walk over the logs anew for each takes three times as lon
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.groups._commit_kernels import answer_rows
@@ -235,10 +236,13 @@ def _pieces(indexes: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def find_cleanable(cleaning: Cleaning, log: Log) -> CleanableLog | None:
-    """Return what a pass could clean; None if a file cannot be looked at, as the cleaner says."""
+    """Return what a pass could clean; None if a file cannot be looked at, as the cleaner says.
+
+    It may be one that was cut behind our back (struct.error).
+    """
     try:
         return selection.find_cleanable(cleaning.manager.snapshot(log), cleaning.clock.now_ms())
-    except OSError:
+    except (OSError, struct.error):
         return None
 
 

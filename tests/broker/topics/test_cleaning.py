@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import pytest
 from siltstone.broker.http.control.cleaner import CleanerPages
 from siltstone.broker.http.control.explaining import Explainer
 from siltstone.broker.http.metrics.cleaner import CLEANER_METRICS
-from siltstone.broker.http.metrics.scans import PAUSE
+from siltstone.broker.http.metrics.scans import PAUSE, find_cleanable
 from siltstone.broker.http.server import Routes
 from siltstone.broker.http.values import HttpRequest, HttpResponse
 from siltstone.cleaner.states import State
@@ -21,6 +22,7 @@ from siltstone.storage.topic_partition import TopicPartition
 from tests.support.appending import append_unchecked
 from tests.support.batches import make_producer_batch
 from tests.support.cleaner import read_all
+from tests.support.faults import install
 from tests.support.logs import validated
 from tests.support.metrics import make_sources
 from tests.support.rooms import RoomsOnDisk
@@ -217,6 +219,47 @@ async def test_explain_of_one_partition(home: Home) -> None:
     assert (missing.status, await body(missing)) == (404, b"there is no orders-2 here\n")
     wrong = await home.ask("GET", "/v1/explain?topic=orders&partition=x")
     assert wrong.status == 400
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+async def test_a_partition_that_cannot_be_read_is_told_beside_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_cut: bool
+) -> None:
+    """By explain, and as nothing to clean by the metrics: a bad disk, or a file that was cut."""
+    home = await Home(tmp_path).open()
+    topic = await home.rooms.topics.create("orders", 2, {**COMPACT, "max.compaction.lag.ms": "1"})
+    for log in topic.logs:
+        assert log is not None
+        home.fill(log)
+    await home.close()
+    home = await Home(tmp_path).open()
+    try:
+        if is_cut:
+            os.truncate(home.log().segments[0].log_path, 10)
+        else:
+            install(monkeypatch).fail("pread", path="orders-0")
+        bad, good = (await home.json("GET", "/v1/explain"))["partitions"]
+        (dry_run, _) = (await home.json("POST", "/v1/dry-run"))["predictions"]
+
+        assert (bad["partition"], bad["rule"], bad["eligible"]) == (0, "unreadable", False)
+        assert bad["because"].startswith("its folder cannot be read: ")
+        assert (good["partition"], good["eligible"]) == (1, True)
+        assert dry_run["fault"]
+        assert find_cleanable(home.cleaning, home.log()) is None
+    finally:
+        await home.close()
+
+
+async def test_explain_leaves_out_what_goes_meanwhile(home: Home) -> None:
+    """Of a topic that is deleted while the answer is sent nothing more is told."""
+    gone = await home.create("gone", 2)
+    await home.create("orders")
+    explained = home.explainer.explain(home.explainer.select(None, None) or ())
+    first = next(explained)
+    await home.rooms.topics.delete(gone)
+
+    assert (first["topic"], first["partition"]) == ("gone", 0)
+    assert [each["topic"] for each in explained] == ["orders"]
 
 
 async def test_explain_names_the_open_transaction(home: Home) -> None:
