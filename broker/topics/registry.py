@@ -238,9 +238,8 @@ class TopicRegistry:
         Raises:
             KafkaStorageError: The catalogue could not be written; the change is undone.
         """
-        before = topic.overrides
         self._configure(topic, overrides)
-        await self._finish(self._keep(topic, before, overrides))
+        await self._finish(self._keep(topic, overrides))
 
     async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
         """Await work that continues if the request that began it is cancelled."""
@@ -310,9 +309,7 @@ class TopicRegistry:
         finally:
             del self._coming[name]
 
-    async def _keep(
-        self, topic: Topic, before: Mapping[str, str], overrides: Mapping[str, str]
-    ) -> None:
+    async def _keep(self, topic: Topic, overrides: Mapping[str, str]) -> None:
         def change(state: CatalogState) -> None:
             entry = state.topics.get(topic.name)
             if entry is not None and entry.id == topic.id:
@@ -321,8 +318,9 @@ class TopicRegistry:
         try:
             await self._catalog.commit(change)
         except KafkaStorageError:
-            if topic.overrides is overrides:
-                self._configure(topic, before)
+            kept = self._catalog.state.topics.get(topic.name)
+            if topic.overrides is overrides and kept is not None and kept.id == topic.id:
+                self._configure(topic, kept.overrides)  # a change before may have failed, too
             raise
 
     async def _create_logs(self, name: str, entry: CatalogTopic, indexes: Iterable[int]) -> None:

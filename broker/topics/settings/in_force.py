@@ -43,6 +43,7 @@ class BrokerSettings:
         self._topic_configs: dict[frozenset[tuple[str, str]], TopicConfig] = {}
         self._tasks = Tasks()
         self.layers = with_stored(layers, catalog.state)
+        self._kept = self.layers  # with the dynamic values that are on the disk
         self.limits = Limits(lambda: self.server)
 
     @property
@@ -155,7 +156,8 @@ class BrokerSettings:
 
         They are written with the next change; until then a start derives them again.
         """
-        self._replace(self.layers.with_dynamic(cluster=cluster, broker=broker))
+        self._kept = self.layers.with_dynamic(cluster=cluster, broker=broker)
+        self._replace(self._kept)
 
     async def alter(
         self, *, cluster: Mapping[str, str] | None = None, broker: Mapping[str, str] | None = None
@@ -171,9 +173,7 @@ class BrokerSettings:
         self._replace(after)
         _tell_differences(before, after)
         # The change is completed even if the client disconnects.
-        await to_its_end(
-            self._tasks.start(self._keep(before, after), "settings"), KafkaStorageError
-        )
+        await to_its_end(self._tasks.start(self._keep(after), "settings"), KafkaStorageError)
 
     async def close(self) -> None:
         """Wait until every change that was begun has ended."""
@@ -185,11 +185,12 @@ class BrokerSettings:
         The differences are logged as those of any change are.
         """
         before = self.layers
+        self._kept = _with_dynamic_of(self._kept, layers)
         self._replace(layers)
         _tell_differences(before, layers)
         await self._tell()
 
-    async def _keep(self, before: Layers, after: Layers) -> None:
+    async def _keep(self, after: Layers) -> None:
         def change(state: CatalogState) -> None:
             state.cluster_configs = after.cluster
             state.broker_configs = after.broker
@@ -198,11 +199,12 @@ class BrokerSettings:
         try:
             await self._catalog.commit(change)
         except KafkaStorageError:
-            if self.layers is after:
-                self._replace(before)
-                _tell_differences(after, before)
+            if self.layers is after:  # a change before it may have failed, too
+                self._replace(self._kept)
+                _tell_differences(after, self._kept)
                 await self._tell()
             raise
+        self._kept = _with_dynamic_of(after, self._kept)
 
     def _replace(self, layers: Layers) -> None:
         self.layers = layers
@@ -211,6 +213,11 @@ class BrokerSettings:
     async def _tell(self) -> None:
         for callback in self._callbacks:
             await callback()
+
+
+def _with_dynamic_of(dynamic: Layers, static: Layers) -> Layers:
+    """Return layers with the dynamic values of the first and the others of the second."""
+    return static.with_dynamic(cluster=dynamic.cluster, broker=dynamic.broker)
 
 
 def _tell_differences(before: Layers, after: Layers) -> None:

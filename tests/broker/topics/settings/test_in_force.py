@@ -1,5 +1,6 @@
 """Dynamic settings: in force at once, kept, undone if the disk does not take them."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,31 @@ async def test_a_full_disk_undoes_the_change(
 
     assert home.rooms.settings.layers is before
     assert home.rooms.topics.logs["orders", 0].config.retention_ms != 1
+
+
+async def test_changes_that_fail_together_are_undone_together(
+    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second was made on top of the first, and neither is on the disk."""
+    settings = home.rooms.settings
+    topic = await home.rooms.topics.create("orders", 1, {"retention.ms": "7"})
+    before = settings.layers
+
+    def write(_state: CatalogState) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(home.catalog, "write", write)
+    outcomes = await asyncio.gather(
+        settings.alter(cluster={"log.retention.ms": "1"}),
+        settings.alter(broker={"log.cleaner.threads": "2"}),
+        home.rooms.topics.alter(topic, {"retention.ms": "1"}),
+        home.rooms.topics.alter(topic, {"retention.ms": "1", "segment.ms": "2"}),
+        return_exceptions=True,
+    )
+
+    assert [type(each) for each in outcomes] == [KafkaStorageError] * 4
+    assert settings.layers is before
+    assert (topic.overrides, topic.config.retention_ms) == ({"retention.ms": "7"}, 7)
 
 
 async def test_what_does_not_parse_changes_nothing(home: RoomsOnDisk) -> None:
