@@ -173,7 +173,8 @@ class Broker:
         self.coordinators = OnFirstUse(self._build_coordinators, COORDINATOR_MODULES)
         self._rooms = self._make_rooms()
         self.requests = RequestStats((api.key, api.name) for api in APIS)
-        self._dispatcher = Dispatcher(self.requests, _make_gatekeeper(self._security))
+        self._gatekeeper = _make_gatekeeper(self._security)
+        self._dispatcher = Dispatcher(self.requests, self._gatekeeper)
         self.meter = OnFirstUse(self._build_meter)
         self._buffers = Buffers(
             server.queued_max_request_bytes, partial(settings.limits.note, QUEUED_BYTES)
@@ -346,6 +347,9 @@ class Broker:
             self.coordinators.built.groups.release()
         drain_until = deadline - max(_MIN_CLOSE_SECONDS, seconds / 2)
         await asyncio.gather(*(listener.drain(drain_until) for listener in self.listeners))
+        if self._gatekeeper is not None:
+            await self._gatekeeper.finish()
+        await self._security.finish()
         await self._tasks.cancel()
         await self.probe.close()
         if self.coordinators.built is not None:

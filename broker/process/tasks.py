@@ -54,6 +54,34 @@ class Tasks:
             failed(task)
 
 
+class OneByOne:
+    """Changes of one thing, one after the other, each to its end whoever awaits it (loop only).
+
+    An ``expected`` exception of a change that nobody awaits any more is dropped.
+    """
+
+    __slots__ = ("_expected", "_lock", "_name", "_tasks")
+
+    def __init__(self, name: str, *expected: type[Exception]) -> None:
+        self._name = name
+        self._expected = expected
+        self._lock = asyncio.Lock()
+        self._tasks = Tasks()
+
+    async def make(self, change: Coroutine[Any, Any, T]) -> T:
+        """Make a change when those before it are made; raises what the change raises."""
+        task = self._tasks.start(self._make_in_turn(change), self._name)
+        return await to_its_end(task, *self._expected)
+
+    async def finish(self) -> None:
+        """Wait until all of them are made."""
+        await self._tasks.finish()
+
+    async def _make_in_turn(self, change: Coroutine[Any, Any, T]) -> T:
+        async with self._lock:
+            return await change
+
+
 async def to_its_end(work: asyncio.Future[T], *expected: type[Exception]) -> T:
     """Await work that continues if who awaits it is cancelled.
 

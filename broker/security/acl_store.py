@@ -7,10 +7,10 @@ whatever else was said about the resource stays (CVE-2024-27309).
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from siltstone.broker.process.tasks import OneByOne
 from siltstone.broker.security.acl import (
     Acl,
     Operation,
@@ -26,7 +26,7 @@ from siltstone.broker.security.private_file import (
     read_private,
     replace_private,
 )
-from siltstone.protocol.errors import KafkaStorageError, PolicyViolation
+from siltstone.protocol.errors import KafkaError, KafkaStorageError, PolicyViolation
 from siltstone.storage import files
 
 if TYPE_CHECKING:
@@ -67,20 +67,16 @@ class AclWriter:
         self._path = directory / FILE_NAME
         self._authorizer = authorizer
         self._io = io
-        self._lock = asyncio.Lock()
+        self._changes = OneByOne("ACLs", KafkaError)
 
     async def add(self, acls: Iterable[Acl]) -> None:
-        """Have rules on the disk, and then in force, when this returns.
+        """Have rules on the disk, and then in force, when this returns, also if nobody awaits it.
 
         Raises:
             KafkaStorageError: The file could not be written, so nothing has changed.
             PolicyViolation: They are too many.
         """
-        async with self._lock:
-            added = [acl for acl in dict.fromkeys(acls) if acl not in self._authorizer]
-            if added:
-                await self._write([*self._authorizer, *added])
-                self._authorizer.add(added)
+        await self._changes.make(self._add(acls))
 
     async def remove(self, filters: Iterable[AclFilter]) -> list[list[Acl]]:
         """Have the rules that match gone from the disk and out of force; return them by filter.
@@ -88,12 +84,24 @@ class AclWriter:
         Raises:
             KafkaStorageError: As in `add`.
         """
-        async with self._lock:
-            found = [self._authorizer.find(each) for each in filters]
-            doomed = {acl for each in found for acl in each}
-            if doomed:
-                await self._write([acl for acl in self._authorizer if acl not in doomed])
-                self._authorizer.remove(doomed)
+        return await self._changes.make(self._remove(filters))
+
+    async def finish(self) -> None:
+        """Wait until what was begun is done."""
+        await self._changes.finish()
+
+    async def _add(self, acls: Iterable[Acl]) -> None:
+        added = [acl for acl in dict.fromkeys(acls) if acl not in self._authorizer]
+        if added:
+            await self._write([*self._authorizer, *added])
+            self._authorizer.add(added)
+
+    async def _remove(self, filters: Iterable[AclFilter]) -> list[list[Acl]]:
+        found = [self._authorizer.find(each) for each in filters]
+        doomed = {acl for each in found for acl in each}
+        if doomed:
+            await self._write([acl for acl in self._authorizer if acl not in doomed])
+            self._authorizer.remove(doomed)
         return found
 
     async def _write(self, acls: list[Acl]) -> None:

@@ -143,6 +143,12 @@ class Security:
         if self.quotas.built is not None:
             callback(self.quotas.built)
 
+    async def finish(self) -> None:
+        """Wait for changes of users, ACLs and quotas that have begun."""
+        for each in (self.acls, self.writer.built, self.quota_writer.built):
+            if each is not None:
+                await each.finish()
+
     def close(self) -> None:
         """Close the audit log."""
         if self.audit is not None:

@@ -8,13 +8,13 @@ others may have read.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import errno
 import json
 import secrets
 from typing import TYPE_CHECKING, Any, Final
 
+from siltstone.broker.process.tasks import OneByOne
 from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
 from siltstone.broker.security.private_file import (
     MAX_BYTES,
@@ -105,24 +105,30 @@ class UserWriter:
     def __init__(self, store: UserStore, io: IoThreads) -> None:
         self._store = store
         self._io = io
-        self._lock = asyncio.Lock()
+        self._changes = OneByOne("users", KafkaStorageError)
 
     async def change(self, edit: Callable[[Credentials], None]) -> None:
-        """Have a change on the disk and in force when this returns.
+        """Have a change on the disk and in force when this returns, also if nobody awaits it.
 
         Raises:
             KafkaStorageError: The file could not be written, so the change has not happened.
         """
-        async with self._lock:
-            draft = copy_of(self._store.credentials)
-            edit(draft)
-            try:
-                await self._io.run(self._store.write, draft)
-            except OSError as error:
-                raise KafkaStorageError(
-                    f"{self._store.path} can not be written ({error.strerror}); make room or "
-                    "check the disk"
-                ) from error
+        await self._changes.make(self._change(edit))
+
+    async def finish(self) -> None:
+        """Wait until what was begun is done."""
+        await self._changes.finish()
+
+    async def _change(self, edit: Callable[[Credentials], None]) -> None:
+        draft = copy_of(self._store.credentials)
+        edit(draft)
+        try:
+            await self._io.run(self._store.write, draft)
+        except OSError as error:
+            raise KafkaStorageError(
+                f"{self._store.path} can not be written ({error.strerror}); make room or check the "
+                "disk"
+            ) from error
 
 
 def _forms_of(credentials: Credentials) -> dict[str, set[SaltForm]]:

@@ -6,7 +6,8 @@ shorter than the time-out of a test, so that the failure says what was waited fo
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar, overload
 
 Seen = TypeVar("Seen")
@@ -75,6 +76,14 @@ async def give_turns_until(
         if time.monotonic() > deadline:
             raise _gives_up(what, PATIENCE, seen)
         await asyncio.sleep(_TURN)
+
+
+async def begin_and_go(work: Coroutine[Any, Any, Any]) -> None:
+    """Begin something as a client's request does, and go away right behind its first step."""
+    request = asyncio.create_task(work)
+    asyncio.get_running_loop().call_soon(request.cancel)
+    with suppress(asyncio.CancelledError):
+        await request
 
 
 async def within(coming: Awaitable[Result], what: str) -> Result:

@@ -7,14 +7,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.api import Api
+from siltstone.broker.process.tasks import Tasks, to_its_end
 from siltstone.broker.security.gate._shortcut_kernels import Shortcut
 from siltstone.broker.security.gate.changes import CHANGES
 from siltstone.broker.security.gate.named import NAMED
 from siltstone.broker.security.gate.rows import then
 from siltstone.broker.security.principals import ANONYMOUS
+from siltstone.protocol.errors import KafkaError, ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.security.audit import Audit
@@ -88,6 +90,11 @@ class Gatekeeper:
     def __init__(self, security: Security, audit: Audit) -> None:
         self._security = security
         self._audit = audit
+        self._changes = Tasks()
+
+    async def finish(self) -> None:
+        """Wait until the changes are made, and told, that clients have begun."""
+        await self._changes.finish()
 
     def guard(self, api: Api) -> Api:
         """Return the row of an API whose handler has what it needs before and after it."""
@@ -123,7 +130,7 @@ class Gatekeeper:
         return guard(rights, context, request, handler)
 
     def put_behind(self, api: Api, handler: Handler) -> Handler:
-        """Return a handler whose changes the audit log tells."""
+        """Return a handler whose changes the audit log tells, also of a client that has gone."""
         find = CHANGES[api.key]
         audit = self._audit
 
@@ -137,9 +144,15 @@ class Gatekeeper:
                 audit.changed(principal, host, api.name, list(find(request, answer)))
                 return answer
 
-            return then(handler(context, request), note)
+            answer = then(handler(context, request), note)
+            if answer is None or isinstance(answer, tuple):
+                return answer
+            return self._do(answer, api.name)
 
         return serve
+
+    async def _do(self, work: Coroutine[Any, Any, Any], name: str) -> Any:
+        return await to_its_end(self._changes.start(work, name), KafkaError, ProtocolError)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ atomically.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from siltstone.broker.process.tasks import OneByOne
 from siltstone.broker.security.private_file import (
     MAX_BYTES,
     PrivateFileError,
@@ -68,32 +68,37 @@ class QuotaWriter:
         self._quotas = quotas
         self._io = io
         self._on_change = on_change
-        self._lock = asyncio.Lock()
+        self._changes = OneByOne("quotas", KafkaError)
 
     async def change(self, edit: Callable[[Values], None]) -> None:
-        """Have a change on the disk, and then in force, when this returns.
+        """Have a change on the disk, and then in force, when this returns, awaited or not.
 
         Raises:
             KafkaStorageError: The file could not be written, so nothing has changed.
             PolicyViolation: The quotas are too many.
         """
-        async with self._lock:
-            draft = {entity: dict(own) for entity, own in self._quotas.values.items()}
-            edit(draft)
-            if draft == self._quotas.values:
-                return
-            content = await self._io.run(_encode, draft)
-            if len(content) > MAX_BYTES:
-                raise PolicyViolation(f"the quotas would have more than {MAX_BYTES} bytes")
-            try:
-                await self._io.run(replace_private, self._path, content)
-            except OSError as error:
-                raise KafkaStorageError(
-                    f"{self._path} can not be written ({error.strerror}); make room or check the "
-                    "disk"
-                ) from error
-            self._quotas.replace(draft)
-            self._on_change()
+        await self._changes.make(self._change(edit))
+
+    async def finish(self) -> None:
+        """Wait until what was begun is done."""
+        await self._changes.finish()
+
+    async def _change(self, edit: Callable[[Values], None]) -> None:
+        draft = {entity: dict(own) for entity, own in self._quotas.values.items()}
+        edit(draft)
+        if draft == self._quotas.values:
+            return
+        content = await self._io.run(_encode, draft)
+        if len(content) > MAX_BYTES:
+            raise PolicyViolation(f"the quotas would have more than {MAX_BYTES} bytes")
+        try:
+            await self._io.run(replace_private, self._path, content)
+        except OSError as error:
+            raise KafkaStorageError(
+                f"{self._path} can not be written ({error.strerror}); make room or check the disk"
+            ) from error
+        self._quotas.replace(draft)
+        self._on_change()
 
 
 def _encode(values: Values) -> bytes:

@@ -20,6 +20,7 @@ from siltstone.broker.security.authorizer import Authorizer
 from siltstone.broker.security.private_file import PrivateFileError
 from siltstone.protocol.errors import KafkaStorageError
 from tests.support.asking_as import rule
+from tests.support.waiting import begin_and_go
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,6 +94,19 @@ async def test_changes_do_not_overtake_each_other(tmp_path: Path, io: IoThreads)
     await asyncio.gather(*(writer.add([each]) for each in many))
 
     assert load_acls(tmp_path) == list(authorizer) == many
+
+
+async def test_a_client_that_goes_leaves_no_half_change(tmp_path: Path, io: IoThreads) -> None:
+    """What it has begun is done on the disk and in force, before what comes next."""
+    authorizer = Authorizer([OTHER])
+    writer = AclWriter(tmp_path, authorizer, io)
+    await begin_and_go(writer.add([READ]))
+    await begin_and_go(writer.remove([AclFilter(name=OTHER.pattern.name)]))
+    await writer.add([WRITE])
+    await begin_and_go(writer.remove([AclFilter(operation=WRITE.operation)]))
+    await writer.finish()
+
+    assert load_acls(tmp_path) == list(authorizer) == [READ]
 
 
 async def test_the_file_is_nobody_elses(tmp_path: Path, io: IoThreads) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from siltstone.broker.api import BY_KEY
 from siltstone.broker.process.bounded_lines import MAX_PER_SECOND
 from siltstone.broker.security.acl import Operation, ResourceType
 from siltstone.broker.security.audit import Audit
@@ -27,6 +28,7 @@ from siltstone.protocol.messages.metadata import MetadataRequest, MetadataReques
 from siltstone.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.support.asking_as import HOST, Guarded
 from tests.support.clock import FakeClock
+from tests.support.waiting import begin_and_go
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,6 +173,32 @@ async def test_changes_are_told_by_name_and_never_by_value(
     assert told[3]["settings"] == ["retention.ms"]
     assert "123456789" not in caplog.text
     assert "salt" not in caplog.text
+
+
+@pytest.mark.parametrize("key", [30, 51])
+async def test_a_change_is_told_though_its_client_has_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, key: int
+) -> None:
+    """Closing the connection behind a request hides nothing, and undoes nothing."""
+    caplog.set_level(logging.INFO, "siltstone.audit")
+    guarded = await Guarded(tmp_path / "home").open()
+    acl = AclCreation(2, "orders", 3, "User:bob", "*", Operation.READ, 3)
+    user = ScramCredentialUpsertion("carol", 1, 4096, b"salty-salt", b"s" * 32)
+    request = {
+        30: CreateAclsRequest([acl]),
+        51: AlterUserScramCredentialsRequest([], [user]),
+    }[key]
+    keeper = guarded.keeper
+    serve = keeper.guard(BY_KEY[key]).load()
+    await begin_and_go(serve(guarded.context(key, who="User:admin"), request))
+    await keeper.finish()
+    security = guarded.home.rooms.security
+    made = [*guarded.authorizer, *security.users.get().credentials]
+    await guarded.close()
+    (told,) = [json.loads(record.getMessage()) for record in caplog.records]
+
+    assert len(made) == 1
+    assert (told["event"], told["api"]) == ("change", BY_KEY[key].name)
 
 
 async def test_a_changed_feature_is_told_with_its_level(

@@ -12,6 +12,7 @@ from siltstone.broker.security.private_file import PrivateFileError
 from siltstone.broker.security.quotas.book import Quotas
 from siltstone.broker.security.quotas.store import FILE_NAME, QuotaWriter, load_quotas
 from siltstone.protocol.errors import KafkaStorageError
+from tests.support.waiting import begin_and_go
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +71,17 @@ async def test_changes_do_not_overtake_each_other(tmp_path: Path, io: IoThreads)
 
     assert len(load_quotas(tmp_path)) == 20
     assert quotas.version == 20
+
+
+async def test_a_client_that_goes_leaves_no_half_change(tmp_path: Path, io: IoThreads) -> None:
+    """What it has begun is done on the disk and in force, before what comes next."""
+    quotas = Quotas()
+    writer = QuotaWriter(tmp_path, quotas, io)
+    some: Values = {(("user", "a"),): {"request_percentage": 1.0}}
+    await begin_and_go(writer.change(lambda draft: draft.update(VALUES)))
+    await writer.change(lambda draft: draft.update(some))
+
+    assert load_quotas(tmp_path) == quotas.values == VALUES | some
 
 
 async def test_what_changes_nothing_is_not_written(tmp_path: Path, io: IoThreads) -> None:
