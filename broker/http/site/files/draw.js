@@ -43,6 +43,11 @@ export function whole(count) {
   return count === null || count === undefined ? "–" : count.toLocaleString("en");
 }
 
+/** A number of things: 1 topic, 2 topics. */
+export function counted(count, noun) {
+  return `${whole(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 export function rate(perSecond) {
   return perSecond === null ? "–" : `${bytes(Math.round(perSecond))}/s`;
 }
@@ -84,8 +89,7 @@ export function strip(pieces) {
   let x = 0;
   pieces.forEach((each, number) => {
     const width = widths[number] * scale;
-    const many = each.segments > 1 ? `${each.segments} segments` : "1 segment";
-    const text = `${KINDS[each.kind]}: ${many} from offset ${whole(each.base_offset)}, ${bytes(each.size_bytes)}`;
+    const text = `${KINDS[each.kind]}: ${counted(each.segments, "segment")} from offset ${whole(each.base_offset)}, ${bytes(each.size_bytes)}`;
     const gap = Math.min(2, width / 4);
     drawing.append(svg("rect", { class: `kind-${each.kind}`, x, y: 0, width: width - gap, height: 22 },
       svg("title", {}, text)));

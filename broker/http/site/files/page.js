@@ -1,14 +1,18 @@
 // The page: views over /api/, asked again every few seconds while somebody looks.
 
 import {
-  bytes, legend, make, meter, rate, span, spark, strip, timeline, when, whole,
+  bytes, counted, legend, make, meter, rate, span, spark, strip, timeline, when, whole,
 } from "./draw.js";
 
 const LOOK_MS = 2000;
+const PATIENCE_MS = 8000;
 const KEPT_SAMPLES = 150;
+const NEARLY_FULL = 0.9; // of a disk
+const SOON_SECONDS = 3600; // until a disk is full
 
 const main = document.getElementById("main");
 const state = document.getElementById("state");
+const trouble = document.getElementById("trouble");
 const keys = document.getElementById("keys");
 const rates = new Map(); // of topics: the last counters, and the rates between the last two answers
 const samples = []; // of all topics: time, bytes in and out a second
@@ -17,12 +21,13 @@ let current = null;
 let paused = false;
 let timer = 0;
 let asked = 0;
+let heard = ""; // when the broker answered last
 
 class Refusal extends Error {}
 
 async function ask(path, query = {}) {
   const words = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== ""));
-  const answer = await fetch(`/api/${path}${words.size ? `?${words}` : ""}`, { cache: "no-store" });
+  const answer = await fetch(`/api/${path}${words.size ? `?${words}` : ""}`, { cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
   if (!answer.ok) throw new Refusal((await answer.text()).trim());
   return answer.json();
 }
@@ -58,8 +63,13 @@ function table(columns, rows, { open = null, key = null, none = "There is nothin
   return make("div", { class: "wide" }, make("table", { class: isLong && "long" }, make("thead", {}, head), make("tbody", {}, body)));
 }
 
-function fold(count, left) {
-  return left ? `${whole(count - left)} of ${whole(count)}` : whole(count);
+/** What is below a list that is cut. */
+function remainder(left, words) {
+  return left > 0 && make("p", { class: "soft" }, `and ${whole(left)} more; ${words}`);
+}
+
+function fold(count, left, noun) {
+  return left ? `${whole(count - left)} of ${counted(count, noun)}` : counted(count, noun);
 }
 
 function searchBar(view, words, more = []) {
@@ -99,6 +109,7 @@ class Overview {
       : message("bad", `Not ready: ${overview.fault}`);
     this.place.replaceChildren(
       health,
+      ...overview.disks.filter((each) => each.trouble).map((each) => message("bad", `Log directory ${each.path} ${each.trouble}.`)),
       ...overview.remarks.map((each) => message("warn", each)),
       make("div", { class: "grid" },
         card("Traffic", make("div", { class: "big" }, now ? rate(now[1]) : "…", make("small", {}, " in, "), now ? rate(now[2]) : "…", make("small", {}, " out")),
@@ -109,7 +120,7 @@ class Overview {
           ["cluster", overview.cluster_id],
           ["node", String(overview.node_id)],
           ["up for", span(overview.uptime_seconds)],
-          ["topics", `${whole(overview.topics)} with ${whole(overview.partitions)} partitions`],
+          ["topics", `${whole(overview.topics)} with ${counted(overview.partitions, "partition")}`],
           ["connections", whole(overview.connections)],
           ["memory", bytes(overview.resident_bytes)],
           ["loop late by", `${span(overview.loop_lag_seconds)} at most, in the last minute`],
@@ -122,7 +133,8 @@ class Overview {
 
 function disk(each) {
   const used = each.total_bytes > 0 ? 1 - each.free_bytes / each.total_bytes : 0;
-  const kind = { plenty: "clean", scarce: "dirty", short: "dirty" }[each.level];
+  const isSoon = used >= NEARLY_FULL || (each.seconds_left !== null && each.seconds_left < SOON_SECONDS);
+  const kind = { plenty: isSoon ? "dirty" : "clean", scarce: "dirty", short: "bad" }[each.level];
   const left = each.seconds_left === null ? "not filling up" : `in ${span(each.seconds_left)}, as it goes now`;
   return card("Disk", make("div", { class: "big" }, bytes(each.free_bytes), make("small", {}, ` free of ${bytes(each.total_bytes)}`)),
     meter(used, kind, `${Math.round(used * 100)} % used`),
@@ -131,7 +143,6 @@ function disk(each) {
       ["full", each.reserve_bytes && each.seconds_left !== null ? `${left} (down to the reserve)` : left],
       ["reserve", each.reserve_bytes ? bytes(each.reserve_bytes) : "none: log.dirs.reserve.bytes is 0"],
     ]),
-    each.trouble && message("bad", each.trouble),
     each.warning && message("warn", each.warning));
 }
 
@@ -191,8 +202,9 @@ class Topics {
   }
 
   show(answer) {
-    this.count.textContent = `${fold(answer.total, answer.left_out)} topics`;
-    this.list.replaceChildren(table(topicColumns, answer.topics, { open: (row) => `topic/${row.name}`, key: (row) => row.name, none: "No topic has such a name." }));
+    this.count.textContent = fold(answer.total, answer.left_out, "topic");
+    this.list.replaceChildren(table(topicColumns, answer.topics, { open: (row) => `topic/${row.name}`, key: (row) => row.name, none: this.query.q ? "No topic has such a name." : "There are no topics yet." }),
+      remainder(answer.left_out, "type a part of the name above") || "");
   }
 }
 
@@ -223,7 +235,7 @@ class Topic {
       make("p", {}, make("a", { href: "#topics" }, "← all topics")),
       card(topic.name, facts([
         ["policy", topic.cleanup_policy || "none: everything is kept"],
-        ["size", `${bytes(topic.size_bytes)} in ${whole(topic.segments)} segments`],
+        ["size", `${bytes(topic.size_bytes)} in ${counted(topic.segments, "segment")}`],
         ["traffic", `${rate(pace?.in ?? null)} in, ${rate(pace?.out ?? null)} out`],
         ["partitions", whole(topic.partitions)],
         ["id", topic.id],
@@ -235,7 +247,7 @@ class Topic {
           topic.from > 0 && make("button", { type: "button", onclick: () => this.turn(Math.max(0, topic.from - 100)) }, "earlier partitions"),
           next < topic.partitions && make("button", { type: "button", onclick: () => this.turn(next) }, `partitions from ${next}`))),
       card("Settings", settingsTable(given),
-        make("details", { open: isOpen }, make("summary", {}, `${rest.length} defaults`), settingsTable(rest))));
+        make("details", { open: isOpen }, make("summary", {}, counted(rest.length, "default")), settingsTable(rest))));
   }
 
   turn(from) {
@@ -291,7 +303,7 @@ class Cleaner {
       ...[answer.off && message("warn", `Nothing is cleaned while ${answer.off}.`)].filter(Boolean),
       ...answer.working_on.map((each) => message("good", `${each.topic}-${each.partition}: ${each.phase}, ${bytes(each.bytes_done)} of ${bytes(each.bytes_total)}, in ${each.thread}`)),
       card(["Timeline ", make("small", {}, "bars are passes, rings what comes")], drawn ?? make("p", { class: "soft" }, "No pass yet, and nothing to clean.")),
-      card(["What comes, and why ", make("small", {}, `${fold(owed.length, owed.length - coming.length)} partitions that have something to clean`)],
+      card(["What comes, and why ", make("small", {}, `with something to clean: ${fold(owed.length, owed.length - coming.length, "partition")}`)],
         table([
           ["Partition", "name", (row) => `${row.topic}-${row.partition}`],
           ["Reason", "", (row) => tag(row.rule, ruleKind(row.rule))],
@@ -299,7 +311,7 @@ class Cleaner {
           ["Next pass", "short", (row) => (row.eligible ? "now" : row.next_eligible_ms === null ? "after a change" : `in ${span(Math.max(0, row.next_eligible_ms - answer.now_ms) / 1000)}`)],
           ["Why", "words", (row) => [row.because, row.advice && `. To do: ${row.advice}`]],
         ], coming, { none: "Nothing is to be cleaned." }),
-        make("p", { class: "soft" }, `${whole(answer.idle)} compacted partitions have nothing to clean`,
+        make("p", { class: "soft" }, `Of those that are compacted, ${counted(answer.idle, "partition")} ${answer.idle === 1 ? "has" : "have"} nothing to clean`,
           answer.left_out > 0 && `; ${whole(answer.left_out)} more were not looked at`, ".")),
       card("Passes", table([
         ["Began (UTC)", "short", (row) => when(row.started_ms)],
@@ -336,7 +348,7 @@ class Groups {
   }
 
   show(answer) {
-    this.count.textContent = `${fold(answer.total, answer.left_out)} groups`;
+    this.count.textContent = fold(answer.total, answer.left_out, "group");
     this.list.replaceChildren(table([
       ["Group", "name", (row) => row.id],
       ["State", "", (row) => groupState(row)],
@@ -344,7 +356,8 @@ class Groups {
       ["Members", "number", (row) => whole(row.members)],
       ["Partitions", "number optional", (row) => whole(row.committed_partitions)],
       ["Lag", "number", (row) => whole(row.lag)],
-    ], answer.groups, { open: (row) => `group/${row.id}`, key: (row) => row.id, none: "No group has such a name." }));
+    ], answer.groups, { open: (row) => `group/${row.id}`, key: (row) => row.id, none: this.query.q ? "No group has such a name." : "There are no groups yet." }),
+      remainder(answer.left_out, "type a part of the name above") || "");
   }
 }
 
@@ -373,7 +386,7 @@ class Group {
         ["state", groupState(group)],
         ["protocol", group.protocol],
         ["members", whole(group.members)],
-        ["lag", `${whole(group.lag)} records in ${whole(group.committed_partitions)} partitions`],
+        ["lag", `${counted(group.lag, "record")} in ${counted(group.committed_partitions, "partition")}`],
       ])),
       card("Committed offsets", table([
         ["Topic", "name", (row) => row.topic],
@@ -381,7 +394,7 @@ class Group {
         ["Committed", "number", (row) => whole(row.committed_offset)],
         ["End", "number optional", (row) => whole(row.end_offset)],
         ["Lag", "number", (row) => whole(row.lag)],
-      ], group.offsets, { none: "It has committed nothing." }), group.left_out > 0 && make("p", { class: "soft" }, `and ${whole(group.left_out)} more`)),
+      ], group.offsets, { none: "It has committed nothing." }), remainder(group.left_out, "siltstone groups describe prints all")),
       card("Members", table([
         ["Member", "name", (row) => row.id],
         ["Client", "", (row) => row.client_id],
@@ -402,7 +415,7 @@ class Connections {
   }
 
   show(answer) {
-    this.place.replaceChildren(card([`${whole(answer.total)} connections `, make("small", {}, "by what the clients say that they are")], table([
+    this.place.replaceChildren(card([`${counted(answer.total, "connection")} `, make("small", {}, "by what the clients say that they are")], table([
       ["Software", "name", (row) => row.software],
       ["Listener", "", (row) => row.listener],
       ["Connections", "number", (row) => whole(row.count)],
@@ -492,24 +505,70 @@ async function look() {
   try {
     const answer = await view.ask();
     if (view !== current || turn !== asked) return;
-    if (!view.isMounted) {
-      view.mount(main);
-      view.isMounted = true;
-    }
-    const focused = document.activeElement?.dataset?.key;
-    view.show(answer);
-    main.dataset.view = view.where;
-    if (focused !== undefined) {
-      main.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
-    }
-    say(paused ? "paused" : `as of ${new Date().toLocaleTimeString("en-GB")}`, paused ? "" : "good");
+    show(view, answer);
   } catch (error) {
     if (view !== current || turn !== asked) return;
-    const text = error instanceof Refusal ? error.message : "the broker does not answer; asking again";
-    say(error instanceof Refusal ? "refused" : "no answer", "bad");
-    if (!view.isMounted) main.replaceChildren(message("bad", text), make("p", {}, make("a", { href: "#overview" }, "← overview")));
+    if (error instanceof Refusal) refused(view, error.message);
+    else unanswered(view);
   }
   if (!paused && !document.hidden) timer = setTimeout(look, LOOK_MS);
+}
+
+function show(view, answer) {
+  heard = new Date().toLocaleTimeString("en-GB");
+  trouble.hidden = true;
+  main.classList.remove("stale");
+  if (view.isMounted && isSelecting()) {
+    say("waits while text is selected", "");
+    return;
+  }
+  if (!view.isMounted) {
+    view.mount(main);
+    view.isMounted = true;
+  }
+  keepPlace(() => view.show(answer));
+  main.dataset.view = view.where;
+  say(paused ? "paused" : `as of ${heard}`, paused ? "" : "good");
+}
+
+function refused(view, sentence) {
+  say("refused", "bad");
+  trouble.hidden = true;
+  main.classList.remove("stale");
+  view.isMounted = false; // what it showed is gone
+  main.replaceChildren(message("bad", sentence), make("p", {}, make("a", { href: "#overview" }, "← overview")));
+}
+
+function unanswered(view) {
+  say("no answer", "bad");
+  const old = view.isMounted ? ` What stands here is as of ${heard}.` : "";
+  const words = `The broker does not answer.${old} Asking again every few seconds.`;
+  if (trouble.hidden || trouble.textContent !== words) trouble.textContent = words;
+  trouble.hidden = false;
+  main.classList.toggle("stale", view.isMounted);
+  if (!view.isMounted) main.replaceChildren();
+}
+
+/** Tell whether somebody is selecting text of the view, which a new drawing would undo. */
+function isSelecting() {
+  const chosen = getSelection();
+  return chosen.type === "Range" && main.contains(chosen.anchorNode);
+}
+
+/** Draw anew, and have the focus and what is scrolled sideways where they were. */
+function keepPlace(draw) {
+  const places = () => [...main.querySelectorAll("a, button, summary, tr[tabindex]")];
+  const focused = document.activeElement;
+  const number = places().indexOf(focused);
+  const key = focused?.dataset?.key;
+  const scrolled = [...main.querySelectorAll(".wide")].map((each) => each.scrollLeft);
+  draw();
+  main.querySelectorAll(".wide").forEach((each, at) => {
+    each.scrollLeft = scrolled[at] ?? 0;
+  });
+  if (number < 0) return;
+  const same = key === undefined ? places()[number] : main.querySelector(`[data-key="${CSS.escape(key)}"]`);
+  same?.focus({ preventScroll: true });
 }
 
 function say(text, kind) {

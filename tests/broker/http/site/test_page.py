@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from siltstone.broker.http.control.token import read_address
 from siltstone.broker.http.site.routes import FILES
+from tests.support.broker import SiltstoneProcess
 from tests.support.browser import Browser, browsing, find_chromium
 from tests.support.commits import commit
 from tests.support.http_client import ask
@@ -118,6 +120,14 @@ async def test_the_lag_of_a_group_is_seen_on_a_phone(broker: Running, tmp_path: 
             )
             words = browser.evaluate("document.getElementById('main').innerText")
             assert "Lag" in words
+            browser.open(f"http://127.0.0.1:{port_of(broker)}/#topics")
+            browser.wait_for(shown("topics"), "the topics")
+            assert browser.evaluate(
+                "document.querySelectorAll('td.number').forEach((each) => {"
+                "each.textContent = '99.9 KiB/s'; });"
+                "[...document.querySelectorAll('.wide')]"
+                ".every((each) => each.scrollWidth <= each.clientWidth)"
+            ), "rates that are cut"
 
     await asyncio.to_thread(look)
 
@@ -158,6 +168,104 @@ async def test_the_keyboard_goes_everywhere(broker: Running, tmp_path: Path) -> 
             assert browser.troubles == []
 
     await asyncio.to_thread(look)
+
+
+@pytest.mark.slow
+@pytest.mark.client
+def test_a_broker_that_ends_is_seen(tmp_path: Path) -> None:
+    """What stands there is old then, and the page says so."""
+    find_chromium()
+    broker = SiltstoneProcess(tmp_path)
+    broker.start()
+    with closing(broker), browsing(tmp_path / "profile") as browser:
+        browser.open(f"http://{broker.http}/")
+        browser.wait_for(shown("overview"), "the overview")
+        assert broker.stop() == 0
+        trouble = "document.getElementById('trouble')"
+        browser.wait_for(f"!{trouble}.hidden", "the trouble")
+        words = browser.evaluate(f"{trouble}.innerText")
+        assert words.startswith("The broker does not answer. What stands here is as of ")
+        assert browser.evaluate("document.getElementById('main').className") == "stale"
+        browser.press("2")
+        browser.wait_for("document.getElementById('main').className === ''", "another view")
+        browser.wait_for("document.getElementById('main').innerText === ''", "that is empty")
+
+
+@pytest.mark.slow
+async def test_a_topic_that_goes_is_seen(broker: Running, tmp_path: Path) -> None:
+    """Its view gives way to the sentence of the broker."""
+    find_chromium()
+    orders = broker.topics.topics["orders"]
+    root = f"http://127.0.0.1:{port_of(broker)}/"
+    loop = asyncio.get_running_loop()
+
+    def look() -> None:
+        with browsing(tmp_path / "profile") as browser:
+            browser.open(f"{root}#topic/orders")
+            browser.wait_for(shown("topic/orders"), "the topic")
+            asyncio.run_coroutine_threadsafe(broker.topics.delete(orders), loop).result()
+            words = "document.getElementById('main').innerText"
+            browser.wait_for(f"{words}.includes('there is no topic')", "the refusal")
+            assert "Segments" not in browser.evaluate(words)
+
+    await asyncio.to_thread(look)
+
+
+@pytest.mark.slow
+async def test_a_new_drawing_leaves_the_reader_where_he_is(broker: Running, tmp_path: Path) -> None:
+    """The focus and what is scrolled sideways stay, and so does text that is selected."""
+    find_chromium()
+    root = f"http://127.0.0.1:{port_of(broker)}/"
+
+    def look() -> None:
+        with browsing(tmp_path / "profile") as browser:
+            browser.resize(*PHONE)
+            browser.open(f"{root}#topic/state")
+            browser.wait_for(shown("topic/state"), "the topic")
+            browser.evaluate(
+                "document.querySelector('summary').focus();"
+                "document.querySelector('summary').parentElement.open = true;"
+                "window.before = document.querySelector('summary')"
+            )
+            drawn = "document.querySelector('summary') !== window.before"
+            browser.wait_for(drawn, "a new drawing")
+            assert browser.evaluate("document.activeElement === document.querySelector('summary')")
+            assert browser.evaluate("document.querySelector('details').open")
+            browser.evaluate(
+                "window.before = document.querySelector('h2');"
+                "getSelection().selectAllChildren(window.before)"
+            )
+            state = "document.getElementById('state').innerText"
+            browser.wait_for(f"{state}.includes('selected')", "a page that waits")
+            assert browser.evaluate("document.querySelector('h2') === window.before")
+            browser.evaluate("getSelection().removeAllRanges()")
+            browser.wait_for("document.querySelector('h2') !== window.before", "the next drawing")
+            assert browser.troubles == []
+
+    await asyncio.to_thread(look)
+
+
+@pytest.mark.slow
+async def test_an_empty_broker_has_sentences(tmp_path: Path) -> None:
+    """No list is empty without a word, and none speaks of a name that nobody typed."""
+    find_chromium()
+
+    def look(root: str) -> None:
+        with browsing(tmp_path / "profile") as browser:
+            for view, sentence in (
+                ("overview", "There are no topics yet."),
+                ("topics", "There are no topics yet."),
+                ("groups", "There are no groups yet."),
+                ("cleaner", "No pass yet."),
+                ("connections", "Nobody is connected."),
+            ):
+                browser.open(f"{root}#{view}")
+                browser.wait_for(shown(view), view)
+                words = browser.evaluate("document.getElementById('main').innerText")
+                assert sentence in words, view
+
+    async with running(tmp_path / "data") as started:
+        await asyncio.to_thread(look, f"http://127.0.0.1:{port_of(started)}/")
 
 
 @pytest.mark.slow
