@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.testing.errors import StartFailed
+from siltstone.testing.errors import AskedInVain, StartFailed
 from siltstone.testing.folders import Folder
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOST: Final = "127.0.0.1"
+NOT_RUNNING: Final = "the broker does not run; restart() starts it"
 _CHILD: Final = os.path.join(os.path.dirname(__file__), "child.py")  # noqa: PTH118, PTH120
 _START_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 30.0
@@ -52,6 +53,7 @@ class Daemon:
         self._held: list[socket.socket] = []
         self.facts: dict[str, Any] = {}
         self.process: subprocess.Popen[bytes] | None = None
+        self.is_paused = False
         try:
             if folder is None:
                 self._own = Folder()
@@ -81,6 +83,7 @@ class Daemon:
 
     def launch(self) -> None:
         """Start the process; `wait` returns when it is ready."""
+        self.is_paused = False
         sets = [word for item in self._settings.items() for word in ("--set", "=".join(item))]
         self._ready_file.unlink(missing_ok=True)
         with self.log.open("ab") as sink:
@@ -122,14 +125,24 @@ class Daemon:
         )
 
     def pause(self) -> None:
-        """Stop the process as it is; on return it does nothing any more."""
+        """Stop the process as it is; on return it does nothing any more.
+
+        Raises:
+            AskedInVain: There is none.
+        """
         process = self._living()
+        self.is_paused = True
         process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """Let a paused process go on."""
+        """Let a paused process go on.
+
+        Raises:
+            AskedInVain: There is none.
+        """
         self._living().send_signal(signal.SIGCONT)
+        self.is_paused = False
 
     def kill(self) -> None:
         """End the process by SIGKILL: nothing is flushed, nothing is marked clean. Idempotent."""
@@ -159,7 +172,7 @@ class Daemon:
 
     def _living(self) -> subprocess.Popen[bytes]:
         if self.process is None or not self.is_running:
-            raise RuntimeError("the broker does not run; restart() starts it")
+            raise AskedInVain(NOT_RUNNING)
         return self.process
 
     def _forget(self, process: subprocess.Popen[bytes]) -> None:

@@ -31,19 +31,30 @@ class Folder:
         _sweep(place)
         try:
             self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
-            self._owner = os.open(self.path / _OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._owner = _own(self.path / _OWNER)
         except OSError as error:
             raise StartFailed(
                 f"the broker has no folder: {place} is not writable ({error.strerror}); set TMPDIR "
                 "to a folder that is"
             ) from error
-        fcntl.flock(self._owner, fcntl.LOCK_EX)
 
     def remove(self) -> None:
         """Remove it with all that is in it. Idempotent."""
         shutil.rmtree(self.path, ignore_errors=True)
         with suppress(OSError):
             os.close(self._owner)
+
+
+def _own(path: Path) -> int:
+    """Make a file that is locked before others find it under its name, and return its descriptor.
+
+    Another worker of the same run sweeps at the same moment, and takes what nobody has locked.
+    """
+    unnamed = path.with_suffix(".new")
+    owner = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(owner, fcntl.LOCK_EX)
+    unnamed.rename(path)
+    return owner
 
 
 def _find_place() -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.testing.daemon import Daemon
+from siltstone.testing.daemon import NOT_RUNNING, Daemon
 from siltstone.testing.errors import AskedInVain
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class Kafka:
 
     def heal(self) -> None:
         """End all trouble: it runs, nothing fails or is slow, its clock shows the time."""
-        if not (self._is_troubled or self.clock.ahead):
+        if self._daemon.is_running and not (self._is_troubled or self.clock.ahead):
             return
         self.clock.ahead = timedelta()
         if not self._daemon.is_running:
@@ -238,7 +238,12 @@ class Kafka:
 
     @property
     def admin(self) -> Admin:
-        """Requests over Kafka's protocol; imported only now, the start has no need of it."""
+        """Requests over Kafka's protocol; imported only now, the start has no need of it.
+
+        Raises:
+            AskedInVain: The broker is paused and would not answer.
+        """
+        self._refuse_if_paused()
         if self._admin is None:
             from siltstone.testing.admin import Admin  # noqa: PLC0415
 
@@ -258,7 +263,8 @@ class Kafka:
         from siltstone.broker.http.control.token import read_token  # noqa: PLC0415
 
         if not self._daemon.is_running:
-            raise AskedInVain("the broker does not run; restart() starts it")
+            raise AskedInVain(NOT_RUNNING)
+        self._refuse_if_paused()
         host, _, port = self._daemon.facts["http"].rpartition(":")
         token = read_token(Path(self._daemon.facts["log_dirs"][0]))
         path = f"{page}?{urlencode(query)}" if query else page
@@ -268,6 +274,10 @@ class Kafka:
                 return {}
             raise AskedInVain(answer.sentence)
         return json.loads(answer.body)
+
+    def _refuse_if_paused(self) -> None:
+        if self._daemon.is_running and self._daemon.is_paused:
+            raise AskedInVain("the broker is paused and does not answer; resume() lets it go on")
 
     def _passes(self, topic: str, since_ms: int) -> Iterator[dict[str, Any]]:
         from siltstone.broker.commands.http_client import ask  # noqa: PLC0415

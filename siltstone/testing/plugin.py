@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _RUNNING: pytest.StashKey[Kafka] = pytest.StashKey()
 _MARKER = "kafka_topic"
+_OPTIONS = {"partitions", "config"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,6 +53,12 @@ def kafka_topic(request: pytest.FixtureRequest, kafka: Kafka) -> str:
     """A topic of this test alone, as the marker ``kafka_topic`` describes it; its name."""
     marker = request.node.get_closest_marker(_MARKER)
     options = {} if marker is None else marker.kwargs
+    if marker is not None and (marker.args or not options.keys() <= _OPTIONS):
+        pytest.fail(
+            f"the marker {_MARKER} takes {' and '.join(sorted(_OPTIONS))} by their names, as "
+            f"{_MARKER}(partitions=3); write that at {request.node.nodeid}",
+            pytrace=False,
+        )
     return kafka.create_topic(kafka.unique_name(request.node.name), **options)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
@@ -80,6 +81,29 @@ def test_a_killed_broker_of_a_killed_parent(
     for each in (living, latest):
         each.remove()
         assert not each.path.exists()
+
+
+def test_a_folder_that_is_just_made_is_not_swept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Workers of one run start at once: one sweeps while the other has a folder and no lock yet."""
+    monkeypatch.setattr(folders, "_MEMORY", tmp_path)
+    monkeypatch.setattr(folders, "_ROOM_BYTES", 0)
+    lock = fcntl.flock
+    others: list[Folder] = []
+
+    def lock_late(descriptor: int, how: int) -> None:
+        monkeypatch.setattr("fcntl.flock", lock)
+        others.append(Folder())
+        lock(descriptor, how)
+
+    monkeypatch.setattr("fcntl.flock", lock_late)
+    folder = Folder()
+
+    assert folder.path.is_dir()
+    for each in (folder, *others):
+        each.remove()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_memory_that_is_too_small_is_not_taken(

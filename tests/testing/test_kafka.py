@@ -387,6 +387,9 @@ def test_a_pause(kafka: Kafka) -> None:
     kafka.pause()
     producer.produce(topic, b"2")
     assert producer.flush(0.2) == 1
+    for ask in (kafka.topics, kafka.clock.now_ms):
+        with pytest.raises(AskedInVain, match=r"is paused and does not answer; resume\(\)"):
+            ask()
     kafka.resume()
 
     assert producer.flush(PATIENCE) == 0
@@ -406,6 +409,8 @@ def test_a_kill_and_a_restart(kafka: Kafka) -> None:
         kafka.fail_next("Produce", error="DISCONNECT")
     with pytest.raises(AskedInVain, match="does not answer"):
         kafka.topics()
+    with pytest.raises(AskedInVain, match="does not run"):
+        kafka.pause()
     kafka.restart()
 
     assert producer.flush(PATIENCE) == 0

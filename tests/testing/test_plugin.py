@@ -129,6 +129,45 @@ def test_it(kafka):
     assert "1 passed" in said, said
 
 
+def test_a_marker_that_says_something_else(tmp_path: Path) -> None:
+    """A count without its name would be a topic of one partition, without a word."""
+    code = """
+import pytest
+
+@pytest.mark.kafka_topic(3)
+def test_count(kafka_topic):
+    pass
+
+@pytest.mark.kafka_topic(partition=3)
+def test_name(kafka_topic):
+    pass
+"""
+    said = run(tmp_path, code)
+
+    assert "2 errors" in said, said
+    sentence = "the marker kafka_topic takes config and partitions by their names"
+    assert said.count(sentence) >= 2
+    assert "write that at test_project.py::test_name" in said
+
+
+def test_a_broker_that_a_test_ended_by_itself(tmp_path: Path) -> None:
+    """By its number, past the fixture: the tests after it have a broker all the same."""
+    code = """
+import os
+import signal
+
+def test_it_dies(kafka):
+    os.kill(kafka.pid, signal.SIGKILL)
+    kafka._daemon.process.wait()
+
+def test_after(kafka, kafka_topic):
+    assert kafka.topics() == [kafka_topic]
+"""
+    said = run(tmp_path, code)
+
+    assert "2 passed" in said, said
+
+
 def test_a_broker_that_does_not_start(tmp_path: Path) -> None:
     """Each test that wants it has an error with the sentence; others run."""
     (tmp_path / "conftest.py").write_text(
