@@ -142,7 +142,9 @@ def _zsh(commands: list[Command]) -> Iterator[str]:
     yield "      esac ;;"
     yield "  esac"
     yield "}"
-    yield 'compdef _siltstone siltstone 2>/dev/null || _siltstone "$@"'
+    # From a folder of fpath the file itself is the function, called for words to complete.
+    yield 'if [[ ${funcstack[1]} == _siltstone ]]; then _siltstone "$@"'
+    yield "else compdef _siltstone siltstone; fi"
 
 
 def _zsh_specs(option: Option) -> Iterator[str]:

@@ -68,3 +68,13 @@ def test_every_command_and_option_is_there(shell: str, capsys: pytest.CaptureFix
                 assert (f"-l {name[2:]}" if shell == "fish" and name[1] == "-" else name) in (
                     script if shell != "fish" else script.replace("-s ", "-")
                 )
+
+
+def test_zsh_offers_at_the_first_tab() -> None:
+    """A file of fpath is run as the function that it defines: it has to call it, then and there."""
+    script = completion(make_parser(), "zsh")
+
+    assert script.splitlines()[-2:] == [
+        'if [[ ${funcstack[1]} == _siltstone ]]; then _siltstone "$@"',
+        "else compdef _siltstone siltstone; fi",
+    ]
