@@ -45,6 +45,8 @@ _PROTECTION = re.compile(
 _JAAS = re.compile(r"java\.security\.auth|javax\.net\.ssl|java\.security\.krb5")
 _LINKS = re.compile(r"KAFKA_(SERVICE_.*|PORT|PORT_\d+_.*)")
 """What Kubernetes and container links put in for a service that is called kafka."""
+_OTHERS_PARTS = re.compile(r"KAFKA_(CONFLUENT_.+|ENABLE_KRAFT)")
+"""What others' images have for their own scripts and for parts that are not Kafka's."""
 _UUID = re.compile(r"[A-Za-z0-9_-]{22}(==)?")
 _HOST = re.compile(r"://[^/,]*:(\d+)")
 
@@ -56,6 +58,7 @@ def kafka_entries(
     entries: dict[str, Entry] = {}
     jvm: list[str] = []
     links: list[str] = []
+    others: list[str] = []
     for variable in _listed(environ):
         text = environ[variable]
         if _asks_for_protection(variable, text):
@@ -68,12 +71,16 @@ def kafka_entries(
             jvm.append(variable)
         elif _LINKS.fullmatch(variable):
             links.append(variable)
+        elif _OTHERS_PARTS.fullmatch(variable):
+            others.append(variable)
         else:
             _add(Entry(setting_of(variable), text, variable), entries, faults, warnings)
     if jvm:
         warnings.append(f"{', '.join(jvm)}: for a JVM and its logs, of no meaning here")
     if links:
         warnings.append(f"{', '.join(links)}: set for links between containers, not settings")
+    if others:
+        warnings.append(f"{', '.join(others)}: for parts of another image, of no meaning here")
     faults += _clusters(entries)
     return list(entries.values())
 

@@ -139,7 +139,7 @@ def test_a_file_that_contradicts_itself_is_a_fault_still(tmp_path: Path) -> None
 
 
 def test_what_is_no_setting_is_named() -> None:
-    """A typing error, what is for a JVM, what Kubernetes sets: none stops a start."""
+    """A typing error, what is for a JVM or another image, what Kubernetes sets."""
     layers = load(
         None,
         {
@@ -148,11 +148,17 @@ def test_what_is_no_setting_is_named() -> None:
             "KAFKA_VERSION": "4.3.1",
             "KAFKA_SERVICE_HOST": "10.0.0.1",
             "KAFKA_PORT_9092_TCP": "tcp://10.0.0.1:9092",
+            "KAFKA_ENABLE_KRAFT": "yes",
+            "KAFKA_CONFLUENT_LICENSE_TOPIC_REPLICATION_FACTOR": "1",
         },
         [],
     )
 
     assert sorted(layers.warnings) == [
+        (
+            "KAFKA_CONFLUENT_LICENSE_TOPIC_REPLICATION_FACTOR, KAFKA_ENABLE_KRAFT: for parts of "
+            "another image, of no meaning here"
+        ),
         (
             "KAFKA_LOG_RETENTION_HOUR: log.retention.hour is not a setting and is not obeyed; did "
             "you mean log.retention.hours?"
