@@ -25,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ["SILTSTONE_CA"] = options.ca
     try:
         exit_code: int = options.run(options)
+        sys.stdout.flush()  # while it can be said what becomes of it
     except ConfigError as error:
         for fault in error.faults:
             print(fault, file=sys.stderr)

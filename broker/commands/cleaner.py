@@ -235,7 +235,10 @@ def _history_of_stopped(layers: Layers, name: str | None, why: str, *, as_json: 
 
 
 def _print_events(events: Iterable[dict[str, Any]], *, as_json: bool) -> None:
-    for event in events:
+    listed = list(events)
+    if not (listed or as_json):
+        sys.stdout.write("there was no pass yet\n")
+    for event in listed:
         if as_json:
             sys.stdout.write(json.dumps(event) + "\n")
         else:

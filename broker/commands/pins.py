@@ -36,7 +36,8 @@ def run_pins(options: argparse.Namespace) -> int:
     except Refusal as error:
         return _fail(str(error))
     if release is not None:
-        sys.stdout.write(f"released {release}\n")
+        told = json.dumps({"released": release}) if options.json else f"released {release}"
+        sys.stdout.write(f"{told}\n")
     else:
         _print(answer, as_json=options.json)
     return 0

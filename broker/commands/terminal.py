@@ -6,14 +6,17 @@ And colours, which only a terminal gets.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 _NARROWEST = 20
+_GAP = "  "
+_NUMBER = re.compile(r"-|-?[0-9]+(\.[0-9]+)?( [KMGT]?i?B)?")
 _COLOURS = {"red": 31, "green": 32, "yellow": 33, "blue": 36, "dim": 2, "bold": 1}
 
 
@@ -65,21 +68,50 @@ def write_wrapped(lines: Iterable[str], hang: int = 4) -> None:
 
 
 def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print columns for a person: as wide as what is in them, numbers and sizes to the right."""
+    """Print columns for a person: as wide as what is in them, numbers and sizes to the right.
+
+    Where the terminal is too narrow for that, a name that is longer than its column stays whole and
+    has the row's other cells below it.
+    """
     texts = [[str(each) for each in row] for row in rows]
     if not texts:
         sys.stdout.write("there are none\n")
         return
     columns = list(zip(headings, *texts, strict=True))
+    is_right = [all(map(_NUMBER.fullmatch, column[1:])) for column in columns]
     widths = [max(map(len, column)) for column in columns]
-    is_right = [all(each[:1].isdigit() or each == "-" for each in column[1:]) for column in columns]
+    _narrow(widths, is_right, find_width())
     for number, row in enumerate([list(headings), *texts]):
-        cells = [
-            each.rjust(width) if right else each.ljust(width)
-            for each, width, right in zip(row, widths, is_right, strict=True)
-        ]
-        line = "  ".join(cells).rstrip()
-        sys.stdout.write((paint(line, "bold") if number == 0 else line) + "\n")
+        for line in _row_lines(row, widths, is_right):
+            sys.stdout.write((paint(line, "bold") if number == 0 else line) + "\n")
+
+
+def _narrow(widths: list[int], is_right: Sequence[bool], width: int | None) -> None:
+    """Take from the widest columns of words what a line has too much."""
+    words = [number for number, right in enumerate(is_right) if not right]
+    if width is None or not words:
+        return
+    over = sum(widths) + len(_GAP) * (len(widths) - 1) - width
+    while over > 0:
+        widest = max(words, key=widths.__getitem__)
+        taken = min(over, widths[widest] - _NARROWEST)
+        if taken <= 0:
+            return
+        widths[widest] -= taken
+        over -= taken
+
+
+def _row_lines(
+    row: Sequence[str], widths: Sequence[int], is_right: Sequence[bool]
+) -> Iterator[str]:
+    line, start = "", 0
+    for each, width, right in zip(row, widths, is_right, strict=True):
+        if len(line) > start:  # what stands before is longer than its column
+            yield line.rstrip()
+            line = ""
+        line = line.ljust(start) + (each.rjust(width) if right else each.ljust(width)) + _GAP
+        start += width + len(_GAP)
+    yield line.rstrip()
 
 
 def has_colours() -> bool:

@@ -6,9 +6,10 @@ A running broker holds the log directory; its users are changed by ``kafka-confi
 from __future__ import annotations
 
 import getpass
+import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.commands.options import read_settings
 from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
@@ -66,10 +67,28 @@ def run_users(options: argparse.Namespace) -> int:
         return _fail(str(error))
     except OSError as error:
         return _fail(f"{store.path} can not be written: {error.strerror}")
-    for user, own in sorted(store.credentials.items()):
-        shown = ", ".join(f"{each} ({own[each].iterations})" for each in sorted(own))
-        sys.stdout.write(f"{user}: {shown}\n")
+    _show(store.credentials, as_json=options.json)
     return 0
+
+
+def _show(credentials: Credentials, *, as_json: bool) -> None:
+    users: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "mechanisms": [
+                {"name": each, "iterations": own[each].iterations} for each in sorted(own)
+            ],
+        }
+        for name, own in sorted(credentials.items())
+    ]
+    if as_json:
+        sys.stdout.write(json.dumps({"users": users}, indent=2) + "\n")
+        return
+    for user in users:
+        shown = ", ".join(f"{each['name']} ({each['iterations']})" for each in user["mechanisms"])
+        sys.stdout.write(f"{user['name']}: {shown}\n")
+    if not users:
+        sys.stdout.write("there are no users\n")
 
 
 def _changed(

@@ -7,7 +7,14 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.commands.explain_text import counted
-from siltstone.broker.commands.kafka.broker import END, Broker, Refused, add_connection, why
+from siltstone.broker.commands.kafka.broker import (
+    END,
+    Broker,
+    Refused,
+    TopicFacts,
+    add_connection,
+    why,
+)
 from siltstone.broker.commands.kafka.broker import run as run_command
 from siltstone.broker.commands.terminal import paint, write_table
 from siltstone.pipeline.client.wire import Exchange
@@ -28,7 +35,7 @@ from siltstone.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetF
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 ACTIONS: Final = ("list", "describe", "delete")
@@ -60,10 +67,11 @@ def _list(broker: Broker, options: argparse.Namespace) -> int:
     if answer.error_code:
         raise Refused(why(answer.error_code, None, "the list of groups"))
     rows = []
+    there = broker.topics()
     for each in sorted(answer.groups, key=lambda each: each.group_id):
         if options.names and each.group_id not in options.names:
             continue
-        lags = [row["lag"] or 0 for row in _lags(broker, each.group_id)]
+        lags = [row["lag"] or 0 for row in _lags(broker, each.group_id, there)]
         rows.append(
             {
                 "group": each.group_id,
@@ -91,30 +99,29 @@ def _describe(broker: Broker, options: argparse.Namespace) -> int:
             f"{group['group']}: {paint(group['state'], 'bold')}, {group['protocol']}, "
             f"{counted(len(group['members']), 'member')}, lag {lag}\n\n"
         )
-        owners = {
-            (topic, number): member
-            for member in group["members"]
-            for topic, numbers in member["assignment"].items()
-            for number in numbers
-        }
         write_table(
             ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "CLIENT", "HOST"),
-            [
-                (
-                    row["topic"],
-                    row["partition"],
-                    *(
-                        "-" if row[name] is None else row[name]
-                        for name in ("committed", "end", "lag")
-                    ),
-                    owners.get((row["topic"], row["partition"]), {}).get("client_id", "-"),
-                    owners.get((row["topic"], row["partition"]), {}).get("client_host", "-"),
-                )
-                for row in group["offsets"]
-            ],
+            list(_rows(group)),
         )
         sys.stdout.write("\n")
     return 0
+
+
+def _rows(group: dict[str, Any]) -> Iterator[tuple[object, ...]]:
+    """Yield a row for each partition, with who has it, and for each member that has none."""
+    owners = {place: member for member in group["members"] for place in _places(member)}
+    for row in group["offsets"]:
+        owner = owners.get((row["topic"], row["partition"]), {})
+        numbers = ("-" if row[name] is None else row[name] for name in ("committed", "end", "lag"))
+        who = (owner.get(name, "-") for name in ("client_id", "client_host"))
+        yield (row["topic"], row["partition"], *numbers, *who)
+    for member in group["members"]:
+        if not any(member["assignment"].values()):
+            yield (*"-----", member["client_id"], member["client_host"])
+
+
+def _places(member: dict[str, Any]) -> list[tuple[str, int]]:
+    return [(topic, each) for topic, numbers in member["assignment"].items() for each in numbers]
 
 
 def _delete(broker: Broker, options: argparse.Namespace) -> int:
@@ -154,23 +161,25 @@ def _find(broker: Broker, group_id: str) -> dict[str, Any]:
         (group,) = broker.ask(_CLASSIC, DescribeGroupsRequest((group_id,))).groups
     if group.error_code:
         raise Refused(why(group.error_code, None, f"group {group_id}"))
-    offsets = list(_lags(broker, group_id))
+    read = _of_consumer if protocol == "consumer" else _of_classic
+    members = [
+        {
+            "member": each.member_id,
+            "client_id": each.client_id,
+            "client_host": each.client_host,
+            "assignment": read(each),
+        }
+        for each in group.members
+    ]
+    assigned = [place for member in members for place in _places(member)]
+    offsets = list(_lags(broker, group_id, broker.topics(), assigned))
     if group.group_state == "Dead" and not offsets:
         raise Refused(why(ErrorCode.group_id_not_found, None, f"group {group_id}"))
-    read = _of_consumer if protocol == "consumer" else _of_classic
     return {
         "group": group_id,
         "state": group.group_state,
         "protocol": protocol,
-        "members": [
-            {
-                "member": each.member_id,
-                "client_id": each.client_id,
-                "client_host": each.client_host,
-                "assignment": read(each),
-            }
-            for each in group.members
-        ],
+        "members": members,
         "offsets": offsets,
     }
 
@@ -187,33 +196,38 @@ def _of_classic(member: Any) -> dict[str, list[int]]:
     return {topic: sorted(numbers) for topic, numbers in assigned.items()}
 
 
-def _lags(broker: Broker, group_id: str) -> Iterator[dict[str, Any]]:
-    """Yield what a group has committed, and how far that is from the end."""
+def _lags(
+    broker: Broker,
+    group_id: str,
+    there: Mapping[str, TopicFacts],
+    assigned: Iterable[tuple[str, int]] = (),
+) -> Iterator[dict[str, Any]]:
+    """Yield what a group has committed, and how far that is from the end.
+
+    Partitions that its members have without having committed anything are there, too.
+    """
     asked = OffsetFetchRequestGroup(group_id=group_id, topics=None)
     (group,) = broker.ask(_OFFSETS, OffsetFetchRequest(groups=(asked,))).groups
     if group.error_code:
         raise Refused(why(group.error_code, None, f"offsets of group {group_id}"))
-    there = broker.topics()
-    wanted = {
-        topic.name: [
-            each.partition_index
-            for each in topic.partitions
-            if each.partition_index in there[topic.name].leaders
-        ]
-        for topic in group.topics
-        if topic.name in there
-    }
+    committed: dict[tuple[str, int], int | None] = dict.fromkeys(assigned)
+    for topic in group.topics:
+        for each in topic.partitions:
+            committed[topic.name, each.partition_index] = each.committed_offset
+    wanted: dict[str, list[int]] = {}
+    for name, number in committed:
+        if name in there and number in there[name].leaders:
+            wanted.setdefault(name, []).append(number)
     ends = broker.offsets(wanted, END) if wanted else {}
-    for topic in sorted(group.topics, key=lambda each: each.name):
-        for each in sorted(topic.partitions, key=lambda each: each.partition_index):
-            end = ends.get((topic.name, each.partition_index))
-            yield {
-                "topic": topic.name,
-                "partition": each.partition_index,
-                "committed": each.committed_offset,
-                "end": end,
-                "lag": None if end is None else max(0, end - each.committed_offset),
-            }
+    for place in sorted(committed):
+        offset, end = committed[place], ends.get(place)
+        yield {
+            "topic": place[0],
+            "partition": place[1],
+            "committed": offset,
+            "end": end,
+            "lag": None if offset is None or end is None else max(0, end - offset),
+        }
 
 
 def _as_json(value: dict[str, Any]) -> int:

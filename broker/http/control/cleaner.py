@@ -249,7 +249,7 @@ def prediction_answer(prediction: Prediction, seconds: float) -> dict[str, Any]:
 def _unknown(question: Question) -> HttpResponse:
     if question.topic is None:
         return text(400, "name a topic: ?topic=NAME, and &partition=NUMBER if only one is meant")
-    return text(404, f"there is no {_name(question)} here")
+    return text(404, f"there is no topic or partition {_name(question)} here")
 
 
 def _name(question: Question) -> str:

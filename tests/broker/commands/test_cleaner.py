@@ -166,8 +166,14 @@ def test_nothing_to_clean_is_no_success(typed: Typed, wait: list[str]) -> None:
 @pytest.mark.timeout(120)
 def test_commands_say_what_is_wrong(typed: Typed, tmp_path: Path) -> None:
     """An unknown topic, a topic that is not compacted, nobody there."""
-    assert typed.run("explain", "nope")[::2] == (1, "siltstone: there is no nope here\n")
-    assert typed.run("clean", "nope-3")[::2] == (1, "siltstone: there is no nope-3 here\n")
+    assert typed.run("explain", "nope")[::2] == (
+        1,
+        "siltstone: there is no topic or partition nope here\n",
+    )
+    assert typed.run("clean", "nope-3")[::2] == (
+        1,
+        "siltstone: there is no topic or partition nope-3 here\n",
+    )
     code, _, errors = typed.run("clean", "orders-7", broker=nobody(tmp_path))
     assert code == 1
     assert "no broker answers on http.listener 127.0.0.1:1" in errors

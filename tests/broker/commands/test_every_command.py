@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import pytest
 
 from siltstone import VERSION
 from siltstone.broker.__main__ import main
+from siltstone.broker.commands.asking import Channel
+from siltstone.broker.commands.http_client import ControlAnswer
 from siltstone.broker.commands.parser import make_parser, parser_for
 from siltstone.storage.dump.any_file import dump_as_json
 from siltstone.storage.dump.log_file import EVERYTHING
@@ -117,6 +120,35 @@ def test_settings_as_json_without_secrets(
     assert rows["max.connections"]["dynamic"]
     assert rows["config.providers.a.b"]["hidden"]
     assert "hush" not in text
+
+
+def test_a_pin_that_ends_as_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As everything is that a command prints."""
+    monkeypatch.setattr(Channel, "post", lambda *_, **__: ControlAnswer(200, b""))
+
+    assert main(["pins", "--release", "0f3c", "--json"]) == 0
+
+    assert json.loads(capsys.readouterr().out) == {"released": "0f3c"}
+
+
+@pytest.mark.parametrize("words", [["version"], ["config", "--offline"]])
+def test_a_reader_that_is_gone(words: list[str]) -> None:
+    """As `head` is after its lines: no trace of ours in its way, and exit code 1."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "siltstone", *words],
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        check=False,
+        text=True,
+    )
+    os.close(theirs)
+
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_a_dump_as_json_names_file_and_fault(tmp_path: Path) -> None:

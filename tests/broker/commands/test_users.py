@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -65,6 +66,20 @@ def test_a_password_from_standard_input_is_for_every_mechanism(
 
     assert set(read(tmp_path).credentials) == {"carol"}
     assert "s3cret" not in capsys.readouterr().out
+
+
+def test_who_there_is_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Names and mechanisms, and no secret; nobody is a sentence, too."""
+    assert not users(tmp_path)
+    assert capsys.readouterr().out == "there are no users\n"
+    assert not users(tmp_path, "--json")
+    assert json.loads(capsys.readouterr().out) == {"users": []}
+
+    scram = "SCRAM-SHA-256=[name=alice,password=alice-secret]"
+    assert not users(tmp_path, "--add-scram", scram, "--json")
+    assert json.loads(capsys.readouterr().out) == {
+        "users": [{"name": "alice", "mechanisms": [{"name": "SCRAM-SHA-256", "iterations": 4096}]}]
+    }
 
 
 def test_all_changes_are_made_or_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

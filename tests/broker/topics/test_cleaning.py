@@ -216,7 +216,10 @@ async def test_explain_of_one_partition(home: Home) -> None:
 
     assert [each["partition"] for each in answer["partitions"]] == [1]
     missing = await home.ask("GET", "/v1/explain?topic=orders&partition=2")
-    assert (missing.status, await body(missing)) == (404, b"there is no orders-2 here\n")
+    assert (missing.status, await body(missing)) == (
+        404,
+        b"there is no topic or partition orders-2 here\n",
+    )
     wrong = await home.ask("GET", "/v1/explain?topic=orders&partition=x")
     assert wrong.status == 400
 

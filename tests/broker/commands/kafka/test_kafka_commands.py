@@ -7,11 +7,14 @@ import io
 import json
 import re
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
+from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
+from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 
 from siltstone.broker.__main__ import main
 from siltstone.broker.commands.kafka.broker import why
@@ -224,6 +227,38 @@ async def test_groups_with_their_lag(shell: Shell, broker: Running) -> None:
     assert described[3].split() == ["orders", "0", "1", "3", "2", "-", "-"]
     assert await shell.run("groups", "delete", "billing") == "deleted billing\n"
     assert await shell.ask("groups") == {"groups": []}
+
+
+async def test_members_that_have_committed_nothing(shell: Shell, broker: Running) -> None:
+    """Their partitions are there with the ends; who has none has a line, too."""
+    await shell.run("topics", "create", "orders")
+    await shell.run("produce", "orders", given=b"1\n2\n3\n")
+    await (await broker.call()).ask(
+        FindCoordinatorRequest(key_type=0, coordinator_keys=("billing",))
+    )
+    await broker.groups.loaded.wait()
+    for name in ("first", "second"):
+        caller = await broker.call()
+        caller.client_id = name
+        answer = await caller.ask(
+            ConsumerGroupHeartbeatRequest(
+                group_id="billing",
+                member_id=name,
+                member_epoch=0,
+                rebalance_timeout=timedelta(minutes=1),
+                subscribed_topic_names=("orders",),
+                topic_partitions=(),
+            )
+        )
+        assert answer.error_code == 0
+
+    described = (await shell.run("groups", "describe", "billing")).splitlines()
+    told = (await shell.ask("groups", "describe", "billing"))["groups"][0]["offsets"]
+
+    assert described[0].endswith("consumer, 2 members, lag 0")
+    assert described[3].split() == ["orders", "0", "-", "3", "-", "first", "/127.0.0.1"]
+    assert described[4].split() == [*"-----", "second", "/127.0.0.1"]
+    assert told == [{"topic": "orders", "partition": 0, "committed": None, "end": 3, "lag": None}]
 
 
 async def test_a_line_without_a_key_ends_it(shell: Shell) -> None:
