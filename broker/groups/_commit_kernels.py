@@ -14,6 +14,7 @@ from siltstone.protocol.errors import KafkaError, UnknownTopicId, UnknownTopicOr
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.consumer_offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
 from siltstone.protocol.records.journal import NO_PRODUCER
+from siltstone.protocol.topic_key import FIRST_OFFSETS_WITH_TOPIC_ID
 
 try:
     import cython
@@ -98,7 +99,6 @@ if TYPE_CHECKING:
             """Add a group that `check_commit` has made."""
 
 
-_FIRST_WITH_TOPIC_ID = 10
 _NO_RETENTION = -1
 _LATEST_MS = (1 << 63) - 1
 _TOO_LARGE = OffsetMetadataTooLarge.code
@@ -148,7 +148,7 @@ def commit(
 ) -> "tuple[Results, bool]":
     """Commit the offsets; return a code for each partition, and whether one does not exist."""
     registry = rooms.topics
-    by_id = version >= _FIRST_WITH_TOPIC_ID
+    by_id = version >= FIRST_OFFSETS_WITH_TOPIC_ID
     known_topics: dict[Any, Topic] = registry.by_id if by_id else registry.topics
     now_ms = rooms.clock.now_ms()
     retention_ms = number_of(request, RETENTION)

@@ -27,6 +27,7 @@ from siltstone.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from siltstone.protocol.topic_key import FIRST_DELETE_BY_ID
 
 if TYPE_CHECKING:
     from siltstone.broker.net._dispatch_kernels import RequestContext
@@ -34,14 +35,13 @@ if TYPE_CHECKING:
     from siltstone.protocol.messages.delete_topics import DeleteTopicsRequest
 
 _FIRST_WITH_DELETION_DISABLED = 3
-_FIRST_BY_ID = 6
 _WIDTH = 16
 
 
 async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Take topics away, by name or by id."""
     entries = request.topics
-    if context.version < _FIRST_BY_ID:
+    if context.version < FIRST_DELETE_BY_ID:
         entries = [DeleteTopicState(name) for name in request.topic_names]
     wanted = list(dict.fromkeys(entries))
     counts = Counter(_target(context, each) for each in entries)

@@ -39,6 +39,7 @@ from siltstone.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from siltstone.protocol.names import check_topic_name, is_internal
+from siltstone.protocol.topic_key import FIRST_METADATA_BY_ID
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Mapping, Sequence
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from siltstone.storage.log.log import Log
 
 _FIRST_WITH_NULL = 1
-_FIRST_BY_ID = 12
 _WIDTH = 8
 _MANY = 100
 """Of a request that names more topics, they are sorted out and described in pieces."""
@@ -139,7 +139,7 @@ def _sort_out(
         if number % _MANY == 0:
             yield
     if ids:
-        return True, list(ids) if context.version >= _FIRST_BY_ID else None
+        return True, list(ids) if context.version >= FIRST_METADATA_BY_ID else None
     return False, None if None in names else list(names)
 
 

@@ -21,6 +21,7 @@ from siltstone.protocol.messages.offset_fetch import (
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
 )
+from siltstone.protocol.topic_key import FIRST_OFFSETS_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Sequence
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 _SLICES = Slices("topics", nested="partition_indexes")
 _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_GROUPS = 8
-_FIRST_WITH_TOPIC_ID = 10
 _NO_OFFSETS: dict[int, bytes] = {}
 
 
@@ -84,7 +84,7 @@ def _fetch(
     lookup = _Lookup(
         context.rooms.topics, groups.offsets, group_id, require_stable=request.require_stable
     )
-    has_ids = context.version >= _FIRST_WITH_TOPIC_ID
+    has_ids = context.version >= FIRST_OFFSETS_WITH_TOPIC_ID
     found: Any
     if topics is None:
         found = lookup.find_all(has_ids=has_ids)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.broker.security.gate.named import FIRST_OFFSETS_BY_ID
 from siltstone.broker.security.gate.rows import (
     CLUSTER,
     GROUP,
@@ -51,6 +50,7 @@ from siltstone.protocol.messages.offset_fetch import (
 )
 from siltstone.protocol.messages.sync_group import SyncGroupResponse
 
+from siltstone.protocol.topic_key import FIRST_OFFSETS_WITH_TOPIC_ID
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -122,7 +122,7 @@ _COMMITS: Final = ByRow(
     "topics",
     OffsetCommitResponse,
     _refuse_commit(TOPIC),
-    first_by_id=FIRST_OFFSETS_BY_ID,
+    first_by_id=FIRST_OFFSETS_WITH_TOPIC_ID,
 )
 
 
@@ -231,7 +231,7 @@ def _sees_offsets(
 ) -> bool:
     """Return whether the topic of a row, by name or by id, may be described."""
     name = row[0]
-    if context.version >= FIRST_OFFSETS_BY_ID:
+    if context.version >= FIRST_OFFSETS_WITH_TOPIC_ID:
         topic = context.rooms.topics.by_id.get(row[1])
         if topic is None:
             return True

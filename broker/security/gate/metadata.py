@@ -18,6 +18,7 @@ from siltstone.protocol.messages.describe_topic_partitions import (
 )
 from siltstone.protocol.messages.metadata import MetadataRequestTopic, MetadataResponseTopic
 from siltstone.protocol.names import is_internal
+from siltstone.protocol.topic_key import FIRST_METADATA_BY_ID
 
 if TYPE_CHECKING:
     from siltstone.broker.net._dispatch_kernels import RequestContext
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from siltstone.protocol.messages.metadata import MetadataRequest
 
 _FIRST_WITH_NULL: Final = 1
-_FIRST_BY_ID: Final = 12
 _NOWHERE: Final = (MetadataRequestTopic(name=""),)
 _DESCRIBE, _CREATE_ALL, _CREATE = REQUIREMENTS[3]
 _DESCRIBE_PAGE: Final = REQUIREMENTS[75][0]
@@ -76,6 +76,7 @@ def _sort_out(
     served: list[MetadataRequestTopic] = []
     refused: list[MetadataResponseTopic] = []
     by_id = any(each.topic_id != NO_ID for each in wanted)
+    takes_ids = context.version >= FIRST_METADATA_BY_ID
     may_create = (
         request.allow_auto_topic_creation
         and context.rooms.settings.server.auto_create_topics_enable
@@ -83,9 +84,9 @@ def _sort_out(
     )
     for each in wanted:
         if by_id:
-            if context.version >= _FIRST_BY_ID and each.topic_id == NO_ID:
+            if takes_ids and each.topic_id == NO_ID:
                 continue  # once there is an id, names count for nothing
-            topic = registry.by_id.get(each.topic_id) if context.version >= _FIRST_BY_ID else None
+            topic = registry.by_id.get(each.topic_id) if takes_ids else None
             if topic is None or rights.may(_DESCRIBE, topic.name):
                 served.append(each)
             else:

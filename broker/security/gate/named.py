@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from siltstone.protocol.messages.fetch import FetchRequest
 from siltstone.protocol.messages.offset_commit import OffsetCommitRequest
 from siltstone.protocol.messages.produce import ProduceRequest
-from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
+from siltstone.protocol.topic_key import FIRST_OFFSETS_WITH_TOPIC_ID, FIRST_WITH_TOPIC_ID
 
 WHOLE: Final = 0
 """A request needs the right to the group that it is about as a whole."""
@@ -32,7 +32,6 @@ MAX_NAMES: Final = 20_000
 MAX_NAME: Final = 256
 """Of a name: longer ones are a stranger's, and remembering them would let him fill the memory."""
 
-FIRST_OFFSETS_BY_ID: Final = 10
 _NO_ROWS: Final = -1
 
 
@@ -47,7 +46,7 @@ class Named(NamedTuple):
 NAMED: Final = {
     0: Named(TRANSACTION, ProduceRequest._fields.index("topic_data"), FIRST_WITH_TOPIC_ID),
     1: Named(SESSION, FetchRequest._fields.index("topics"), FIRST_WITH_TOPIC_ID),
-    8: Named(WHOLE, OffsetCommitRequest._fields.index("topics"), FIRST_OFFSETS_BY_ID),
+    8: Named(WHOLE, OffsetCommitRequest._fields.index("topics"), FIRST_OFFSETS_WITH_TOPIC_ID),
     11: Named(WHOLE),
     12: Named(WHOLE),
     13: Named(WHOLE),
