@@ -11,8 +11,7 @@ from siltstone.broker.security.gate.rows import (
     TOPIC,
     Guard,
     Handler,
-    then,
-    weave,
+    Rows,
 )
 from siltstone.broker.security.requirements import REQUIREMENTS
 from siltstone.protocol.messages import alter_configs, incremental_alter_configs
@@ -188,6 +187,7 @@ def _of_configs(
 ) -> Guard:
     """Return the guard of a request that names what has settings."""
     of_topic, of_group, of_cluster = REQUIREMENTS[key]
+    rows = Rows("resources", answer, response)
 
     def judge(rights: Rights, kind: int, name: str) -> int:
         if kind == _TOPIC_TYPE:
@@ -204,16 +204,7 @@ def _of_configs(
             code = judge(rights, kind, name)
             if code:
                 refused[place] = row(code, MESSAGES[code], kind, name)
-        if not refused:
-            return handler(context, request)
-        count = len(request.resources)
-        if len(refused) == count:
-            return response(**{answer: list(refused.values())})
-        served = [each for place, each in enumerate(request.resources) if place not in refused]
-        return then(
-            handler(context, request._replace(resources=served)),
-            lambda done: done._replace(**{answer: weave(getattr(done, answer), refused, count)}),
-        )
+        return rows.serve(context, request, handler, refused)
 
     return guard
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.fetching._fetch_kernels import replica_of
-from siltstone.broker.security.gate.rows import TOPIC, ByRow, Handler, then
+from siltstone.broker.security.gate.rows import TOPIC, ByRow, Handler, Rows
 from siltstone.broker.security.requirements import REQUIREMENTS
 from siltstone.protocol.errors import ErrorCode
 from siltstone.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -21,9 +21,7 @@ _WITHOUT_SESSION: Final = -1
 _AS_REPLICA, _READ = REQUIREMENTS[1]
 _TOPICS: Final = ByRow(
     _READ,
-    "topics",
-    "responses",
-    FetchResponse,
+    Rows("topics", "responses", FetchResponse),
     lambda row: FetchableTopicResponse(
         row.topic,
         row.topic_id,
@@ -49,7 +47,7 @@ def fetch(rights: Rights, context: RequestContext, request: FetchRequest, handle
         return _fetch_named(rights, context, request, handler)
     session = context.rooms.sessions.sessions.get(request.session_id)
     may_read = session is None or _may_read(rights, context, session)
-    if may_read and not _TOPICS.split(rights, context, request)[1]:
+    if may_read and not _TOPICS.find_refused(rights, context, request):
         return handler(context, request)
     context.rooms.sessions.end(request.session_id)
     return FetchResponse(error_code=ErrorCode.fetch_session_id_not_found)
@@ -58,17 +56,13 @@ def fetch(rights: Rights, context: RequestContext, request: FetchRequest, handle
 def _fetch_named(
     rights: Rights, context: RequestContext, request: FetchRequest, handler: Handler
 ) -> Any:
-    allowed, refused = _TOPICS.split(rights, context, request)
+    refused = _TOPICS.find_refused(rights, context, request)
     if not refused:
         return handler(context, request)
-    if not allowed.topics:
+    if len(refused) == len(request.topics):
         context.rooms.sessions.end(request.session_id)
-        return FetchResponse(responses=list(refused.values()))
-    count = len(request.topics)
-    return then(
-        handler(context, allowed._replace(session_epoch=_WITHOUT_SESSION)),
-        lambda answer: _TOPICS.join(answer, refused, count),
-    )
+    request = request._replace(session_epoch=_WITHOUT_SESSION)
+    return _TOPICS.rows.serve(context, request, handler, refused)
 
 
 def _may_read(rights: Rights, context: RequestContext, session: FetchSession) -> bool:

@@ -11,9 +11,10 @@ from siltstone.broker.security.gate.rows import (
     TOPIC,
     TRANSACTION,
     ByRow,
+    Guard,
     Handler,
+    Rows,
     then,
-    weave,
 )
 from siltstone.broker.security.requirements import REQUIREMENTS
 from siltstone.protocol.errors import ErrorCode
@@ -49,8 +50,8 @@ from siltstone.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from siltstone.protocol.messages.sync_group import SyncGroupResponse
-
 from siltstone.protocol.topic_key import FIRST_OFFSETS_WITH_TOPIC_ID
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -69,9 +70,7 @@ _OF_GROUP, _OF_TRANSACTION, _OF_SHARE_GROUP = range(3)
 _NO_OFFSET: Final = -1
 
 
-def _of_group(
-    need: Need, refuse: Callable[[RequestContext], Any]
-) -> Callable[[Rights, RequestContext, Any, Handler], Any]:
+def _of_group(need: Need, refuse: Callable[[RequestContext], Any]) -> Guard:
     """Return the guard of a request that names one group."""
 
     def guard(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
@@ -118,9 +117,7 @@ def _refuse_commit(code: int) -> Callable[[Any], OffsetCommitResponseTopic]:
 _COMMITTING, _COMMITTED = REQUIREMENTS[8]
 _COMMITS: Final = ByRow(
     _COMMITTED,
-    "topics",
-    "topics",
-    OffsetCommitResponse,
+    Rows("topics", "topics", OffsetCommitResponse),
     _refuse_commit(TOPIC),
     first_by_id=FIRST_OFFSETS_WITH_TOPIC_ID,
 )
@@ -136,9 +133,7 @@ def offset_commit(rights: Rights, context: RequestContext, request: Any, handler
 _DELETING, _DELETED = REQUIREMENTS[47]
 _DELETIONS: Final = ByRow(
     _DELETED,
-    "topics",
-    "topics",
-    OffsetDeleteResponse,
+    Rows("topics", "topics", OffsetDeleteResponse),
     lambda row: OffsetDeleteResponseTopic(
         row.name, [OffsetDeleteResponsePartition(each[0], TOPIC) for each in row.partitions]
     ),
@@ -149,17 +144,17 @@ def offset_delete(rights: Rights, context: RequestContext, request: Any, handler
     """Delete offsets of a group that may be deleted, of topics that may be read."""
     if not rights.may(_DELETING, request.group_id):
         return OffsetDeleteResponse(error_code=GROUP)
-    allowed, refused = _DELETIONS.split(rights, context, request)
+    refused = _DELETIONS.find_refused(rights, context, request)
+    rows = _DELETIONS.rows
     count = len(request.topics)
-    return then(
-        handler(
-            context, allowed
-        ),  # though nothing may be left: whether the group is there comes first
-        lambda answer: answer if answer.error_code else _DELETIONS.join(answer, refused, count),
+    return then(  # though nothing may be left: whether the group is there comes first
+        handler(context, rows.without(request, refused)),
+        lambda answer: answer if answer.error_code else rows.join(answer, refused, count),
     )
 
 
 _FETCHING, _FETCHED = REQUIREMENTS[9]
+_GROUPS: Final = Rows("groups", "groups", OffsetFetchResponse)
 
 
 def offset_fetch(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
@@ -171,19 +166,18 @@ def offset_fetch(rights: Rights, context: RequestContext, request: Any, handler:
 
 def _fetch_offsets(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
     refused: dict[int, OffsetFetchResponseGroup] = {}
-    served = []
+    wanted = []
     hidden: dict[str, list[OffsetFetchResponseTopics]] = {}
     for place, each in enumerate(request.groups):
         if not rights.may(_FETCHING, each.group_id):
             refused[place] = OffsetFetchResponseGroup(each.group_id, error_code=GROUP)
+            wanted.append(each)
             continue
         group, rows = _split_group(rights, context, each)
         if rows:
             hidden.setdefault(group.group_id, []).extend(rows)
-        served.append(group)
-    if not served:
-        return OffsetFetchResponse(groups=list(refused.values()))
-    all_topics = {each.group_id for each in served if each.topics is None}
+        wanted.append(group)
+    all_topics = {each.group_id for each in wanted if each.topics is None}
 
     def finish(answer: Any) -> Any:
         groups = []
@@ -197,9 +191,9 @@ def _fetch_offsets(rights: Rights, context: RequestContext, request: Any, handle
                 topics = [each for each in topics if _sees_offsets(rights, context, each)]
             topics = [*topics, *hidden.get(group.group_id, ())]
             groups.append(group._replace(topics=topics))
-        return answer._replace(groups=weave(groups, refused, len(request.groups)))
+        return answer._replace(groups=groups)
 
-    return then(handler(context, request._replace(groups=served)), finish)
+    return then(_GROUPS.serve(context, request._replace(groups=wanted), handler, refused), finish)
 
 
 def _split_group(
@@ -292,6 +286,7 @@ _TO_FIND: Final = {
     _OF_GROUP: (_FINDS_GROUP, GROUP),
     _OF_TRANSACTION: (_FINDS_TRANSACTION, TRANSACTION),
 }
+_KEYS: Final = Rows("coordinator_keys", "coordinators", FindCoordinatorResponse)
 
 
 def find_coordinator(
@@ -311,43 +306,58 @@ def find_coordinator(
             break
         if not may:
             refused[place] = Coordinator(key, -1, "", -1, code, MESSAGES[code])
-    if not refused:
-        return handler(context, request)
-    if not has_keys:
+    if refused and not has_keys:
         code = refused[0].error_code
         return FindCoordinatorResponse(
             error_code=code, error_message=MESSAGES[code], node_id=-1, port=-1
         )
-    if len(refused) == len(keys):
-        return FindCoordinatorResponse(coordinators=list(refused.values()))
-    served = [key for place, key in enumerate(keys) if place not in refused]
-    return then(
-        handler(context, request._replace(coordinator_keys=served)),
-        lambda answer: answer._replace(coordinators=weave(answer.coordinators, refused, len(keys))),
-    )
+    return _KEYS.serve(context, request, handler, refused)
 
 
 # Groups as a whole
 
 
-def describe(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
-    """Describe groups that may be described."""
-    return _describe(
-        rights,
-        context,
-        request,
-        handler,
-        _Described(
-            REQUIREMENTS[15][0],
-            "groups",
-            DescribedGroup,
-            lambda name: DescribedGroup(GROUP, MESSAGES[GROUP], name),
-            DescribeGroupsResponse,
-        ),
-    )
+def _describe(need: Need, rows: Rows, row: Callable[..., Any]) -> Guard:
+    """Return a guard that fills in, too, what the client may do with each group.
 
+    ``row`` is the class of what the answer says of a group.
+    """
+
+    def guard(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
+        names = list(dict.fromkeys(rows.of(request)))
+        refused = {
+            place: row(GROUP, MESSAGES[GROUP], name)
+            for place, name in enumerate(names)
+            if not rights.may(need, name)
+        }
+
+        def tell_operations(answer: Any) -> Any:
+            groups = [row(*each) for each in answer.groups]
+            return answer._replace(
+                groups=[
+                    each
+                    if each.error_code
+                    else each._replace(authorized_operations=rights.group_operations(each.group_id))
+                    for each in groups
+                ]
+            )
+
+        answer = rows.serve(context, request._replace(**{rows.asked: names}), handler, refused)
+        return then(answer, tell_operations) if request.include_authorized_operations else answer
+
+    return guard
+
+
+describe: Final = _describe(
+    REQUIREMENTS[15][0], Rows("groups", "groups", DescribeGroupsResponse), DescribedGroup
+)
 
 _DESCRIBES_CONSUMERS, _DESCRIBES_THEIR_TOPICS = REQUIREMENTS[69]
+_CONSUMERS: Final = _describe(
+    _DESCRIBES_CONSUMERS,
+    Rows("group_ids", "groups", ConsumerGroupDescribeResponse),
+    DescribedConsumerGroup,
+)
 _HIDDEN_TOPICS: Final = (
     "The group has described topic(s) that the client is not authorized to describe."
 )
@@ -357,21 +367,8 @@ def consumer_describe(
     rights: Rights, context: RequestContext, request: Any, handler: Handler
 ) -> Any:
     """Describe consumer groups whose topics may be described, too."""
-    answer = _describe(
-        rights,
-        context,
-        request,
-        handler,
-        _Described(
-            _DESCRIBES_CONSUMERS,
-            "group_ids",
-            DescribedConsumerGroup,
-            lambda name: DescribedConsumerGroup(GROUP, MESSAGES[GROUP], name),
-            ConsumerGroupDescribeResponse,
-        ),
-    )
     return then(
-        answer,
+        _CONSUMERS(rights, context, request, handler),
         lambda done: done._replace(groups=[_hide_topics(rights, each) for each in done.groups]),
     )
 
@@ -390,53 +387,6 @@ def _hide_topics(rights: Rights, row: Any) -> Any:
     return DescribedConsumerGroup(TOPIC, _HIDDEN_TOPICS, group.group_id)
 
 
-class _Described:
-    """How a request of either kind names groups, and how it is answered."""
-
-    def __init__(
-        self,
-        need: Need,
-        field: str,
-        row: Callable[..., Any],
-        refuse: Callable[[str], Any],
-        response: Callable[..., Any],
-    ) -> None:
-        self.need = need
-        self.field = field
-        self.row = row
-        self.refuse = refuse
-        self.response = response
-
-
-def _describe(
-    rights: Rights, context: RequestContext, request: Any, handler: Handler, how: _Described
-) -> Any:
-    """Have described what may be, and fill in what the client may do with it."""
-    names = list(dict.fromkeys(getattr(request, how.field)))
-    refused = {
-        place: how.refuse(name)
-        for place, name in enumerate(names)
-        if not rights.may(how.need, name)
-    }
-    if names and len(refused) == len(names):
-        return how.response(groups=list(refused.values()))
-    served = [name for place, name in enumerate(names) if place not in refused]
-
-    def finish(answer: Any) -> Any:
-        groups = answer.groups
-        if request.include_authorized_operations:
-            rows = [how.row(*each) for each in groups]
-            groups = [
-                row
-                if row.error_code
-                else row._replace(authorized_operations=rights.group_operations(row.group_id))
-                for row in rows
-            ]
-        return answer._replace(groups=weave(groups, refused, len(names)))
-
-    return then(handler(context, request._replace(**{how.field: served})), finish)
-
-
 _LISTS_ALL, _LISTS = REQUIREMENTS[16]
 
 
@@ -453,24 +403,19 @@ def list_all(rights: Rights, context: RequestContext, request: Any, handler: Han
     )
 
 
+_DELETES: Final = REQUIREMENTS[42][0]
+_DELETED_GROUPS: Final = Rows("groups_names", "results", DeleteGroupsResponse)
+
+
 def delete(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
     """Delete groups that may be deleted."""
-    need = REQUIREMENTS[42][0]
     names = list(dict.fromkeys(request.groups_names))
     refused = {
         place: DeletableGroupResult(name, GROUP)
         for place, name in enumerate(names)
-        if not rights.may(need, name)
+        if not rights.may(_DELETES, name)
     }
-    if not refused:
-        return handler(context, request)
-    if len(refused) == len(names):
-        return DeleteGroupsResponse(results=list(refused.values()))
-    served = [name for place, name in enumerate(names) if place not in refused]
-    return then(
-        handler(context, request._replace(groups_names=served)),
-        lambda answer: answer._replace(results=weave(answer.results, refused, len(names))),
-    )
+    return _DELETED_GROUPS.serve(context, request._replace(groups_names=names), handler, refused)
 
 
 _BEATS, _SUBSCRIBES, _ = REQUIREMENTS[68]

@@ -11,6 +11,7 @@ from siltstone.broker.security.gate.rows import (
     TRANSACTION,
     ByRow,
     Handler,
+    Rows,
 )
 from siltstone.broker.security.requirements import REQUIREMENTS
 from siltstone.protocol.errors import ProtocolError
@@ -49,9 +50,7 @@ def _refuse(code: int) -> Callable[[TopicProduceData], TopicProduceResponse]:
 
 _TOPICS: Final = ByRow(
     _WRITE,
-    "topic_data",
-    "responses",
-    ProduceResponse,
+    Rows("topic_data", "responses", ProduceResponse),
     _refuse(TOPIC),
     first_by_id=FIRST_WITH_TOPIC_ID,
 )
@@ -69,12 +68,12 @@ def produce(
             return _TOPICS.refuse_all(request, _refuse(TRANSACTION))
     if request.acks:
         return _TOPICS.guard(rights, context, request, handler)
-    allowed, refused = _TOPICS.split(rights, context, request)
+    refused = _TOPICS.find_refused(rights, context, request)
     if not refused:
         return handler(context, request)
-    if not allowed.topic_data:
+    if len(refused) == len(request.topic_data):
         raise _closing("TOPIC_AUTHORIZATION_FAILED")
-    return _close_after(handler(context, allowed))
+    return _close_after(handler(context, _TOPICS.rows.without(request, refused)))
 
 
 async def _close_after(answer: Coroutine[Any, Any, Any] | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from siltstone.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.security.requirements import Need
@@ -43,7 +43,7 @@ async def _change_later(answer: Coroutine[Any, Any, Any], change: Callable[[Any]
     return None if answered is None else change(answered)
 
 
-def weave(answered: Sequence[Any], refused: Mapping[int, Any], count: int) -> list[Any]:
+def _weave(answered: Sequence[Any], refused: Mapping[int, Any], count: int) -> list[Any]:
     """Return answers and refusals in the order of the request, which has ``count`` rows.
 
     Where a handler answers other rows than it was asked for, the refusals come last.
@@ -61,29 +61,66 @@ def twice(names: Sequence[Any]) -> Collection[Any]:
     return {name for name, count in Counter(names).items() if count > 1}
 
 
-class ByRow(NamedTuple):
-    """A guard of a request whose rows name resources, each answered by a row of its own.
+class Rows(NamedTuple):
+    """The array ``asked`` of a request, and ``answered`` of its ``response``: a row for each."""
 
-    ``rows`` and ``answer`` are the arrays of the request and of its ``response``; ``refuse`` makes
-    a refusal of a row. From the version ``first_by_id`` on rows name topics by their ids; one that
-    nobody knows is left to the handler, which says so. Of the names, ``faulty`` returns those that
-    the handler refuses whoever asks.
+    asked: str
+    answered: str
+    response: Callable[..., Any]
+
+    def of(self, request: Any) -> Sequence[Any]:
+        """Return the rows of a request; none for null."""
+        return getattr(request, self.asked) or ()
+
+    def without(self, request: Any, refused: Mapping[int, Any]) -> Any:
+        """Return a request without the rows at the places that are refused."""
+        served = [row for place, row in enumerate(self.of(request)) if place not in refused]
+        return request._replace(**{self.asked: served})
+
+    def serve(
+        self, context: RequestContext, request: Any, handler: Handler, refused: Mapping[int, Any]
+    ) -> Any:
+        """Have served what is not refused; the refusals, by their places, go into the answer."""
+        if not refused:
+            return handler(context, request)
+        count = len(self.of(request))
+        if len(refused) == count:
+            return self.refuse(refused.values())
+        return then(
+            handler(context, self.without(request, refused)),
+            lambda answer: self.join(answer, refused, count),
+        )
+
+    def join(self, answer: Any, refused: Mapping[int, Any], count: int) -> Any:
+        """Return an answer with the refusals in it; what is compiled answers by bare tuples."""
+        if type(answer) is tuple:
+            answer = self.response(*answer)
+        rows = _weave(getattr(answer, self.answered), refused, count)
+        return answer._replace(**{self.answered: rows})
+
+    def refuse(self, refusals: Iterable[Any]) -> Any:
+        """Return an answer of refusals only."""
+        return self.response(**{self.answered: list(refusals)})
+
+
+class ByRow(NamedTuple):
+    """A guard of a request whose ``rows`` name resources.
+
+    ``make_refusal`` makes a refusal of a row. From the version ``first_by_id`` on rows name topics
+    by their ids; one that nobody knows is left to the handler, which says so. Of the names,
+    ``faulty`` returns those that the handler refuses whoever asks.
     """
 
     need: Need
-    rows: str
-    answer: str
-    response: Callable[..., Any]
-    refuse: Callable[[Any], Any]
+    rows: Rows
+    make_refusal: Callable[[Any], Any]
     name: str = "name"
     first_by_id: int = NEVER
     faulty: Callable[[Sequence[Any]], Collection[Any]] | None = None
 
-    def split(
-        self, rights: Rights, context: RequestContext, request: Any
-    ) -> tuple[Any, dict[int, Any]]:
-        """Return the request without the rows that the client may not name, and those refused."""
-        rows = getattr(request, self.rows) or ()
+    def find_refused(self, rights: Rights, context: RequestContext, request: Any) -> dict[int, Any]:
+        """Return refusals, by place, of the rows that the client may not name."""
+        rows = self.rows.of(request)
         refused: dict[int, Any] = {}
         known = context.rooms.topics.by_id if context.version >= self.first_by_id else None
         may, need = rights.may, self.need
@@ -97,30 +134,14 @@ class ByRow(NamedTuple):
                     continue
                 name = topic.name
             if not may(need, name) and not (faulty and name in faulty):
-                refused[place] = self.refuse(row)
-        if refused:
-            served = [row for place, row in enumerate(rows) if place not in refused]
-            request = request._replace(**{self.rows: served})
-        return request, refused
+                refused[place] = self.make_refusal(row)
+        return refused
 
     def guard(self, rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
         """Have served what may be, and refuse the rest beside it."""
-        allowed, refused = self.split(rights, context, request)
-        if not refused:
-            return handler(context, request)
-        count = len(getattr(request, self.rows))
-        if len(refused) == count:
-            return self.response(**{self.answer: list(refused.values())})
-        return then(handler(context, allowed), lambda answer: self.join(answer, refused, count))
+        refused = self.find_refused(rights, context, request)
+        return self.rows.serve(context, request, handler, refused)
 
-    def join(self, answer: Any, refused: Mapping[int, Any], count: int) -> Any:
-        """Return an answer with the refusals in it; what is compiled answers by bare tuples."""
-        if type(answer) is tuple:
-            answer = self.response(*answer)
-        rows = weave(getattr(answer, self.answer), refused, count)
-        return answer._replace(**{self.answer: rows})
-
-    def refuse_all(self, request: Any, refuse: Callable[[Any], Any] | None = None) -> Any:
+    def refuse_all(self, request: Any, make_refusal: Callable[[Any], Any] | None = None) -> Any:
         """Return an answer that refuses every row."""
-        refuse = refuse or self.refuse
-        return self.response(**{self.answer: [refuse(row) for row in getattr(request, self.rows)]})
+        return self.rows.refuse(map(make_refusal or self.make_refusal, self.rows.of(request)))

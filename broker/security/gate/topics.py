@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.broker.security.gate.rows import MESSAGES, TOPIC, ByRow, Handler, then, twice, weave
+from siltstone.broker.security.gate.rows import MESSAGES, TOPIC, ByRow, Handler, Rows, then, twice
 from siltstone.broker.security.requirements import REQUIREMENTS
 from siltstone.protocol.errors import InvalidTopic
 from siltstone.protocol.messages import NO_ID
@@ -39,6 +39,7 @@ from siltstone.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from siltstone.protocol.names import check_topic_name
+from siltstone.protocol.topic_key import FIRST_DELETE_BY_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.security.rights import Rights
 
-_FIRST_DELETE_BY_ID: Final = 6
 _MESSAGE: Final = MESSAGES[TOPIC]
 
 
@@ -63,9 +63,7 @@ def _invalid(names: Sequence[str]) -> set[str]:
 
 list_offsets: Final = ByRow(
     REQUIREMENTS[2][0],
-    "topics",
-    "topics",
-    ListOffsetsResponse,
+    Rows("topics", "topics", ListOffsetsResponse),
     lambda row: ListOffsetsTopicResponse(
         row.name, [ListOffsetsPartitionResponse(each[0], TOPIC) for each in row.partitions]
     ),
@@ -73,9 +71,7 @@ list_offsets: Final = ByRow(
 
 delete_records: Final = ByRow(
     REQUIREMENTS[21][0],
-    "topics",
-    "topics",
-    DeleteRecordsResponse,
+    Rows("topics", "topics", DeleteRecordsResponse),
     lambda row: DeleteRecordsTopicResult(
         row.name, [DeleteRecordsPartitionResult(each[0], -1, TOPIC) for each in row.partitions]
     ),
@@ -83,18 +79,14 @@ delete_records: Final = ByRow(
 
 create_partitions: Final = ByRow(
     REQUIREMENTS[37][0],
-    "topics",
-    "results",
-    CreatePartitionsResponse,
+    Rows("topics", "results", CreatePartitionsResponse),
     lambda row: CreatePartitionsTopicResult(row.name, TOPIC, None),
     faulty=twice,
 ).guard
 
 describe_producers: Final = ByRow(
     REQUIREMENTS[61][0],
-    "topics",
-    "topics",
-    DescribeProducersResponse,
+    Rows("topics", "topics", DescribeProducersResponse),
     lambda row: TopicResponse(
         row.name, [PartitionResponse(each, TOPIC, _MESSAGE) for each in row.partition_indexes]
     ),
@@ -104,9 +96,7 @@ describe_producers: Final = ByRow(
 _CLUSTER_ACTION, _DESCRIBE_EPOCH = REQUIREMENTS[23]
 _EPOCHS: Final = ByRow(
     _DESCRIBE_EPOCH,
-    "topics",
-    "topics",
-    OffsetForLeaderEpochResponse,
+    Rows("topics", "topics", OffsetForLeaderEpochResponse),
     lambda row: OffsetForLeaderTopicResult(
         row.topic, [EpochEndOffset(TOPIC, each[0]) for each in row.partitions]
     ),
@@ -124,9 +114,7 @@ def leader_epochs(rights: Rights, context: RequestContext, request: Any, handler
 _CREATE_ALL, _CREATE, _DESCRIBE_CONFIGS = REQUIREMENTS[19]
 _CREATED: Final = ByRow(
     _CREATE,
-    "topics",
-    "topics",
-    CreateTopicsResponse,
+    Rows("topics", "topics", CreateTopicsResponse),
     lambda row: CreatableTopicResult(
         row.name, error_code=TOPIC, error_message="Authorization failed."
     ),
@@ -136,19 +124,14 @@ _CREATED: Final = ByRow(
 
 def create_topics(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
     """Make what may be made; tell the settings of what may be told."""
-    refused: dict[int, Any] = {}
-    allowed = request
-    if not rights.sees(_CREATE_ALL):
-        allowed, refused = _CREATED.split(rights, context, request)
-    count = len(request.topics)
-    if refused and len(refused) == count:
-        return CreateTopicsResponse(topics=list(refused.values()))
-
-    def finish(answer: Any) -> Any:
-        rows = [_hide_configs(rights, each) for each in answer.topics]
-        return answer._replace(topics=weave(rows, refused, count))
-
-    return then(handler(context, allowed), finish)
+    if rights.sees(_CREATE_ALL):
+        answer = handler(context, request)
+    else:
+        answer = _CREATED.guard(rights, context, request, handler)
+    return then(
+        answer,
+        lambda done: done._replace(topics=[_hide_configs(rights, each) for each in done.topics]),
+    )
 
 
 def _hide_configs(rights: Rights, row: CreatableTopicResult) -> CreatableTopicResult:
@@ -160,30 +143,23 @@ def _hide_configs(rights: Rights, row: CreatableTopicResult) -> CreatableTopicRe
 
 
 _DELETE_ALL, _DESCRIBE_DELETED, _DELETE = REQUIREMENTS[20]
+_BY_STATE: Final = Rows("topics", "responses", DeleteTopicsResponse)
+_BY_NAME: Final = Rows("topic_names", "responses", DeleteTopicsResponse)
 
 
 def delete_topics(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
     """Delete what may be deleted; the name of one that may not be described is not told."""
     if rights.sees(_DELETE_ALL):
         return handler(context, request)
-    by_state = context.version >= _FIRST_DELETE_BY_ID
-    field = "topics" if by_state else "topic_names"
-    rows = getattr(request, field)
-    doubled = twice(rows)
+    by_state = context.version >= FIRST_DELETE_BY_ID
+    rows = _BY_STATE if by_state else _BY_NAME
+    doubled = twice(rows.of(request))
     refused: dict[int, DeletableTopicResult] = {}
-    for place, row in enumerate(rows):
+    for place, row in enumerate(rows.of(request)):
         refusal = _judge_deletion(rights, context, row if by_state else DeleteTopicState(row))
         if refusal is not None and row not in doubled:
             refused[place] = refusal
-    if not refused:
-        return handler(context, request)
-    if len(refused) == len(rows):
-        return DeleteTopicsResponse(responses=list(refused.values()))
-    served = [row for place, row in enumerate(rows) if place not in refused]
-    return then(
-        handler(context, request._replace(**{field: served})),
-        lambda answer: answer._replace(responses=weave(answer.responses, refused, len(rows))),
-    )
+    return rows.serve(context, request, handler, refused)
 
 
 def _judge_deletion(

@@ -11,8 +11,8 @@ from siltstone.broker.security.gate.rows import (
     TRANSACTION,
     ByRow,
     Handler,
+    Rows,
     then,
-    weave,
 )
 from siltstone.broker.security.requirements import REQUIREMENTS
 from siltstone.protocol.errors import ErrorCode
@@ -169,7 +169,7 @@ def _refuse_commit(code: int) -> Callable[[Any], TxnOffsetCommitResponseTopic]:
 
 _COMMITS, _FOR_GROUP, _COMMITTED = REQUIREMENTS[28]
 _OFFSETS: Final = ByRow(
-    _COMMITTED, "topics", "topics", TxnOffsetCommitResponse, _refuse_commit(TOPIC)
+    _COMMITTED, Rows("topics", "topics", TxnOffsetCommitResponse), _refuse_commit(TOPIC)
 )
 
 
@@ -183,30 +183,27 @@ def offset_commit(rights: Rights, context: RequestContext, request: Any, handler
 
 
 _DESCRIBES, _DESCRIBES_TOPICS = REQUIREMENTS[65]
+_DESCRIBED: Final = Rows("transactional_ids", "transaction_states", DescribeTransactionsResponse)
 
 
 def describe(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
     """Describe transactions, and in them the topics, that may be described."""
-    names = request.transactional_ids
     refused = {
         place: TransactionState(TRANSACTION, name)
-        for place, name in enumerate(names)
+        for place, name in enumerate(request.transactional_ids)
         if not rights.may(_DESCRIBES, name)
     }
-    if names and len(refused) == len(names):
-        return DescribeTransactionsResponse(transaction_states=list(refused.values()))
-    served = [name for place, name in enumerate(names) if place not in refused]
 
-    def finish(answer: Any) -> Any:
+    def hide_topics(answer: Any) -> Any:
         rows = [
             row._replace(
                 topics=[each for each in row.topics if rights.sees(_DESCRIBES_TOPICS, each[0])]
             )
             for row in answer.transaction_states
         ]
-        return answer._replace(transaction_states=weave(rows, refused, len(names)))
+        return answer._replace(transaction_states=rows)
 
-    return then(handler(context, request._replace(transactional_ids=served)), finish)
+    return then(_DESCRIBED.serve(context, request, handler, refused), hide_topics)
 
 
 def list_all(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
