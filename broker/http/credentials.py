@@ -14,11 +14,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from siltstone.broker.http.values import text
+from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.broker.process.tasks import to_its_end
 from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
 from siltstone.broker.security.principals import USER, Principal
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _HASHES = {PLAIN: PLAIN_HASH, **MECHANISMS}
-_LINE_SECONDS = 1.0
 _MAX_CHECKS = 2
 """How many passwords are checked at the same time, so that strangers leave io threads to others."""
 _HEALTH = frozenset({"/healthz", "/readyz"})
@@ -95,7 +94,7 @@ class Credentials:
         self._delay_seconds = delay_seconds
         self._may_read = may_read
         self._audit = audit
-        self._noted = -math.inf
+        self._failures = BoundedLines(asyncio.get_running_loop().time, 1)
         self._places = asyncio.Semaphore(_MAX_CHECKS)
 
     async def refuse(self, request: HttpRequest) -> HttpResponse | None:
@@ -135,9 +134,7 @@ class Credentials:
     def _note(self, peer: str) -> None:
         if self._audit is not None:
             self._audit.login_failed(peer, HTTP, "Basic", "wrong credentials")
-        now = asyncio.get_running_loop().time()
-        if now >= self._noted + _LINE_SECONDS:
-            self._noted = now
+        if self._failures.takes():
             logger.warning("login failed listener=http peer=%s reason=wrong credentials", peer)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import socket
 from contextlib import suppress
 from functools import partial
@@ -36,7 +35,6 @@ log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 64
-_LOGIN_LINE_SECONDS = 1.0
 _ANONYMOUS = str(ANONYMOUS)
 _SYSTEM_DEFAULT = -1
 
@@ -86,7 +84,7 @@ class Listener:
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._drained = asyncio.Event()
-        self._login_noted = -math.inf
+        self._refused_logins = BoundedLines(self._loop.time, 1)
         self._refusals = BoundedLines(self._loop.time)
 
     def bind(self, host: str, port: int) -> None:
@@ -191,10 +189,8 @@ class Listener:
 
     def note_login(self, connection: Connection) -> None:
         """Log that a client tried to log in, which is not possible; at most one line a second."""
-        now = self._loop.time()
-        if now < self._login_noted + _LOGIN_LINE_SECONDS:
+        if not self._refused_logins.takes():
             return
-        self._login_noted = now
         log.warning(
             "login refused listener=%s peer=%s client=%r reason=there is no SASL here; set "
             "security.protocol=PLAINTEXT in the client",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from siltstone.broker.api import BY_KEY
 from siltstone.broker.net._dispatch_kernels import Gate
+from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.broker.process.tasks import to_its_end
 from siltstone.broker.security.principals import USER, Principal
 from siltstone.broker.security.scram import SaslFailure
@@ -50,7 +51,6 @@ AUTHENTICATE = 36
 _KEY_AND_VERSION = Struct(">hh")
 _ERROR_CODE = slice(8, 10)  # of an answer to ApiVersions, behind size and correlation id
 _NO_ERROR = b"\0\0"
-_LINE_SECONDS = 1.0
 _MAX_CHECKS = 2
 """How many passwords of one listener are checked at the same time: each costs milliseconds."""
 _LEAST_SECONDS_BETWEEN = 1.0
@@ -94,8 +94,7 @@ class Logins:
         self.expired = 0
         self._places = asyncio.Semaphore(_MAX_CHECKS)
         self._name = name
-        self._noted = -math.inf
-        self._silent = 0
+        self._failures = BoundedLines(asyncio.get_running_loop().time, 1)
 
     async def check(self, io: IoThreads, conversation: Conversation, token: bytes) -> bytes:
         """Have an io thread take a token; a few at a time, so that strangers do not take them all.
@@ -116,24 +115,21 @@ class Logins:
         if self._audit is not None:
             self._audit.logged_in(principal, peer, self._name, mechanism)
 
-    def note_failure(self, now: float, peer: str, mechanism: str | None, why: str) -> None:
+    def note_failure(self, peer: str, mechanism: str | None, why: str) -> None:
         """Count a login that failed, and say so; at most one line a second."""
         self.failed += 1
         if self._audit is not None:
             self._audit.login_failed(peer, self._name, str(mechanism), why)
-        if now < self._noted + _LINE_SECONDS:
-            self._silent += 1
+        if not self._failures.takes():
             return
-        self._noted = now
         log.warning(
             "login failed listener=%s peer=%s mechanism=%s others=%d reason=%s",
             self._name,
             peer,
             mechanism,
-            self._silent,
+            self._failures.others(),
             why,
         )
-        self._silent = 0
 
 
 class Login(Gate):
@@ -352,7 +348,7 @@ class Login(Gate):
         await asyncio.sleep(settings.security.connection_failed_authentication_delay_ms / 1000)
 
     def _note(self, why: str) -> None:
-        self._logins.note_failure(self._loop.time(), self._connection.peer, self._mechanism, why)
+        self._logins.note_failure(self._connection.peer, self._mechanism, why)
 
 
 def _is_answered(reply: Answer | LateAnswer) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -11,21 +12,22 @@ MAX_PER_SECOND: Final = 20
 
 
 class BoundedLines:
-    """Counts the lines of one kind."""
+    """Counts the lines of one kind; a second begins with its first line."""
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
+    def __init__(self, monotonic: Callable[[], float], per_second: int = MAX_PER_SECOND) -> None:
         self._monotonic = monotonic
-        self._second = -1
+        self._per_second = per_second
+        self._began = -math.inf  # the second with these lines
         self._lines = 0
         self._silent = 0
 
     def takes(self) -> bool:
         """Return whether there is room for a line; else it is counted."""
-        second = int(self._monotonic())
-        if second != self._second:
-            self._second = second
+        now = self._monotonic()
+        if now >= self._began + 1.0:
+            self._began = now
             self._lines = 0
-        if self._lines >= MAX_PER_SECOND:
+        if self._lines >= self._per_second:
             self._silent += 1
             return False
         self._lines += 1

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import logging
-import math
 import os
 import socket
 import ssl
@@ -21,6 +20,7 @@ from enum import Enum
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.broker.security.principals import USER, Principal
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ log = logging.getLogger(__name__)
 
 HANDSHAKE_SECONDS: Final = 10.0
 """How long a client may keep the broker waiting before it has shown who it is."""
-_LINE_SECONDS: Final = 1.0
 _MECHANISM: Final = "TLS"
 """What the audit log has where a login has the name of its mechanism."""
 _LINGER_SECONDS: Final = 1.0
@@ -129,8 +128,7 @@ class Handshakes:
         self.open: dict[_Handshake, Callable[[], None]] = {}  # in the order in which they began
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._noted = -math.inf
-        self._silent = 0
+        self._failures = BoundedLines(self._loop.time, 1)
 
     def begin(
         self,
@@ -167,19 +165,15 @@ class Handshakes:
         self.failed += 1
         if self._audit is not None:
             self._audit.login_failed(peer, self._listener, _MECHANISM, reason)
-        now = self._loop.time()
-        if now < self._noted + _LINE_SECONDS:
-            self._silent += 1
+        if not self._failures.takes():
             return
-        self._noted = now
         log.warning(
             "TLS handshake failed listener=%s peer=%s others=%d reason=%s",
             self._listener,
             peer,
-            self._silent,
+            self._failures.others(),
             reason,
         )
-        self._silent = 0
 
 
 class _Handshake:
