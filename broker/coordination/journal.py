@@ -154,12 +154,7 @@ class CoordinatorLog(Journal):
         Raises:
             NotCoordinator: What was appended may not be on the disk.
         """
-        unflushed, self.unflushed = self.unflushed, set()
-        for target in unflushed:
-            try:
-                await self._io.run(target.flush)
-            except KafkaStorageError as error:
-                raise NotCoordinator(error.message) from error
+        await flush_all(self.unflushed, self._io)
 
     def begin_loading(self) -> None:
         """Make every partition with data refuse requests until it is read."""
@@ -322,6 +317,21 @@ class CoordinatorLog(Journal):
         if now >= self._slice_ends:
             await asyncio.sleep(0)
             self._slice_ends = self._clock.monotonic() + _SLICE_SECONDS
+
+
+async def flush_all(logs: set[Log], io: IoThreads) -> None:
+    """Take all logs out of a set, and wait until they are on the disk.
+
+    Raises:
+        NotCoordinator: What was appended may not be there.
+    """
+    due = tuple(logs)
+    logs.clear()
+    for each in due:
+        try:
+            await io.run(each.flush)
+        except KafkaStorageError as error:
+            raise NotCoordinator(error.message) from error
 
 
 def _read(source: FileSlice) -> bytes:

@@ -9,12 +9,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from siltstone.broker.coordination.journal import flush_all
 from siltstone.broker.topics.internal import OFFSETS_TOPIC
-from siltstone.protocol.errors import (
-    InvalidProducerEpoch,
-    KafkaStorageError,
-    NotCoordinator,
-)
+from siltstone.protocol.errors import InvalidProducerEpoch, KafkaStorageError
 from siltstone.protocol.records.batch import CONTROL, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, COMMIT, build_marker
 from siltstone.storage.appending.values import Origin, ValidatedBatch
@@ -138,12 +135,7 @@ class MarkerWriter:
         Raises:
             NotCoordinator: A marker may not be on the disk.
         """
-        unflushed, self.unflushed = self.unflushed, set()
-        for target in unflushed:
-            try:
-                await self._io.run(target.flush)
-            except KafkaStorageError as error:
-                raise NotCoordinator(error.message) from error
+        await flush_all(self.unflushed, self._io)
 
 
 def _coordinator_epoch(target: Log, outcome: Outcome) -> int:
