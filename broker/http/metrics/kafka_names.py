@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from siltstone.broker.http.metrics.metric import Reader, Row
     from siltstone.broker.http.metrics.scans import PartitionScan
-    from siltstone.broker.http.metrics.sources import MetricSources
+    from siltstone.broker.http.metrics.sources import ListenerCounts, MetricSources
 
 _FETCH: Final = 1
 _RUNNING: Final = 3
@@ -68,7 +68,8 @@ def _requests(sources: MetricSources) -> Iterator[Row]:
             yield (_FOLLOWER,), 0
 
 
-def _errors(sources: MetricSources) -> Iterator[Row]:
+def request_errors(sources: MetricSources) -> Iterator[Row]:
+    """Yield the error codes in answers, by API and name."""
     for stats in sources.requests.by_key.values():
         for code, count in tuple(stats.errors.items()):
             yield (stats.name, error_name(code)), count
@@ -125,14 +126,14 @@ def _loop_lag(sources: MetricSources) -> Iterator[Row | None]:
     yield from _timed(queued)(sources)
 
 
-def _open_connections(sources: MetricSources) -> Iterator[Row]:
-    for counts in sources.listeners():
-        yield (counts.listener,), counts.open
+def by_listener(read: Callable[[ListenerCounts], float]) -> Reader:
+    """Return a reader of one value of each listener."""
 
+    def rows(sources: MetricSources) -> Iterator[Row]:
+        for counts in sources.listeners():
+            yield (counts.listener,), read(counts)
 
-def _by_listener(sources: MetricSources) -> Iterator[Row]:
-    for counts in sources.listeners():
-        yield (counts.listener,), 0
+    return rows
 
 
 def _came(sources: MetricSources) -> Iterator[Row]:
@@ -256,7 +257,8 @@ KAFKA_NAMES = (
            "Requests answered since the start; as in Kafka, FetchConsumer are in Fetch too.",
            "`RequestStats`, in dispatch", _requests),
     Metric("untyped", f"{_REQUESTS}_errorspersec", ("request", "error"),
-           "Error codes in answers since the start.", "`RequestStats`, in dispatch", _errors),
+           "Error codes in answers since the start.",
+           "`RequestStats`, in dispatch", request_errors),
     Metric("gauge", f"{_REQUESTS}_deprecatedrequestspersec_fiveminuterate", (),
            "Always 0: no version that is served is deprecated.", _CONSTANT, single(_zero)),
     Metric("summary", f"{_REQUESTS}_totaltimems", _REQUEST,
@@ -295,7 +297,8 @@ KAFKA_NAMES = (
            _IDLE_HELP, _IDLE_SOURCE, single(_idle)),
     # Connections
     Metric("gauge", "kafka_server_socket_server_metrics_connection_count", _LISTENER,
-           "Connections that are open.", "`Listener.connections`", _open_connections),
+           "Connections that are open.",
+           "`Listener.connections`", by_listener(lambda counts: counts.open)),
     Metric("gauge", f"{_SOCKETS}_connection_creation_rate", _LISTENER,
            "Connections accepted in a second, of the last minute.",
            "`Listener.accepted_count`", _came),
@@ -308,7 +311,8 @@ KAFKA_NAMES = (
            "`other`.",
            "`Connection.software`", _software),
     Metric("gauge", "kafka_network_acceptor_acceptorblockedpercent", _LISTENER,
-           "Always 0: nothing that is accepted waits for a thread.", _CONSTANT, _by_listener),
+           "Always 0: nothing that is accepted waits for a thread.",
+           _CONSTANT, by_listener(lambda _: 0)),
     Metric("untyped", "kafka_server_fetchsessioncache_incrementalfetchsessionevictionspersec", (),
            "Incremental fetch sessions that had to make room since the start.",
            "`FetchSessions`", single(lambda sources: sources.sessions().evicted)),

@@ -15,9 +15,9 @@ from siltstone.broker.http.metrics.cleaner import CLEANER_METRICS
 from siltstone.broker.http.metrics.clients import CLIENT_METRICS
 from siltstone.broker.http.metrics.disks import DISK_METRICS
 from siltstone.broker.http.metrics.groups import GROUP_METRICS
-from siltstone.broker.http.metrics.kafka_names import KAFKA_NAMES
+from siltstone.broker.http.metrics.kafka_names import KAFKA_NAMES, by_listener, request_errors
 from siltstone.broker.http.metrics.lag import LAG_METRICS
-from siltstone.broker.http.metrics.metric import Metric, Summary, error_name, single
+from siltstone.broker.http.metrics.metric import Metric, Summary, single
 from siltstone.broker.http.metrics.moves import MOVE_METRICS
 from siltstone.broker.http.metrics.partitions import (
     PARTITION,
@@ -49,12 +49,6 @@ def _requests(sources: MetricSources) -> Iterator[Row]:
         yield (stats.name,), stats.count
 
 
-def _request_errors(sources: MetricSources) -> Iterator[Row]:
-    for stats in sources.requests.by_key.values():
-        for code, count in tuple(stats.errors.items()):
-            yield (stats.name, error_name(code)), count
-
-
 def _invalid_records(kind: str) -> Reader:
     return single(lambda sources: sources.requests.invalid_records[kind])
 
@@ -63,16 +57,6 @@ def _request_time(sources: MetricSources) -> Iterator[Row]:
     for stats in sources.requests.by_key.values():
         if stats.count:
             yield (stats.name,), stats
-
-
-def _open_connections(sources: MetricSources) -> Iterator[Row]:
-    for counts in sources.listeners():
-        yield (counts.listener,), counts.open
-
-
-def _accepted_connections(sources: MetricSources) -> Iterator[Row]:
-    for counts in sources.listeners():
-        yield (counts.listener,), counts.accepted
 
 
 def _offline_directories(sources: MetricSources) -> Iterator[Row]:
@@ -158,7 +142,7 @@ METRICS = (
            "`RequestStats`, in dispatch", _requests),
     Metric("counter", f"{_REQUESTS}_errors", ("request", "error"),
            "Error codes in answers.",
-           "`RequestStats`, in dispatch", _request_errors),
+           "`RequestStats`, in dispatch", request_errors),
     Metric("counter", "siltstone_requests_refused", (),
            "Frames that were no request served here; each closed its connection.",
            "`RequestStats`, in dispatch", single(lambda sources: sources.requests.refused)),
@@ -167,10 +151,10 @@ METRICS = (
            "`RequestStats`, in dispatch", _request_time),
     Metric("gauge", "kafka_server_socketservermetrics_connection_count", ("listener",),
            "Connections that are open.",
-           "`Listener.connections`", _open_connections),
+           "`Listener.connections`", by_listener(lambda counts: counts.open)),
     Metric("counter", "kafka_server_socketservermetrics_connection_creation", ("listener",),
            "Connections accepted.",
-           "`Listener.accepted_count`", _accepted_connections),
+           "`Listener.accepted_count`", by_listener(lambda counts: counts.accepted)),
     Metric("gauge", "kafka_server_fetchsessioncache_numincrementalfetchsessions", (),
            "Incremental fetch sessions.",
            "`FetchSessions`", single(lambda sources: sources.sessions().sessions)),
