@@ -265,8 +265,7 @@ def replace_file(path: Path, data: bytes, *, durable: bool = True, mode: int = _
     """
     temporary = path.with_name(path.name + TEMPORARY)
     if mode != _FILE_MODE:
-        with suppress(FileNotFoundError):
-            unlink(temporary)
+        unlink(temporary)
     fd = create_file(temporary, mode)
     try:
         try:

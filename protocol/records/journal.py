@@ -100,10 +100,10 @@ def read_entries(
 ) -> tuple[list[Entry], int, LeftOut | Folded | None]:
     """Return the entries of whole batches from ``position`` on, and the position behind them.
 
-    It ends after the batch in which ``most`` was reached, or before one that is cut short. A batch
-    with a wrong checksum or unreadable records is left out and returned as the last value. So is a
-    compressed one, which the caller opens. With ``has_offsets`` entries are plain tuples, and the
-    key of a committed offset is the tuple of group, topic and partition.
+    It ends after the batch in which ``max_entries`` was reached, or before one that is cut short. A
+    batch with a wrong checksum or unreadable records is left out and returned as the last value. So
+    is a compressed one, which the caller opens. With ``has_offsets`` entries are plain tuples, and
+    the key of a committed offset is the tuple of group, topic and partition.
 
     Raises:
         CorruptMessage: The bytes are no batch, so the start of the next one is not known.

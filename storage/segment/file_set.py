@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from siltstone.storage import files
-from siltstone.storage.segment.open_file import OpenFiles, SegmentFile
+from siltstone.storage.segment.open_file import OPEN_FILES, SegmentFile
 
 _logger = logging.getLogger(__name__)
 
@@ -24,14 +24,12 @@ class SegmentFiles:
 
     __slots__ = ("_moving_to", "_open_files", "base_offset", "directory", "suffix")
 
-    def __init__(
-        self, directory: Path, base_offset: int, suffix: str, open_files: OpenFiles
-    ) -> None:
+    def __init__(self, directory: Path, base_offset: int, suffix: str) -> None:
         self.directory = directory
         self.base_offset = base_offset
         self.suffix = suffix
         self._moving_to = suffix  # differs from suffix only while the files are being renamed
-        self._open_files = open_files
+        self._open_files = OPEN_FILES
 
     @property
     def log_path(self) -> Path:

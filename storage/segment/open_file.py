@@ -82,4 +82,4 @@ class OpenFiles:
 
 
 OPEN_FILES = OpenFiles()
-"""The default for all segments."""
+"""Those of all segments."""

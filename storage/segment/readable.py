@@ -33,7 +33,7 @@ from siltstone.storage.segment.index import (
     TimeIndex,
 )
 from siltstone.storage.segment.index_entries import Entries, FileEntries, MemoryEntries
-from siltstone.storage.segment.open_file import OPEN_FILES, OpenFiles, SegmentFile
+from siltstone.storage.segment.open_file import SegmentFile
 from siltstone.storage.segment.transaction_index import AbortedLookup, AbortedTransaction
 
 
@@ -72,10 +72,9 @@ class ReadableSegment:
         size: int = 0,
         created_ms: int = 0,
         suffix: str = "",
-        open_files: OpenFiles = OPEN_FILES,
     ) -> None:
         self.base_offset = base_offset
-        self.files = SegmentFiles(directory, base_offset, suffix, open_files)
+        self.files = SegmentFiles(directory, base_offset, suffix)
         self.end = SegmentEnd(base_offset, size, created_ms)
         self._file: SegmentFile | None = None  # the .log, while it is written
         self._active: ActiveIndexes | None = None  # likewise

@@ -21,7 +21,7 @@ from siltstone.storage.producers.state import ProducerStateManager
 from siltstone.storage.segment import damage as segment_damage
 from siltstone.storage.segment import transaction_index
 from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY, ActiveIndexes
-from siltstone.storage.segment.open_file import OPEN_FILES, OpenFiles, SegmentFile
+from siltstone.storage.segment.open_file import SegmentFile
 from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.segment.scan import Scan, scan_log
 from siltstone.storage.segment.transaction_index import AbortedTransaction
@@ -40,9 +40,9 @@ class LogSegment(ReadableSegment):
     `storage.segment.index.ActiveIndexes`). Otherwise it is at rest, and an append makes it active
     again.
 
-    Bytes below ``size`` change only by `recover`. ``size`` grows after the bytes
-    are written. One owner at a time makes changes (``Log.lock``); only `flush` may run in another
-    thread beside appends, one flush at a time.
+    Bytes below ``size`` change only by `recover`. ``size`` grows after the bytes are written. One
+    owner at a time makes changes (``Log.lock``); only `flush` may run in another thread beside
+    appends, one flush at a time.
     """
 
     __slots__ = (
@@ -62,11 +62,8 @@ class LogSegment(ReadableSegment):
         *,
         now_ms: int,
         suffix: str = "",
-        open_files: OpenFiles = OPEN_FILES,
     ) -> None:
-        super().__init__(
-            directory, base_offset, created_ms=now_ms, suffix=suffix, open_files=open_files
-        )
+        super().__init__(directory, base_offset, created_ms=now_ms, suffix=suffix)
         self._sealed = False
         self._names_unsynced = False
         self._unsynced: frozenset[str] = frozenset()  # kinds of index files with unsynced entries
@@ -84,12 +81,9 @@ class LogSegment(ReadableSegment):
         *,
         now_ms: int,
         suffix: str = "",
-        open_files: OpenFiles = OPEN_FILES,
     ) -> Self:
         """Create the files of an empty segment; leftovers of the same names are replaced."""
-        segment = cls(
-            directory, base_offset, config, now_ms=now_ms, suffix=suffix, open_files=open_files
-        )
+        segment = cls(directory, base_offset, config, now_ms=now_ms, suffix=suffix)
         segment.files.unlink()
         for kind in (files.LOG, files.INDEX, files.TIME_INDEX):
             fd = files.create_file(segment.files.path(kind))
@@ -113,16 +107,13 @@ class LogSegment(ReadableSegment):
         *,
         now_ms: int,
         suffix: str = "",
-        open_files: OpenFiles = OPEN_FILES,
     ) -> Self:
         """Open a segment that exists; nothing but the size of its ``.log`` is read.
 
         Raises:
             FileNotFoundError: There is no ``.log``.
         """
-        segment = cls(
-            directory, base_offset, config, now_ms=now_ms, suffix=suffix, open_files=open_files
-        )
+        segment = cls(directory, base_offset, config, now_ms=now_ms, suffix=suffix)
         size = segment.files.find_size(files.LOG)
         if size is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(segment.log_path))

@@ -12,6 +12,7 @@ import pytest
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.records.batch import BatchHeader, stamp
 from siltstone.storage import files
+from siltstone.storage.segment import file_set
 from siltstone.storage.segment.index import MAX_RELATIVE_OFFSET
 from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.readable import open_segment
@@ -315,10 +316,11 @@ class TestFlushing:
         assert log.stat().st_blocks * 512 < 1 << 16
         assert log.stat().st_size == written.size
 
-    def test_sealed_segment_lets_go(self, tmp_path: Path) -> None:
+    def test_sealed_segment_lets_go(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """After the flush its descriptor is one of those kept for reading, and can be evicted."""
         kept = OpenFiles(1)
-        written = LogSegment.create(tmp_path, 0, TopicConfig(), now_ms=NOW_MS, open_files=kept)
+        monkeypatch.setattr(file_set, "OPEN_FILES", kept)
+        written = make_segment(tmp_path)
         append_next(written, [make_batch()])
         slice_ = written.slice(0, written.size)
 
