@@ -55,6 +55,7 @@ from siltstone.broker.topics.moves.manager import LogDirMoves
 from siltstone.broker.topics.pins import PinRoom
 from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.broker.topics.settings.in_force import BrokerSettings
+from siltstone.broker.topics.start import recover_topics
 from siltstone.broker.transactions.producer_ids import ProducerIds
 from siltstone.cleaner.manager import CleanerManager
 from siltstone.config.errors import ConfigError
@@ -262,7 +263,7 @@ class Broker:
             # During a long recovery HTTP answers: alive, not ready yet.
             await self._http.start()
             await self._io.run(self.logs.load)
-            await self.topics.open(self._clock.now_ms())
+            await self._open_topics()
             await self._cleaning.load()
             await self._moves.resume()
         except LogDirError as error:
@@ -382,6 +383,16 @@ class Broker:
                     "address or choose another in listeners"
                 ) from error
         self._rooms.advertised.update(self._find_advertised())
+
+    async def _open_topics(self) -> None:
+        """Join the catalogue with the folders of the logs, and serve the topics that result.
+
+        Raises:
+            LogDirError: A repair cannot be written.
+        """
+        now_ms = self._clock.now_ms()
+        found = await recover_topics(self.logs, self._writer, self._settings, self._io, now_ms)
+        self.topics.open(found)
 
     async def _readvertise(self) -> None:
         """Tell clients from now on what advertised.listeners says after a change."""

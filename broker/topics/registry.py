@@ -17,7 +17,6 @@ from siltstone.broker.process.client_limits import PARTITIONS, TOPICS
 from siltstone.broker.process.tasks import Tasks, to_its_end
 from siltstone.broker.topics.folders import create_partitions
 from siltstone.broker.topics.reservations import Reservations
-from siltstone.broker.topics.start import recover_topics
 from siltstone.broker.topics.topic import Topic
 from siltstone.protocol.errors import (
     InvalidPartitions,
@@ -119,14 +118,9 @@ class TopicRegistry:
         """Await ``callback`` with the partitions before their folders are removed."""
         self._before_removal.append(callback)
 
-    async def open(self, now_ms: int) -> None:
-        """Join the catalogue with the folders of the logs, which are loaded; repair what differs.
-
-        Raises:
-            LogDirError: A repair cannot be written.
-        """
-        plan = await recover_topics(self._manager, self._catalog, self._settings, self._io, now_ms)
-        for name, entry in plan.topics.items():
+    def open(self, topics: Mapping[str, CatalogTopic]) -> None:
+        """Serve the topics that a start has found, by name; their logs are loaded."""
+        for name, entry in topics.items():
             self._publish(name, entry)
 
     async def close(self) -> None:

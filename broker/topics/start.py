@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from siltstone.broker.topics.catalog_writer import CatalogWriter
     from siltstone.broker.topics.join import Plan
     from siltstone.broker.topics.settings.in_force import BrokerSettings
-    from siltstone.storage.directory.catalog import CatalogState
+    from siltstone.storage.directory.catalog import CatalogState, CatalogTopic
     from siltstone.storage.manager import LogManager
 
 log = logging.getLogger(__name__)
@@ -33,8 +33,8 @@ async def recover_topics(
     settings: BrokerSettings,
     io: IoThreads,
     now_ms: int,
-) -> Plan:
-    """Carry out what joining catalogue and folders comes to; return it, with the topics there are.
+) -> dict[str, CatalogTopic]:
+    """Carry out what joining catalogue and folders comes to; return the topics there are, by name.
 
     Raises:
         LogDirError: A repair cannot be written.
@@ -80,7 +80,7 @@ async def recover_topics(
             await io.run(manager.create, topic_partition, entry.id, config)
     except KafkaStorageError as error:
         raise LogDirError(error.message) from error
-    return plan
+    return plan.topics
 
 
 def _take_settings(

@@ -212,7 +212,7 @@ class Cleaner:
                     inputs = copying.copy(group, written)
                     written.cover(group)
                     aborted = transactions.take_kept(inputs[-1].next_offset)
-                    written.finish(aborted, group[-1].files.modified_ns)
+                    written.flush(aborted, group[-1].files.modified_ns)
                 self._walk.still_wanted()
                 with self._times.phase_of("swap"):
                     replace(written.hand_over(), group)

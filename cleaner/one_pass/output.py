@@ -151,7 +151,7 @@ class SegmentOutput(CountedOutput):
         segments, self._segments = self._segments, []
         return segments
 
-    def finish(self, aborted: Sequence[AbortedTransaction], modified_ns: int) -> None:
+    def flush(self, aborted: Sequence[AbortedTransaction], modified_ns: int) -> None:
         """Put everything on the disk, and set the time of the last segment that went in. Blocks.
 
         ``aborted`` are the transactions whose markers were written.

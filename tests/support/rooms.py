@@ -23,6 +23,7 @@ from siltstone.broker.topics.features import Features
 from siltstone.broker.topics.moves.manager import LogDirMoves
 from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.broker.topics.settings.in_force import BrokerSettings
+from siltstone.broker.topics.start import recover_topics
 from siltstone.broker.transactions.producer_ids import ProducerIds
 from siltstone.cleaner.manager import CleanerManager
 from siltstone.config.layers import Given, Layers
@@ -71,7 +72,7 @@ class RoomsOnDisk:
         topics = TopicRegistry(writer, settings, logs, self.cleaner, self.io)
         moves = LogDirMoves(logs, topics, self.cleaner, settings, self.io, self.clock)
         logs.load()
-        await topics.open(self.clock.now_ms())
+        topics.open(await recover_topics(logs, writer, settings, self.io, self.clock.now_ms()))
         await self.cleaner.load()
         await moves.resume()
         producer_ids = ProducerIds(writer)

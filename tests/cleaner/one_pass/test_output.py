@@ -55,7 +55,7 @@ def test_indexes_are_those_of_appends(tmp_path: Path, interval: int, at_once: in
     output = SegmentOutput(log_in(tmp_path / "run", interval=interval), 0, NOW_MS)
     for start in range(0, len(batches), at_once):
         output.write(memoryview(b"".join(batches[start : start + at_once])))
-    output.finish([], 5_000_000_000)
+    output.flush([], 5_000_000_000)
 
     (segment,) = output.hand_over()
     for kind in (files.LOG, files.INDEX, files.TIME_INDEX):
@@ -76,7 +76,7 @@ def test_offsets_beyond_a_segment_begin_another(tmp_path: Path) -> None:
 
     output.write(memoryview(b"".join(batches)))
     aborted = [AbortedTransaction(1, 0, 1, 2), AbortedTransaction(2, 0, far, far + 1)]
-    output.finish(aborted, 0)
+    output.flush(aborted, 0)
 
     facts = output.facts()
     first, second = output.hand_over()
