@@ -160,6 +160,14 @@ def shorten(text: str) -> str:
     return f"{text[:MAX_MESSAGE_CHARACTERS]}... ({len(text)} characters)"
 
 
+def error_name(code: int) -> str:
+    """Return Kafka's name of an error code, such as NOT_COORDINATOR; of others, ``error 999``."""
+    try:
+        return ErrorCode(code).name.upper()
+    except ValueError:
+        return f"error {code}"
+
+
 class ProtocolError(Exception):
     """The bytes of a frame are not what the protocol allows; the connection is closed."""
 

@@ -21,7 +21,7 @@ from siltstone.broker.http.probe_frames import (
 from siltstone.broker.http.readiness import PROBE_SECONDS, ProbeFailed
 from siltstone.broker.net.loopback import reachable
 from siltstone.config.topic import TopicConfig
-from siltstone.protocol.errors import ErrorCode, KafkaStorageError
+from siltstone.protocol.errors import KafkaStorageError, error_name
 from siltstone.protocol.names import random_id
 from siltstone.protocol.records.batch import CRC_POSITION
 from siltstone.protocol.records.build import build_batch
@@ -148,7 +148,7 @@ class Probe:
             raise ProbeFailed(f"log directory {self._directory.path} {self._directory.trouble}")
         if error_code:
             raise ProbeFailed(
-                f"the record could not be {done}: {_name(error_code)}; see the broker's log"
+                f"the record could not be {done}: {error_name(error_code)}; see the broker's log"
             )
 
     def _create(self) -> Log:
@@ -162,13 +162,6 @@ class Probe:
             producer_expiration_ms=_NO_PRODUCERS_MS,
         )
         return Log(create_partition(folder, random_id(), self._clock.now_ms()), self._services)
-
-
-def _name(error_code: int) -> str:
-    try:
-        return ErrorCode(error_code).name.upper()
-    except ValueError:
-        return f"error {error_code}"
 
 
 async def _read_frame(reader: asyncio.StreamReader) -> bytes:

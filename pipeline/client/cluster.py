@@ -6,7 +6,7 @@ from uuid import UUID
 
 from siltstone.pipeline.client.wire import Exchange, Wire, split_addresses
 from siltstone.pipeline.errors import SourceUnavailable
-from siltstone.protocol.errors import ErrorCode
+from siltstone.protocol.errors import ErrorCode, error_name
 from siltstone.protocol.messages import (
     NO_ID,
     describe_configs,
@@ -123,7 +123,7 @@ class Cluster:
                     key = TopicPartition(topic.name, each.partition_index)
                     if each.error_code:
                         raise SourceUnavailable(
-                            f"the broker has no offsets of {key}: {ErrorCode(each.error_code).name}"
+                            f"the broker has no offsets of {key}: {error_name(each.error_code)}"
                         )
                     found[key] = each.offset
         return found

@@ -12,7 +12,7 @@ from typing import Final
 from siltstone.pipeline.client.cluster import Cluster
 from siltstone.pipeline.sinks.kafka import NotSent
 from siltstone.protocol.core import crc32c
-from siltstone.protocol.errors import ErrorCode
+from siltstone.protocol.errors import error_name
 from siltstone.protocol.records.batch import CODEC_MASK, HEADER, BatchHeader
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import iterate_records
@@ -83,7 +83,7 @@ class BatchProducer:
         (error,) = struct.unpack_from(">h", answer, 4 + 2 + name_size + 4 + 4)
         if error:
             raise NotSent(
-                f"{self._at} did not take a batch ({ErrorCode(error).name}); run the replay again "
+                f"{self._at} did not take a batch ({error_name(error)}); run the replay again "
                 "to go on"
             )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from siltstone.broker.net.faults import EXEMPT
 from siltstone.pipeline.client.wire import Exchange, Wire
 from siltstone.pipeline.errors import SourceUnavailable
-from siltstone.protocol.errors import ErrorCode
+from siltstone.protocol.errors import ErrorCode, error_name
 from siltstone.protocol.messages import (
     create_topics,
     delete_groups,
@@ -139,5 +139,5 @@ class Admin:
 
 def _check(what: str, code: int, message: str | None) -> None:
     if code:
-        name = ErrorCode(code).name.upper()
-        raise Refused(code, f"{what}: {message or 'the broker refuses'} ({name})")
+        sentence = f"{what}: {message or 'the broker refuses'} ({error_name(code)})"
+        raise Refused(code, sentence)

@@ -14,7 +14,7 @@ from siltstone.config.listeners import AUTO, parse_host_port
 from siltstone.config.properties import properties_entries
 from siltstone.pipeline.client.wire import Exchange, Wire, split_addresses
 from siltstone.pipeline.errors import PipelineError
-from siltstone.protocol.errors import ErrorCode
+from siltstone.protocol.errors import ErrorCode, error_name
 from siltstone.protocol.messages import find_coordinator, list_offsets, metadata
 from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
 from siltstone.protocol.messages.list_offsets import (
@@ -139,10 +139,7 @@ class Broker:
 
 def why(code: int, message: str | None, what: str) -> str:
     """Return an error of the broker as a sentence."""
-    try:
-        name = ErrorCode(code).name.upper()
-    except ValueError:
-        name = f"error {code}"
+    name = error_name(code)
     if message:
         return f"{message} ({name})"
     known = _KNOWN.get(code)

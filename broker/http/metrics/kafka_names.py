@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.http.metrics.metric import Metric, Summary, error_name, single
+from siltstone.broker.http.metrics.metric import Metric, Summary, single
 from siltstone.broker.http.metrics.partitions import (
     PARTITION,
     TOPIC,
@@ -24,6 +24,7 @@ from siltstone.broker.http.metrics.partitions import (
 from siltstone.broker.http.metrics.recent import QUANTILES
 from siltstone.broker.http.metrics.scans import PAUSE
 from siltstone.broker.process import stats as process_stats
+from siltstone.protocol.errors import error_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,7 +73,7 @@ def request_errors(sources: MetricSources) -> Iterator[Row]:
     """Yield the error codes in answers, by API and name."""
     for stats in sources.requests.by_key.values():
         for code, count in tuple(stats.errors.items()):
-            yield (stats.name, error_name(code)), count
+            yield (stats.name, error_name(code).removeprefix("error ")), count
 
 
 def _timed(read: Callable[[MetricSources, int, str], Summary | None]) -> Reader:

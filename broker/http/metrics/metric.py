@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from siltstone.broker.net._dispatch_kernels import Histogram
-from siltstone.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,11 +72,3 @@ def single(read: Callable[[MetricSources], Value]) -> Reader:
         yield (), read(sources)
 
     return rows
-
-
-def error_name(code: int) -> str:
-    """Return Kafka's name of an error code, or the number if Kafka has none."""
-    try:
-        return ErrorCode(code).name.upper()
-    except ValueError:
-        return str(code)
