@@ -12,16 +12,13 @@ from siltstone.protocol.records.batch import (
     BatchHeader,
     has_valid_crc,
 )
-from siltstone.protocol.records.compression import UNLIMITED
+from siltstone.protocol.records.compression import NAMES, UNLIMITED
 from siltstone.protocol.records.record import Record, iterate_records
 from siltstone.storage import files
 from siltstone.storage.dump.line import Fault, Line
 from siltstone.storage.producers.markers import read_marker
 
 INT64_MAX: Final = (1 << 63) - 1
-
-_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-
 
 Describe: TypeAlias = Callable[[Record], dict[str, object] | None]
 """Says what a record of an internal topic means; None of one that it does not know."""
@@ -119,7 +116,7 @@ class LogLines:
 
 
 def _dump_batch(position: int, header: BatchHeader, batch: bytes, expected: int) -> Iterator[Line]:
-    codec = _CODECS[header.codec] if header.codec < len(_CODECS) else header.codec
+    codec = NAMES[header.codec] if header.codec < len(NAMES) else header.codec
     facts: dict[str, object] = {
         "position": position,
         "size": header.size,

@@ -25,6 +25,7 @@ from siltstone.protocol.messages.produce import (
     TopicProduceData,
 )
 from siltstone.protocol.records.build import build_batch
+from siltstone.protocol.records.compression import NAMES
 from siltstone.protocol.records.record import Record
 from siltstone.storage.clock import Clock
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 
-CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _PRODUCE: Final = Exchange(produce.REQUEST, produce.RESPONSE, 9)
 _READ_BYTES: Final = 1 << 17
 _MS: Final = 30_000
@@ -62,7 +62,7 @@ def add_produce(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-H", "--header", action="append", default=[], metavar="NAME=VALUE", help="repeatable"
     )
-    parser.add_argument("-z", "--compression", choices=CODECS, default="none")
+    parser.add_argument("-z", "--compression", choices=NAMES, default="none")
     add_connection(parser)
 
 
@@ -167,7 +167,7 @@ class _Sender:
             Record(number, now_ms, row.key, row.value, self._headers)
             for number, row in enumerate(rows)
         ]
-        return bytes(build_batch(records, codec=CODECS.index(self._options.compression)))
+        return bytes(build_batch(records, codec=NAMES.index(self._options.compression)))
 
     def _tell(self) -> None:
         if self._options.json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.broker.http.api.questions import Question
+from siltstone.broker.http.api.questions import SHARE_SECONDS, Question
 from siltstone.broker.process import stats
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.config.describe import describe_broker
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from siltstone.config.describe import ConfigRow
     from siltstone.config.layers import Layers
 
-SHARE_SECONDS: Final = 0.001
 MAX_CLIENT_IDS: Final = 20
 UNSAID: Final = "does not say"
 """The software of a client that has not said what it is (KIP-511)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.commands.advice import DONE, advise
-from siltstone.broker.http.api.questions import Question
+from siltstone.broker.http.api.questions import SHARE_SECONDS, Question
 from siltstone.broker.process.loop_share import LoopShare
 
 if TYPE_CHECKING:
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from siltstone.broker.http.values import HttpRequest
     from siltstone.broker.topics.cleaning import Cleaning
 
-SHARE_SECONDS: Final = 0.001
 MAX_EVENTS: Final = 1000
 MAX_EXPLAINED: Final = 1000
 _LEFT_OUT = frozenset({"receipt", "topic_id"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.groups._commit_kernels import answer_rows
-from siltstone.broker.http.api.questions import BadQuestion, Question, shown
+from siltstone.broker.http.api.questions import SHARE_SECONDS, BadQuestion, Question, shown
 from siltstone.broker.process.loop_share import LoopShare
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.http.values import HttpRequest
 
-SHARE_SECONDS: Final = 0.001
 MAX_GROUPS: Final = 10_000
 MAX_ROWS: Final = 1000
 _AT_A_TIME: Final = 256

@@ -26,10 +26,12 @@ STRICT_HEADERS: Final = (
 )
 """Of every answer that a browser may get to see."""
 
+SHARE_SECONDS: Final = 0.001
+"""How long an answer is worked on before others are served."""
+
 _DATA_POLICY = ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 _SAME = frozenset({b"same-origin", b"none"})
 _LONGEST_SHOWN = 100
-_SHARE_SECONDS = 0.001
 
 
 class BadQuestion(Exception):  # noqa: N818  # an answer, not a fault of the broker
@@ -128,7 +130,7 @@ def answering(answer: Callable[[HttpRequest], Awaitable[dict[str, Any]]]) -> Pag
 
 async def written(value: Mapping[str, Any]) -> AsyncIterator[bytes]:
     """Yield an object as JSON, in pieces of a millisecond's work: its lists may be long."""
-    end = perf_counter() + _SHARE_SECONDS
+    end = perf_counter() + SHARE_SECONDS
     text, before = ["{"], ""
     for name, each in value.items():
         text.append(f"{before}{json.dumps(name)}: ")
@@ -144,7 +146,7 @@ async def written(value: Mapping[str, Any]) -> AsyncIterator[bytes]:
                 yield "".join(text).encode()
                 text.clear()
                 await asyncio.sleep(0)
-                end = perf_counter() + _SHARE_SECONDS
+                end = perf_counter() + SHARE_SECONDS
         text.append("]" if each else "[]")
     text.append("}\n")
     yield "".join(text).encode()

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siltstone.broker.commands.advice import advise
-from siltstone.broker.http.api.questions import BadQuestion, Question, shown
+from siltstone.broker.http.api.questions import SHARE_SECONDS, BadQuestion, Question, shown
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.config.describe import describe_topic
 from siltstone.protocol.names import uuid_text
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from siltstone.broker.topics.topic import Topic
     from siltstone.storage.log.log import Log
 
-SHARE_SECONDS: Final = 0.001
 MAX_TOPICS: Final = 10_000
 MAX_PARTITIONS: Final = 100
 MAX_PIECES: Final = 200
