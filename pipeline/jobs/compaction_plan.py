@@ -141,7 +141,8 @@ def forecast(now_ms: int, buffer_bytes: int, task: ForecastTask) -> PartitionFor
         .group_by("key", use_threads=False)
         .aggregate([("offset", "max"), ("offset", "count")])
     )
-    latest = keyed.filter(pc.is_in(keyed["offset"], value_set=_values(groups["offset_max"])))
+    last_offsets = groups["offset_max"].combine_chunks()
+    latest = keyed.filter(pc.is_in(keyed["offset"], value_set=last_offsets))
     stones = latest.filter(latest["is_tombstone"])
     expires = now_ms - task.partition.delete_retention_ms
     expired = pc.sum(pc.less(stones["timestampMs"], expires)).as_py() or 0
@@ -264,7 +265,3 @@ def _propose(
         f"{size(CLEANING_BYTES_PER_SECOND)}/s"
     )
     return settings, tuple(notes)
-
-
-def _values(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks()

@@ -26,7 +26,7 @@ from siltstone.pipeline.jobs.merge import Merged, merge
 from siltstone.pipeline.jobs.reading import Moment, committed, moment_of
 from siltstone.pipeline.planning.ranges import OffsetRange
 from siltstone.pipeline.sinks.staging import sweep
-from siltstone.pipeline.sinks.state import TableState
+from siltstone.pipeline.sinks.state import TableState, described
 from siltstone.pipeline.sinks.table import TableSink, open_table
 from siltstone.storage.topic_partition import TopicPartition
 
@@ -241,7 +241,7 @@ class _Run:
             topic_id=_topic_id(self._moment),
             taken_at_ms=self._moment.view.taken_at_ms,
             key_scope=self._spec.key_scope,
-            columns=_described(self._spec),
+            columns=described(self._spec.schema),
             offsets={partition: span.end for (_, partition), span in self._ranges.items()},
         )
 
@@ -264,7 +264,7 @@ def _find_gap(state: TableState, spec: SnapshotSpec, moment: Moment) -> str:
     if (state.topic, state.key_scope, state.columns) != (
         spec.topic,
         spec.key_scope,
-        _described(spec),
+        described(spec.schema),
     ):
         return "it was made of another topic, key scope or set of columns"
     if state.topic_id != _topic_id(moment):
@@ -297,10 +297,6 @@ def _increments(moment: Moment, state: TableState) -> dict[TopicPartition, Offse
         at: OffsetRange(max(span.start, state.offsets.get(at.partition, span.start)), span.end)
         for at, span in moment.ranges.items()
     }
-
-
-def _described(spec: SnapshotSpec) -> tuple[str, ...]:
-    return tuple(f"{field.name} {field.type}" for field in spec.schema)
 
 
 def _topic_id(moment: Moment) -> str:

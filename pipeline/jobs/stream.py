@@ -23,7 +23,7 @@ from siltstone.pipeline.jobs.latest_tasks import LatestTasks
 from siltstone.pipeline.jobs.merge import Merged, merge
 from siltstone.pipeline.options import READ_COMMITTED, ReadOptions
 from siltstone.pipeline.sinks.staging import NO_SPACE, StagedFile, full_disk, sweep
-from siltstone.pipeline.sinks.state import TableState
+from siltstone.pipeline.sinks.state import TableState, described
 from siltstone.pipeline.sinks.table import TableSink, open_table
 from siltstone.pipeline.transports import open_source
 from siltstone.storage.clock import Clock
@@ -223,7 +223,7 @@ class BatchWriter:
                 topic_id=self._topic_id,
                 taken_at_ms=self._clock.now_ms(),
                 key_scope="partition",
-                columns=tuple(f"{field.name} {field.type}" for field in self._spec.schema),
+                columns=described(self._spec.schema),
                 offsets=_advanced(offsets, tables),
             ),
             self._spec.schema,

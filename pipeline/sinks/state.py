@@ -4,8 +4,15 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Self
 
+import pyarrow as pa
+
 PROPERTY = "siltstone.state"
 """Its name among the properties of a commit."""
+
+
+def described(schema: pa.Schema) -> tuple[str, ...]:
+    """Return the columns of a table as its state names them."""
+    return tuple(f"{each.name} {each.type}" for each in schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
