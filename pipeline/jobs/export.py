@@ -25,7 +25,7 @@ from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.scan import scan
 from siltstone.pipeline.sinks.staging import FILE_BYTES, ParquetFiles, StagedFile, sweep
-from siltstone.pipeline.sinks.state import TableState
+from siltstone.pipeline.sinks.state import TableState, described
 from siltstone.pipeline.sinks.table import open_table
 
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
@@ -196,5 +196,5 @@ def _state(options: ReadOptions, spec: ExportSpec, taken_at_ms: int) -> TableSta
         topic_id="",
         taken_at_ms=taken_at_ms,
         key_scope="export",
-        columns=tuple(f"{field.name} {field.type}" for field in spec.schema),
+        columns=described(spec.schema),
     )

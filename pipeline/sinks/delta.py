@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema
@@ -16,6 +15,7 @@ from siltstone.pipeline.sinks.staging import (
     StagedFile,
     full_disk_told,
     move_into,
+    path_of,
     sweep,
     sweep_moved,
 )
@@ -53,7 +53,7 @@ class DeltaSink:
     def files(self) -> list[Path]:
         """Return the files of the table as it is now."""
         table = self._open()
-        return [] if table is None else sorted(_path(uri) for uri in table.file_uris())
+        return [] if table is None else sorted(path_of(uri) for uri in table.file_uris())
 
     def commit(
         self,
@@ -124,7 +124,3 @@ def _statistics(file: StagedFile) -> str:
         f'{{"numRecords": {file.rows}, "minValues": {{"offset": {file.min_offset}}}, '
         f'"maxValues": {{"offset": {file.max_offset}}}}}'
     )
-
-
-def _path(uri: str) -> Path:
-    return Path(unquote(urlparse(uri).path) if "://" in uri else uri)

@@ -7,7 +7,6 @@ the name ``siltstone`` for pyiceberg.
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 from pyiceberg.catalog import load_catalog
@@ -21,6 +20,7 @@ from siltstone.pipeline.sinks.staging import (
     StagedFile,
     full_disk_told,
     move_into,
+    path_of,
     sweep,
     sweep_moved,
 )
@@ -74,7 +74,7 @@ class IcebergSink:
         table = self.open()
         if table is None or table.current_snapshot() is None:
             return []
-        return sorted(_path(task.file.file_path) for task in table.scan().plan_files())
+        return sorted(path_of(task.file.file_path) for task in table.scan().plan_files())
 
     def commit(
         self,
@@ -130,7 +130,7 @@ class IcebergSink:
             update = transaction.update_snapshot(snapshot_properties={PROPERTY: state.to_json()})
             with update.overwrite() as overwrite:
                 for task in old:
-                    if gone is None or str(_path(task.file.file_path)) in gone:
+                    if gone is None or str(path_of(task.file.file_path)) in gone:
                         overwrite.delete_data_file(task.file)
                 paths = [file.path.as_uri() for file in moved]
                 for data_file in _parquet_files_to_data_files(
@@ -160,7 +160,3 @@ def _state_of(snapshot: "Snapshot") -> TableState | None:
         return None
     text = snapshot.summary.additional_properties.get(PROPERTY)
     return None if text is None else TableState.from_json(text)
-
-
-def _path(uri: str) -> Path:
-    return Path(unquote(urlparse(uri).path) if "://" in uri else uri)

@@ -19,6 +19,7 @@ from siltstone.pipeline.errors import BadOption
 from siltstone.pipeline.sinks.fit import check_columns
 from siltstone.pipeline.sinks.staging import StagedFile, full_disk_told, sweep
 from siltstone.pipeline.sinks.state import TableState
+from siltstone.storage import files
 
 STATE_FILE: Final = "_siltstone.json"
 """Readers ignore names that begin with an underscore."""
@@ -61,9 +62,9 @@ class ParquetTable:
                 f"{self.path} is no table of ours: it has {strange[0]}, which would go; name "
                 "another folder, or a new one"
             )
-        files = self.files()
-        if keeps and files:
-            check_columns(self.path, pq.read_schema(files[0]), schema)
+        there = self.files()
+        if keeps and there:
+            check_columns(self.path, pq.read_schema(there[0]), schema)
 
     def files(self) -> list[Path]:
         """Return the files of the table."""
@@ -93,12 +94,12 @@ class ParquetTable:
             if not any(following.glob("*.parquet")):
                 empty = following / "part-empty.parquet"
                 pq.write_table(schema.empty_table(), empty)
-            _sync(following)
+            files.fsync_directory(following)
             if self.path.exists():
                 exchange(following, self.path)
             else:
                 os.rename(following, self.path)  # noqa: PTH104  # as it says
-            _sync(self.path.parent)
+            files.fsync_directory(self.path.parent)
             sweep(self.staging)
         return state.job
 
@@ -129,11 +130,3 @@ def exchange(one: Path, other: Path) -> None:
     aside = one.with_name(f"{one.name}-old")
     os.rename(other, aside)  # noqa: PTH104  # as it says
     os.rename(one, other)  # noqa: PTH104  # likewise
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

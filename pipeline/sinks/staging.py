@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
+from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,6 +45,11 @@ class StagedFile:
     size: int
     min_offset: int = -1
     max_offset: int = -1
+
+
+def path_of(uri: str) -> Path:
+    """Return where a file of a table is, by a path or a file URL."""
+    return Path(unquote(urlparse(uri).path) if "://" in uri else uri)
 
 
 class ParquetFiles:
