@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from siltstone.config.describe import describe_broker
+from siltstone.config.describe import ConfigRow, describe_broker
 from siltstone.config.layers import Layers
 
 
@@ -16,12 +16,16 @@ def show(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 def show_as_json(layers: Layers) -> Iterator[dict[str, Any]]:
     """Yield each setting as JSON values, by name; secrets are left out."""
-    for row in describe_broker(layers):
-        yield {
-            "name": row.name,
-            "value": None if row.sensitive else row.value,
-            "source": row.where,
-            "default": row.default,
-            "dynamic": not row.read_only,
-            "hidden": row.sensitive,
-        }
+    yield from map(as_json, describe_broker(layers))
+
+
+def as_json(row: ConfigRow) -> dict[str, Any]:
+    """Return a setting as JSON values, a secret without its value."""
+    return {
+        "name": row.name,
+        "value": None if row.sensitive else row.value,
+        "source": row.where,
+        "default": row.default,
+        "dynamic": not row.read_only,
+        "hidden": row.sensitive,
+    }

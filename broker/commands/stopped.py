@@ -59,13 +59,13 @@ def find_folders(
 class StoppedBroker:
     """The log directories of some settings."""
 
-    def __init__(self, layers: Layers, clock: Clock | None = None) -> None:
+    def __init__(self, layers: Layers) -> None:
         """Read the catalogue.
 
         Raises:
             LogDirError: It is damaged, or no log directory can be read.
         """
-        self._clock = clock or Clock()
+        self._clock = Clock()
         self._directories = find_readable(
             [Path(name).absolute() for name in layers.server().log_dirs]
         )

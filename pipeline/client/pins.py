@@ -117,14 +117,13 @@ def take_pin(
     partitions: Sequence[TopicPartition] | None = None,
     *,
     lease_ms: int = DEFAULT_LEASE_MS,
-    holder: str = "pipeline",
 ) -> Manifest:
     """Pin topics and single partitions, everything if neither is named. Blocks.
 
     Raises:
         SourceUnavailable: Nobody answers, a limit is reached, or something is not there.
     """
-    asked: dict[str, Any] = {"lease_ms": lease_ms, "holder": holder}
+    asked: dict[str, Any] = {"lease_ms": lease_ms, "holder": "pipeline"}
     if topics is not None:
         asked["topics"] = list(topics)
     if partitions is not None:

@@ -69,7 +69,7 @@ def read_options(options: Namespace) -> dict[str, str]:
 
 
 @contextmanager
-def engine_of(options: Namespace, jars: Sequence[str] = ()) -> Iterator[Engine]:
+def engine_of(options: Namespace) -> Iterator[Engine]:
     """Yield the engine that arguments name; its session ends with the block."""
     if options.engine == "local":
         local = LocalEngine(options.cores)
@@ -80,7 +80,7 @@ def engine_of(options: Namespace, jars: Sequence[str] = ()) -> Iterator[Engine]:
         return
     from siltstone.pipeline.spark.session import open_session  # noqa: PLC0415  # Spark, only where it is asked for
 
-    session = open_session(f"siltstone {options.job}", master=options.master, jars=jars)
+    session = open_session(f"siltstone {options.job}", master=options.master)
     try:
         yield SparkEngine(session)
     finally:

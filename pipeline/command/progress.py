@@ -4,7 +4,6 @@ It counts the bytes of splits that are done, since offsets do not measure a comp
 """
 
 import sys
-from typing import TextIO
 
 from siltstone.storage.clock import Clock
 
@@ -16,20 +15,13 @@ _KIB = 1024
 class Progress:
     """The progress of one stage: bytes and splits done of all (driver only)."""
 
-    def __init__(
-        self,
-        name: str,
-        total_bytes: int,
-        total_splits: int,
-        stream: TextIO | None = None,
-        clock: Clock | None = None,
-    ) -> None:
+    def __init__(self, name: str, total_bytes: int, total_splits: int) -> None:
         self._name = name
         self._total_bytes = total_bytes
         self._total_splits = total_splits
-        self._stream = sys.stderr if stream is None else stream
+        self._stream = sys.stderr
         self._is_terminal = self._stream.isatty()
-        self._clock = clock or Clock()
+        self._clock = Clock()
         self._began = self._clock.monotonic()
         self._shown = self._began
         self.bytes_done = 0

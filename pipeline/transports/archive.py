@@ -22,14 +22,14 @@ class ArchiveSource:
 
     name = "archive"
 
-    def __init__(self, options: ReadOptions, clock: Clock | None = None) -> None:
+    def __init__(self, options: ReadOptions) -> None:
         """Check that no broker works in the directory.
 
         Raises:
             SourceUnavailable: one does.
         """
         self.options = options
-        self._clock = clock or Clock()
+        self._clock = Clock()
         self._place = options.archive or options.data
         if not self._place:
             raise BadOption("transport=archive needs archive: a log directory, or its URI")

@@ -23,7 +23,7 @@ class FetchSource:
 
     name = "fetch"
 
-    def __init__(self, options: ReadOptions, clock: Clock | None = None) -> None:
+    def __init__(self, options: ReadOptions) -> None:
         """Connect.
 
         Raises:
@@ -39,7 +39,7 @@ class FetchSource:
                 "Spark's own connector"
             )
         self.options = options
-        self._clock = clock or Clock()
+        self._clock = Clock()
         self._cluster = Cluster(options.bootstrap, options.kafka)
         self._leaders: dict[TopicPartition, Leader] = {}
 

@@ -25,12 +25,12 @@ class Background:
     readiness then fails. A crash may lose what is queued: recovery or the next start repeats it.
     """
 
-    def __init__(self, name: str = "housekeeping") -> None:
+    def __init__(self) -> None:
         self.failures = 0  # written by the thread, read by anyone
         self.error: BaseException | None = None  # likewise
         self._reported: set[str] = set()  # thread only
         self._queue: SimpleQueue[tuple[str, Callable[[], object]] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name="housekeeping", daemon=True)
 
     def start(self) -> None:
         """Start the thread; what was submitted before waits until then."""

@@ -35,16 +35,14 @@ class Cut(NamedTuple):
     next_offset: int
 
 
-def iterate_batches(
-    fd: int, position: int, end: int, chunk_size: int = SCAN_CHUNK
-) -> Iterator[Located]:
+def iterate_batches(fd: int, position: int, end: int) -> Iterator[Located]:
     """Yield every whole batch from ``position``, the start of one, to ``end``.
 
     Raises:
         CorruptMessage: No batch begins where one has to.
     """
     while end - position >= HEADER_SIZE:
-        chunk = os.pread(fd, min(chunk_size, end - position), position)
+        chunk = os.pread(fd, min(SCAN_CHUNK, end - position), position)
         at, last = 0, len(chunk) - HEADER_SIZE
         if last < 0:
             return

@@ -122,10 +122,8 @@ class ConsumerGroup:
         member_id = self.static_members.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
-    def target_of(self, member_id: str, instance_id: str | None = None) -> Partitions:
-        """Return the target of a member, or of the one that had its place."""
-        if instance_id is not None:
-            member_id = self.static_members.get(instance_id, member_id)
+    def target_of(self, member_id: str) -> Partitions:
+        """Return the target of a member."""
         return self.targets.get(member_id, _NO_TARGET)
 
     def is_available(self, topic_id: UUID, partition: int, member_id: str) -> bool:

@@ -9,6 +9,7 @@ from siltstone.broker.http.api.questions import SHARE_SECONDS, Question
 from siltstone.broker.process import stats
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.config.describe import describe_broker
+from siltstone.config.show import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from siltstone.broker.http.readiness import Readiness
     from siltstone.broker.http.values import HttpRequest
     from siltstone.broker.net.listener import Listener
-    from siltstone.config.describe import ConfigRow
     from siltstone.config.layers import Layers
 
 MAX_CLIENT_IDS: Final = 20
@@ -115,17 +115,11 @@ class BrokerPages:
         Question(request)
         layers = self._rooms.settings.layers
         if self._rows is None or self._rows[0] is not layers:  # they take some milliseconds
-            self._rows = layers, [_show(row) for row in describe_broker(layers)]
+            self._rows = (
+                layers,
+                [
+                    {**as_json(row), "documentation": row.documentation}
+                    for row in describe_broker(layers)
+                ],
+            )
         return {"settings": self._rows[1]}
-
-
-def _show(row: ConfigRow) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "value": None if row.sensitive else row.value,
-        "source": row.where,
-        "default": row.default,
-        "dynamic": not row.read_only,
-        "hidden": row.sensitive,
-        "documentation": row.documentation,
-    }

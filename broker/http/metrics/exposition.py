@@ -25,7 +25,7 @@ from siltstone.broker.http.values import HttpResponse
 from siltstone.broker.net._dispatch_kernels import BOUNDS_SECONDS, Histogram
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator
 
     from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric as Family
@@ -54,9 +54,8 @@ _IMPORTS = (
 class BrokerCollector:
     """Our metrics as families of prometheus_client, for any registry. Reads everything at once."""
 
-    def __init__(self, sources: MetricSources, metrics: Sequence[Metric] = METRICS) -> None:
+    def __init__(self, sources: MetricSources) -> None:
         self._sources = sources
-        self._metrics = metrics
 
     def collect(self) -> Iterator[Family]:
         """Yield every family with all its samples."""
@@ -64,7 +63,7 @@ class BrokerCollector:
 
         sources, looking = self._sources.begin()
         deque(looking, 0)
-        for metric in self._metrics:
+        for metric in METRICS:
             kind = "unknown" if metric.kind == "untyped" else metric.kind
             family = Family(metric.name, metric.help, kind)
             for row in metric.read(sources):
@@ -83,12 +82,9 @@ class BrokerCollector:
 class Scrapes:
     """The ``/metrics`` page."""
 
-    def __init__(
-        self, sources: MetricSources, clock: Clock, metrics: Sequence[Metric] = METRICS
-    ) -> None:
+    def __init__(self, sources: MetricSources, clock: Clock) -> None:
         self._sources = sources
         self._clock = clock
-        self._metrics = metrics
         self._runtime: CollectorRegistry | None = None
         self._turn = asyncio.Lock()  # of all scrapes together one slice is written in a turn
 
@@ -130,7 +126,7 @@ class Scrapes:
         """Yield the text of our metrics, some lines at a time, and ``PAUSE``."""
         sources, looking = self._sources.begin()
         yield from looking
-        for metric in self._metrics:
+        for metric in METRICS:
             yield PAUSE
             yield f"# HELP {metric.series} {metric.help}\n# TYPE {metric.series} {metric.kind}\n"
             if isinstance(metric.read, Column):
