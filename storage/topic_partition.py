@@ -32,14 +32,14 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-class PartitionFolder(NamedTuple):
+class FolderName(NamedTuple):
     """What the name of a folder says."""
 
     topic_partition: TopicPartition
     state: FolderState
 
 
-def parse_folder(name: str) -> PartitionFolder:
+def parse_folder(name: str) -> FolderName:
     """Return the partition that a folder of this name holds.
 
     The topic ends at the last dash, for topic names may contain dashes and dots; a mark for
@@ -56,7 +56,7 @@ def parse_folder(name: str) -> PartitionFolder:
     live = _LIVE.fullmatch(name)
     if not live:
         raise ValueError(f"{name!r} is not the name of a partition folder, <topic>-<number>")
-    return PartitionFolder(TopicPartition(live["topic"], int(live["partition"])), state)
+    return FolderName(TopicPartition(live["topic"], int(live["partition"])), state)
 
 
 def folder_name(

@@ -7,17 +7,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-PACKAGES = (
-    "broker",
-    "cleaner",
-    "config",
-    "pipeline",
-    "protocol",
-    "pyspark_siltstone",
-    "siltstone",
-    "storage",
-)
+from tools.audit import CODE, ROOT
+
 MODULES = {"cloudpickle", "code", "codeop", "dill", "jsonpickle", "marshal", "pickle", "shelve"}
 BUILTINS = {"__import__", "compile", "eval", "exec"}
 OF_YAML = {"CSafeLoader", "MarkedYAMLError", "SafeLoader", "YAMLError", "compose", "nodes"}
@@ -33,7 +24,7 @@ def sources(*suffixes: str) -> list[Path]:
     """Return every file of the packages with such a name; links show them a second time."""
     return [
         path
-        for package in PACKAGES
+        for package in CODE
         for path in sorted((ROOT / package).rglob("*"))
         if path.suffix in suffixes and path == path.resolve()
     ]

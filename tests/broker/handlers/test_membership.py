@@ -9,12 +9,12 @@ import pytest
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from siltstone.broker.groups.classic.group import ClassicGroup
 from siltstone.broker.groups.classic.state_names import GroupState
 from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
 from tests.support import group_requests as requests
 from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk
+from tests.support.stable_group import as_it_is, group_of, in_state, loading
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -56,12 +56,6 @@ async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
     await rooms.close()
 
 
-def _group(home: RoomsOnDisk) -> ClassicGroup:
-    group = home.rooms.groups().find("g")
-    assert isinstance(group, ClassicGroup)
-    return group
-
-
 async def test_a_heartbeat_keeps_a_member(home: RoomsOnDisk) -> None:
     """It is answered without an error, and the session begins anew."""
     for instance_id in (None, "i", None):
@@ -69,10 +63,10 @@ async def test_a_heartbeat_keeps_a_member(home: RoomsOnDisk) -> None:
         answer = await ask(home, HEARTBEAT, requests.beat("g", "m", 3, instance_id))
         assert answer.error_code is E.none
         home.rooms.groups().timers.run_due()
-    assert "m" in _group(home).members.by_id
+    assert "m" in group_of(home).members.by_id
     home.clock.advance(SESSION_MS)
     home.rooms.groups().timers.run_due()
-    assert "m" not in _group(home).members.by_id
+    assert "m" not in group_of(home).members.by_id
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -84,32 +78,17 @@ async def test_every_version_keeps_a_member(home: RoomsOnDisk, version: int) -> 
     assert (await ask(home, HEARTBEAT, beat, version)).error_code is E.none
 
 
-def _prepare(state: GroupState) -> Callable[[RoomsOnDisk], None]:
-    def prepare(home: RoomsOnDisk) -> None:
-        _group(home).state = state
-
-    return prepare
-
-
-def _load(home: RoomsOnDisk) -> None:
-    home.rooms.groups().journal._loading.add(0)
-
-
-def _nothing(_: RoomsOnDisk) -> None:
-    """Leave everything as it is."""
-
-
 @pytest.mark.parametrize(
     ("beat", "prepare", "code"),
     [
-        (requests.beat("g", "m", 2), _nothing, E.illegal_generation),
-        (requests.beat("g", "n", 3), _nothing, E.unknown_member_id),
-        (requests.beat("g", "n", 3, "i"), _nothing, E.fenced_instance_id),
-        (requests.beat("no", "m", 3), _nothing, E.unknown_member_id),
-        (requests.beat("", "m", 3), _nothing, E.invalid_group_id),
-        (requests.beat("g", "m", 3), _prepare(GroupState.PREPARING), E.rebalance_in_progress),
-        (requests.beat("g", "m", 3), _prepare(GroupState.DEAD), E.coordinator_not_available),
-        (requests.beat("g", "m", 3), _load, E.none),
+        (requests.beat("g", "m", 2), as_it_is, E.illegal_generation),
+        (requests.beat("g", "n", 3), as_it_is, E.unknown_member_id),
+        (requests.beat("g", "n", 3, "i"), as_it_is, E.fenced_instance_id),
+        (requests.beat("no", "m", 3), as_it_is, E.unknown_member_id),
+        (requests.beat("", "m", 3), as_it_is, E.invalid_group_id),
+        (requests.beat("g", "m", 3), in_state(GroupState.PREPARING), E.rebalance_in_progress),
+        (requests.beat("g", "m", 3), in_state(GroupState.DEAD), E.coordinator_not_available),
+        (requests.beat("g", "m", 3), loading, E.none),
     ],
 )
 async def test_what_a_heartbeat_is_told(
@@ -129,7 +108,7 @@ async def test_one_member_leaves_by_old_versions(home: RoomsOnDisk, version: int
     for member_id, code in (("nobody", E.unknown_member_id), ("m", E.none)):
         answer = await ask(home, LEAVE, kind(group_id="g", member_id=member_id), version)
         assert answer.error_code is code
-    assert not _group(home).members.by_id
+    assert not group_of(home).members.by_id
 
 
 @pytest.mark.parametrize("version", range(3, 6))
@@ -148,4 +127,4 @@ async def test_many_members_leave_by_new_versions(home: RoomsOnDisk, version: in
     assert [
         (each.member_id, each.group_instance_id, each.error_code) for each in answer.members
     ] == [("nobody", None, E.unknown_member_id), ("", "i", E.none)]
-    assert not _group(home).members.by_id
+    assert not group_of(home).members.by_id

@@ -10,7 +10,6 @@ import pytest
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from siltstone.broker.groups.classic.group import ClassicGroup
 from siltstone.broker.groups.classic.state_names import GroupState
 from siltstone.broker.handlers import offset_commit
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY
@@ -21,6 +20,7 @@ from tests.support.ask import ask
 from tests.support.kio_messages import encode
 from tests.support.kio_schemas import request_class
 from tests.support.rooms import RoomsOnDisk
+from tests.support.stable_group import as_it_is, group_of, in_state, loading
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -81,12 +81,6 @@ def _metadata() -> GroupMetadataValue:
 
 def _journal(home: RoomsOnDisk) -> Log:
     return home.rooms.topics.logs["__consumer_offsets", 0]
-
-
-def _group(home: RoomsOnDisk) -> ClassicGroup:
-    group = home.rooms.groups().find("g")
-    assert isinstance(group, ClassicGroup)
-    return group
 
 
 async def commit(home: RoomsOnDisk, request: Any) -> list[tuple[str, int, ErrorCode]]:
@@ -173,84 +167,69 @@ async def test_topics_are_named_by_their_ids(home: RoomsOnDisk) -> None:
     ]
 
 
-def _prepare(state: GroupState) -> Callable[[RoomsOnDisk], None]:
-    def prepare(home: RoomsOnDisk) -> None:
-        _group(home).state = state
-
-    return prepare
-
-
-def _load(home: RoomsOnDisk) -> None:
-    home.rooms.groups().journal._loading.add(0)
-
-
 def _go_offline(home: RoomsOnDisk) -> None:
     _journal(home).directory.fail(OSError(5, "planted"), for_good=True)
-
-
-def _nothing(_: RoomsOnDisk) -> None:
-    """Leave everything as it is."""
 
 
 REFUSED: dict[str, tuple[Any, Callable[[RoomsOnDisk], None], ErrorCode]] = {
     "another generation": (
         requests.commit("g", ORDERS, member=("m", 2, None)),
-        _nothing,
+        as_it_is,
         E.illegal_generation,
     ),
     "no member": (
         requests.commit("g", ORDERS, member=("n", 3, None)),
-        _nothing,
+        as_it_is,
         E.unknown_member_id,
     ),
     "nobody, in a group with members": (
         requests.commit("g", ORDERS),
-        _nothing,
+        as_it_is,
         E.unknown_member_id,
     ),
     "an instance id of nobody": (
         requests.commit("g", ORDERS, member=("m", 3, "j")),
-        _nothing,
+        as_it_is,
         E.unknown_member_id,
     ),
     "another member's instance id": (
         requests.commit("g", ORDERS, member=("n", 3, "i")),
-        _nothing,
+        as_it_is,
         E.fenced_instance_id,
     ),
     "no such topic": (
         requests.commit("alone", {("no", 0): 1}),
-        _nothing,
+        as_it_is,
         E.unknown_topic_or_partition,
     ),
     "no such partition": (
         requests.commit("alone", {("orders", 20): 1}),
-        _nothing,
+        as_it_is,
         E.unknown_topic_or_partition,
     ),
     "a negative partition": (
         requests.commit("alone", {("orders", -1): 1}),
-        _nothing,
+        as_it_is,
         E.unknown_topic_or_partition,
     ),
     "a group whose name no record holds": (
         requests.commit("g" * 8192, ORDERS),
-        _nothing,
+        as_it_is,
         E.invalid_group_id,
     ),
     "before the sync": (
         requests.commit("g", ORDERS, member=MEMBER),
-        _prepare(GroupState.COMPLETING),
+        in_state(GroupState.COMPLETING),
         E.rebalance_in_progress,
     ),
     "a dead group": (
         requests.commit("g", ORDERS, member=MEMBER),
-        _prepare(GroupState.DEAD),
+        in_state(GroupState.DEAD),
         E.coordinator_not_available,
     ),
     "while it is loaded": (
         requests.commit("alone", ORDERS),
-        _load,
+        loading,
         E.coordinator_load_in_progress,
     ),
     "a disk that refuses": (requests.commit("alone", ORDERS), _go_offline, E.not_coordinator),
@@ -311,7 +290,7 @@ async def test_a_commit_is_a_sign_of_life(home: RoomsOnDisk) -> None:
             ("orders", 1, E.none)
         ]
         home.rooms.groups().timers.run_due()
-    assert "m" in _group(home).members.by_id
+    assert "m" in group_of(home).members.by_id
 
 
 async def test_a_commit_waits_for_the_flush_that_the_journal_asks_for(tmp_path: Path) -> None:
