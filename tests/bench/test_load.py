@@ -80,9 +80,7 @@ def test_refusal_is_an_error() -> None:
 @pytest.mark.slow
 def test_table_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: object) -> None:
     """One case of the first table runs from end to end against our broker."""
-    code = main(
-        ["--case", "8x1", "--rounds", "1", "--seconds", "1", "--json", f"{tmp_path}/lines"]
-    )
+    code = main(["--case", "8x1", "--rounds", "1", "--seconds", "1", "--json", f"{tmp_path}/lines"])
 
     assert code == 0
     assert "CPU us/request" in capsys.readouterr().out
